@@ -1,0 +1,1 @@
+"""Tidemill: a distributed, durable message queue that speaks Kafka."""

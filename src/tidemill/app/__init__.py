@@ -1,0 +1,1 @@
+"""The composition root on the real machine: settings, listeners, start and stop."""

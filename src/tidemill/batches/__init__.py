@@ -1,0 +1,1 @@
+"""Record batch v2, sans-io: header views, checks, walks, compression, Arrow.  Entrance: `batches.batch`."""

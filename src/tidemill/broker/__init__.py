@@ -1,0 +1,1 @@
+"""Requests: from a decoded request to its response.  Entrance: `broker.broker`."""

@@ -1,0 +1,1 @@
+"""One file per Kafka API, named as the API."""

@@ -1,0 +1,1 @@
+"""The `tidemill` command: one file per command group.  Entrance: `cli.main`."""

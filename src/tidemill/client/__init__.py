@@ -1,0 +1,1 @@
+"""What runs in other people's processes: a thin blocking layer for commands, Spark and tests."""

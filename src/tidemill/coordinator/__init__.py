@@ -1,0 +1,1 @@
+"""Group state machines, pure: decide, replay, expire."""

@@ -1,0 +1,1 @@
+"""The cluster's own state machine, pure.  Entrance: `metadata.controller`."""

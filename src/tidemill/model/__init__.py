@@ -1,0 +1,1 @@
+"""The vocabulary: names, numbers and limits that every floor shares."""

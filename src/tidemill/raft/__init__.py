@@ -1,0 +1,1 @@
+"""One replicated log, pure.  Entrance: `raft.replica`."""

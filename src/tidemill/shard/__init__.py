@@ -1,0 +1,1 @@
+"""Raft and storage put together: a replicated shard.  Entrance: `shard.shard`."""

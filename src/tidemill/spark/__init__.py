@@ -1,0 +1,1 @@
+"""`spark.read.format("tidemill")`.  Entrance: `spark.data_source`."""

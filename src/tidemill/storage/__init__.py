@@ -1,0 +1,1 @@
+"""Durability and files, over the Disk port.  Entrance: `storage.store`."""

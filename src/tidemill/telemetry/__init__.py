@@ -1,0 +1,1 @@
+"""Counters, and the one import of the Prometheus library."""
