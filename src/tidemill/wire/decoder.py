@@ -236,16 +236,25 @@ class _DecoderSource:
             self._numbers(element, target, is_nullable=is_nullable)
             return
         source = self._source
-        count, values = self._size("count"), source.fresh("values")
-        with source.block(f"if {count} > 1:"):
-            source.line(f"room -= {count}")
-            size_min = self._size_min(element, is_nullable=False)
-            source.line(f"if room < 0 or {count} * {size_min} > end - at: refuse_count({count}, end - at)")
-        with source.block(f"elif {count} < 0:"):
-            if is_nullable:
-                source.line(f"if {count} != -1: refuse_count({count}, end - at)")
-            else:
-                source.line(f"refuse_null() if {count} == -1 else refuse_count({count}, end - at)")
+        values = source.fresh("values")
+        count = self._read("B" if self._is_flexible else "i", "count")
+        one = 2 if self._is_flexible else 1  # as it stands on the wire
+        with source.block(f"if {count} != {one}:  # one element needs no check: its fields have theirs"):
+            if self._is_flexible:
+                source.line(f"if {count} > 127: {count}, at = more(view, at, {count})")
+                source.line(f"{count} -= 1")
+            with source.block(f"if {count} > 0:"):
+                source.line(f"room -= {count}")
+                size_min = self._size_min(element, is_nullable=False)
+                source.line(f"if room < 0 or {count} * {size_min} > end - at: refuse_count({count}, end - at)")
+            with source.block(f"elif {count} < 0:"):
+                if is_nullable:
+                    source.line(f"if {count} != -1: refuse_count({count}, end - at)")
+                else:
+                    source.line(f"refuse_null() if {count} == -1 else refuse_count({count}, end - at)")
+        if self._is_flexible:
+            with source.block("else:"):
+                source.line(f"{count} = 1")
         nothing = f" if {count} >= 0 else None" if is_nullable else ""
         source.line(f"{target} = {values} = []{nothing}")
         with source.block(f"for _ in range({count}):"):

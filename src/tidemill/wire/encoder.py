@@ -7,7 +7,8 @@ Every run of fixed-width fields, with the length that follows it, is packed by o
 """
 
 from collections.abc import Callable
-from struct import Struct, pack
+from dataclasses import dataclass
+from struct import Struct
 from typing import Any, Final
 
 from tidemill.wire.primitives import Array, Field, Fixed, Kind, Opaque, Text, uvarint
@@ -15,7 +16,7 @@ from tidemill.wire.source import Source
 
 Encoder = Callable[[Any, bytearray, list[bytes | bytearray | memoryview]], bytearray]
 
-_PACKERS: Final = 32  # arrays of numbers shorter than this have a struct of their own
+_KEPT_COUNT_MAX: Final = 16  # arrays of numbers up to this length have structs of their own, made when first met
 _SMALL_UVARINTS: Final = tuple(uvarint(value) for value in range(128))
 
 
@@ -23,8 +24,22 @@ def compile_encoder(fields: tuple[Field, ...], version: int, *, is_flexible: boo
     return _EncoderSource(version, is_flexible=is_flexible).compile(fields)
 
 
-def _pack_many(format_: str, values: Any) -> bytes:
-    return pack(f">{len(values)}{format_}", *values)
+class _Packers(dict[int | tuple[int, ...], Callable[..., bytes]]):
+    """By the lengths of the arrays in a run: what packs the run, with its arrays, in one go."""
+
+    def __init__(self, *formats: str) -> None:
+        self._formats = formats  # between two of them stands an array: `ihB`, `i`, `B` is ihB, many i, B
+
+    def __missing__(self, key: int | tuple[int, ...]) -> Callable[..., bytes]:
+        counts = (key,) if isinstance(key, int) else key
+        formats = [self._formats[0]]
+        for index, count in enumerate(counts):
+            element, after = self._formats[1 + 2 * index : 3 + 2 * index]
+            formats.append(f"{max(count, 0)}{element}{after}")
+        packer = Struct(">" + "".join(formats)).pack
+        if max(counts) <= _KEPT_COUNT_MAX:
+            self[key] = packer
+        return packer
 
 
 def _blank(message: type) -> object:
@@ -33,19 +48,39 @@ def _blank(message: type) -> object:
     return message(**{field.name: field.implicit_default() for field in fields})
 
 
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    format: str
+    value: str  # an expression
+
+
+@dataclass(frozen=True, slots=True)
+class _Length:
+    """In a flexible version: a varint, which is one byte nearly always."""
+
+    size: str  # −1 for null
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    format: str
+    values: str
+    count: str
+
+
 class _EncoderSource:
     """
     The fields of one message in one version, written line by line.
 
-    `_run` holds the fixed-width values that wait to be packed together: format and expression.
+    `_run` holds what waits to be packed together: values of fixed width, lengths, and arrays of numbers.
     """
 
     def __init__(self, version: int, *, is_flexible: bool) -> None:
         self._version = version
         self._is_flexible = is_flexible
-        self._source = Source(uvarint=uvarint, small_uvarints=_SMALL_UVARINTS, pack_many=_pack_many)
+        self._source = Source(uvarint=uvarint, small_uvarints=_SMALL_UVARINTS)
         self._out = "out"  # what is written to: a tagged field has a bytearray of its own, for its size
-        self._run: list[tuple[str, str]] = []
+        self._run: list[_Fixed | _Length | _Numbers] = []
 
     def compile(self, fields: tuple[Field, ...]) -> Encoder:
         with self._source.block("def encode(message, out, parts):"):
@@ -66,7 +101,7 @@ class _EncoderSource:
 
     def _value(self, kind: Kind, value: str, *, is_nullable: bool) -> None:
         if isinstance(kind, Fixed):
-            self._run.append((kind.format, value))
+            self._run.append(_Fixed(kind.format, value))
         elif isinstance(kind, Text):
             self._text(value, is_nullable=is_nullable)
         elif isinstance(kind, Opaque):
@@ -88,6 +123,7 @@ class _EncoderSource:
         else:
             source.line(f"{text} = {text}.encode(); {size} = len({text})")
         self._length(size, "h")
+        self._flush()
         source.line(f"{self._out} += {text}")
 
     def _opaque(self, value: str, *, is_nullable: bool, is_records: bool) -> None:
@@ -103,6 +139,7 @@ class _EncoderSource:
         else:
             self._measure(data, size, is_records=is_records)
         self._length(size, "i")
+        self._flush()
         if not is_records:
             source.line(f"{self._out} += {data}")
             return
@@ -134,39 +171,24 @@ class _EncoderSource:
                 source.line(f"{count} = len({values})")
         else:
             source.line(f"{count} = len({values})")
-        if isinstance(element, Fixed) and len(element.format) == 1:
-            self._numbers(element.format, values, count)
-            return
         self._length(count, "i")
+        if isinstance(element, Fixed) and len(element.format) == 1:
+            self._run.append(_Numbers(element.format, values, count))
+            return
+        self._flush()
         item = source.fresh("item")
         with source.block(f"for {item} in {values}:"):
             self._value(element, item, is_nullable=False)
             self._flush()
 
-    def _numbers(self, format_: str, values: str, count: str) -> None:
-        """An array of numbers: one struct, together with the count where nothing waits before it."""
-        source = self._source
-        if self._is_flexible and not self._run:
-            packers = source.refer(tuple(Struct(f">B{n}{format_}").pack for n in range(_PACKERS)))
-            short = f"{packers}[{count}]({count} + 1, *{values})"
-            with source.block(f"if 0 <= {count} < {_PACKERS}:"):
-                source.line(f"{self._out} += {short}")
-            with source.block("else:"):
-                source.line(f"{self._out} += uvarint({count} + 1) + pack_many({format_!r}, {values})")
-            return
-        self._length(count, "i")
-        packers = source.refer(tuple(Struct(f">{n}{format_}").pack for n in range(_PACKERS)))
-        with source.block(f"if {count} > 0:"):
-            source.line(
-                f"{self._out} += {packers}[{count}](*{values}) if {count} < {_PACKERS} "
-                f"else pack_many({format_!r}, {values})"
-            )
-
     def _nested(self, message: type, value: str, *, is_nullable: bool) -> None:
         source = self._source
         fields: tuple[Field, ...] = message.__fields__  # type: ignore[attr-defined]
-        nested = source.fresh("nested")
-        source.line(f"{nested} = {value}")
+        if "." in value:
+            nested = source.fresh("nested")
+            source.line(f"{nested} = {value}")
+        else:
+            nested = value
         if not is_nullable:
             self._struct(fields, nested)
             return
@@ -174,13 +196,13 @@ class _EncoderSource:
         with source.block(f"if {nested} is None:"):
             source.line(f"{self._out} += b'\\xff'")
         with source.block("else:"):
-            self._run.append(("b", "1"))
+            self._run.append(_Fixed("b", "1"))
             self._struct(fields, nested)
             self._flush()
 
     def _tags(self, tagged: list[Field], message: str) -> None:
         if not tagged:
-            self._run.append(("x", ""))
+            self._run.append(_Fixed("x", ""))
             return
         source = self._source
         self._flush()
@@ -216,29 +238,51 @@ class _EncoderSource:
         return f"{value} != {field.default!r}"
 
     def _length(self, size: str, format_: str) -> None:
-        """A length or count, −1 for null, behind what waits in the run."""
-        source = self._source
-        if not self._is_flexible:
-            self._run.append((format_, size))
-            self._flush()
-            return
-        if not self._run:
-            source.line(f"{self._out} += small_uvarints[{size} + 1] if {size} < 127 else uvarint({size} + 1)")
-            return
-        with source.block(f"if {size} < 127:"):
-            source.line(f"{self._out} += {self._packed([*self._run, ('B', f'{size} + 1')])}")
-        with source.block("else:"):
-            source.line(f"{self._out} += {self._packed(self._run)} + uvarint({size} + 1)")
-        self._run.clear()
+        """A length or count, −1 for null."""
+        self._run.append(_Length(size) if self._is_flexible else _Fixed(format_, size))
 
     def _flush(self) -> None:
-        if self._run:
-            self._source.line(f"{self._out} += {self._packed(self._run)}")
-            self._run.clear()
+        run, self._run = self._run, []
+        if not run:
+            return
+        source = self._source
+        lengths = [item.size for item in run if isinstance(item, _Length)]
+        if not lengths:
+            source.line(f"{self._out} += {self._packed(run)}")
+        elif len(run) == 1:
+            source.line(
+                f"{self._out} += small_uvarints[{lengths[0]} + 1] if {lengths[0]} < 127 else {_uvarint(run[0])}"
+            )
+        else:
+            with source.block(f"if {' and '.join(f'{size} < 127' for size in lengths)}:"):
+                source.line(f"{self._out} += {self._packed(run)}")
+            with source.block("else:"):
+                for item in run:
+                    packed = _uvarint(item) if isinstance(item, _Length) else self._packed([item])
+                    source.line(f"{self._out} += {packed}")
 
-    def _packed(self, run: list[tuple[str, str]]) -> str:
-        formats = "".join(format_ for format_, _ in run)
-        expressions = [expression for format_, expression in run if format_ != "x"]
-        if not expressions:
+    def _packed(self, run: list["_Fixed | _Length | _Numbers"]) -> str:
+        """An expression for the bytes of the run, all of whose lengths are below 127."""
+        formats, arguments, counts = [""], [], []
+        for item in run:
+            if isinstance(item, _Numbers):
+                formats += [item.format, ""]
+                arguments.append(f"*{item.values}")
+                counts.append(item.count)
+            elif isinstance(item, _Length):
+                formats[-1] += "B"
+                arguments.append(f"{item.size} + 1")
+            else:
+                formats[-1] += item.format
+                if item.format != "x":
+                    arguments.append(item.value)
+        if counts:
+            return f"{self._source.refer(_Packers(*formats))}[{', '.join(counts)}]({', '.join(arguments)})"
+        if not arguments:
             return repr(bytes(len(run)))
-        return f"{self._source.struct_method('pack', formats)}({', '.join(expressions)})"
+        return f"{self._source.struct_method('pack', formats[0])}({', '.join(arguments)})"
+
+
+def _uvarint(item: "_Fixed | _Length | _Numbers") -> str:
+    assert isinstance(item, _Length)
+    return f"uvarint({item.size} + 1)"

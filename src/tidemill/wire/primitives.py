@@ -79,14 +79,15 @@ def array(element: Fixed | Text | Opaque | type) -> Array:
 
 def uvarint(value: int) -> bytes:
     """An unsigned varint: seven bits a byte, the lowest first; the top bit says that more follow."""
-    if not 0 <= value < 1 << 32:
+    if 0 <= value < 1 << 7:
+        return bytes((value,))
+    if 0 < value < 1 << 14:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if 0 < value < 1 << 21:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    if not 0 < value < 1 << 32:
         raise ValueError(f"{value} does not fit an unsigned varint of 32 bits")
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14 & 0x7F | 0x80)) + uvarint(value >> 21)
 
 
 def read_uvarint(view: memoryview, position: int) -> tuple[int, int]:
