@@ -18,8 +18,7 @@ comes back when a name is removed.  Not modelled: read errors, latency, hard lin
 import errno
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from enum import StrEnum
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NoReturn
 
 from tidemill.simulation.crash_fate import (
     ALL_SECTORS,
@@ -34,43 +33,11 @@ from tidemill.simulation.crash_fate import (
 )
 from tidemill.simulation.disk_content import Content
 from tidemill.simulation.disk_names import Directory, NameChange, Node, dependent, made_durable
+from tidemill.simulation.disk_operation import Kind, Operation, PowerLost
 from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
 from tidemill.storage.disk_path import file_parts, path_parts
 
 ENDLESS: Final = 1 << 40
-
-
-class PowerLost(BaseException):
-    """The machine is off.  Not an Exception, so that no code under test can take it for an error and go on."""
-
-
-class Kind(StrEnum):
-    CREATE = "create"
-    WRITE = "write"
-    TRUNCATE = "truncate"
-    SYNC = "sync"
-    MAKE_DIRECTORY = "make directory"
-    RENAME = "rename"
-    REMOVE = "remove"
-    REMOVE_DIRECTORY = "remove directory"
-    SYNC_DIRECTORY = "sync directory"
-
-
-class Operation(NamedTuple):
-    number: int  # from 1
-    kind: Kind
-    path: str
-    position: int = 0
-    size: int = 0
-    new_path: str = ""
-
-    def __str__(self) -> str:
-        text = f"#{self.number} {self.kind} {self.path!r}"
-        if self.new_path:
-            return f"{text} to {self.new_path!r}"
-        if self.kind is Kind.WRITE:
-            return f"{text} [{self.position}, {self.position + self.size})"
-        return f"{text} to {self.size} bytes" if self.kind is Kind.TRUNCATE else text
 
 
 class _State:

@@ -13,7 +13,8 @@ from tidemill.simulation.crash_fate import (
     torn_head,
     torn_tail,
 )
-from tidemill.simulation.disk import Kind, Operation, PowerLost, SimulatedDisk, SimulatedFile
+from tidemill.simulation.disk import SimulatedDisk, SimulatedFile
+from tidemill.simulation.disk_operation import Kind, Operation, PowerLost
 from tidemill.storage.disk import DiskFull, SyncFailed
 
 PAGE = 4096
