@@ -39,7 +39,9 @@ COMMAND: Final = int(Kind.COMMAND)
 
 
 class Entry:
-    """Made by the leader that appends it; `propose` gives it index and term.  Read-only from then on, but for its place."""
+    """
+    Made by the leader that appends it; `propose` gives it index and term.  Read-only from then on, but for its place.
+    """
 
     __slots__ = (
         "append_time",

@@ -1,7 +1,8 @@
-"""Replica: one voter's part of one replicated log, pure.  Ongaro & Ousterhout 2014, and Ongaro's thesis for what that leaves out.
+"""Replica: one voter's part of one replicated log, pure.  Ongaro & Ousterhout 2014, and Ongaro's thesis for what that
+leaves out.
 
-Five verbs: `receive` and `tick` take what happens outside, `propose` takes a leader's new entries, `ready` hands out what the shell must do
-(`raft/ready.py` says in which order), `advance` tells what of it is durable.
+Five verbs: `receive` and `tick` take what happens outside, `propose` takes a leader's new entries, `ready` hands out
+what the shell must do (`raft/ready.py` says in which order), `advance` tells what of it is durable.
 
 What must hold:
 - A term and a vote are durable before anybody hears of them; a single voter leads only then.

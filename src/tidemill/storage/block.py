@@ -1,4 +1,6 @@
-"""A gathered block on its way: to the journal, then to the segments.  Made by the loop, carried out by the journal's thread."""
+"""A gathered block on its way: to the journal, then to the segments.  Made by the loop, carried out by the journal's
+thread.
+"""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,11 +14,13 @@ from tidemill.storage.segment import Segment
 
 
 class Report(NamedTuple):
-    """What of a shard is durable when the block is synced.  Counts only while the replica is still in `term` (rule J9)."""
+    """
+    What of a shard is durable when the block is synced.  Counts only while the replica is still in `term` (rule J9).
+    """
 
     shard_id: ShardId
     term: int
-    index: int  # 0 when the block holds no entry of the shard
+    log_index: int  # 0 when the block holds no entry of the shard
     has_vote: bool
 
 

@@ -40,7 +40,8 @@ def read_identity(disk: Disk) -> Identity | None:
         content = json.loads(data)
         if content["format"] != FORMAT:
             raise DirectoryProblem(
-                f"{paths.IDENTITY} has format {content['format']}; this program knows format {FORMAT}: use the version that wrote it"
+                f"{paths.IDENTITY} has format {content['format']}; this program knows format {FORMAT}: "
+                "use the version that wrote it"
             )
         return Identity(
             cluster_id=str(content["cluster_id"]),

@@ -81,8 +81,8 @@ class Journal:
 
     def reserve(self, size: int) -> tuple[list[Extent], RingFile | None]:
         """
-        The next block's place, and the prepared file that joins the ring for it, if one does.  The caller has seen that it
-        fits.
+        The next block's place, and the prepared file that joins the ring for it, if one does.  The caller has seen
+        that it fits.
         """
         assert size <= self.free, f"a block of {size} B does not fit into {self.free} B"
         self.sequence += 1

@@ -1,7 +1,7 @@
 """Leader epochs of one partition: which offsets each term wrote.  KIP-101, KIP-279; `log.md` §8.
 
-A table of (epoch, start offset, log index), both ascending.  It grows when the first entry of a term is appended to the shard, at this
-partition's end offset, whether or not that entry is a record of it; it is cut with its rows.
+A table of (epoch, start offset, log index), both ascending.  It grows when the first entry of a term is appended to
+the shard, at this partition's end offset, whether or not that entry is a record of it; it is cut with its rows.
 """
 
 from bisect import bisect_right
@@ -54,8 +54,9 @@ class LeaderEpochs:
 
     def end_offset(self, epoch: int, end_offset: int) -> tuple[int, int]:
         """
-        (epoch, end offset) of the largest epoch not above `epoch`, where `end_offset` is the partition's: what OffsetForLeaderEpoch
-        answers.  Newer than the table is undefined; older is answered with the table's first start offset.
+        (epoch, end offset) of the largest epoch not above `epoch`, where `end_offset` is the partition's: what
+        OffsetForLeaderEpoch answers.  Newer than the table is undefined; older is answered with the table's first
+        start offset.
         """
         if epoch == UNDEFINED_EPOCH or not self.starts or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

@@ -1,6 +1,7 @@
 """A sparse index of one segment: offsets → positions, and timestamps → offsets.  A hint: what is found must be checked.
 
-One point each `index.interval.bytes`, as in Kafka.  A point is (offset relative to the segment, position, largest timestamp before the point).
+One point each `index.interval.bytes`, as in Kafka.  A point is (offset relative to the segment, position, largest
+timestamp before the point).
 """
 
 from array import array
@@ -50,7 +51,10 @@ class OffsetIndex:
         self.next_position = self._positions[-1] + interval_bytes if keep else 0
 
     def encode(self) -> bytes:
-        """The file of a closed segment: magic, version (2), CRC of the rest (4), count (4), then the three columns, big-endian."""
+        """
+        The file of a closed segment: magic, version (2), CRC of the rest (4), count (4), then the three columns,
+        big-endian.
+        """
         columns = []
         for column in (self._offsets, self._positions, self._timestamps):
             swapped = column[:]

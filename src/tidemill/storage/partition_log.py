@@ -1,7 +1,8 @@
 """One partition's records: where its batches lie, and how they are read.
 
-What is appended is readable at once: from memory until its bytes are in the segment, and for as long as the tail cache keeps it.
-Whatever comes from disk is checked before it leaves: CRC, offset and leader epoch of every batch (`log.md` §2.4).
+What is appended is readable at once: from memory until its bytes are in the segment, and for as long as the tail
+cache keeps it. Whatever comes from disk is checked before it leaves: CRC, offset and leader epoch of every batch
+(`log.md` §2.4).
 """
 
 from bisect import bisect_right
@@ -167,8 +168,9 @@ class PartitionLog:
 
     def read(self, offset: int, bytes_max: int, end_offset: int, *, may_wait: bool) -> tuple[list[Buffer], int] | None:
         """
-        Whole batches from the one that holds `offset`, up to `end_offset` and about `bytes_max`, always at least one, and
-        how many bytes they are.  None when that needs the disk and `may_wait` is false.  SegmentDamaged rather than wrong bytes.
+        Whole batches from the one that holds `offset`, up to `end_offset` and about `bytes_max`, always at least one,
+        and how many bytes they are.  None when that needs the disk and `may_wait` is false.  SegmentDamaged rather
+        than wrong bytes.
         """
         if offset >= end_offset:
             return [], 0
@@ -237,7 +239,9 @@ class PartitionLog:
         return file.read(position, size) if may_wait else file.read_cached(position, size)
 
     def _checked_size(self, segment: Segment, start: int, data: bytes, offset: int, end_offset: int) -> tuple[int, int]:
-        """How many bytes of `data` are whole batches below `end_offset`, and the offset that follows.  Checks every one."""
+        """
+        How many bytes of `data` are whole batches below `end_offset`, and the offset that follows.  Checks every one.
+        """
         at = 0
         expected = -1
         epoch_at = self.epochs.epoch_at
@@ -290,7 +294,10 @@ class PartitionLog:
         return segment, segment.written
 
     def first_at_or_after(self, timestamp: int, end_offset: int) -> BatchHeader | None:
-        """The header of the first batch below `end_offset` that has a record at or after `timestamp`.  May wait for the disk."""
+        """
+        The header of the first batch below `end_offset` that has a record at or after `timestamp`.  May wait for the
+        disk.
+        """
         for at, segment in enumerate(self.segments):
             if self.segments[at + 1 :] and self.segments[at + 1].base_offset <= self.log_start:
                 continue

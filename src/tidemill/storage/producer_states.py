@@ -1,8 +1,10 @@
-"""What a partition knows of its idempotent producers: the newest batches of each, to tell a retry from a gap.  KIP-98, KIP-360.
+"""What a partition knows of its idempotent producers: the newest batches of each, to tell a retry from a gap.  KIP-98,
+KIP-360.
 
-A window holds the batches that are not committed yet, and behind them the five newest committed ones: so whatever is truncated, what is
-left is the state as of the last entry that is left, and nothing has to be read again.  Batches are told apart by the log index of
-their entry.  Producers expire by the append times of the log, never by a clock: equal logs have equal states.
+A window holds the batches that are not committed yet, and behind them the five newest committed ones: so whatever is
+truncated, what is left is the state as of the last entry that is left, and nothing has to be read again.  Batches are
+told apart by the log index of their entry.  Producers expire by the append times of the log, never by a clock: equal
+logs have equal states.
 """
 
 from collections import deque

@@ -1,7 +1,8 @@
-"""Open a data directory: found it when it is empty, else fold checkpoint and journal, then write again what must be sure.
+"""Open a data directory: found it when it is empty, else fold checkpoint and journal, then write again what must be
+sure.
 
-The rules R1 to R6 of `docs/formats/journal.md`, in their order.  Recovery reads what the page cache shows and trusts none of it: whatever
-it will report as durable it has written and synced itself.
+The rules R1 to R6 of `docs/formats/journal.md`, in their order.  Recovery reads what the page cache shows and trusts
+none of it: whatever it will report as durable it has written and synced itself.
 """
 
 from dataclasses import dataclass, field
@@ -35,7 +36,10 @@ FIRST_FILE = 1
 
 
 class JournalDamaged(Exception):
-    """Synced blocks or both checkpoints cannot be read: this broker may have promised what it no longer knows (`log.md` §4.4)."""
+    """
+    Synced blocks or both checkpoints cannot be read: this broker may have promised what it no longer knows (`log.md`
+    §4.4).
+    """
 
 
 @dataclass(slots=True)
@@ -51,12 +55,14 @@ class Found:
 
 def found_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     """
-    Make everything that a directory with an identity has: one journal file, and an empty checkpoint.  Safe to be cut anywhere
-    and begun again, as long as there is no identity.  DirectoryProblem when topics lie there: then it is the identity that is lost.
+    Make everything that a directory with an identity has: one journal file, and an empty checkpoint.  Safe to be cut
+    anywhere and begun again, as long as there is no identity.  DirectoryProblem when topics lie there: then it is the
+    identity that is lost.
     """
     if disk.list(paths.TOPICS):
         raise DirectoryProblem(
-            f"{paths.IDENTITY} is missing, but {paths.TOPICS}/ is not empty: restore it, or use an empty log.dirs; nothing was changed"
+            f"{paths.IDENTITY} is missing, but {paths.TOPICS}/ is not empty: restore it, or use an empty log.dirs; "
+            "nothing was changed"
         )
     disk.make_directory(paths.JOURNAL)
     disk.make_directory(paths.TOPICS)
@@ -173,8 +179,8 @@ def _check_damage(ring: list[RingFile], key: bytes, sequence: int) -> None:
     synced = newest_synced(ring, key)
     if synced > sequence:
         raise JournalDamaged(
-            f"block {sequence + 1} of the journal cannot be read, but was synced: block {synced} was on disk when a later one was written. "
-            "Nothing was changed.  Restore the directory, or start this broker on an empty one"
+            f"block {sequence + 1} of the journal cannot be read, but was synced: "
+            f"block {synced} was on disk when a later one was written. Nothing was changed.  Restore the directory, or start this broker on an empty one"
         )
 
 

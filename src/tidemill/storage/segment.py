@@ -24,7 +24,9 @@ class SegmentDamaged(OSError):
 
 
 class Segment:
-    """Sizes and positions are bytes.  What the loop decides is here at once; what lies in the file follows (`written`)."""
+    """
+    Sizes and positions are bytes.  What the loop decides is here at once; what lies in the file follows (`written`).
+    """
 
     __slots__ = (
         "base_offset",

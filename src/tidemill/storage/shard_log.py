@@ -54,7 +54,9 @@ class Opening:
 
 
 class ShardLog:
-    """Is the replica's `LogView`.  Everything here changes at append; `commit_index` only says what may be forgotten."""
+    """
+    Is the replica's `LogView`.  Everything here changes at append; `commit_index` only says what may be forgotten.
+    """
 
     __slots__ = (
         "_term_starts",

@@ -1,10 +1,11 @@
 """Store: everything one broker keeps on disk, and the order in which it gets there.
 
-The loop queues rows (`append`, `vote`, `truncate`, …) and takes them out a block at a time (`gather`).  One thread writes and
-syncs the block and spreads its bytes over the segments; then the loop learns of it (`written`).  At most one block is in the
-air.  A checkpoint runs beside that, on another thread, as a list of steps.
+The loop queues rows (`append`, `vote`, `truncate`, …) and takes them out a block at a time (`gather`).  One thread
+writes and syncs the block and spreads its bytes over the segments; then the loop learns of it (`written`).  At most
+one block is in the air.  A checkpoint runs beside that, on another thread, as a list of steps.
 
-What must hold stands in `docs/formats/journal.md`.  Nothing here waits, but for the steps and for `Block.write` and `spread`.
+What must hold stands in `docs/formats/journal.md`.  Nothing here waits, but for the steps and for `Block.write` and
+`spread`.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from typing import Final
 
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import BATCH, Command, Entry, Kind
+from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, Kind
 from tidemill.storage import paths
 from tidemill.storage.block import Block, Report, Run, spread_run
 from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_closed, encode_shard, write_checkpoint
@@ -200,28 +201,23 @@ class Store:
         return Block(journal.sequence, rows, self._reports(rows), self._runs(rows), extents, joined, parts)
 
     def _reports(self, rows: list[tuple[ShardId, Entry]]) -> list[Report]:
-        reports: dict[ShardId, Report] = {}
+        newest: dict[ShardId, int] = {}
+        voted: dict[ShardId, int] = {}
         for shard_id, entry in rows:
             kind = entry.kind
-            if kind <= Kind.COMMAND:
-                before = reports.get(shard_id)
-                if before is None or before.index < entry.index:
-                    log = self.shards.get(shard_id)
-                    if log is not None:
-                        reports[shard_id] = Report(
-                            shard_id, log.term, entry.index, before is not None and before.has_vote
-                        )
+            if kind <= COMMAND:
+                newest[shard_id] = entry.index
             elif kind == Kind.VOTE:
-                log = self.shards.get(shard_id)
-                if log is not None:
-                    before = reports.get(shard_id)
-                    reports[shard_id] = Report(
-                        shard_id, log.term, before.index if before else 0, entry.term == log.term
-                    )
-            elif kind == Kind.TRUNCATE and shard_id in reports:
-                before = reports[shard_id]
-                reports[shard_id] = before._replace(index=min(before.index, entry.index - 1))
-        return list(reports.values())
+                voted[shard_id] = entry.term
+            elif kind == Kind.TRUNCATE:
+                newest[shard_id] = min(newest.get(shard_id, 0), entry.index - 1)
+        reports = []
+        for shard_id in dict.fromkeys([*newest, *voted]):
+            log = self.shards.get(shard_id)
+            if log is not None:
+                has_vote = voted.get(shard_id) == log.term
+                reports.append(Report(shard_id, log.term, newest.get(shard_id, 0), has_vote))
+        return reports
 
     def _runs(self, rows: list[tuple[ShardId, Entry]]) -> list[Run]:
         """What goes to which segment, one write for batches that lie behind each other."""
@@ -309,7 +305,10 @@ class Store:
         return self._capture is None and (self._rows_queued > 0 or self.journal.sequence > self.checkpoint_sequence)
 
     def begin_checkpoint(self) -> None:
-        """Choose P: the block that holds the last row queued so far.  The state is taken now, before a later row changes it."""
+        """
+        Choose P: the block that holds the last row queued so far.  The state is taken now, before a later row changes
+        it.
+        """
         assert self._capture is None, "a checkpoint is under way"
         newest = self.journal.sequence
         sections = [encode_closed(shard_id, closed) for shard_id, closed in self.closed.items()]
@@ -325,7 +324,10 @@ class Store:
             self._capture.sequence, self._capture.head = newest, self.journal.head
 
     def checkpoint_steps(self) -> Iterator[None] | None:
-        """Once P is durable and spread: the work, a step at a time, for another thread; then call `checkpointed`.  None before that."""
+        """
+        Once P is durable and spread: the work, a step at a time, for another thread; then call `checkpointed`.  None
+        before that.
+        """
         capture = self._capture
         if capture is None or capture.sequence is None or self.journal.synced < capture.sequence or capture.is_running:
             return None

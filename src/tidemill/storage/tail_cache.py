@@ -1,4 +1,6 @@
-"""The newest batches of all partitions, in memory, bounded; and, whatever the bound, those whose bytes are not in a segment yet."""
+"""The newest batches of all partitions, in memory, bounded; and, whatever the bound, those whose bytes are not in a
+segment yet.
+"""
 
 from collections import deque
 
