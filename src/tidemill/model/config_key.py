@@ -9,10 +9,13 @@ asks for nothing.
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from tidemill.model import errors
 from tidemill.model.config_types import ConfigType, ConfigValue, text_of_value, value_of_text
 from tidemill.model.errors import KafkaError
+
+TEXT_LENGTH_MAX: Final = 32_767  # what Kafka's older messages can carry; a value lives in every broker's memory
 
 
 class Standing(StrEnum):
@@ -68,6 +71,8 @@ class ConfigKey:
 
 def parse(key: ConfigKey, text: str) -> ConfigValue:
     """The value that `text` means for `key`; KafkaError (INVALID_CONFIG) that names key, value and fix otherwise."""
+    if len(text) > TEXT_LENGTH_MAX:
+        raise refusal(key, text[:40] + "…", f"a value has at most {TEXT_LENGTH_MAX} characters")
     try:
         value = value_of_text(key.type, text)
     except ValueError as wanted:

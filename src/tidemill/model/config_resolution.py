@@ -20,7 +20,7 @@ from tidemill.model.config_keys import (
     TOPIC_SYNONYMS,
     known_key,
 )
-from tidemill.model.config_types import ConfigValue
+from tidemill.model.config_types import ConfigValue, value_of_text
 from tidemill.model.errors import KafkaError
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -70,7 +70,7 @@ def broker_value(layers: BrokerLayers, name: str) -> ConfigValue:
     key = BROKER_KEYS[name]
     for synonym in _broker_synonyms(BROKER_SYNONYMS.get(name, (name,)), layers):
         if synonym.value is not None:
-            return parse(BROKER_KEYS[synonym.name], synonym.value) if synonym.name == name else _alias(name, synonym)
+            return _in_unit_of(name, synonym)
     return key.default
 
 
@@ -148,7 +148,7 @@ def _broker_synonyms(names: tuple[str, ...], layers: BrokerLayers, *, sensitive:
 def _converted(synonym: Synonym, factor: int) -> str | None:
     if synonym.value is None or factor == 1:
         return synonym.value
-    value = parse(BROKER_KEYS[synonym.name], synonym.value)
+    value = value_of_text(BROKER_KEYS[synonym.name].type, synonym.value)
     assert isinstance(value, int), synonym.name
     return str(value * factor if value >= 0 else -1)
 
@@ -156,9 +156,8 @@ def _converted(synonym: Synonym, factor: int) -> str | None:
 _UNITS: Final = {name: factor for named in TOPIC_SYNONYMS.values() for name, factor in named}
 
 
-def _alias(name: str, synonym: Synonym) -> ConfigValue:
-    """The value of another name for the same thing, in the unit of `name`."""
-    value = parse(BROKER_KEYS[synonym.name], synonym.value or "")
+def _in_unit_of(name: str, synonym: Synonym) -> ConfigValue:
+    value = value_of_text(BROKER_KEYS[synonym.name].type, synonym.value or "")
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value * _UNITS.get(synonym.name, 1) // _UNITS.get(name, 1)
     return value

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidemill.model.config_key import parse
 from tidemill.model.config_keys import TOPIC_KEYS
 from tidemill.model.config_resolution import NOTHING, BrokerLayers, resolve_topic
+from tidemill.model.config_types import value_of_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerL
     def value(name: str) -> object:
         key = TOPIC_KEYS[name]
         found = resolve_topic(key, overrides, layers).value
-        return key.default if found is None else parse(key, found)
+        return key.default if found is None else value_of_text(key.type, found)  # checked when it was set
 
     def number(name: str) -> int:
         found = value(name)
