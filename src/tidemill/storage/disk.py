@@ -34,8 +34,11 @@ class File(Protocol):
         """Up to `size` bytes; fewer only at the end of the file."""
         ...
 
-    def read_cached(self, position: int, size: int) -> bytes | None:
-        """As `read`, without waiting for the disk; None when that is not possible or not known."""
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
+        """As `read`, without waiting for the disk; None when that is not possible or not known.
+
+        The bytes are the caller's alone; a `bytearray` because turning 1 MiB into `bytes` cost more than reading it.
+        """
         ...
 
     def size(self) -> int: ...
