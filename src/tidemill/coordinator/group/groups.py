@@ -58,7 +58,7 @@ class Groups:
     __slots__ = ("_deadlines", "_entropy", "_groups", "_is_loaded", "_settings", "_state", "_to_examine")
 
     def __init__(self, settings: GroupSettings, entropy: Entropy, topic_id_of: TopicIdOf) -> None:
-        """`topic_id_of` names the id of a topic for commits whose record has none: old ones, and those with a retention."""
+        """`topic_id_of` names the id of a topic for commits whose record has none: old ones, those with retention."""
         self._settings = settings
         self._entropy = entropy
         self._state = LoggedState(topic_id_of)  # changed by replay only
