@@ -47,7 +47,7 @@ _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _LENGTH: Final = Struct(">i")
 
-_unpack_header = _HEADER.unpack_from
+unpack_header = _HEADER.unpack_from  # the numbers of BatchHeader as a bare tuple, for the hottest path
 _pack_base_offset = _BASE_OFFSET.pack_into
 _pack_leader_epoch = _LEADER_EPOCH.pack_into
 _new_header = tuple.__new__
@@ -105,7 +105,12 @@ class BatchHeader(NamedTuple):
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The numbers as they stand, unchecked.  struct.error when fewer than 61 bytes are left."""
-    return _new_header(BatchHeader, _unpack_header(buffer, position))
+    return _new_header(BatchHeader, unpack_header(buffer, position))
+
+
+def write_header(buffer: bytearray | memoryview, header: BatchHeader, position: int = 0) -> None:
+    """The inverse of `read_header`."""
+    _HEADER.pack_into(buffer, position, *header)
 
 
 def stamp(buffer: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0) -> None:

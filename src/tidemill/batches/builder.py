@@ -4,8 +4,6 @@ Readable rather than fast, about 1 M records/s.  What carries data in bulk is `a
 """
 
 from collections.abc import Sequence
-from struct import Struct
-from typing import Final
 
 from tidemill.batches.batch import (
     CONTROL,
@@ -18,14 +16,14 @@ from tidemill.batches.batch import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     TRANSACTIONAL,
+    BatchHeader,
     stamp_crc,
+    write_header,
 )
 from tidemill.batches.compression import Codec, compress
 from tidemill.batches.records import Header, Record
 
 RecordTuple = tuple[bytes | None, bytes | None, Sequence[Header], int]  # key, value, headers, timestamp
-
-_HEADER: Final = Struct(">qiibIhiqqqhii")
 
 
 def build_batch(
@@ -62,23 +60,22 @@ def build_batch(
         | (CONTROL if is_control else 0)
     )
     batch = bytearray(HEADER_BYTES)
-    _HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        HEADER_BYTES - LENGTH_BYTES + len(payload),
-        leader_epoch,
-        MAGIC,
-        0,
-        attributes,
-        len(records) - 1,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=HEADER_BYTES - LENGTH_BYTES + len(payload),
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
     )
+    write_header(batch, header)
     batch += payload
     stamp_crc(batch)
     return batch

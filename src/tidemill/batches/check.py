@@ -8,6 +8,7 @@ of trust: first that the bytes are all there, then the format, then the CRC, and
 from typing import NamedTuple
 
 from tidemill.batches.batch import (
+    CODEC_MASK,
     CONTROL,
     CRC_START,
     HEADER_BYTES,
@@ -18,7 +19,7 @@ from tidemill.batches.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
     Buffer,
-    read_header,
+    unpack_header,
 )
 from tidemill.batches.checksum import crc32c
 from tidemill.batches.compression import Codec
@@ -26,7 +27,6 @@ from tidemill.batches.native import scan
 from tidemill.model import errors
 
 _check_records = scan.check_records
-_CODEC_MAX = int(Codec.ZSTD)
 _ZSTD = int(Codec.ZSTD)
 
 
@@ -58,37 +58,44 @@ def check_producer_batch(
     size = len(batch)
     if size < HEADER_BYTES:
         return _too_short(batch)
-    header = read_header(batch)
-    batch_length, magic, attributes = header.batch_length, header.magic, header.attributes
+    (
+        _,
+        batch_length,
+        _,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        header_max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = unpack_header(batch)
     if magic != MAGIC:
         return _wrong_magic(magic)
     if batch_length + LENGTH_BYTES != size:
         return _wrong_size(batch_length + LENGTH_BYTES, size)
-    with memoryview(batch) as view, view[CRC_START:] as covered:
-        if crc32c(covered) != header.crc:
-            return BatchProblem(
-                errors.CORRUPT_MESSAGE, f"the batch's CRC is not {header.crc:#010x}, as its header says"
-            )
-    record_count = header.record_count
-    if record_count < 1 or header.last_offset_delta != record_count - 1:
+    if crc32c(memoryview(batch)[CRC_START:]) != crc:
+        return BatchProblem(errors.CORRUPT_MESSAGE, f"the batch's CRC is not {crc:#010x}, as its header says")
+    if record_count < 1 or last_offset_delta != record_count - 1:
         return BatchProblem(
             errors.INVALID_RECORD,
-            f"the batch announces {record_count} records with the last offset delta {header.last_offset_delta}; "
+            f"the batch announces {record_count} records with the last offset delta {last_offset_delta}; "
             "it must hold at least one, and offsets must be dense",
         )
-    if attributes & ~0x07 or header.producer_id >= 0:
-        problem = _attributes_problem(attributes, header.producer_id, header.producer_epoch, header.base_sequence)
+    if attributes & ~CODEC_MASK or producer_id >= 0:
+        problem = _attributes_problem(attributes, producer_id, producer_epoch, base_sequence)
         if problem is not None:
             return problem
-    codec = attributes & 0x07
-    smallest, largest = header.base_timestamp, header.max_timestamp
+    codec = attributes & CODEC_MASK
+    smallest, largest = base_timestamp, header_max_timestamp
     if codec == 0:
-        wrong, index, smallest, largest = _check_records(batch, HEADER_BYTES, size, record_count, header.base_timestamp)
+        wrong, index, smallest, largest = _check_records(batch, HEADER_BYTES, size, record_count, base_timestamp)
         if wrong:
-            return BatchProblem(
-                errors.INVALID_RECORD, f"record {index} of the batch is malformed: {scan.PROBLEMS[wrong]}"
-            )
-    elif codec > _CODEC_MAX or (codec == _ZSTD and not is_zstd_allowed):
+            return BatchProblem(errors.INVALID_RECORD, f"record {index} of the batch: {scan.PROBLEMS[wrong]}")
+    elif codec > _ZSTD or (codec == _ZSTD and not is_zstd_allowed):
         return BatchProblem(errors.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} cannot be used in this request")
     if is_log_append_time:
         return None
@@ -100,10 +107,10 @@ def check_producer_batch(
         return BatchProblem(
             errors.INVALID_TIMESTAMP, f"timestamp {smallest} is earlier than {timestamp_min}, the earliest allowed"
         )
-    if largest != header.max_timestamp:
+    if largest != header_max_timestamp:
         return BatchProblem(
             errors.INVALID_TIMESTAMP,
-            f"the header's max timestamp is {header.max_timestamp}, that of the records {largest}",
+            f"the header's max timestamp is {header_max_timestamp}, that of the records {largest}",
             max_timestamp=largest,
         )
     return None

@@ -167,7 +167,7 @@ def _number(
 class Walk:
     """A place in a block, and the record before it."""
 
-    view: cython.const[cython.uchar][::1]  # keeps the buffer alive and in place
+    view: cython.const[cython.uchar][::1]  # type: ignore[valid-type]  # keeps the buffer alive and in place
     data: cython.pointer[cython.const[cython.uchar]]
     position: cython.Py_ssize_t
     end: cython.Py_ssize_t
@@ -627,3 +627,294 @@ def _copy(
             into[place + index] = data[position + index]
     else:
         into[place : place + length] = data[position : position + length]
+
+
+# Columns → records
+
+
+@cython.final
+@cython.cclass
+class ColumnRecords:
+    """
+    Rows of Arrow's buffers, written as records.
+
+    `ends` are Arrow's offsets (one more than rows), sliced so that row 0 is the first; `valid` is a bitmap in which
+    row 0 is bit `bit`, or None when nothing is null.  What the offsets say is not believed either.
+    """
+
+    rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    position = cython.declare(cython.Py_ssize_t, visibility="readonly")  # where the next record would be written
+    timestamp_max = cython.declare(cython.longlong, visibility="readonly")  # of the last `write`
+    bytes_wanted = cython.declare(cython.Py_ssize_t, visibility="readonly")  # by the record that did not fit
+
+    problem: cython.bint
+    timestamps: cython.const[cython.longlong][::1]  # type: ignore[valid-type]
+    has_keys: cython.bint
+    key_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    key_data: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    key_valid: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    key_bit: cython.Py_ssize_t
+    has_values: cython.bint
+    value_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    value_data: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    value_valid: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    value_bit: cython.Py_ssize_t
+    has_headers: cython.bint
+    header_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    header_valid: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    header_bit: cython.Py_ssize_t
+    name_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    name_data: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    content_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    content_data: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    content_valid: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    content_bit: cython.Py_ssize_t
+    out: cython.uchar[::1]
+
+    def __init__(self, rows: cython.Py_ssize_t, timestamps: object) -> None:
+        """`timestamps` in milliseconds."""
+        self.rows = rows
+        self.timestamps = timestamps
+        _has_room(len(self.timestamps), rows)
+        self.has_keys = self.has_values = self.has_headers = False
+        self.key_bit = self.value_bit = self.header_bit = self.content_bit = -1
+
+    def have_keys(self, ends: object, data: object, valid: object, bit: cython.Py_ssize_t) -> None:
+        self.key_ends, self.key_data = ends, data
+        self.has_keys = _has_room(len(self.key_ends), self.rows + 1)
+        if valid is not None:
+            self.key_valid, self.key_bit = valid, bit
+            _has_room(8 * len(self.key_valid), bit + self.rows)
+
+    def have_values(self, ends: object, data: object, valid: object, bit: cython.Py_ssize_t) -> None:
+        self.value_ends, self.value_data = ends, data
+        self.has_values = _has_room(len(self.value_ends), self.rows + 1)
+        if valid is not None:
+            self.value_valid, self.value_bit = valid, bit
+            _has_room(8 * len(self.value_valid), bit + self.rows)
+
+    def have_headers(self, ends: object, valid: object, bit: cython.Py_ssize_t) -> None:
+        """A row's headers are the entries from its first offset to its last; `have_header_entries` must follow."""
+        self.header_ends = ends
+        _has_room(len(self.header_ends), self.rows + 1)
+        if valid is not None:
+            self.header_valid, self.header_bit = valid, bit
+            _has_room(8 * len(self.header_valid), bit + self.rows)
+
+    def have_header_entries(
+        self,
+        name_ends: object,
+        name_data: object,
+        content_ends: object,
+        content_data: object,
+        content_valid: object,
+        content_bit: cython.Py_ssize_t,
+    ) -> None:
+        self.name_ends, self.name_data = name_ends, name_data
+        self.content_ends, self.content_data = content_ends, content_data
+        _has_room(len(self.content_ends), len(self.name_ends))
+        if content_valid is not None:
+            self.content_valid, self.content_bit = content_valid, content_bit
+            _has_room(8 * len(self.content_valid), content_bit + len(self.content_ends) - 1)
+        self.has_headers = True
+
+    def write(self, out: object, position: cython.Py_ssize_t, row: cython.Py_ssize_t, rows_max: cython.int) -> int:
+        """
+        Write rows from `row` on as the records of one batch, as many as fit, and at most `rows_max`.
+
+        Returns how many; `position` is then where they end.  The first one's timestamp is the base timestamp.
+        """
+        self.out = out
+        if row < 0 or row >= self.rows or position < 0 or position > len(self.out):
+            raise ValueError(f"there is no row {row} of {self.rows}, or no place {position} in {len(self.out)} bytes")
+        self.position = position
+        self.timestamp_max = self.timestamps[row]
+        self.problem = False
+        self.bytes_wanted = 0
+        count: cython.int = rows_max if rows_max < self.rows - row else cython.cast(cython.int, self.rows - row)
+        written: cython.int
+        with cython.nogil:
+            written = self.write_all(row, count)
+        if self.problem:
+            raise MalformedRecords(f"row {row + written} has a timestamp out of range, or offsets outside its data")
+        return written
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def write_all(self, first: cython.Py_ssize_t, count: cython.int) -> cython.int:
+        index: cython.int
+        row: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        whole: cython.Py_ssize_t
+        base: cython.longlong = self.timestamps[first]
+        for index in range(count):
+            row = first + index
+            if self.timestamps[row] > MILLISECONDS_MAX or self.timestamps[row] < -MILLISECONDS_MAX:
+                self.problem = True
+                return index
+            size = self.record_size(row, index, self.timestamps[row] - base)
+            if size < 0:
+                self.problem = True
+                return index
+            whole = size + _varint_size(size)
+            if whole > len(self.out) - self.position or size > 0x7FFFFFFF:
+                self.bytes_wanted = whole
+                return index
+            if self.timestamps[row] > self.timestamp_max:
+                self.timestamp_max = self.timestamps[row]
+            self.put_record(row, index, self.timestamps[row] - base, size)
+        return count
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def record_size(self, row: cython.Py_ssize_t, index: cython.int, delta: cython.longlong) -> cython.Py_ssize_t:
+        """The bytes that follow a record's length; −1 when an offset is wrong.  `put_record` relies on this check."""
+        size: cython.Py_ssize_t = 1 + _varint_size(delta) + _varint_size(index)
+        length: cython.Py_ssize_t
+        entry: cython.Py_ssize_t
+        stop: cython.Py_ssize_t
+        length = -1
+        if self.has_keys and _is_valid(self.key_valid, self.key_bit, row):
+            if self.key_ends[row] < 0 or self.key_ends[row + 1] > len(self.key_data):
+                return -1
+            length = self.key_ends[row + 1] - self.key_ends[row]
+            if length < 0:
+                return -1
+            size += length
+        size += _varint_size(length)
+        length = -1
+        if self.has_values and _is_valid(self.value_valid, self.value_bit, row):
+            if self.value_ends[row] < 0 or self.value_ends[row + 1] > len(self.value_data):
+                return -1
+            length = self.value_ends[row + 1] - self.value_ends[row]
+            if length < 0:
+                return -1
+            size += length
+        size += _varint_size(length)
+        if not self.has_headers or not _is_valid(self.header_valid, self.header_bit, row):
+            return size + 1
+        entry = self.header_ends[row]
+        stop = self.header_ends[row + 1]
+        if entry < 0 or stop < entry or stop > len(self.name_ends) - 1:
+            return -1
+        size += _varint_size(stop - entry)
+        while entry < stop:
+            if self.name_ends[entry] < 0 or self.name_ends[entry + 1] > len(self.name_data):
+                return -1
+            length = self.name_ends[entry + 1] - self.name_ends[entry]
+            if length < 0:
+                return -1
+            size += _varint_size(length) + length
+            length = -1
+            if _is_valid(self.content_valid, self.content_bit, entry):
+                if self.content_ends[entry] < 0 or self.content_ends[entry + 1] > len(self.content_data):
+                    return -1
+                length = self.content_ends[entry + 1] - self.content_ends[entry]
+                if length < 0:
+                    return -1
+                size += length
+            size += _varint_size(length)
+            entry += 1
+        return size
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_record(
+        self, row: cython.Py_ssize_t, index: cython.int, delta: cython.longlong, size: cython.Py_ssize_t
+    ) -> cython.void:
+        entry: cython.Py_ssize_t
+        stop: cython.Py_ssize_t
+        self.put_varint(size)
+        self.out[self.position] = 0
+        self.position += 1
+        self.put_varint(delta)
+        self.put_varint(index)
+        if self.has_keys and _is_valid(self.key_valid, self.key_bit, row):
+            self.put_bytes(self.key_data, self.key_ends[row], self.key_ends[row + 1])
+        else:
+            self.put_varint(-1)
+        if self.has_values and _is_valid(self.value_valid, self.value_bit, row):
+            self.put_bytes(self.value_data, self.value_ends[row], self.value_ends[row + 1])
+        else:
+            self.put_varint(-1)
+        if not self.has_headers or not _is_valid(self.header_valid, self.header_bit, row):
+            self.put_varint(0)
+            return
+        entry = self.header_ends[row]
+        stop = self.header_ends[row + 1]
+        self.put_varint(stop - entry)
+        while entry < stop:
+            self.put_bytes(self.name_data, self.name_ends[entry], self.name_ends[entry + 1])
+            if _is_valid(self.content_valid, self.content_bit, entry):
+                self.put_bytes(self.content_data, self.content_ends[entry], self.content_ends[entry + 1])
+            else:
+                self.put_varint(-1)
+            entry += 1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_varint(self, number: cython.longlong) -> cython.void:
+        zigzag: cython.ulonglong = _zigzag(number)
+        while zigzag > 0x7F:
+            self.out[self.position] = zigzag & 0x7F | 0x80
+            self.position += 1
+            zigzag >>= 7
+        self.out[self.position] = zigzag
+        self.position += 1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_bytes(
+        self,
+        data: cython.const[cython.uchar][::1],  # type: ignore[valid-type]
+        start: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+    ) -> cython.void:
+        self.put_varint(end - start)
+        if cython.compiled:
+            _copy(self.out, self.position, cython.address(data[0]), start, end - start)
+        else:
+            _copy(self.out, self.position, data, start, end - start)
+        self.position += end - start
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_valid(
+    valid: cython.const[cython.uchar][::1],  # type: ignore[valid-type]
+    bit: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+) -> cython.bint:
+    if bit < 0:
+        return True
+    return valid[(bit + row) >> 3] >> ((bit + row) & 7) & 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _zigzag(number: cython.longlong) -> cython.ulonglong:
+    return cython.cast(cython.ulonglong, number) << 1 ^ cython.cast(cython.ulonglong, number >> 63)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _varint_size(number: cython.longlong) -> cython.int:
+    zigzag: cython.ulonglong = _zigzag(number)
+    size: cython.int = 1
+    while zigzag > 0x7F:
+        zigzag >>= 7
+        size += 1
+    return size

@@ -116,9 +116,7 @@ class SimulatedDisk:
                     node = Directory()
                     self._change(upto, (directory, name, node))
                 elif isinstance(node, Content):
-                    if depth == len(parts):
-                        _refuse(FileExistsError, errno.EEXIST, path)
-                    _refuse(NotADirectoryError, errno.ENOTDIR, path)
+                    _refuse(FileExistsError, errno.EEXIST, path)
                 directory = node
 
     def rename(self, old: str, new: str) -> None:

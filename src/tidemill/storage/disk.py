@@ -34,8 +34,11 @@ class File(Protocol):
         """Up to `size` bytes; fewer only at the end of the file."""
         ...
 
-    def read_cached(self, position: int, size: int) -> bytes | None:
-        """As `read`, without waiting for the disk; None when that is not possible or not known."""
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
+        """As `read`, without waiting for the disk; None when that is not possible or not known.
+
+        The bytes are the caller's alone; a `bytearray` because turning 1 MiB into `bytes` cost more than reading it.
+        """
         ...
 
     def size(self) -> int: ...
@@ -65,7 +68,7 @@ class Disk(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """With its parents; no error when it is there."""
+        """With its parents; no error when it is there.  FileExistsError when a file is in its place, or in a parent's."""
         ...
 
     def rename(self, old: str, new: str) -> None:
