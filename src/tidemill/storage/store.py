@@ -301,6 +301,10 @@ class Store:
         return self._capture is None and self.journal.used >= threshold
 
     @property
+    def is_checkpointing(self) -> bool:
+        return self._capture is not None
+
+    @property
     def can_checkpoint(self) -> bool:
         return self._capture is None and (self._rows_queued > 0 or self.journal.sequence > self.checkpoint_sequence)
 
