@@ -1,0 +1,95 @@
+"""Every API whose messages we know, with the versions we speak: those of Kafka 4.3, and Produce from 0.
+
+Which of them a broker answers is the broker's business: ApiVersions lists only what works (`advertised`).
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tidemill.wire.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_producers,
+    describe_quorum,
+    describe_topic_partitions,
+    elect_leaders,
+    end_txn,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+    txn_offset_commit,
+)
+from tidemill.wire.schema import Api
+
+ALL: Final[dict[int, Api]] = {
+    api.key: api
+    for api in (
+        add_offsets_to_txn.API,
+        add_partitions_to_txn.API,
+        alter_configs.API,
+        api_versions.API,
+        create_partitions.API,
+        create_topics.API,
+        delete_groups.API,
+        delete_records.API,
+        delete_topics.API,
+        describe_cluster.API,
+        describe_configs.API,
+        describe_groups.API,
+        describe_producers.API,
+        describe_quorum.API,
+        describe_topic_partitions.API,
+        elect_leaders.API,
+        end_txn.API,
+        fetch.API,
+        find_coordinator.API,
+        heartbeat.API,
+        incremental_alter_configs.API,
+        init_producer_id.API,
+        join_group.API,
+        leave_group.API,
+        list_groups.API,
+        list_offsets.API,
+        metadata.API,
+        offset_commit.API,
+        offset_delete.API,
+        offset_fetch.API,
+        offset_for_leader_epoch.API,
+        produce.API,
+        sync_group.API,
+        txn_offset_commit.API,
+    )
+}
+"""API key to API, in the order of their names."""
+
+
+def advertised(keys: Iterable[int]) -> list[api_versions.Response.ApiKey]:
+    """What ApiVersions says of these APIs, in the order of their keys."""
+    return [
+        api_versions.Response.ApiKey(api_key=key, min_version=api.versions.start, max_version=api.versions.stop - 1)
+        for key in sorted(keys)
+        if (api := ALL[key])
+    ]

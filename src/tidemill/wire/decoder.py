@@ -1,0 +1,363 @@
+"""Compiles the decoder of a message in one version.
+
+What a decoder trusts: nothing.  A length or a count is compared with the bytes that are there before anything is made
+of it; fixed fields and short strings are bounded by their struct, which raises at the end of the buffer.  Whatever a
+hostile message can raise leaves as ProtocolError.
+
+Every run of fixed-width fields, with the length that follows it, is unpacked by one struct; nested structs are inline.
+"""
+
+from collections.abc import Callable
+from struct import Struct, unpack_from
+from struct import error as struct_error
+from typing import Any, Final
+
+from tidemill.wire.primitives import Array, Buffer, Field, Fixed, Kind, Opaque, ProtocolError, Text, read_uvarint
+from tidemill.wire.source import Source
+
+Decoder = Callable[[Buffer, int], Any]
+
+ELEMENTS_MAX: Final = (
+    1 << 20
+)  # structs and strings in one message: an element of two bytes becomes an object of a hundred
+TAGS_MAX: Final = 64  # tagged fields in one struct; Kafka has at most five
+
+_UNPACKERS: Final = 32  # arrays of numbers shorter than this have a struct of their own
+_SHORT_TEXT: Final = 64  # and strings up to this length
+_SIZED_TEXT: Final = tuple(Struct(f"{size}s").unpack_from for size in range(_SHORT_TEXT + 1))
+_COMPACT_TEXT: Final = (None, *_SIZED_TEXT)  # by the length plus one, as compact strings have it
+
+
+def compile_decoder(message: type, fields: tuple[Field, ...], version: int, *, is_flexible: bool) -> Decoder:
+    return _DecoderSource(version, is_flexible=is_flexible).compile(message, fields)
+
+
+def _long_text(view: memoryview, position: int, prefix: int, is_nullable: bool) -> tuple[str | None, int]:
+    """A compact string whose first length byte says 64 or more."""
+    size, position = _more(view, position, prefix)
+    if size == 0 and is_nullable:
+        return None, position
+    return _text(view, position, size - 1)
+
+
+def _text(view: memoryview, position: int, size: int) -> tuple[str, int]:
+    end = position + size
+    if size < 0:
+        raise ProtocolError(f"a string that may not be null has a length of {size}")
+    if end > len(view):
+        raise ProtocolError(f"a string of {size} bytes where {len(view) - position} are left")
+    return str(view[position:end], "utf-8"), end
+
+
+def _more(view: memoryview, position: int, first: int) -> tuple[int, int]:
+    """A varint whose first byte was read already."""
+    return (first, position) if first < 0x80 else read_uvarint(view, position - 1)
+
+
+def _refuse_null() -> None:
+    raise ProtocolError("null where the protocol has none")
+
+
+def _refuse_size(size: int, left: int) -> None:
+    if size < 0:
+        raise ProtocolError(f"a length of {size}")
+    raise ProtocolError(f"{size} bytes announced where {left} are left")
+
+
+def _refuse_count(count: int, left: int) -> None:
+    if count < 0:
+        raise ProtocolError(f"an array of {count} elements")
+    raise ProtocolError(
+        f"an array of {count} elements where {left} bytes are left, or over {ELEMENTS_MAX} in one message"
+    )
+
+
+def _skip_tags(view: memoryview, position: int, first: int) -> int:
+    """The position behind a section of tagged fields of which we know none."""
+    count, position = _tag_count(view, position, first)
+    for _ in range(count):
+        _, position, size = _tag(view, position)
+        position += size
+    return position
+
+
+def _tag_count(view: memoryview, position: int, first: int) -> tuple[int, int]:
+    count, position = _more(view, position, first)
+    if count > TAGS_MAX:
+        raise ProtocolError(f"{count} tagged fields in one struct; at most {TAGS_MAX} are read")
+    return count, position
+
+
+def _tag(view: memoryview, position: int) -> tuple[int, int, int]:
+    """Tag, the position of its value, the size of its value."""
+    tag, position = read_uvarint(view, position)
+    size, position = read_uvarint(view, position)
+    if size > len(view) - position:
+        _refuse_size(size, len(view) - position)
+    return tag, position, size
+
+
+def _refuse_tag(tag: int, read: int, size: int) -> None:
+    raise ProtocolError(f"tagged field {tag} says {size} bytes and has {read}")
+
+
+def _refuse_rest(position: int, end: int) -> None:
+    raise ProtocolError(f"{end - position} bytes behind the end of the message")
+
+
+def _unpack_many(format_: str, size: int, count: int, view: memoryview, position: int) -> tuple[Any, ...]:
+    if count * size > len(view) - position:
+        _refuse_count(count, len(view) - position)
+    return unpack_from(f">{count}{format_}", view, position)
+
+
+class _DecoderSource:
+    """
+    The fields of one message in one version, written line by line.
+
+    `_run` holds the fixed-width values that wait to be unpacked together: format and target.
+    """
+
+    def __init__(self, version: int, *, is_flexible: bool) -> None:
+        self._version = version
+        self._is_flexible = is_flexible
+        self._source = Source(
+            new=object.__new__,
+            ProtocolError=ProtocolError,
+            struct_error=struct_error,
+            sized_text=_SIZED_TEXT,
+            compact_text=_COMPACT_TEXT,
+            long_text=_long_text,
+            text=_text,
+            more=_more,
+            refuse_null=_refuse_null,
+            refuse_size=_refuse_size,
+            refuse_count=_refuse_count,
+            refuse_tag=_refuse_tag,
+            refuse_rest=_refuse_rest,
+            skip_tags=_skip_tags,
+            tag_count=_tag_count,
+            read_tag=_tag,
+            unpack_many=_unpack_many,
+        )
+        self._run: list[tuple[str, str]] = []
+
+    def compile(self, message: type, fields: tuple[Field, ...]) -> Decoder:
+        source = self._source
+        title = f"{message.__module__.rpartition('.')[2]} {message.__qualname__} v{self._version}"
+        with source.block("def decode(view, at):"):
+            with source.block("try:"):
+                source.line("if type(view) is not memoryview: view = memoryview(view)")
+                source.line("end = len(view)")
+                source.line(f"room = {ELEMENTS_MAX}")
+                target = self._nested(message, fields)
+                self._flush()
+                source.line("if at != end: refuse_rest(at, end)")
+                source.line(f"return {target}")
+            with source.block("except ProtocolError as error:"):
+                source.line(f"raise ProtocolError('{title}: ' + str(error)) from None")
+            with source.block("except (struct_error, IndexError) as error:"):
+                source.line(f"raise ProtocolError('{title}: the message ends too early') from error")
+            with source.block("except UnicodeDecodeError as error:"):
+                source.line(f"raise ProtocolError('{title}: a string is not UTF-8') from error")
+        decoder: Decoder = source.function("decode")
+        return decoder
+
+    def _nested(self, message: type, fields: tuple[Field, ...]) -> str:
+        source = self._source
+        target = source.fresh("it")
+        source.line(f"{target} = new({source.refer(message)})")
+        present = [field for field in fields if field.is_in(self._version)]
+        tagged = [field for field in present if field.is_tagged_in(self._version)]
+        self._defaults(target, [field for field in fields if field not in present or field in tagged])
+        for field in present:
+            if field not in tagged:
+                self._value(field.kind, f"{target}.{field.name}", is_nullable=field.is_nullable_in(self._version))
+        if self._is_flexible:
+            self._tags(target, tagged)
+        return target
+
+    def _defaults(self, target: str, fields: list[Field]) -> None:
+        by_default: dict[str, list[str]] = {}
+        for field in fields:
+            default = None if isinstance(field.kind, type) else field.implicit_default()
+            by_default.setdefault(repr(default), []).append(f"{target}.{field.name}")
+        for default, targets in by_default.items():
+            self._source.line(f"{' = '.join(targets)} = {default}")
+
+    def _value(self, kind: Kind, target: str, *, is_nullable: bool) -> None:
+        if isinstance(kind, Fixed):
+            self._run.append((kind.format, target))
+        elif isinstance(kind, Text):
+            self._text(target, is_nullable=is_nullable)
+        elif isinstance(kind, Opaque):
+            self._opaque(target, is_nullable=is_nullable, is_records=kind.is_records)
+        elif isinstance(kind, Array):
+            self._array(kind.element, target, is_nullable=is_nullable)
+        else:
+            self._struct(kind, target, is_nullable=is_nullable)
+
+    def _text(self, target: str, *, is_nullable: bool) -> None:
+        source = self._source
+        null = f"{target} = None" if is_nullable else "refuse_null()"
+        if self._is_flexible:
+            prefix = self._read("B", "size")
+            with source.block(f"if {prefix} > {_SHORT_TEXT}:"):
+                source.line(f"{target}, at = long_text(view, at, {prefix}, {is_nullable})")
+            with source.block(f"elif {prefix}:"):
+                source.line(f"{target} = compact_text[{prefix}](view, at)[0].decode(); at += {prefix} - 1")
+            with source.block("else:"):
+                source.line(null)
+            return
+        size = self._read("h", "size")
+        with source.block(f"if {size} > {_SHORT_TEXT}:"):
+            source.line(f"{target}, at = text(view, at, {size})")
+        with source.block(f"elif {size} >= 0:"):
+            source.line(f"{target} = sized_text[{size}](view, at)[0].decode(); at += {size}")
+        with source.block(f"elif {size} == -1:"):
+            source.line(null)
+        with source.block("else:"):
+            source.line(f"refuse_size({size}, end - at)")
+
+    def _opaque(self, target: str, *, is_nullable: bool, is_records: bool) -> None:
+        source = self._source
+        size, stop = self._size("size"), source.fresh("stop")
+        with source.block(f"if {size} >= 0:"):
+            source.line(f"{stop} = at + {size}")
+            source.line(f"if {stop} > end: refuse_size({size}, end - at)")
+            source.line(f"{target} = view[at:{stop}]{'' if is_records else '.tobytes()'}; at = {stop}")
+        with source.block(f"elif {size} == -1:"):
+            source.line(f"{target} = None" if is_nullable else "refuse_null()")
+        with source.block("else:"):
+            source.line(f"refuse_size({size}, end - at)")
+
+    def _array(self, element: Any, target: str, *, is_nullable: bool) -> None:
+        if isinstance(element, Fixed) and len(element.format) == 1:
+            self._numbers(element, target, is_nullable=is_nullable)
+            return
+        source = self._source
+        values = source.fresh("values")
+        count = self._read("B" if self._is_flexible else "i", "count")
+        one = 2 if self._is_flexible else 1  # as it stands on the wire
+        with source.block(f"if {count} != {one}:  # one element needs no check: its fields have theirs"):
+            if self._is_flexible:
+                source.line(f"if {count} > 127: {count}, at = more(view, at, {count})")
+                source.line(f"{count} -= 1")
+            with source.block(f"if {count} > 0:"):
+                source.line(f"room -= {count}")
+                size_min = self._size_min(element, is_nullable=False)
+                source.line(f"if room < 0 or {count} * {size_min} > end - at: refuse_count({count}, end - at)")
+            with source.block(f"elif {count} < 0:"):
+                if is_nullable:
+                    source.line(f"if {count} != -1: refuse_count({count}, end - at)")
+                else:
+                    source.line(f"refuse_null() if {count} == -1 else refuse_count({count}, end - at)")
+        if self._is_flexible:
+            with source.block("else:"):
+                source.line(f"{count} = 1")
+        nothing = f" if {count} >= 0 else None" if is_nullable else ""
+        source.line(f"{target} = {values} = []{nothing}")
+        with source.block(f"for _ in range({count}):"):
+            if isinstance(element, type):
+                item = self._nested(element, element.__fields__)  # type: ignore[attr-defined]
+            else:
+                item = source.fresh("item")
+                self._value(element, item, is_nullable=False)
+            self._flush()
+            source.line(f"{values}.append({item})")
+
+    def _numbers(self, element: Fixed, target: str, *, is_nullable: bool) -> None:
+        source = self._source
+        count = self._size("count")
+        unpackers = source.refer(tuple(Struct(f">{n}{element.format}").unpack_from for n in range(_UNPACKERS)))
+        with source.block(f"if {count} >= {_UNPACKERS}:"):
+            source.line(f"{target} = unpack_many({element.format!r}, {element.size}, {count}, view, at)")
+            source.line(f"at += {count} * {element.size}")
+        with source.block(f"elif {count} >= 0:"):
+            source.line(f"{target} = {unpackers}[{count}](view, at); at += {count} * {element.size}")
+        with source.block(f"elif {count} == -1:"):
+            source.line(f"{target} = None" if is_nullable else "refuse_null()")
+        with source.block("else:"):
+            source.line(f"refuse_count({count}, end - at)")
+
+    def _struct(self, message: type, target: str, *, is_nullable: bool) -> None:
+        source = self._source
+        fields: tuple[Field, ...] = message.__fields__  # type: ignore[attr-defined]
+        if not is_nullable:
+            nested = self._nested(message, fields)
+            source.line(f"{target} = {nested}")
+            return
+        presence = self._read("b", "presence")
+        with source.block(f"if {presence} < 0:"):
+            source.line(f"{target} = None")
+        with source.block("else:"):
+            nested = self._nested(message, fields)
+            self._flush()
+            source.line(f"{target} = {nested}")
+
+    def _tags(self, target: str, tagged: list[Field]) -> None:
+        source = self._source
+        count = self._read("B", "tags")
+        with source.block(f"if {count}:"):
+            if not tagged:
+                source.line(f"at = skip_tags(view, at, {count})")
+                return
+            tag, size, stop = source.fresh("tag"), source.fresh("size"), source.fresh("stop")
+            source.line(f"{count}, at = tag_count(view, at, {count})")
+            with source.block(f"for _ in range({count}):"):
+                source.line(f"{tag}, at, {size} = read_tag(view, at)")
+                source.line(f"{stop} = at + {size}")
+                for index, field in enumerate(tagged):
+                    with source.block(f"{'elif' if index else 'if'} {tag} == {field.tag}:"):
+                        is_nullable = field.is_nullable_in(self._version)
+                        self._value(field.kind, f"{target}.{field.name}", is_nullable=is_nullable)
+                        self._flush()
+                        source.line(f"if at != {stop}: refuse_tag({tag}, {size} - {stop} + at, {size})")
+                source.line(f"at = {stop}")
+
+    def _size(self, prefix: str) -> str:
+        """A length or a count, −1 for null."""
+        if not self._is_flexible:
+            return self._read("i", prefix)
+        size = self._read("B", prefix)
+        self._source.line(f"if {size} > 127: {size}, at = more(view, at, {size})")
+        self._source.line(f"{size} -= 1")
+        return size
+
+    def _read(self, format_: str, prefix: str) -> str:
+        """A number that the next lines need: read now, together with the run before it."""
+        target = self._source.fresh(prefix)
+        self._run.append((format_, target))
+        self._flush()
+        return target
+
+    def _flush(self) -> None:
+        if not self._run:
+            return
+        formats = "".join(format_ for format_, _ in self._run)
+        targets = ", ".join(target for _, target in self._run)
+        if formats == "B":
+            self._source.line(f"{targets} = view[at]; at += 1")
+        else:
+            unpack = self._source.struct_method("unpack_from", formats)
+            size = Struct(">" + formats).size
+            self._source.line(f"{targets}{',' if len(self._run) == 1 else ''} = {unpack}(view, at); at += {size}")
+        self._run.clear()
+
+    def _size_min(self, kind: Kind, *, is_nullable: bool) -> int:
+        """The fewest bytes that a value can have on the wire."""
+        if isinstance(kind, Fixed):
+            return kind.size
+        if isinstance(kind, Text):
+            return 1 if self._is_flexible else 2
+        if isinstance(kind, (Opaque, Array)):
+            return 1 if self._is_flexible else 4
+        if is_nullable:
+            return 1
+        fields: tuple[Field, ...] = kind.__fields__  # type: ignore[attr-defined]
+        sizes = (
+            self._size_min(field.kind, is_nullable=field.is_nullable_in(self._version))
+            for field in fields
+            if field.is_in(self._version) and not field.is_tagged_in(self._version)
+        )
+        return max(1, sum(sizes) + (1 if self._is_flexible else 0))

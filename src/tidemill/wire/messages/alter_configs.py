@@ -1,0 +1,39 @@
+"""AlterConfigs: key 33, v0-2, flexible from v2.
+
+Replaces all configs of a resource; whatever is not named goes back to its default.
+
+v2  flexible
+"""
+
+from collections.abc import Sequence
+
+from tidemill.wire.primitives import BOOL, INT8, INT16, INT32, STRING, array
+from tidemill.wire.schema import Api, Message, field
+
+
+class Request(Message):
+    class Resource(Message):
+        class Config(Message):
+            name: str = field(STRING)
+            value: str | None = field(STRING)
+
+        resource_type: int = field(INT8)
+        resource_name: str = field(STRING)
+        configs: Sequence[Config] = field(array(Config))
+
+    resources: Sequence[Resource] = field(array(Resource))
+    validate_only: bool = field(BOOL)
+
+
+class Response(Message):
+    class Resource(Message):
+        error_code: int = field(INT16)
+        error_message: str | None = field(STRING, default=None)
+        resource_type: int = field(INT8)
+        resource_name: str = field(STRING)
+
+    throttle_time_ms: int = field(INT32, default=0)
+    responses: Sequence[Resource] = field(array(Resource))
+
+
+API = Api(key=33, versions=range(3), flexible_from=2, request=Request, response=Response)

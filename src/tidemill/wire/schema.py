@@ -1,0 +1,277 @@
+"""How a Kafka API is declared: its messages as annotated classes, fields and versions as data.
+
+    class Request(Message):
+        group_id: str = field(STRING)
+        group_instance_id: str | None = field(STRING, since=3, default=None)
+
+    API = Api(key=12, versions=range(0, 5), flexible_from=4, request=Request, response=Response)
+
+A field that a version does not have is skipped on encoding and has its default after decoding.
+A field annotated with `| None` may be null on the wire from the version it appears in, or from `nullable_since`.
+A tagged field is sent only when it differs from its default; a tagged struct's default is None: not sent.
+Sequences are tuples or lists; UUIDs are 16 raw bytes; records are a view on the request's own buffer.
+
+Readers and writers are compiled per message and version on first use.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from types import NoneType
+from typing import Any, Final, dataclass_transform, get_args
+
+from tidemill.wire.decoder import compile_decoder
+from tidemill.wire.encoder import compile_encoder
+from tidemill.wire.primitives import Buffer, Field, Kind, ProtocolError
+from tidemill.wire.source import Source
+
+_REQUIRED: Final = object()
+_INLINE_BYTES_MAX: Final = (
+    4096  # a smaller body is copied behind its header: cheaper than one more buffer for the socket
+)
+
+Part = bytes | bytearray | memoryview
+"""A piece of an encoded message; the pieces lie one behind the other on the wire.  Never changed once handed out."""
+
+
+def field(
+    kind: Kind,
+    *,
+    since: int = 0,
+    until: int | None = None,
+    nullable_since: int | None = None,
+    tag: int | None = None,
+    tagged_since: int = 0,
+    default: Any = _REQUIRED,
+) -> Any:
+    """Declare a field of a message; without `default` a message cannot be made without it."""
+    is_required = default is _REQUIRED
+    return Field(
+        kind=kind,
+        since=since,
+        until=until,
+        nullable_since=nullable_since,
+        tag=tag,
+        tagged_since=tagged_since,
+        default=None if is_required else default,
+        is_required=is_required,
+    )
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(field,))
+class MessageType(type):
+    """Turns annotated fields into slots, and the names of the fields into `__fields__`."""
+
+    __fields__: tuple[Field, ...]
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "MessageType":
+        annotations: dict[str, Any] = namespace.get("__annotations__", {})
+        fields = tuple(_named(name, annotations[name], namespace.pop(name)) for name in annotations)
+        namespace["__slots__"] = tuple(field.name for field in fields)
+        message = super().__new__(cls, name, bases, namespace)
+        message.__fields__ = fields
+        return message
+
+
+def _named(name: str, annotation: Any, declared: Field) -> Field:
+    may_be_none = NoneType in get_args(annotation)
+    is_tagged_struct = declared.tag is not None and isinstance(declared.kind, type)  # None means: not sent
+    nullable_since = declared.nullable_since
+    if may_be_none and nullable_since is None and not is_tagged_struct:
+        nullable_since = declared.since
+    return Field(
+        name=name,
+        kind=declared.kind,
+        since=declared.since,
+        until=declared.until,
+        nullable_since=nullable_since,
+        tag=declared.tag,
+        tagged_since=max(declared.since, declared.tagged_since),
+        default=declared.default,
+        is_required=declared.is_required,
+    )
+
+
+class Message(metaclass=MessageType):
+    """A request, a response, or a struct nested in one.  Read-only by custom once it is made."""
+
+    def __init__(self, **values: Any) -> None:
+        # The first message of a class compiles the `__init__` of all that follow.
+        message = type(self)
+        message.__init__ = _compile_init(message.__fields__)  # type: ignore[method-assign]
+        message.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(
+            _comparable(getattr(self, field.name)) == _comparable(getattr(other, field.name))
+            for field in type(self).__fields__
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        values = (f"{field.name}={_shown(getattr(self, field.name))}" for field in type(self).__fields__)
+        return f"{type(self).__qualname__}({', '.join(values)})"
+
+
+def _compile_init(fields: tuple[Field, ...]) -> Any:
+    """The `__init__` one would write by hand."""
+    source = Source()
+    parameters = [field.name if field.is_required else f"{field.name}={field.default!r}" for field in fields]
+    with source.block(f"def __init__(self, {', '.join(['*', *parameters]) if fields else ''}):"):
+        for field in fields:
+            source.line(f"self.{field.name} = {field.name}")
+        source.line("return None")
+    return source.function("__init__")
+
+
+def _comparable(value: object) -> object:
+    """A list and a tuple of the same elements are the same field."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _shown(value: object) -> str:
+    return f"<{len(value)} bytes>" if isinstance(value, memoryview) else repr(value)
+
+
+_REQUEST_HEADER: Final = Struct(">ihhih")  # frame size, API key, version, correlation id, length of the client id
+_REQUEST_FRAME: Final = Struct(">i")
+_RESPONSE_HEADER_V0: Final = Struct(">ii")  # frame size, correlation id
+_RESPONSE_HEADER_V1: Final = Struct(">iix")  # and no tagged fields
+
+API_VERSIONS_KEY: Final = 18
+
+
+class Api:
+    """One Kafka API: its key, the versions we speak, and its messages, encoded and decoded."""
+
+    __slots__ = (
+        "_request_decoders",
+        "_request_encoders",
+        "_response_decoders",
+        "_response_encoders",
+        "flexible_from",
+        "key",
+        "name",
+        "request",
+        "response",
+        "response_header_v1_from",
+        "versions",
+    )
+
+    def __init__(
+        self,
+        *,
+        key: int,
+        versions: range,
+        flexible_from: int | None,
+        request: type[Message],
+        response: type[Message],
+    ) -> None:
+        self.key = key
+        self.name = request.__module__.rpartition(".")[2]  # `list_offsets`: the name of its file on every floor
+        self.versions = versions
+        self.flexible_from = versions.stop if flexible_from is None else flexible_from
+        # A client reads the answer to ApiVersions before it knows what the broker speaks: its header never changes.
+        self.response_header_v1_from = versions.stop if key == API_VERSIONS_KEY else self.flexible_from
+        self.request = request
+        self.response = response
+        self._request_decoders = [self._decoder_at_first(request, v) for v in range(versions.stop)]
+        self._request_encoders = [self._encoder_at_first(request, v) for v in range(versions.stop)]
+        self._response_decoders = [self._decoder_at_first(response, v) for v in range(versions.stop)]
+        self._response_encoders = [self._encoder_at_first(response, v) for v in range(versions.stop)]
+
+    def __repr__(self) -> str:
+        return f"Api({self.name}, key={self.key}, v{self.versions.start}-{self.versions.stop - 1})"
+
+    # Bodies.  The version is one of `versions`: whoever read it from a header has checked it.
+
+    def decode_request(self, version: int, view: Buffer, position: int = 0) -> Any:
+        """The request whose body is `view` from `position` to its end; records stay views on it.  ProtocolError."""
+        return self._request_decoders[version](view, position)
+
+    def decode_response(self, version: int, view: Buffer, position: int = 0) -> Any:
+        return self._response_decoders[version](view, position)
+
+    def encode_response_body(self, version: int, response: Message) -> list[Part]:
+        """Without frame size and header: may be kept and framed for many requests."""
+        parts: list[Part] = []
+        last = self._response_encoders[version](response, bytearray(), parts)
+        if last:
+            parts.append(last)
+        return parts
+
+    # Whole frames: what goes to the socket, `writelines(parts)`.
+
+    def encode_response(self, version: int, response: Message, correlation_id: int) -> list[Part]:
+        """The frame that answers a request of this version."""
+        first = bytearray(9 if version >= self.response_header_v1_from else 8)
+        parts: list[Part] = []
+        last = self._response_encoders[version](response, first, parts)
+        if last:
+            parts.append(last)
+        _RESPONSE_HEADER_V0.pack_into(first, 0, _size(parts) - 4, correlation_id)
+        return parts
+
+    def frame_response(self, version: int, body: list[Part], correlation_id: int) -> list[Part]:
+        """The frame around a body of `encode_response_body`, which is not changed."""
+        size = _size(body)
+        if version >= self.response_header_v1_from:
+            header = _RESPONSE_HEADER_V1.pack(size + 5, correlation_id)
+        else:
+            header = _RESPONSE_HEADER_V0.pack(size + 4, correlation_id)
+        if len(body) == 1 and size <= _INLINE_BYTES_MAX:
+            return [header + body[0]]
+        return [header, *body]
+
+    def encode_request(
+        self, version: int, request: Message, correlation_id: int, client_id: str | None = None
+    ) -> list[Part]:
+        """The frame of a request.  The client id is a legacy string in every version of the header."""
+        client = b"" if client_id is None else client_id.encode()
+        client_size = -1 if client_id is None else len(client)
+        first = bytearray(_REQUEST_HEADER.pack(0, self.key, version, correlation_id, client_size))
+        first += client
+        if version >= self.flexible_from:
+            first += b"\0"
+        parts: list[Part] = []
+        last = self._request_encoders[version](request, first, parts)
+        if last:
+            parts.append(last)
+        _REQUEST_FRAME.pack_into(first, 0, _size(parts) - 4)
+        return parts
+
+    # Compilation on first use: each table starts with functions that replace themselves.
+
+    def _decoder_at_first(self, message: type[Message], version: int) -> Callable[[Buffer, int], Any]:
+        def compile_and_decode(view: Buffer, position: int) -> Any:
+            table = self._request_decoders if message is self.request else self._response_decoders
+            self._check(version)
+            decoder = compile_decoder(message, message.__fields__, version, is_flexible=version >= self.flexible_from)
+            table[version] = decoder
+            return decoder(view, position)
+
+        return compile_and_decode
+
+    def _encoder_at_first(
+        self, message: type[Message], version: int
+    ) -> Callable[[Message, bytearray, list[Part]], bytearray]:
+        def compile_and_encode(value: Message, first: bytearray, parts: list[Part]) -> bytearray:
+            table = self._request_encoders if message is self.request else self._response_encoders
+            self._check(version)
+            encoder = compile_encoder(message.__fields__, version, is_flexible=version >= self.flexible_from)
+            table[version] = encoder
+            return encoder(value, first, parts)
+
+        return compile_and_encode
+
+    def _check(self, version: int) -> None:
+        if version not in self.versions:
+            raise ProtocolError(
+                f"{self.name} has no version {version}; we speak {self.versions.start} to {self.versions.stop - 1}"
+            )
+
+
+def _size(parts: list[Part]) -> int:
+    return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
