@@ -97,7 +97,7 @@ class ShardTable:
             self._open(log, topic.name, image)
 
     def _open(self, log: ShardLog, name: str, image: ClusterImage) -> Shard:
-        shard = Shard(self._store, log, self._me, name, self._configs.of(image, name))
+        shard = Shard(self._store, log, self._me, name, self._configs.of(image, name), self._wake)
         self.shards[log.shard_id] = shard
         self.topics.setdefault(name, {}).update(shard.partitions)
         shard.tick(self._clock.wall_ms())

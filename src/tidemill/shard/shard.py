@@ -19,8 +19,6 @@ from tidemill.storage.block import Report
 from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.store import Store
 
-ConfigOf = Callable[[], TopicConfig]
-
 
 class Shard:
     """Lives on the loop.  `is_serving` is false while it may neither answer produce nor know its high watermark."""
@@ -36,10 +34,21 @@ class Shard:
         "store",
         "topic",
         "waiters",
+        "wake",
     )
 
-    def __init__(self, store: Store, log: ShardLog, me: Voter, topic: str, config: TopicConfig) -> None:
+    def __init__(
+        self,
+        store: Store,
+        log: ShardLog,
+        me: Voter,
+        topic: str,
+        config: TopicConfig,
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake` is called when something has been queued for the journal."""
         self.store = store
+        self.wake = wake
         self.log = log
         self.shard_id: ShardId = log.shard_id
         self.topic = topic
@@ -101,6 +110,7 @@ class Shard:
         if ready.entries:
             self.store.append(self.log, ready.entries)
             self._uncommitted.extend(ready.entries)
+        self.wake()
 
     def advance(self, report: Report) -> None:
         """The report's part of this shard is durable."""
@@ -137,6 +147,7 @@ class Shard:
         number, offset = read_log_start(entry.payload)
         if offset > self.partitions[number].log.log_start:
             self.store.settle(self.log, number, offset)
+            self.wake()
 
     def _restore_watermarks(self) -> None:
         """What lies before the first entry that is not known to be committed is."""

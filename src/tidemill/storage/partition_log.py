@@ -29,6 +29,10 @@ _LAST_OFFSET_DELTA: Final = Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
 
 
+class OffsetGone(LookupError):
+    """The offset was settled while it was looked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """How a partition cuts its segments."""
@@ -202,11 +206,9 @@ class PartitionLog:
 
     def _batch_in_tail_around(self, offset: int) -> Buffer | None:
         """A batch in memory that holds `offset` in its middle: rare, so it is looked for among all of them."""
-        before = max((base for base in self.tail if base < offset), default=None)
-        if before is None:
-            return None
-        batch = self.tail[before]
-        return batch if read_header(batch).end_offset > offset else None
+        before = max((base for base in list(self.tail) if base < offset), default=None)
+        batch = None if before is None else self.tail.get(before)
+        return batch if batch is not None and read_header(batch).end_offset > offset else None
 
     def _read_segments(
         self, offset: int, bytes_max: int, end_offset: int, may_wait: bool
@@ -280,7 +282,8 @@ class PartitionLog:
             if remembered[0] == offset:
                 return remembered[1], remembered[2]
         segment = self.segment_of(offset)
-        assert segment is not None, f"offset {offset} lies before every segment of {self.directory}"
+        if segment is None:
+            raise OffsetGone(f"offset {offset} lies before every segment of {self.directory}")
         file = segment.opened(self._disk)
         if segment.index is None or not may_wait:
             if not may_wait:
