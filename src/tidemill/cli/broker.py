@@ -56,7 +56,7 @@ def broker(
 
 def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet: bool) -> None:
     """Start, tell when it is ready, and return when it has stopped.  What settings refuse is a usage error."""
-    from tidemill.app.settings import SettingRefused
+    from tidemill.app.listeners import SettingRefused
 
     try:
         settings = read_settings()

@@ -1,5 +1,6 @@
 """`tidemill dev`: a whole broker in one process, on one directory."""
 
+import os
 from typing import Annotated
 
 import typer
@@ -36,4 +37,6 @@ def dev(
     from tidemill.app.settings import dev_settings
     from tidemill.cli.broker import run_broker
 
-    run_broker(lambda: dev_settings(data=data, kafka=kafka, http=http), as_json=as_json, greet=True)
+    run_broker(
+        lambda: dev_settings(data=data, kafka=kafka, http=http, environment=os.environ), as_json=as_json, greet=True
+    )

@@ -41,7 +41,7 @@ def _admin(bootstrap: str | None) -> "TopicAdmin":
 
 
 def _parsed(configs: list[str] | None) -> dict[str, str]:
-    pairs = {}
+    pairs: dict[str, str] = {}
     for text in configs or []:
         key, equals, value = text.partition("=")
         if not (key and equals):
