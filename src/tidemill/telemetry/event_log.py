@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 Field = str | int | float | bool | None
-LINE_CHARACTERS_MAX: Final = 4_096  # a log line is read by people and by agents that cut longer ones anywhere
+LINE_CHARACTERS_MAX: Final = 4_096  # journald and most collectors cut longer lines, anywhere
 
 
 class EventLog:

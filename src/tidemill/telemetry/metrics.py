@@ -21,7 +21,7 @@ class Metrics:
 
     __slots__ = (
         "apis",
-        "broker_log_start_moves",
+        "log_start_moves",
         "bytes_received",
         "bytes_sent",
         "checkpoint_bytes",
@@ -78,7 +78,7 @@ class Metrics:
         self.checkpoint_bytes = 0
         self.checkpoint_seconds = 0.0
         self.segments_deleted = 0
-        self.broker_log_start_moves = 0
+        self.log_start_moves = 0
         # Gauges.
         self.connections = 0
         self.request_bytes_in_flight = 0

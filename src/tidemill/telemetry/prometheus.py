@@ -1,6 +1,6 @@
 """Counters as Prometheus text: the one import of its library, made at the first scrape.
 
-A collector on a registry of its own, so that two brokers in one process do not meet, and nothing is paid between scrapes.
+A collector on a registry of its own: two brokers in one process do not meet, and nothing is paid between scrapes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ COUNTERS: Final[Mapping[str, str]] = {
     "checkpoint_bytes": "Bytes of segments synced by checkpoints.",
     "checkpoint_seconds": "Time that checkpoints took.",
     "segments_deleted": "Segments removed by retention, DeleteRecords or the deletion of their topic.",
-    "broker_log_start_moves": "Log start offsets moved.",
+    "log_start_moves": "Log start offsets moved.",
 }
 GAUGES: Final[Mapping[str, str]] = {
     "connections": "Client connections open.",
