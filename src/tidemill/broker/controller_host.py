@@ -53,9 +53,7 @@ class ControllerHost:
 
     def begin(self) -> None:
         """This broker leads the metadata shard, and everything before its term has been applied."""
-        self._controller = Controller(
-            self.image, broker_id=self._broker_id, static=self._static, entropy=self._entropy
-        )
+        self._controller = Controller(self.image, broker_id=self._broker_id, static=self._static, entropy=self._entropy)
 
     @property
     def leads(self) -> bool:

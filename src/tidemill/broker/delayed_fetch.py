@@ -1,8 +1,8 @@
 """A fetch under way: read what is there, wait for what is not, answer once.
 
-    evaluate ─▶ enough bytes, an error, or no time left ─▶ answer
-       ▲   └──▶ a read must wait for the disk ─▶ a reader's thread ─▶ evaluate
-       └─────── a high watermark moved (watched), or the time is over
+evaluate ─▶ enough bytes, an error, or no time left ─▶ answer
+   ▲   └──▶ a read must wait for the disk ─▶ a reader's thread ─▶ evaluate
+   └─────── a high watermark moved (watched), or the time is over
 """
 
 from typing import Any, Final
@@ -199,10 +199,10 @@ class DelayedFetch(Pending):
             wanted.told = None if answer.error_code else told
             topics.setdefault((key[0], key[1]), []).append(answer)
             if answer.records:
-                fetched += sum(map(len, answer.records))
+                fetched += sum(len(part) for part in answer.records if not isinstance(part, int))
                 if session.session_id:
                     session.wanted[key] = session.wanted.pop(key)  # fairness: what was served goes last next time
-        self._context.broker.metrics.records.fetched_bytes += fetched
+        self._context.broker.metrics.fetch_bytes += fetched
         responses = [
             Response.Topic(topic=topic, topic_id=topic_id, partitions=partitions)  # type: ignore[arg-type]
             for (topic, topic_id), partitions in topics.items()

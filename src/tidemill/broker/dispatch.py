@@ -10,10 +10,12 @@ from tidemill.broker.handlers import (
     produce,
 )
 from tidemill.broker.request_context import RequestContext
+from tidemill.wire.api import ALL
 from tidemill.wire.messages import api_versions as api_versions_api
 from tidemill.wire.messages import fetch as fetch_api
 from tidemill.wire.messages import metadata as metadata_api
 from tidemill.wire.messages import produce as produce_api
+from tidemill.wire.schema import Api
 
 Handler = Callable[[Any, RequestContext], object]
 
@@ -24,3 +26,6 @@ HANDLERS: Final[dict[int, Handler]] = {
     produce_api.API.key: produce.handle,
 }
 """API key → handler.  A handler gives a response, or a `Pending` that will."""
+
+OFFERED: Final[dict[int, Api]] = {key: ALL[key] for key in HANDLERS}
+"""What ApiVersions lists."""

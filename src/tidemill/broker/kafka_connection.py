@@ -1,21 +1,21 @@
 """One client's connection: frames in, requests to their handlers, responses out in the order of the requests.
 
-Bounded: at most `IN_FLIGHT_MAX` requests of a connection, and `queued.max.request.bytes` of all connections, are being worked on; at
-either bound this connection is not read from until some are answered.  A client that does not read its answers is not read from either.
+Bounded: at most `IN_FLIGHT_MAX` requests of a connection, and `queued.max.request.bytes` of all connections, are
+being worked on; at either bound this connection is not read from until some are answered.  A client that does not
+read its answers is not read from either.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Any, Final, Protocol
 
-from tidemill.broker.dispatch import HANDLERS
+from tidemill.broker.broker import Broker
+from tidemill.broker.dispatch import HANDLERS, OFFERED
 from tidemill.broker.request_context import RequestContext
 from tidemill.shard.pending import Pending
 from tidemill.wire.frame import FrameBuffer
 from tidemill.wire.primitives import ProtocolError
+from tidemill.wire.schema import Message
 from tidemill.wire.server_connection import RequestEnvelope, ServerConnection
-
-if TYPE_CHECKING:
-    from tidemill.broker.broker import Broker, Listening
 
 Buffer = bytes | bytearray | memoryview
 IN_FLIGHT_MAX: Final = 1_000  # requests of one connection; librdkafka sends up to 1,000,000 unless told otherwise
@@ -41,20 +41,22 @@ class Writer(Protocol):
 class KafkaConnection:
     """What `runtime/tcp_server` calls a connection."""
 
-    def __init__(self, broker: "Broker", listening: "Listening", writer: Writer, frame_bytes_max: int) -> None:
+    def __init__(self, broker: Broker, listener: str, writer: Writer, frame_bytes_max: int) -> None:
         self.broker = broker
-        self.listening = listening
+        self.listener = listener
         self.writer = writer
-        self.session_owner = object()  # what this connection's fetch sessions hang on
+        self.offered = OFFERED.keys()
         self._frames = FrameBuffer(frame_bytes_max)
-        self._wire = ServerConnection(HANDLERS.keys())
+        self._wire = ServerConnection(OFFERED)
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._is_paused = False
         self._is_writing_paused = False
         self._out: list[Buffer] = []
         self._is_collecting = False
+        broker.connections[self] = None
         broker.metrics.connections += 1
+        broker.metrics.connections_accepted += 1
 
     def get_buffer(self, size_hint: int) -> bytearray | memoryview:
         return self._frames.get_buffer(size_hint)
@@ -64,10 +66,10 @@ class KafkaConnection:
         self._is_collecting = True
         try:
             frames.received(count)
-            for frame in frames:
+            for frame in frames.frames():
                 self._frame(frame)
         except ProtocolError as error:
-            self.broker.metrics.requests.protocol_errors += 1
+            self.broker.metrics.protocol_errors += 1
             self.broker.refused_connection(self.writer.peer, error)
             self.writer.abort()
             return
@@ -79,17 +81,16 @@ class KafkaConnection:
 
     def _frame(self, frame: memoryview) -> None:
         envelope = self._wire.receive(frame)
-        if envelope is None:  # answered by the protocol itself
-            self._send(self._wire.take())
+        if envelope.answer is not None:
+            self._send(self._wire.respond(envelope, envelope.answer))
             return
         broker = self.broker
         metrics = broker.metrics
-        metrics.requests.requests += 1
-        metrics.requests.request_bytes += envelope.size
+        metrics.bytes_received += envelope.size
         key = envelope.api.key
-        metrics.by_api[key] = metrics.by_api.get(key, 0) + 1
+        metrics.api(key).requests += 1
         context = RequestContext(broker, self, envelope.version, envelope.client_id, broker.clock.wall_ms())
-        outcome = HANDLERS[key](envelope.request, context)
+        outcome: Any = HANDLERS[key](envelope.request, context)
         if isinstance(outcome, Pending):
             if not outcome.is_done:
                 self._in_flight += 1
@@ -101,7 +102,7 @@ class KafkaConnection:
             return
         self._answer(envelope, outcome)
 
-    def _completed(self, envelope: RequestEnvelope, response: object) -> None:
+    def _completed(self, envelope: RequestEnvelope, response: Message | None) -> None:
         self._in_flight -= 1
         self._in_flight_bytes -= envelope.size
         self.broker.released(envelope.size)
@@ -109,9 +110,9 @@ class KafkaConnection:
         if self._is_paused:
             self._pace()
 
-    def _answer(self, envelope: RequestEnvelope, response: object) -> None:
+    def _answer(self, envelope: RequestEnvelope, response: Message | None) -> None:
         """None means that nothing is sent (acks=0)."""
-        self._send(self._wire.respond(envelope, response))
+        self._send(self._wire.respond(envelope, None if response is None else envelope.encode(response)))
 
     def _send(self, parts: Sequence[Buffer]) -> None:
         if not parts:
@@ -124,7 +125,7 @@ class KafkaConnection:
         """What this turn produced leaves as one write."""
         out, self._out = self._out, []
         if out:
-            self.broker.metrics.requests.response_bytes += sum(map(len, out))
+            self.broker.metrics.bytes_sent += sum(map(len, out))
             self.writer.send(out)
 
     def _pace(self) -> None:
@@ -140,6 +141,20 @@ class KafkaConnection:
         elif not is_full and self._is_paused:
             self._is_paused = False
             self.writer.resume_reading()
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return self.writer.peer
+
+    def close(self) -> None:
+        """After what has been answered."""
+        self._flush()
+        self.writer.close()
+
+    def room_again(self) -> None:
+        """All connections together are below their bound again."""
+        if self._is_paused:
+            self._pace()
 
     def pause_writing(self) -> None:
         self._is_writing_paused = True

@@ -113,7 +113,9 @@ class ShardTable:
                 self._store.close_shard(shard_id)
 
 
-def leader_of(image: ClusterImage, shards: Mapping[ShardId, Shard], topic: Topic, partition: int) -> tuple[BrokerId, int] | None:
+def leader_of(
+    image: ClusterImage, shards: Mapping[ShardId, Shard], topic: Topic, partition: int
+) -> tuple[BrokerId, int] | None:
     """(leader, confirmed epoch) as one pair; None while there is no leader that has confirmed its term."""
     shard_id = topic.shard_of(partition)
     shard = None if shard_id is None else shards.get(shard_id)

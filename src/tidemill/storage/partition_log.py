@@ -236,11 +236,13 @@ class PartitionLog:
             self._places.append((next_offset, segment, position + size))
         return ([memoryview(data)[:size]], size) if size else ([], 0)
 
-    def _read(self, segment: Segment, position: int, size: int, may_wait: bool) -> bytes | None:
+    def _read(self, segment: Segment, position: int, size: int, may_wait: bool) -> bytes | bytearray | None:
         file = segment.opened(self._disk)
         return file.read(position, size) if may_wait else file.read_cached(position, size)
 
-    def _checked_size(self, segment: Segment, start: int, data: bytes, offset: int, end_offset: int) -> tuple[int, int]:
+    def _checked_size(
+        self, segment: Segment, start: int, data: bytes | bytearray, offset: int, end_offset: int
+    ) -> tuple[int, int]:
         """
         How many bytes of `data` are whole batches below `end_offset`, and the offset that follows.  Checks every one.
         """

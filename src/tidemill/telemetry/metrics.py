@@ -21,7 +21,6 @@ class Metrics:
 
     __slots__ = (
         "apis",
-        "log_start_moves",
         "bytes_received",
         "bytes_sent",
         "checkpoint_bytes",
@@ -41,6 +40,7 @@ class Metrics:
         "journal_bytes",
         "journal_sync_seconds",
         "journal_syncs",
+        "log_start_moves",
         "members",
         "partitions",
         "produce_batches",

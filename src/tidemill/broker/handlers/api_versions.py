@@ -22,7 +22,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def handle(request: Request, context: RequestContext) -> Response:
     if context.version >= 3 and not _is_legal(request):
         return Response(error_code=errors.INVALID_REQUEST, api_keys=())
-    return Response(error_code=errors.NONE, api_keys=advertised(context.broker.api_keys))
+    return Response(error_code=errors.NONE, api_keys=advertised(context.connection.offered))
 
 
 def _is_legal(request: Request) -> bool:

@@ -57,7 +57,7 @@ def _answer(request: Request, context: RequestContext) -> Response:
     else:
         topics = [_asked(context, image, asked) for asked in request.topics or ()]
     return Response(
-        brokers=broker.endpoints_for(context.connection),
+        brokers=broker.endpoints_for(context.connection.listener),
         cluster_id=image.cluster_id,
         controller_id=broker.broker_id if broker.controller.leads else -1,
         topics=topics,
@@ -68,9 +68,7 @@ def _asked(context: RequestContext, image: ClusterImage, asked: Request.Topic) -
     if asked.name is None:
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:
-            return TopicResponse(
-                error_code=errors.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id, partitions=()
-            )
+            return TopicResponse(error_code=errors.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id, partitions=())
         return _describe(context, image, topic)
     topic = image.topic(asked.name)
     if topic is not None:

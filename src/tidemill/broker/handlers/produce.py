@@ -1,13 +1,11 @@
-"""
-Produce (key 0): v0-13
+"""Produce (key 0): v0-13
 
-Appends one batch per partition; the answer leaves when all of them are committed (acks=all) or in this broker's journal (acks=1).
+Appends one batch per partition; the answer leaves when all of them are committed (acks=all) or in this broker's
+journal (acks=1).
 
-v0-2  older formats: UNSUPPORTED_FOR_MESSAGE_FORMAT, told per partition
-v3    record batch v2; transactional_id (refused: transactions are not built yet)
-v8    record_errors, error_message
-v10   current_leader with NOT_LEADER_OR_FOLLOWER (KIP-951)
-v13   topics by id
+v0-2  older formats: UNSUPPORTED_FOR_MESSAGE_FORMAT, told per partition v3    record batch v2; transactional_id
+(refused: transactions are not built yet) v8    record_errors, error_message v10   current_leader with
+NOT_LEADER_OR_FOLLOWER (KIP-951) v13   topics by id
 """
 
 from typing import Final
@@ -66,7 +64,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
     broker = context.broker
     table = broker.shard_table
     refusal = _refusal(request, context)
-    records = broker.metrics.records
+    metrics = broker.metrics
     for topic in request.topic_data:
         name = topic.name or table.name_of(topic.topic_id)
         partitions = table.topics.get(name) if name is not None else None
@@ -91,7 +89,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
                     partition, bytearray(batch) if size <= COPIED_BYTES_MAX else batch, context.now_ms
                 )
                 if not appended.error_code:
-                    records.produced_bytes += size
+                    metrics.produce_batches += 1
+                    metrics.produce_bytes += size
             answer = PartitionResponse(
                 index=data.index,
                 error_code=appended.error_code,
@@ -110,10 +109,13 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
 
 
 def _unanswered(awaited: _Awaited, context: RequestContext) -> Pending:
-    """acks=0: nothing is sent; an error closes the connection, as in Kafka, so that the client looks for the leader again."""
+    """
+    acks=0: nothing is sent; an error closes the connection, as in Kafka, so that the client looks for the leader
+    again.
+    """
     failed = any(answer.error_code for topic in awaited.response.responses for answer in topic.partition_responses)
     if failed:
-        context.connection.writer.close()
+        context.connection.close()
     awaited.complete(None)
     return awaited
 
@@ -121,12 +123,15 @@ def _unanswered(awaited: _Awaited, context: RequestContext) -> Pending:
 def _refusal(request: Request, context: RequestContext) -> Appended | None:
     """What makes the whole request wrong."""
     if context.version < 3:
-        return Appended(errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, message="only record batch v2 (Produce v3 and later) is stored")
+        return Appended(
+            errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, message="only record batch v2 (Produce v3 and later) is stored"
+        )
     if request.acks not in ACKS_LEGAL:
         return Appended(errors.INVALID_REQUIRED_ACKS, message=f"acks={request.acks}; -1 (all), 0 or 1 are known")
     if request.transactional_id is not None:
         return Appended(
-            errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message="transactions are not built yet: unset transactional.id"
+            errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            message="transactions are not built yet: unset transactional.id",
         )
     problem = context.broker.storage_problem()
     if problem is not None:
