@@ -14,7 +14,7 @@ When this side closes, or the other side ends its half, what was sent is still f
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 Buffer = bytes | bytearray | memoryview
 
@@ -151,8 +151,8 @@ class _Socket(asyncio.BufferedProtocol):
         self._writer: TcpWriter | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
         server = self._server
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         writer = TcpWriter(server.loop, transport)
         if server.admit is not None and not server.admit(writer.peer[0]):
             writer.abort()
