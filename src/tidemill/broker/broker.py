@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.broker.fetch_session import FetchSessions
+from tidemill.broker.producer_id_source import ProducerIdSource
 from tidemill.broker.ready_loop import ReadyLoop, Turns
 from tidemill.broker.shard_table import ShardTable
 from tidemill.metadata.image import ClusterImage
@@ -80,6 +81,7 @@ class Broker:
             failed=machine.failed,
             metrics=self.metrics,
         )
+        self.producer_ids = ProducerIdSource(self.controller, identity.broker_id)
         self.fetch_sessions = FetchSessions(machine.entropy)
         self.fetch_bytes_max = broker_int(self.layers, "fetch.max.bytes")
         self.in_flight_bytes = 0  # of requests that are being worked on, of all connections

@@ -116,7 +116,7 @@ class DelayedFetch(Pending):
             self._read_elsewhere(to_read)
             return None
         if has_error or self._is_over or total >= self._bytes_min or not self._session.wanted:
-            return self._response(answers)
+            return self._built(answers)
         if not self._watched:
             self._watched = partitions
             for partition in partitions:
@@ -187,7 +187,7 @@ class DelayedFetch(Pending):
 
         broker.machine.read_jobs.submit(read, done, broker.machine.failed)
 
-    def _response(self, answers: list[tuple[FetchKey, Wanted, PartitionResponse]]) -> Response:
+    def _built(self, answers: list[tuple[FetchKey, Wanted, PartitionResponse]]) -> Response:
         session = self._session
         topics: dict[tuple[str, bytes], list[PartitionResponse]] = {}
         fetched = 0
