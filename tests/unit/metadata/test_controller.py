@@ -206,6 +206,15 @@ def test_one_refused_topic_does_not_touch_the_others() -> None:
     assert [[shard_id for shard_id, _ in cluster.ranges(name)] for name in ("good", "other")] == [[1, 2], [3, 4]]
 
 
+def test_names_of_one_request_must_differ_in_more_than_dots() -> None:
+    """The first of two that metrics cannot tell apart is created."""
+    cluster = Cluster()
+
+    answers = cluster.do(CreateTopics(topics=(NewTopic(name="a.b"), NewTopic(name="a_b"))))
+
+    assert [code(answer) for answer in answers] == [errors.NONE, errors.INVALID_TOPIC_EXCEPTION]
+
+
 def test_one_request_creates_so_much_and_no_more() -> None:
     """What would hold the loop too long is refused; the rest of the request is not."""
     cluster = Cluster()

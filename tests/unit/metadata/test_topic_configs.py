@@ -31,6 +31,16 @@ def test_a_change_elsewhere_compiles_nothing() -> None:
     assert configs.of(image, "b").retention_ms == 3
 
 
+def test_a_change_is_seen_at_once_and_only_in_its_image() -> None:
+    """An older image, which somebody may still read, tells what it told."""
+    configs = TopicConfigs(BrokerId(1), {})
+    image = apply(TWO_TOPICS, [retention("a", "3")])
+
+    seen = [configs.of(which, "a").retention_ms for which in (TWO_TOPICS, image, TWO_TOPICS)]
+
+    assert seen == [1, 3, 1]
+
+
 def test_topics_without_settings_share_one() -> None:
     """Ten thousand of them cost one compiled value."""
     configs = TopicConfigs(BrokerId(1), {"log.retention.ms": "9"})
