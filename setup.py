@@ -8,6 +8,7 @@ from setuptools import setup
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from Cython.Build import cythonize
+
 from tools.build_extension import extension
 
 setup(ext_modules=cythonize([extension()], build_dir="build/cython"))
