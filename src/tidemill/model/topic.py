@@ -35,7 +35,9 @@ def name_problem(name: str) -> str | None:
 
 
 def new_topic_id(entropy: Entropy) -> TopicId:
-    """A version 4 UUID (RFC 9562 §5.4); never one that begins with `-` as text, which commands would take for a flag."""
+    """
+    A version 4 UUID (RFC 9562 §5.4); never one that begins with `-` as text, which commands would take for a flag.
+    """
     while True:
         drawn = bytearray(entropy.random_bytes(16))
         drawn[6] = drawn[6] & 0x0F | 0x40

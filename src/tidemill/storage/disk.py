@@ -3,7 +3,8 @@
 A write is in the page cache when it returns, and on disk when a later `sync` of the same file has returned.
 A name (made, renamed or removed) is on disk when a later `sync_directory` of its directory has returned.
 Until then a power loss may undo either, page by page and name by name; in a torn page each 512 B sector is old or new.
-Paths are relative to the data directory, with `/` between their parts; the data directory itself is `""`.
+Paths are relative to the data directory, with `/` between their parts; the data directory itself is `""`.  A path that
+could lead elsewhere is a ValueError (`storage/disk_path.py`), and so is any use of a closed file.
 
 Twins: `runtime/os_disk.py` and `simulation/disk.py`; one contract suite runs on both.
 """
@@ -19,7 +20,7 @@ class DiskFull(OSError):
 
 
 class SyncFailed(OSError):
-    """A sync failed: what it should have made durable may be gone although the cache shows it.  The process must stop."""
+    """A sync failed: what it should have made durable may be gone though the cache shows it.  The process must stop."""
 
 
 class File(Protocol):
@@ -33,8 +34,11 @@ class File(Protocol):
         """Up to `size` bytes; fewer only at the end of the file."""
         ...
 
-    def read_cached(self, position: int, size: int) -> bytes | None:
-        """As `read`, without waiting for the disk; None when that is not possible or not known."""
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
+        """As `read`, without waiting for the disk; None when that is not possible or not known.
+
+        The bytes are the caller's alone; a `bytearray` because turning 1 MiB into `bytes` cost more than reading it.
+        """
         ...
 
     def size(self) -> int: ...
@@ -64,11 +68,11 @@ class Disk(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """With its parents; no error when it is there."""
+        """With its parents; no error when it is there.  FileExistsError when a file is in its place, or in a parent's."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Replaces `new`."""
+        """Replaces `new`.  After a power loss either both names are as before or both as afterwards."""
         ...
 
     def remove(self, path: str) -> None:
@@ -79,7 +83,9 @@ class Disk(Protocol):
         """An empty directory; FileNotFoundError when it is not there."""
         ...
 
-    def sync_directory(self, path: str) -> None: ...
+    def sync_directory(self, path: str) -> None:
+        """Make every earlier change of the names in it durable, or raise SyncFailed."""
+        ...
 
     def free_space(self) -> int:
         """Bytes that a process without privileges may still fill."""

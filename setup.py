@@ -1,0 +1,14 @@
+"""What `pyproject.toml` cannot say: the one compiled module, optional, named after its source."""
+
+import sys
+from pathlib import Path
+
+from setuptools import setup
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from Cython.Build import cythonize
+
+from tools.build_extension import extension
+
+setup(ext_modules=cythonize([extension()], build_dir="build/cython"))

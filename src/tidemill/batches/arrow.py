@@ -1,0 +1,441 @@
+"""Record batches ↔ Arrow columns, for Spark and for everything else that thinks in columns.
+
+The columns are those of Spark's Kafka source, in its order and with its types, so that a RecordBatch made here can be
+handed to Spark as it is.  Many batches are decoded in one pass into buffers that Arrow then takes over: nothing is
+copied twice, and nothing is done per record outside `scan`.
+
+pyarrow is imported when a function is called: the broker and the CLI start without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tidemill.batches.batch import (
+    CRC_START,
+    HEADER_BYTES,
+    LENGTH_BYTES,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL,
+    BatchHeader,
+    Buffer,
+    MalformedBatch,
+    add_sequence,
+    spans,
+    stamp_crc,
+    write_header,
+)
+from tidemill.batches.checksum import crc32c
+from tidemill.batches.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
+from tidemill.batches.control import EndMarker, read_end_marker
+from tidemill.batches.native import scan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+HEADERS_COLUMN: Final = "headers"
+OFFSET_MAX: Final = (1 << 63) - 1
+GROUP_BYTES_MAX: Final = 64 << 20  # of records that become one RecordBatch: far below the 2 GiB of 32-bit Arrow offsets
+BATCH_BYTES_MAX: Final = 1 << 20  # below Kafka's default `max.message.bytes` of 1,048,588
+BATCH_RECORDS_MAX: Final = (1 << 31) - 1
+
+
+class AbortedTransaction(NamedTuple):
+    """As a Fetch response lists it: the producer's transactional batches from `first_offset` to its marker are void."""
+
+    producer_id: int
+    first_offset: int
+
+
+def schema(columns: Sequence[str] | None = None, *, include_headers: bool = False) -> pa.Schema:
+    """The schema of Spark's Kafka source; or of the named `columns`, in the order in which they are named."""
+    import pyarrow as pa
+
+    types = {
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestampType": pa.int32(),
+        HEADERS_COLUMN: _headers_type(),
+    }
+    if columns is None:
+        columns = (*COLUMNS, HEADERS_COLUMN) if include_headers else COLUMNS
+    unknown = [name for name in columns if name not in types]
+    if unknown:
+        raise ValueError(f"column {unknown[0]!r} is unknown; there are {', '.join(types)}")
+    return pa.schema([pa.field(name, types[name]) for name in columns])
+
+
+def _headers_type() -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
+
+
+# Batches → columns
+
+
+def record_batch_from(
+    parts: Buffer | Sequence[Buffer],
+    topic: str,
+    partition: int,
+    *,
+    start_offset: int = 0,
+    end_offset: int = OFFSET_MAX,
+    include_headers: bool = False,
+    columns: Sequence[str] | None = None,
+    check_crc: bool = True,
+    aborted: Sequence[AbortedTransaction] = (),
+    size_max: int = DECOMPRESSED_BYTES_MAX,
+) -> pa.RecordBatch:
+    """All records of `parts` in one RecordBatch; as `record_batches_from`, for what is known to be small enough."""
+    blocks = list(_blocks(parts, start_offset, end_offset, check_crc, aborted, size_max))
+    return _columns(
+        blocks, topic, partition, start_offset, end_offset, schema(columns, include_headers=include_headers)
+    )
+
+
+def record_batches_from(
+    parts: Buffer | Sequence[Buffer],
+    topic: str,
+    partition: int,
+    *,
+    start_offset: int = 0,
+    end_offset: int = OFFSET_MAX,
+    include_headers: bool = False,
+    columns: Sequence[str] | None = None,
+    check_crc: bool = True,
+    aborted: Sequence[AbortedTransaction] = (),
+    size_max: int = DECOMPRESSED_BYTES_MAX,
+    group_bytes_max: int = GROUP_BYTES_MAX,
+) -> Iterator[pa.RecordBatch]:
+    """
+    The records with offsets in [start_offset, end_offset) of the batches in `parts`, each a run of whole batches.
+
+    A partial last batch of a part is left out, as are control batches and, where a Fetch response's list of aborted
+    transactions is given, what those wrote.  Rows are gathered until `group_bytes_max` bytes of records; no rows, no
+    RecordBatch.  `size_max` caps what one batch may unfold to.  ValueError (MalformedBatch, MalformedRecords,
+    CompressionError) when a batch cannot be read.
+    """
+    wanted = schema(columns, include_headers=include_headers)
+    group: list[_Block] = []
+    group_bytes = 0
+    for block in _blocks(parts, start_offset, end_offset, check_crc, aborted, size_max):
+        if group and group_bytes + block.end - block.position > group_bytes_max:
+            rows = _columns(group, topic, partition, start_offset, end_offset, wanted)
+            if rows.num_rows:
+                yield rows
+            group, group_bytes = [], 0
+        group.append(block)
+        group_bytes += block.end - block.position
+    if group:
+        rows = _columns(group, topic, partition, start_offset, end_offset, wanted)
+        if rows.num_rows:
+            yield rows
+
+
+class _Block(NamedTuple):
+    """One batch's records, decompressed: the arguments of `ColumnFill.add`."""
+
+    data: Buffer
+    position: int
+    end: int
+    record_count: int
+    base_offset: int
+    base_timestamp: int
+    append_time: int | None
+
+
+def _blocks(
+    parts: Buffer | Sequence[Buffer],
+    start_offset: int,
+    end_offset: int,
+    check_crc: bool,
+    aborted: Sequence[AbortedTransaction],
+    size_max: int,
+) -> Iterator[_Block]:
+    pending = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+    void_producers: set[int] = set()
+    for part in [parts] if isinstance(parts, bytes | bytearray | memoryview) else parts:
+        view = memoryview(part).cast("B")
+        for position, size, header in spans(view):
+            end = position + size
+            if header.magic != MAGIC:
+                raise MalformedBatch(
+                    f"the batch at offset {header.base_offset} has magic {header.magic}; 2 is expected"
+                )
+            if check_crc and crc32c(view[position + CRC_START : end]) != header.crc:
+                raise MalformedBatch(f"the batch at offset {header.base_offset} does not match its CRC")
+            while pending and pending[-1].first_offset < header.end_offset:
+                void_producers.add(pending.pop().producer_id)
+            if header.is_control:
+                if header.producer_id in void_producers and read_end_marker(view[position:end]) == EndMarker.ABORT:
+                    void_producers.discard(header.producer_id)
+                continue
+            if header.is_transactional and header.producer_id in void_producers:
+                continue
+            if header.end_offset <= start_offset or header.base_offset >= end_offset:
+                continue
+            append_time = header.max_timestamp if header.is_log_append_time else None
+            data: Buffer = view
+            position += HEADER_BYTES
+            if header.codec != Codec.NONE:
+                data = decompress(header.codec, view[position:end], size_max)
+                position, end = 0, len(data)
+            if not 0 <= header.record_count <= (end - position) // scan.RECORD_BYTES_MIN:
+                raise MalformedBatch(f"{header.record_count} records do not fit into {end - position} bytes")
+            yield _Block(
+                data, position, end, header.record_count, header.base_offset, header.base_timestamp, append_time
+            )
+
+
+def _columns(
+    blocks: Sequence[_Block], topic: str, partition: int, start_offset: int, end_offset: int, wanted: pa.Schema
+) -> pa.RecordBatch:
+    """Decode all blocks at once into the wanted columns."""
+    import pyarrow as pa
+
+    rows_max = sum(block.record_count for block in blocks)
+    bytes_max = sum(block.end - block.position for block in blocks)
+    fill = scan.ColumnFill(rows_max, bytes_max, start_offset, end_offset)
+    buffers = {name: _Buffers.of(name, rows_max, bytes_max) for name in wanted.names}
+    for name, column in buffers.items():
+        column.want(name, fill)
+    for block in blocks:
+        fill.add(*block)
+    rows = fill.rows
+
+    def variable(name: str, nulls: int) -> pa.Array:
+        ends, valid, data = buffers[name].buffers
+        return pa.Array.from_buffers(pa.binary(), rows, [valid if nulls else None, ends, data], nulls)
+
+    def fixed(name: str, kind: pa.DataType) -> pa.Array:
+        return pa.Array.from_buffers(kind, rows, [None, buffers[name].buffers[0]], 0)
+
+    arrays = []
+    for field in wanted:
+        if field.name == "key":
+            arrays.append(variable("key", fill.key_nulls))
+        elif field.name == "value":
+            arrays.append(variable("value", fill.value_nulls))
+        elif field.name == "topic":
+            arrays.append(pa.repeat(pa.scalar(topic, field.type), rows))
+        elif field.name == "partition":
+            arrays.append(pa.repeat(pa.scalar(partition, field.type), rows))
+        elif field.name == HEADERS_COLUMN:
+            arrays.append(_headers(fill, buffers[HEADERS_COLUMN].buffers))
+        else:
+            arrays.append(fixed(field.name, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _headers(fill: Any, buffers: Sequence[pa.Buffer]) -> pa.Array:
+    """`fill` is a ColumnFill.  A record without headers has null, as in Spark's Kafka source."""
+    import pyarrow as pa
+
+    ends, valid, name_ends, name_data, value_ends, value_valid, value_data = buffers
+    nulls = fill.header_value_nulls
+    names = pa.Array.from_buffers(pa.binary(), fill.header_count, [None, name_ends, name_data], 0)
+    values = pa.Array.from_buffers(
+        pa.binary(), fill.header_count, [value_valid if nulls else None, value_ends, value_data], nulls
+    )
+    kind = _headers_type()
+    try:
+        checked_names = names.cast(pa.string())  # producers may send any bytes; Arrow's strings are UTF-8
+    except pa.ArrowInvalid:
+        raise MalformedBatch("a record header's name is not UTF-8") from None
+    entries = pa.StructArray.from_arrays([checked_names, values], fields=list(kind.value_type))
+    return pa.Array.from_buffers(
+        kind, fill.rows, [valid if fill.headerless else None, ends], fill.headerless, children=[entries]
+    )
+
+
+class _Buffers(NamedTuple):
+    """The buffers of one column, as Arrow takes them."""
+
+    buffers: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, name: str, rows_max: int, bytes_max: int) -> _Buffers:
+        """Room for the largest case.  Pages that are not written are never given memory."""
+        import pyarrow as pa
+
+        def allocated(size: int) -> pa.Buffer:
+            return pa.allocate_buffer(max(size, 8))
+
+        def zeroed(bits: int) -> pa.Buffer:
+            return pa.py_buffer(bytearray(bits // 8 + 1))
+
+        if name in ("key", "value"):
+            return cls((allocated(4 * rows_max + 4), zeroed(rows_max), allocated(bytes_max)))
+        if name in ("offset", "timestamp"):
+            return cls((allocated(8 * rows_max),))
+        if name == "timestampType":
+            return cls((allocated(4 * rows_max),))
+        if name == HEADERS_COLUMN:
+            headers_max = bytes_max // 2
+            return cls(
+                (
+                    allocated(4 * rows_max + 4),
+                    zeroed(rows_max),
+                    allocated(4 * headers_max + 4),
+                    allocated(bytes_max),
+                    allocated(4 * headers_max + 4),
+                    zeroed(headers_max),
+                    allocated(bytes_max),
+                )
+            )
+        return cls(())  # topic and partition are the same in every row
+
+    def want(self, name: str, fill: Any) -> None:
+        """Hand the buffers to `fill`, a ColumnFill, as what they hold."""
+        views = [memoryview(buffer).cast("B") for buffer in self.buffers]
+        if name == "key":
+            fill.want_keys(views[0].cast("i"), views[1], views[2])
+        elif name == "value":
+            fill.want_values(views[0].cast("i"), views[1], views[2])
+        elif name == "offset":
+            fill.want_offsets(views[0].cast("q"))
+        elif name == "timestamp":
+            fill.want_timestamps(views[0].cast("q"))
+        elif name == "timestampType":
+            fill.want_timestamp_types(views[0].cast("i"))
+        elif name == HEADERS_COLUMN:
+            fill.want_headers(
+                views[0].cast("i"), views[1], views[2].cast("i"), views[3], views[4].cast("i"), views[5], views[6]
+            )
+
+
+# Columns → batches
+
+
+def batches_from(
+    rows: pa.RecordBatch | pa.Table,
+    *,
+    timestamp: int,
+    codec: int = Codec.NONE,
+    level: int | None = None,
+    batch_bytes_max: int = BATCH_BYTES_MAX,
+    batch_records_max: int = BATCH_RECORDS_MAX,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+) -> list[bytearray]:
+    """
+    The rows as record batches, in order; offsets and sequence numbers run on from one to the next.
+
+    `value` is needed; `key`, `headers` and `timestamp` (any Arrow timestamp) are taken where they are; `timestamp`
+    (milliseconds) is for rows without.  A batch has at most `batch_bytes_max` bytes before compression, unless a
+    single record is larger: that one gets a batch of its own, and the broker will say whether it is too large.
+    """
+    import pyarrow as pa
+
+    batches: list[bytearray] = []
+    scratch = bytearray(max(batch_bytes_max, HEADER_BYTES + scan.RECORD_BYTES_MIN))
+    for chunk in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+        source, timestamps = _source(chunk, timestamp)
+        row = 0
+        while row < chunk.num_rows:
+            room = scratch
+            count = source.write(room, HEADER_BYTES, row, batch_records_max)
+            if count == 0:
+                room = bytearray(HEADER_BYTES + source.bytes_wanted)
+                count = source.write(room, HEADER_BYTES, row, 1)
+            if codec == Codec.NONE:
+                batch = room[: source.position]
+            else:
+                batch = bytearray(HEADER_BYTES)
+                batch += compress(codec, memoryview(room)[HEADER_BYTES : source.position], level)
+            header = BatchHeader(
+                base_offset=base_offset,
+                batch_length=len(batch) - LENGTH_BYTES,
+                leader_epoch=leader_epoch,
+                magic=MAGIC,
+                crc=0,
+                attributes=int(codec) | (TRANSACTIONAL if is_transactional else 0),
+                last_offset_delta=count - 1,
+                base_timestamp=timestamps[row],
+                max_timestamp=source.timestamp_max,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=base_sequence,
+                record_count=count,
+            )
+            write_header(batch, header)
+            stamp_crc(batch)
+            batches.append(batch)
+            row += count
+            base_offset += count
+            if base_sequence >= 0:
+                base_sequence = add_sequence(base_sequence, count)
+    return batches
+
+
+def _source(rows: pa.RecordBatch, timestamp: int) -> tuple[Any, memoryview]:
+    """The rows' buffers as a ColumnRecords, and their timestamps in milliseconds."""
+    import pyarrow as pa
+
+    timestamps = _timestamps(rows, timestamp)
+    source = scan.ColumnRecords(rows.num_rows, timestamps)
+    if "value" not in rows.schema.names:
+        raise ValueError(f"there is no column 'value' among {', '.join(rows.schema.names)}")
+    if rows.num_rows == 0:
+        return source, timestamps
+    source.have_values(*_binary(rows.column("value")))
+    if "key" in rows.schema.names:
+        source.have_keys(*_binary(rows.column("key")))
+    if HEADERS_COLUMN in rows.schema.names:
+        headers = rows.column(HEADERS_COLUMN).cast(_headers_type())
+        valid, ends = headers.buffers()[:2]
+        source.have_headers(_ints(ends, headers.offset, len(headers) + 1), _bits(valid), headers.offset)
+        entries = headers.values
+        names = _binary(entries.field(0).cast(pa.binary()))
+        source.have_header_entries(names[0], names[1], *_binary(entries.field(1)))
+    return source, timestamps
+
+
+def _timestamps(rows: pa.RecordBatch, timestamp: int) -> memoryview:
+    import pyarrow as pa
+
+    if "timestamp" not in rows.schema.names:
+        column = pa.repeat(pa.scalar(timestamp, pa.int64()), rows.num_rows)
+    else:
+        column = rows.column("timestamp")
+        zone = column.type.tz if pa.types.is_timestamp(column.type) else None
+        column = column.cast(pa.timestamp("ms", tz=zone), safe=False).cast(pa.int64())
+        if column.null_count:
+            column = column.fill_null(timestamp)
+    data = column.buffers()[1]
+    return memoryview(data).cast("B")[8 * column.offset : 8 * (column.offset + len(column))].cast("q")
+
+
+def _binary(column: pa.Array) -> tuple[memoryview, memoryview, memoryview | None, int]:
+    """(ends, data, valid, the bit of row 0) of a column of bytes or text."""
+    import pyarrow as pa
+
+    column = column.cast(pa.binary())
+    valid, ends, data = column.buffers()
+    bytes_view = memoryview(data if data is not None else b"").cast("B")
+    return _ints(ends, column.offset, len(column) + 1), bytes_view, _bits(valid), column.offset
+
+
+def _ints(buffer: pa.Buffer | None, first: int, count: int) -> memoryview:
+    if buffer is None or buffer.size < 4 * (first + count):
+        return memoryview(bytes(4 * count)).cast("i")  # Arrow lets an empty column do without offsets
+    return memoryview(buffer).cast("B")[4 * first : 4 * (first + count)].cast("i")
+
+
+def _bits(buffer: pa.Buffer | None) -> memoryview | None:
+    return None if buffer is None else memoryview(buffer).cast("B")

@@ -1,0 +1,161 @@
+"""Is what a producer sent a record batch that may enter the log?
+
+The broker never looks into compressed records; of those only the header is checked.  Uncompressed records are walked
+once, at some 50 M a second, so that what is stored uncompressed can always be read.  The order of the checks is that
+of trust: first that the bytes are all there, then the format, then the CRC, and only then what the fields say.
+"""
+
+from typing import NamedTuple
+
+from tidemill.batches.batch import (
+    CODEC_MASK,
+    CONTROL,
+    CRC_START,
+    HEADER_BYTES,
+    LENGTH_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    Buffer,
+    unpack_header,
+)
+from tidemill.batches.checksum import crc32c
+from tidemill.batches.compression import Codec
+from tidemill.batches.native import scan
+from tidemill.model import errors
+
+_check_records = scan.check_records
+_ZSTD = int(Codec.ZSTD)
+
+
+class BatchProblem(NamedTuple):
+    """A refusal: Kafka's error code, and a sentence for the response."""
+
+    error_code: int
+    message: str
+    max_timestamp: int | None = (
+        None  # the true one, when the header's is all that is wrong: stamp it and go on, as Kafka does
+    )
+
+
+def check_producer_batch(
+    batch: Buffer,
+    *,
+    timestamp_min: int | None = None,
+    timestamp_max: int | None = None,
+    is_log_append_time: bool = False,
+    is_zstd_allowed: bool = True,
+) -> BatchProblem | None:
+    """
+    Why `batch`, all that a Produce request carries for one partition, must be refused; None when it may enter.
+
+    The bounds are those of `message.timestamp.before.max.ms` and `.after.max.ms` in the caller's time; neither they
+    nor the max timestamp count where the topic has LogAppendTime.  Whether a transactional batch is welcome, and
+    whether its producer's sequence continues, is for the caller.
+    """
+    size = len(batch)
+    if size < HEADER_BYTES:
+        return _too_short(batch)
+    (
+        _,
+        batch_length,
+        _,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        header_max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = unpack_header(batch)
+    if magic != MAGIC:
+        return _wrong_magic(magic)
+    if batch_length + LENGTH_BYTES != size:
+        return _wrong_size(batch_length + LENGTH_BYTES, size)
+    if crc32c(memoryview(batch)[CRC_START:]) != crc:
+        return BatchProblem(errors.CORRUPT_MESSAGE, f"the batch's CRC is not {crc:#010x}, as its header says")
+    if record_count < 1 or last_offset_delta != record_count - 1:
+        return BatchProblem(
+            errors.INVALID_RECORD,
+            f"the batch announces {record_count} records with the last offset delta {last_offset_delta}; "
+            "it must hold at least one, and offsets must be dense",
+        )
+    if attributes & ~CODEC_MASK or producer_id >= 0:
+        problem = _attributes_problem(attributes, producer_id, producer_epoch, base_sequence)
+        if problem is not None:
+            return problem
+    codec = attributes & CODEC_MASK
+    smallest, largest = base_timestamp, header_max_timestamp
+    if codec == 0:
+        wrong, index, smallest, largest = _check_records(batch, HEADER_BYTES, size, record_count, base_timestamp)
+        if wrong:
+            return BatchProblem(errors.INVALID_RECORD, f"record {index} of the batch: {scan.PROBLEMS[wrong]}")
+    elif codec > _ZSTD or (codec == _ZSTD and not is_zstd_allowed):
+        return BatchProblem(errors.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} cannot be used in this request")
+    if is_log_append_time:
+        return None
+    if timestamp_max is not None and largest > timestamp_max:
+        return BatchProblem(
+            errors.INVALID_TIMESTAMP, f"timestamp {largest} is later than {timestamp_max}, the latest allowed"
+        )
+    if timestamp_min is not None and smallest < timestamp_min and smallest != NO_TIMESTAMP:
+        return BatchProblem(
+            errors.INVALID_TIMESTAMP, f"timestamp {smallest} is earlier than {timestamp_min}, the earliest allowed"
+        )
+    if largest != header_max_timestamp:
+        return BatchProblem(
+            errors.INVALID_TIMESTAMP,
+            f"the header's max timestamp is {header_max_timestamp}, that of the records {largest}",
+            max_timestamp=largest,
+        )
+    return None
+
+
+def _too_short(batch: Buffer) -> BatchProblem:
+    if len(batch) > MAGIC_POSITION and batch[MAGIC_POSITION] < MAGIC:
+        return _wrong_magic(batch[MAGIC_POSITION])
+    return BatchProblem(
+        errors.CORRUPT_MESSAGE, f"{len(batch)} bytes are no record batch: its header takes {HEADER_BYTES}"
+    )
+
+
+def _wrong_magic(magic: int) -> BatchProblem:
+    if magic in (0, 1):
+        return BatchProblem(
+            errors.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"message format v{magic} is not supported; send record batches (v2), as all clients since Kafka 0.11 do",
+        )
+    return BatchProblem(errors.CORRUPT_MESSAGE, f"magic {magic} names no format of record batches")
+
+
+def _wrong_size(claimed: int, size: int) -> BatchProblem:
+    if HEADER_BYTES <= claimed < size:
+        return BatchProblem(
+            errors.INVALID_RECORD, f"one batch is expected per partition, but {size - claimed} bytes follow the first"
+        )
+    return BatchProblem(errors.CORRUPT_MESSAGE, f"the batch claims to have {claimed} bytes; {size} are there")
+
+
+def _attributes_problem(
+    attributes: int, producer_id: int, producer_epoch: int, base_sequence: int
+) -> BatchProblem | None:
+    if attributes & CONTROL:
+        return BatchProblem(errors.INVALID_RECORD, "clients may not write control batches")
+    if attributes & LOG_APPEND_TIME:
+        return BatchProblem(
+            errors.INVALID_TIMESTAMP, "only the broker may set a batch's timestamp type to LogAppendTime"
+        )
+    if producer_id >= 0 and (producer_epoch < 0 or base_sequence < 0):
+        return BatchProblem(
+            errors.INVALID_RECORD,
+            f"producer id {producer_id} comes with epoch {producer_epoch} and sequence {base_sequence}; "
+            "neither may be negative",
+        )
+    if attributes & TRANSACTIONAL and producer_id < 0:
+        return BatchProblem(errors.INVALID_RECORD, "a transactional batch needs a producer id")
+    return None

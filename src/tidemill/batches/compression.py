@@ -1,0 +1,263 @@
+"""The codecs of record batches, with a hard cap on what they may unfold to.
+
+A producer chooses the codec and the broker never trusts what it sends: decompression streams and stops at the cap,
+so that 8 KiB cannot become 256 MiB.  Frames that follow each other are all read (each library's one-shot call stops
+after the first), and what ends in the middle of a frame is refused.
+
+    gzip    zlib, RFC 1952 members
+    snappy  written as Java's SnappyOutputStream does ("xerial": a magic, then raw blocks of at most 32 KiB);
+            read in that form and as one raw block, which some clients send
+    lz4     the frame format
+    zstd    RFC 8878; with or without a content size; windows up to 8 MiB, which is what levels up to 19 need
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+
+Buffer = bytes | bytearray | memoryview
+
+ZSTD_WINDOW_BYTES_MAX: Final = 8 << 20  # RFC 8878 §3.1.1.1.2 recommends that decoders support 8 MiB, and no more
+DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # where nobody says less: a batch beyond it has no business in a log
+_CHUNK_BYTES: Final = 64 << 10  # the first guess at an output's size; each further one doubles
+
+
+class Codec(IntEnum):
+    """The compression of a batch, as its attributes and `compression.type` name it."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class CompressionError(ValueError):
+    """The bytes are not what their codec says, or unfold to more than the cap."""
+
+
+def compress(codec: int, data: Buffer | Sequence[Buffer], level: int | None = None) -> bytes:
+    """`data`, or its parts joined, compressed.  `level` is the codec's own (gzip 1-9, lz4 0-16, zstd 1-22)."""
+    whole = data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
+    if codec == Codec.NONE:
+        return bytes(whole)
+    if codec not in _COMPRESSORS:
+        raise CompressionError(f"codec {codec} is unknown")
+    return _COMPRESSORS[codec](whole, level)
+
+
+def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """`data` unfolded.  CompressionError when it is damaged, cut short, or larger than `size_max`."""
+    if codec == Codec.NONE:
+        if len(data) > size_max:
+            raise _too_large(size_max)
+        return bytes(data)
+    if codec not in _DECOMPRESSORS:
+        raise CompressionError(f"codec {codec} is unknown")
+    return _DECOMPRESSORS[codec](data, size_max)
+
+
+def _too_large(size_max: int) -> CompressionError:
+    return CompressionError(f"the records unfold to more than {size_max} bytes")
+
+
+def _damaged(codec: Codec, why: object) -> CompressionError:
+    return CompressionError(f"the {codec.name.lower()} data are damaged: {why}")
+
+
+# gzip
+
+
+def _gzip(data: Buffer, level: int | None) -> bytes:
+    return zlib.compress(data, level if level is not None else zlib.Z_DEFAULT_COMPRESSION, 31)
+
+
+def _gunzip(data: Buffer, size_max: int) -> bytes:
+    parts: list[bytes] = []
+    room = size_max
+    rest: Buffer = data
+    while True:
+        member = zlib.decompressobj(31)
+        try:
+            part = member.decompress(rest, room + 1)
+        except zlib.error as error:
+            raise _damaged(Codec.GZIP, error) from None
+        room -= len(part)
+        if room < 0:
+            raise _too_large(size_max)
+        if not member.eof:
+            raise _damaged(Codec.GZIP, "they end in the middle of a member")
+        parts.append(part)
+        rest = member.unused_data
+        if not rest:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# snappy
+
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"  # version 1, readable by version 1
+_XERIAL_BLOCK_BYTES: Final = 32 << 10
+_BLOCK_LENGTH: Final = Struct(">i")
+
+
+def _snappy(data: Buffer, level: int | None) -> bytes:
+    from cramjam import snappy
+
+    parts: list[bytes] = [_XERIAL_HEADER]
+    with memoryview(data) as view:
+        for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+            block = bytes(snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+            parts += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _unsnappy(data: Buffer, size_max: int) -> bytes:
+    with memoryview(data) as view:
+        if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+            return _unsnappy_block(view, size_max, size_max)
+        if len(view) < len(_XERIAL_HEADER):
+            raise _damaged(Codec.SNAPPY, "their header is cut short")
+        parts: list[bytes] = []
+        room = size_max
+        position = len(_XERIAL_HEADER)
+        while position < len(view):
+            if position + 4 > len(view):
+                raise _damaged(Codec.SNAPPY, "they end in the middle of a block length")
+            (length,) = _BLOCK_LENGTH.unpack_from(view, position)
+            position += 4
+            if not 0 < length <= len(view) - position:
+                raise _damaged(Codec.SNAPPY, f"a block claims {length} of the {len(view) - position} bytes left")
+            parts.append(_unsnappy_block(view[position : position + length], room, size_max))
+            room -= len(parts[-1])
+            position += length
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _unsnappy_block(block: memoryview, room: int, size_max: int) -> bytes:
+    """A raw block says its size first, so that the cap is held before anything is allocated."""
+    from cramjam import DecompressionError, snappy
+
+    try:
+        if snappy.decompress_raw_len(block) > room:
+            raise _too_large(size_max)
+        return bytes(snappy.decompress_raw(block))
+    except DecompressionError as error:
+        raise _damaged(Codec.SNAPPY, error) from None
+
+
+# lz4
+
+
+def _lz4(data: Buffer, level: int | None) -> bytes:
+    import lz4.frame
+
+    return bytes(lz4.frame.compress(data, compression_level=level or 0))
+
+
+def _unlz4(data: Buffer, size_max: int) -> bytes:
+    import lz4.frame
+
+    parts: list[bytes] = []
+    room = size_max
+    rest: Buffer = data
+    chunk_bytes = max(_CHUNK_BYTES, 4 * len(data))
+    while True:
+        frame = lz4.frame.LZ4FrameDecompressor()
+        fed: Buffer = rest
+        while True:
+            try:
+                part = frame.decompress(fed, max_length=min(room + 1, chunk_bytes))
+            except (RuntimeError, EOFError, ValueError) as error:
+                raise _damaged(Codec.LZ4, error) from None
+            room -= len(part)
+            if room < 0:
+                raise _too_large(size_max)
+            parts.append(part)
+            if frame.eof:
+                break
+            if not part and frame.needs_input:
+                raise _damaged(Codec.LZ4, "they end in the middle of a frame")
+            fed = b""
+            chunk_bytes *= 2
+        rest = frame.unused_data or b""
+        if not rest:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+# zstd
+
+
+def _zstd(data: Buffer, level: int | None) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=level if level is not None else 3).compress(data)
+
+
+def _unzstd(data: Buffer, size_max: int) -> bytes:
+    import zstandard
+
+    _check_zstd_frames(data)  # the library's reader takes a frame that is cut short for one that has ended
+    parts: list[bytes] = []
+    room = size_max
+    chunk_bytes = max(_CHUNK_BYTES, 4 * len(data))
+    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
+    try:
+        with decompressor.stream_reader(data, read_across_frames=True) as reader:
+            while part := reader.read(min(room + 1, chunk_bytes)):
+                room -= len(part)
+                if room < 0:
+                    raise _too_large(size_max)
+                parts.append(part)
+                chunk_bytes *= 2
+    except zstandard.ZstdError as error:
+        raise _damaged(Codec.ZSTD, error) from None
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _check_zstd_frames(data: Buffer) -> None:
+    """Walk frame and block headers (RFC 8878 §3.1.1): the last frame must end with the last byte."""
+    with memoryview(data) as view:
+        end = len(view)
+        position = 0
+        while position < end:
+            magic = int.from_bytes(view[position : position + 4], "little")
+            if magic & 0xFFFFFFF0 == 0x184D2A50:  # a skippable frame
+                position += 8 + int.from_bytes(view[position + 4 : position + 8], "little")
+                if position > end:
+                    raise _damaged(Codec.ZSTD, "they end in the middle of a frame")
+                continue
+            if magic != 0xFD2FB528 or position + 5 > end:
+                raise _damaged(Codec.ZSTD, "a frame does not begin with its magic number")
+            descriptor = view[position + 4]
+            single_segment = descriptor >> 5 & 1
+            content_size_bytes = (single_segment, 2, 4, 8)[descriptor >> 6]
+            position += 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3] + content_size_bytes
+            is_last = 0
+            while not is_last:
+                if position + 3 > end:
+                    raise _damaged(Codec.ZSTD, "they end in the middle of a frame")
+                block = int.from_bytes(view[position : position + 3], "little")
+                is_last = block & 1
+                position += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)  # an RLE block holds one byte
+            position += 4 * (descriptor >> 2 & 1)  # the content checksum
+            if position > end:
+                raise _damaged(Codec.ZSTD, "they end in the middle of a frame")
+        if end == 0:
+            raise _damaged(Codec.ZSTD, "they are empty")
+
+
+_COMPRESSORS: Final[dict[int, Callable[[Buffer, int | None], bytes]]] = {
+    Codec.GZIP: _gzip,
+    Codec.SNAPPY: _snappy,
+    Codec.LZ4: _lz4,
+    Codec.ZSTD: _zstd,
+}
+_DECOMPRESSORS: Final[dict[int, Callable[[Buffer, int], bytes]]] = {
+    Codec.GZIP: _gunzip,
+    Codec.SNAPPY: _unsnappy,
+    Codec.LZ4: _unlz4,
+    Codec.ZSTD: _unzstd,
+}

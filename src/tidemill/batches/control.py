@@ -1,0 +1,69 @@
+"""Control batches: what the broker writes into a partition when a transaction ends.
+
+One record, in a batch with the control and transactional bits and the producer's id and epoch but no sequence.
+Key: version int16, type int16 (0 abort, 1 commit).  Value: version int16, coordinator epoch int32.  Clients skip
+them; a reader of committed records ends a transaction at its marker.  Other types (leader change, snapshots) belong
+to KRaft's own log and are not written here.
+"""
+
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+
+from tidemill.batches.batch import Buffer, MalformedBatch
+from tidemill.batches.builder import build_batch
+from tidemill.batches.records import read_records
+
+_KEY: Final = Struct(">hh")
+_VALUE: Final = Struct(">hi")
+_VERSION: Final = 0
+
+
+class EndMarker(IntEnum):
+    """How a transaction ended."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+def build_end_marker(
+    marker: EndMarker,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """The control batch that ends a transaction.  It takes one offset."""
+    key = _KEY.pack(_VERSION, marker)
+    value = _VALUE.pack(_VERSION, coordinator_epoch)
+    return build_batch(
+        [(key, value, (), timestamp)],
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def read_end_marker(batch: Buffer) -> EndMarker | None:
+    """How the transaction ended that this control batch ends; None when it is a control batch of another type."""
+    records = read_records(batch)
+    key = records[0].key if records else None
+    if key is None or len(key) < _KEY.size:
+        raise MalformedBatch("a control batch holds one record with a key of four bytes")
+    _, kind = _KEY.unpack_from(key)
+    return EndMarker(kind) if kind in (EndMarker.ABORT, EndMarker.COMMIT) else None
+
+
+def coordinator_epoch_of(batch: Buffer) -> int:
+    """The epoch of the coordinator that wrote an end marker."""
+    records = read_records(batch)
+    value = records[0].value if records else None
+    if value is None or len(value) < _VALUE.size:
+        raise MalformedBatch("an end marker's value has a version and the coordinator's epoch")
+    return int(_VALUE.unpack_from(value)[1])

@@ -1,0 +1,920 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Walk the records of a block: check, split, search, and move them into and out of columns.
+
+A *block* is what follows a batch's header, decompressed: records one after another, each
+
+    length varint · attributes int8 · timestamp delta varlong · offset delta varint ·
+    key length varint, key · value length varint, value · header count varint · headers (name, value)
+
+This is the one place where bytes are touched one by one, so it is written for Cython's pure Python mode: the same
+file runs compiled, without the GIL and at tens of millions of records a second, and as plain Python where there is
+no compiler.  `native` chooses; import `scan` from there.  The tests run both forms side by side.
+
+What must hold: no read beyond the block and no write beyond a buffer, whatever the bytes say.  Bounds checks are our
+own: every length is held against what is left of its record before it is used, and every number that is added to
+another is held against int64 first, because C would wrap where Python does not.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import cython
+
+# What can be wrong with a record; `PROBLEMS` says it in words.
+NO_PROBLEM = cython.declare(cython.int, 0)
+LENGTH_PROBLEM = cython.declare(cython.int, 1)
+TIMESTAMP_PROBLEM = cython.declare(cython.int, 2)
+OFFSET_PROBLEM = cython.declare(cython.int, 3)
+KEY_PROBLEM = cython.declare(cython.int, 4)
+VALUE_PROBLEM = cython.declare(cython.int, 5)
+HEADERS_PROBLEM = cython.declare(cython.int, 6)
+SIZE_PROBLEM = cython.declare(cython.int, 7)
+REST_PROBLEM = cython.declare(cython.int, 8)
+
+PROBLEMS = (
+    "nothing is wrong",
+    "its length does not fit into the batch",
+    "its timestamp delta is cut short or out of range",
+    "its offset delta is not its place in the batch",
+    "its key does not fit into it",
+    "its value does not fit into it",
+    "its headers do not fit into it",
+    "its fields do not fill the length that it claims",
+    "bytes follow the last record",
+)
+
+RECORD_BYTES_MIN = 7  # each of the seven fields above takes at least one byte
+
+INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
+INT64_MIN = cython.declare(cython.longlong, -0x7FFFFFFFFFFFFFFF)  # but one: C has no literal for the last
+MILLISECONDS_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF // 1000)  # beyond it microseconds overflow
+GIL_BYTES_MAX = cython.declare(cython.Py_ssize_t, 64 << 10)  # 20 µs of walking: below, giving the GIL away costs more
+
+
+class MalformedRecords(ValueError):
+    """The block is not the records that its header announces."""
+
+
+# Entrances
+
+
+def check_records(
+    block: object,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    record_count: cython.int,
+    base_timestamp: cython.longlong,
+) -> tuple[int, int, int, int]:
+    """
+    Walk `record_count` records that must fill the block and have the offset deltas 0, 1, 2 …
+
+    Returns (problem, record index, smallest timestamp, largest timestamp); problem 0 means that all is well.
+    """
+    walk: Walk = Walk(block, position, end, base_timestamp)
+    if end - position > GIL_BYTES_MAX:
+        with cython.nogil:
+            walk.check_all(record_count)
+    else:
+        walk.check_all(record_count)
+    return walk.problem, walk.record_index, walk.timestamp_min, walk.timestamp_max
+
+
+def record_starts(
+    block: object, position: cython.Py_ssize_t, end: cython.Py_ssize_t, record_count: cython.int
+) -> array[int]:
+    """Where each record begins, length first, and behind them where the last one ends: `record_count` + 1 positions."""
+    walk: Walk = Walk(block, position, end, 0)
+    if record_count < 0 or record_count > (end - position) // 7:
+        raise MalformedRecords(f"{record_count} records do not fit into {end - position} bytes")
+    starts = array("q", bytes(8 * (record_count + 1)))
+    view: cython.longlong[::1] = starts
+    index: cython.int
+    for index in range(record_count):
+        view[index] = walk.position
+        if not walk.step():
+            raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
+    view[record_count] = walk.position
+    return starts
+
+
+def first_at_or_after(
+    block: object,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    record_count: cython.int,
+    base_timestamp: cython.longlong,
+    timestamp: cython.longlong,
+) -> tuple[int, int] | None:
+    """(offset delta, timestamp) of the first record at or after `timestamp`, or None."""
+    walk: Walk = Walk(block, position, end, base_timestamp)
+    index: cython.int
+    for index in range(record_count):
+        if not walk.step():
+            raise MalformedRecords(f"record {index}: {PROBLEMS[walk.problem]}")
+        if walk.timestamp >= timestamp:
+            return walk.offset_delta, walk.timestamp
+    return None
+
+
+# The walk
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _stop(
+    data: cython.pointer[cython.const[cython.uchar]],
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    size_max: cython.Py_ssize_t,
+) -> cython.Py_ssize_t:
+    """Where the varint at `position` ends; −1 when that is not before `end`, or too far to be a number of its kind."""
+    if position < end and data[position] < 0x80:
+        return position + 1
+    limit: cython.Py_ssize_t = end if end - position < size_max else position + size_max
+    place: cython.Py_ssize_t = position
+    while place < limit:
+        if data[place] < 0x80:
+            if place - position == 9 and data[place] > 1:
+                return -1  # the tenth byte has room for one bit
+            return place + 1
+        place += 1
+    return -1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _number(
+    data: cython.pointer[cython.const[cython.uchar]], position: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.longlong:
+    """The varint that lies from `position` to `stop`."""
+    zigzag: cython.ulonglong = data[position] & 0x7F
+    shift: cython.int = 7
+    position += 1
+    while position < stop:
+        zigzag |= cython.cast(cython.ulonglong, data[position] & 0x7F) << shift
+        shift += 7
+        position += 1
+    return (zigzag >> 1) ^ -(zigzag & 1)
+
+
+@cython.final
+@cython.cclass
+class Walk:
+    """A place in a block, and the record before it."""
+
+    view: cython.const[cython.uchar][::1]  # type: ignore[valid-type]  # keeps the buffer alive and in place
+    data: cython.pointer[cython.const[cython.uchar]]
+    position: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    base_timestamp: cython.longlong
+
+    problem: cython.int
+    record_index: cython.int
+    timestamp_min: cython.longlong
+    timestamp_max: cython.longlong
+
+    timestamp: cython.longlong
+    offset_delta: cython.longlong
+    key: cython.Py_ssize_t
+    key_length: cython.Py_ssize_t  # −1: null
+    value: cython.Py_ssize_t
+    value_length: cython.Py_ssize_t
+    headers: cython.Py_ssize_t
+    header_count: cython.Py_ssize_t
+
+    def __init__(
+        self,
+        block: object,
+        position: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        base_timestamp: cython.longlong,
+    ) -> None:
+        self.view = block
+        if position < 0 or position > end or end > len(self.view):
+            raise MalformedRecords(f"a block from {position} to {end} does not lie in {len(self.view)} bytes")
+        if cython.compiled:
+            self.data = cython.address(self.view[0])
+        else:
+            self.data = self.view
+        self.position = position
+        self.end = end
+        self.base_timestamp = base_timestamp
+        self.problem = 0
+        self.record_index = 0
+        self.timestamp_min = INT64_MAX
+        self.timestamp_max = INT64_MIN
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def check_all(self, record_count: cython.int) -> cython.void:
+        """`check_records` without the interpreter."""
+        index: cython.int
+        for index in range(record_count):
+            if not self.step():
+                self.record_index = index
+                return
+            if self.offset_delta != index:
+                self.problem = OFFSET_PROBLEM
+                self.record_index = index
+                return
+            if self.timestamp < self.timestamp_min:
+                self.timestamp_min = self.timestamp
+            if self.timestamp > self.timestamp_max:
+                self.timestamp_max = self.timestamp
+        self.record_index = record_count
+        if self.position != self.end:
+            self.problem = REST_PROBLEM
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def step(self) -> cython.bint:
+        """Read the next record; False, with the problem noted, when it is not one."""
+        data: cython.pointer[cython.const[cython.uchar]] = self.data
+        position: cython.Py_ssize_t
+        stop: cython.Py_ssize_t
+        number: cython.longlong
+
+        stop = _stop(data, self.position, self.end, 5)
+        if stop < 0:
+            return self.refuse(LENGTH_PROBLEM)
+        number = _number(data, self.position, stop)
+        if number < 1 or number > self.end - stop:
+            return self.refuse(LENGTH_PROBLEM)
+        end: cython.Py_ssize_t = stop + number
+        position = stop + 1  # the attributes, of which none are defined
+
+        stop = _stop(data, position, end, 10)
+        if stop < 0:
+            return self.refuse(TIMESTAMP_PROBLEM)
+        number = _number(data, position, stop)
+        if number > 0:
+            if self.base_timestamp > INT64_MAX - number:
+                return self.refuse(TIMESTAMP_PROBLEM)
+        elif self.base_timestamp < INT64_MIN - number:
+            return self.refuse(TIMESTAMP_PROBLEM)
+        self.timestamp = self.base_timestamp + number
+        position = stop
+
+        stop = _stop(data, position, end, 5)
+        if stop < 0:
+            return self.refuse(OFFSET_PROBLEM)
+        self.offset_delta = _number(data, position, stop)
+        if self.offset_delta < 0 or self.offset_delta > 0x7FFFFFFF:
+            return self.refuse(OFFSET_PROBLEM)
+        position = stop
+
+        stop = _stop(data, position, end, 5)
+        if stop < 0:
+            return self.refuse(KEY_PROBLEM)
+        number = _number(data, position, stop)
+        if number < -1 or number > end - stop:
+            return self.refuse(KEY_PROBLEM)
+        self.key = stop
+        self.key_length = number
+        position = stop + number if number > 0 else stop
+
+        stop = _stop(data, position, end, 5)
+        if stop < 0:
+            return self.refuse(VALUE_PROBLEM)
+        number = _number(data, position, stop)
+        if number < -1 or number > end - stop:
+            return self.refuse(VALUE_PROBLEM)
+        self.value = stop
+        self.value_length = number
+        position = stop + number if number > 0 else stop
+
+        stop = _stop(data, position, end, 5)
+        if stop < 0:
+            return self.refuse(HEADERS_PROBLEM)
+        number = _number(data, position, stop)
+        if number < 0 or number > (end - stop) // 2:  # a header takes at least two bytes
+            return self.refuse(HEADERS_PROBLEM)
+        self.headers = stop
+        self.header_count = number
+        position = stop if number == 0 else self.after_headers(stop, end, number)
+        if position < 0:
+            return self.refuse(HEADERS_PROBLEM)
+        if position != end:
+            return self.refuse(SIZE_PROBLEM)
+        self.position = end
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def after_headers(
+        self, position: cython.Py_ssize_t, end: cython.Py_ssize_t, count: cython.longlong
+    ) -> cython.Py_ssize_t:
+        """Where `count` headers end, or −1 when they do not before `end`."""
+        stop: cython.Py_ssize_t
+        number: cython.longlong
+        while count > 0:
+            stop = _stop(self.data, position, end, 5)
+            if stop < 0:
+                return -1
+            number = _number(self.data, position, stop)
+            if number < 0 or number > end - stop:  # a name is never null
+                return -1
+            position = stop + number
+            stop = _stop(self.data, position, end, 5)
+            if stop < 0:
+                return -1
+            number = _number(self.data, position, stop)
+            if number < -1 or number > end - stop:
+                return -1
+            position = stop + number if number > 0 else stop
+            count -= 1
+        return position
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def refuse(self, problem: cython.int) -> cython.bint:
+        self.problem = problem
+        return False
+
+
+# Records → columns
+
+
+@cython.final
+@cython.cclass
+class ColumnFill:
+    """
+    Records gathered into buffers laid out as Arrow wants them.
+
+    The caller allocates: per row one slot in each buffer that is wanted (None: not wanted), one bit, zeroed, in each
+    `valid`, one more slot in each `ends`, and in each `data` as many bytes as all blocks together have.  `add` refuses
+    a block for which there is no room, before it writes.
+    """
+
+    rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    key_bytes = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    key_nulls = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    value_bytes = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    value_nulls = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    headerless = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    header_count = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    header_name_bytes = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    header_value_bytes = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    header_value_nulls = cython.declare(cython.Py_ssize_t, visibility="readonly")
+
+    rows_max: cython.Py_ssize_t
+    bytes_max: cython.Py_ssize_t
+    bytes_seen: cython.Py_ssize_t
+    start_offset: cython.longlong
+    end_offset: cython.longlong
+    append_time: cython.longlong
+    has_append_time: cython.bint
+
+    wants_offsets: cython.bint
+    wants_timestamps: cython.bint
+    wants_types: cython.bint
+    wants_keys: cython.bint
+    wants_values: cython.bint
+    wants_headers: cython.bint
+
+    offsets: cython.longlong[::1]
+    timestamps: cython.longlong[::1]
+    timestamp_types: cython.int[::1]
+    key_ends: cython.int[::1]
+    key_valid: cython.uchar[::1]
+    key_data: cython.uchar[::1]
+    value_ends: cython.int[::1]
+    value_valid: cython.uchar[::1]
+    value_data: cython.uchar[::1]
+    header_ends: cython.int[::1]
+    header_valid: cython.uchar[::1]
+    header_name_ends: cython.int[::1]
+    header_name_data: cython.uchar[::1]
+    header_value_ends: cython.int[::1]
+    header_value_valid: cython.uchar[::1]
+    header_value_data: cython.uchar[::1]
+
+    def __init__(
+        self,
+        rows_max: cython.Py_ssize_t,
+        bytes_max: cython.Py_ssize_t,
+        start_offset: cython.longlong,
+        end_offset: cython.longlong,
+    ) -> None:
+        """Room for `rows_max` rows out of blocks of `bytes_max` bytes; rows outside the offsets are left out."""
+        if bytes_max > 0x7FFFFFFF:
+            raise ValueError(f"{bytes_max} bytes of records do not fit columns of 32-bit offsets; decode them in parts")
+        self.rows_max = rows_max
+        self.bytes_max = bytes_max
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        self.rows = self.bytes_seen = 0
+        self.key_bytes = self.key_nulls = self.value_bytes = self.value_nulls = 0
+        self.headerless = self.header_count = 0
+        self.header_name_bytes = self.header_value_bytes = self.header_value_nulls = 0
+        self.wants_offsets = self.wants_timestamps = self.wants_types = False
+        self.wants_keys = self.wants_values = self.wants_headers = False
+
+    def want_offsets(self, offsets: object) -> None:
+        self.offsets = offsets
+        self.wants_offsets = _has_room(len(self.offsets), self.rows_max)
+
+    def want_timestamps(self, timestamps: object) -> None:
+        """In microseconds; what does not fit is clamped."""
+        self.timestamps = timestamps
+        self.wants_timestamps = _has_room(len(self.timestamps), self.rows_max)
+
+    def want_timestamp_types(self, timestamp_types: object) -> None:
+        """0 CreateTime, 1 LogAppendTime."""
+        self.timestamp_types = timestamp_types
+        self.wants_types = _has_room(len(self.timestamp_types), self.rows_max)
+
+    def want_keys(self, ends: object, valid: object, data: object) -> None:
+        self.key_ends, self.key_valid, self.key_data = ends, valid, data
+        _has_room(len(self.key_ends), self.rows_max + 1)
+        _has_room(len(self.key_valid), (self.rows_max + 7) // 8)
+        self.wants_keys = _has_room(len(self.key_data), self.bytes_max)
+        self.key_ends[0] = 0
+
+    def want_values(self, ends: object, valid: object, data: object) -> None:
+        self.value_ends, self.value_valid, self.value_data = ends, valid, data
+        _has_room(len(self.value_ends), self.rows_max + 1)
+        _has_room(len(self.value_valid), (self.rows_max + 7) // 8)
+        self.wants_values = _has_room(len(self.value_data), self.bytes_max)
+        self.value_ends[0] = 0
+
+    def want_headers(
+        self,
+        ends: object,
+        valid: object,
+        name_ends: object,
+        name_data: object,
+        value_ends: object,
+        value_valid: object,
+        value_data: object,
+    ) -> None:
+        """`ends` and `valid` per row; the others per header, of which two bytes of a block can hold at most one."""
+        self.header_ends, self.header_valid = ends, valid
+        self.header_name_ends, self.header_name_data = name_ends, name_data
+        self.header_value_ends, self.header_value_valid, self.header_value_data = value_ends, value_valid, value_data
+        _has_room(len(self.header_ends), self.rows_max + 1)
+        _has_room(len(self.header_valid), (self.rows_max + 7) // 8)
+        _has_room(len(self.header_name_ends), self.bytes_max // 2 + 1)
+        _has_room(len(self.header_name_data), self.bytes_max)
+        _has_room(len(self.header_value_ends), self.bytes_max // 2 + 1)
+        _has_room(len(self.header_value_valid), self.bytes_max // 16 + 1)
+        self.wants_headers = _has_room(len(self.header_value_data), self.bytes_max)
+        self.header_ends[0] = self.header_name_ends[0] = self.header_value_ends[0] = 0
+
+    def add(
+        self,
+        block: object,
+        position: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        record_count: cython.int,
+        base_offset: cython.longlong,
+        base_timestamp: cython.longlong,
+        append_time: object = None,
+    ) -> None:
+        """The records of one batch.  `append_time` (LogAppendTime) stands for the timestamps that they carry."""
+        walk: Walk = Walk(block, position, end, base_timestamp)
+        if record_count < 0 or self.rows + record_count > self.rows_max:
+            raise MalformedRecords(f"{record_count} records are announced; there is room for {self.rows_max}")
+        if self.bytes_seen + (end - position) > self.bytes_max:
+            raise MalformedRecords(f"a block of {end - position} bytes is larger than the room left for it")
+        if base_offset < 0 or base_offset > INT64_MAX - 0x80000000:
+            raise MalformedRecords(f"base offset {base_offset} is out of range")
+        self.bytes_seen += end - position
+        self.has_append_time = append_time is not None
+        self.append_time = 0 if append_time is None else append_time
+        if end - position > GIL_BYTES_MAX:
+            with cython.nogil:
+                self.add_all(walk, record_count, base_offset)
+        else:
+            self.add_all(walk, record_count, base_offset)
+        if walk.problem != 0:
+            raise MalformedRecords(f"record {walk.record_index}: {PROBLEMS[walk.problem]}")
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def add_all(self, walk: Walk, record_count: cython.int, base_offset: cython.longlong) -> cython.void:
+        index: cython.int
+        offset: cython.longlong
+        timestamp: cython.longlong
+        row: cython.Py_ssize_t
+        for index in range(record_count):
+            if not walk.step():
+                walk.record_index = index
+                return
+            offset = base_offset + walk.offset_delta
+            if offset < self.start_offset:
+                continue
+            if offset >= self.end_offset:
+                return
+            row = self.rows
+            if self.wants_offsets:
+                self.offsets[row] = offset
+            if self.wants_timestamps:
+                timestamp = self.append_time if self.has_append_time else walk.timestamp
+                if timestamp > MILLISECONDS_MAX:
+                    timestamp = MILLISECONDS_MAX
+                elif timestamp < -MILLISECONDS_MAX:
+                    timestamp = -MILLISECONDS_MAX
+                self.timestamps[row] = timestamp * 1000
+            if self.wants_types:
+                self.timestamp_types[row] = 1 if self.has_append_time else 0
+            if self.wants_keys:
+                self.add_key(walk, row)
+            if self.wants_values:
+                self.add_value(walk, row)
+            if self.wants_headers:
+                self.add_headers(walk, row)
+            self.rows = row + 1
+        if walk.position != walk.end:
+            walk.problem = REST_PROBLEM
+            walk.record_index = record_count
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def add_key(self, walk: Walk, row: cython.Py_ssize_t) -> cython.void:
+        if walk.key_length < 0:
+            self.key_nulls += 1
+        else:
+            self.key_valid[row >> 3] |= 1 << (row & 7)
+            _copy(self.key_data, self.key_bytes, walk.data, walk.key, walk.key_length)
+            self.key_bytes += walk.key_length
+        self.key_ends[row + 1] = self.key_bytes
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def add_value(self, walk: Walk, row: cython.Py_ssize_t) -> cython.void:
+        if walk.value_length < 0:
+            self.value_nulls += 1
+        else:
+            self.value_valid[row >> 3] |= 1 << (row & 7)
+            _copy(self.value_data, self.value_bytes, walk.data, walk.value, walk.value_length)
+            self.value_bytes += walk.value_length
+        self.value_ends[row + 1] = self.value_bytes
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def add_headers(self, walk: Walk, row: cython.Py_ssize_t) -> cython.void:
+        """`walk.step` has checked every length."""
+        position: cython.Py_ssize_t = walk.headers
+        stop: cython.Py_ssize_t
+        length: cython.Py_ssize_t
+        entry: cython.Py_ssize_t
+        left: cython.Py_ssize_t = walk.header_count
+        if left == 0:
+            self.headerless += 1
+        else:
+            self.header_valid[row >> 3] |= 1 << (row & 7)
+        while left > 0:
+            entry = self.header_count
+            stop = _stop(walk.data, position, walk.end, 5)
+            length = _number(walk.data, position, stop)
+            _copy(self.header_name_data, self.header_name_bytes, walk.data, stop, length)
+            self.header_name_bytes += length
+            self.header_name_ends[entry + 1] = self.header_name_bytes
+            position = stop + length
+            stop = _stop(walk.data, position, walk.end, 5)
+            length = _number(walk.data, position, stop)
+            position = stop
+            if length < 0:
+                self.header_value_nulls += 1
+            else:
+                self.header_value_valid[entry >> 3] |= 1 << (entry & 7)
+                _copy(self.header_value_data, self.header_value_bytes, walk.data, stop, length)
+                self.header_value_bytes += length
+                position += length
+            self.header_value_ends[entry + 1] = self.header_value_bytes
+            self.header_count = entry + 1
+            left -= 1
+        self.header_ends[row + 1] = self.header_count
+
+
+@cython.cfunc
+def _has_room(slots: cython.Py_ssize_t, wanted: cython.Py_ssize_t) -> cython.bint:
+    if slots < wanted:
+        raise ValueError(f"a column buffer has {slots} slots; {wanted} are wanted")
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _copy(
+    into: cython.uchar[::1],
+    place: cython.Py_ssize_t,
+    data: cython.pointer[cython.const[cython.uchar]],
+    position: cython.Py_ssize_t,
+    length: cython.Py_ssize_t,
+) -> cython.void:
+    index: cython.Py_ssize_t
+    if cython.compiled:
+        for index in range(length):
+            into[place + index] = data[position + index]
+    else:
+        into[place : place + length] = data[position : position + length]
+
+
+# Columns → records
+
+
+@cython.final
+@cython.cclass
+class ColumnRecords:
+    """
+    Rows of Arrow's buffers, written as records.
+
+    `ends` are Arrow's offsets (one more than rows), sliced so that row 0 is the first; `valid` is a bitmap in which
+    row 0 is bit `bit`, or None when nothing is null.  What the offsets say is not believed either.
+    """
+
+    rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
+    position = cython.declare(cython.Py_ssize_t, visibility="readonly")  # where the next record would be written
+    timestamp_max = cython.declare(cython.longlong, visibility="readonly")  # of the last `write`
+    bytes_wanted = cython.declare(cython.Py_ssize_t, visibility="readonly")  # by the record that did not fit
+
+    problem: cython.bint
+    timestamps: cython.const[cython.longlong][::1]  # type: ignore[valid-type]
+    has_keys: cython.bint
+    key_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    key_data: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    key_valid: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    key_bit: cython.Py_ssize_t
+    has_values: cython.bint
+    value_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    value_data: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    value_valid: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    value_bit: cython.Py_ssize_t
+    has_headers: cython.bint
+    header_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    header_valid: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    header_bit: cython.Py_ssize_t
+    name_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    name_data: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    content_ends: cython.const[cython.int][::1]  # type: ignore[valid-type]
+    content_data: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    content_valid: cython.const[cython.uchar][::1]  # type: ignore[valid-type]
+    content_bit: cython.Py_ssize_t
+    out: cython.uchar[::1]
+
+    def __init__(self, rows: cython.Py_ssize_t, timestamps: object) -> None:
+        """`timestamps` in milliseconds."""
+        self.rows = rows
+        self.timestamps = timestamps
+        _has_room(len(self.timestamps), rows)
+        self.has_keys = self.has_values = self.has_headers = False
+        self.key_bit = self.value_bit = self.header_bit = self.content_bit = -1
+
+    def have_keys(self, ends: object, data: object, valid: object, bit: cython.Py_ssize_t) -> None:
+        self.key_ends, self.key_data = ends, data
+        self.has_keys = _has_room(len(self.key_ends), self.rows + 1)
+        if valid is not None:
+            self.key_valid, self.key_bit = valid, bit
+            _has_room(8 * len(self.key_valid), bit + self.rows)
+
+    def have_values(self, ends: object, data: object, valid: object, bit: cython.Py_ssize_t) -> None:
+        self.value_ends, self.value_data = ends, data
+        self.has_values = _has_room(len(self.value_ends), self.rows + 1)
+        if valid is not None:
+            self.value_valid, self.value_bit = valid, bit
+            _has_room(8 * len(self.value_valid), bit + self.rows)
+
+    def have_headers(self, ends: object, valid: object, bit: cython.Py_ssize_t) -> None:
+        """A row's headers are the entries from its first offset to its last; `have_header_entries` must follow."""
+        self.header_ends = ends
+        _has_room(len(self.header_ends), self.rows + 1)
+        if valid is not None:
+            self.header_valid, self.header_bit = valid, bit
+            _has_room(8 * len(self.header_valid), bit + self.rows)
+
+    def have_header_entries(
+        self,
+        name_ends: object,
+        name_data: object,
+        content_ends: object,
+        content_data: object,
+        content_valid: object,
+        content_bit: cython.Py_ssize_t,
+    ) -> None:
+        self.name_ends, self.name_data = name_ends, name_data
+        self.content_ends, self.content_data = content_ends, content_data
+        _has_room(len(self.content_ends), len(self.name_ends))
+        if content_valid is not None:
+            self.content_valid, self.content_bit = content_valid, content_bit
+            _has_room(8 * len(self.content_valid), content_bit + len(self.content_ends) - 1)
+        self.has_headers = True
+
+    def write(self, out: object, position: cython.Py_ssize_t, row: cython.Py_ssize_t, rows_max: cython.int) -> int:
+        """
+        Write rows from `row` on as the records of one batch, as many as fit, and at most `rows_max`.
+
+        Returns how many; `position` is then where they end.  The first one's timestamp is the base timestamp.
+        """
+        self.out = out
+        if row < 0 or row >= self.rows or position < 0 or position > len(self.out):
+            raise ValueError(f"there is no row {row} of {self.rows}, or no place {position} in {len(self.out)} bytes")
+        self.position = position
+        self.timestamp_max = self.timestamps[row]
+        self.problem = False
+        self.bytes_wanted = 0
+        count: cython.int = rows_max if rows_max < self.rows - row else cython.cast(cython.int, self.rows - row)
+        written: cython.int
+        with cython.nogil:
+            written = self.write_all(row, count)
+        if self.problem:
+            raise MalformedRecords(f"row {row + written} has a timestamp out of range, or offsets outside its data")
+        return written
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def write_all(self, first: cython.Py_ssize_t, count: cython.int) -> cython.int:
+        index: cython.int
+        row: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        whole: cython.Py_ssize_t
+        base: cython.longlong = self.timestamps[first]
+        for index in range(count):
+            row = first + index
+            if self.timestamps[row] > MILLISECONDS_MAX or self.timestamps[row] < -MILLISECONDS_MAX:
+                self.problem = True
+                return index
+            size = self.record_size(row, index, self.timestamps[row] - base)
+            if size < 0:
+                self.problem = True
+                return index
+            whole = size + _varint_size(size)
+            if whole > len(self.out) - self.position or size > 0x7FFFFFFF:
+                self.bytes_wanted = whole
+                return index
+            if self.timestamps[row] > self.timestamp_max:
+                self.timestamp_max = self.timestamps[row]
+            self.put_record(row, index, self.timestamps[row] - base, size)
+        return count
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def record_size(self, row: cython.Py_ssize_t, index: cython.int, delta: cython.longlong) -> cython.Py_ssize_t:
+        """The bytes that follow a record's length; −1 when an offset is wrong.  `put_record` relies on this check."""
+        size: cython.Py_ssize_t = 1 + _varint_size(delta) + _varint_size(index)
+        length: cython.Py_ssize_t
+        entry: cython.Py_ssize_t
+        stop: cython.Py_ssize_t
+        length = -1
+        if self.has_keys and _is_valid(self.key_valid, self.key_bit, row):
+            if self.key_ends[row] < 0 or self.key_ends[row + 1] > len(self.key_data):
+                return -1
+            length = self.key_ends[row + 1] - self.key_ends[row]
+            if length < 0:
+                return -1
+            size += length
+        size += _varint_size(length)
+        length = -1
+        if self.has_values and _is_valid(self.value_valid, self.value_bit, row):
+            if self.value_ends[row] < 0 or self.value_ends[row + 1] > len(self.value_data):
+                return -1
+            length = self.value_ends[row + 1] - self.value_ends[row]
+            if length < 0:
+                return -1
+            size += length
+        size += _varint_size(length)
+        if not self.has_headers or not _is_valid(self.header_valid, self.header_bit, row):
+            return size + 1
+        entry = self.header_ends[row]
+        stop = self.header_ends[row + 1]
+        if entry < 0 or stop < entry or stop > len(self.name_ends) - 1:
+            return -1
+        size += _varint_size(stop - entry)
+        while entry < stop:
+            if self.name_ends[entry] < 0 or self.name_ends[entry + 1] > len(self.name_data):
+                return -1
+            length = self.name_ends[entry + 1] - self.name_ends[entry]
+            if length < 0:
+                return -1
+            size += _varint_size(length) + length
+            length = -1
+            if _is_valid(self.content_valid, self.content_bit, entry):
+                if self.content_ends[entry] < 0 or self.content_ends[entry + 1] > len(self.content_data):
+                    return -1
+                length = self.content_ends[entry + 1] - self.content_ends[entry]
+                if length < 0:
+                    return -1
+                size += length
+            size += _varint_size(length)
+            entry += 1
+        return size
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_record(
+        self, row: cython.Py_ssize_t, index: cython.int, delta: cython.longlong, size: cython.Py_ssize_t
+    ) -> cython.void:
+        entry: cython.Py_ssize_t
+        stop: cython.Py_ssize_t
+        self.put_varint(size)
+        self.out[self.position] = 0
+        self.position += 1
+        self.put_varint(delta)
+        self.put_varint(index)
+        if self.has_keys and _is_valid(self.key_valid, self.key_bit, row):
+            self.put_bytes(self.key_data, self.key_ends[row], self.key_ends[row + 1])
+        else:
+            self.put_varint(-1)
+        if self.has_values and _is_valid(self.value_valid, self.value_bit, row):
+            self.put_bytes(self.value_data, self.value_ends[row], self.value_ends[row + 1])
+        else:
+            self.put_varint(-1)
+        if not self.has_headers or not _is_valid(self.header_valid, self.header_bit, row):
+            self.put_varint(0)
+            return
+        entry = self.header_ends[row]
+        stop = self.header_ends[row + 1]
+        self.put_varint(stop - entry)
+        while entry < stop:
+            self.put_bytes(self.name_data, self.name_ends[entry], self.name_ends[entry + 1])
+            if _is_valid(self.content_valid, self.content_bit, entry):
+                self.put_bytes(self.content_data, self.content_ends[entry], self.content_ends[entry + 1])
+            else:
+                self.put_varint(-1)
+            entry += 1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_varint(self, number: cython.longlong) -> cython.void:
+        zigzag: cython.ulonglong = _zigzag(number)
+        while zigzag > 0x7F:
+            self.out[self.position] = zigzag & 0x7F | 0x80
+            self.position += 1
+            zigzag >>= 7
+        self.out[self.position] = zigzag
+        self.position += 1
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def put_bytes(
+        self,
+        data: cython.const[cython.uchar][::1],  # type: ignore[valid-type]
+        start: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+    ) -> cython.void:
+        self.put_varint(end - start)
+        if cython.compiled:
+            _copy(self.out, self.position, cython.address(data[0]), start, end - start)
+        else:
+            _copy(self.out, self.position, data, start, end - start)
+        self.position += end - start
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_valid(
+    valid: cython.const[cython.uchar][::1],  # type: ignore[valid-type]
+    bit: cython.Py_ssize_t,
+    row: cython.Py_ssize_t,
+) -> cython.bint:
+    if bit < 0:
+        return True
+    return valid[(bit + row) >> 3] >> ((bit + row) & 7) & 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _zigzag(number: cython.longlong) -> cython.ulonglong:
+    return cython.cast(cython.ulonglong, number) << 1 ^ cython.cast(cython.ulonglong, number >> 63)
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _varint_size(number: cython.longlong) -> cython.int:
+    zigzag: cython.ulonglong = _zigzag(number)
+    size: cython.int = 1
+    while zigzag > 0x7F:
+        zigzag >>= 7
+        size += 1
+    return size

@@ -1,0 +1,131 @@
+"""The shell around the controller: commands in, records appended to the metadata shard, answers when they have committed.
+
+    submit ─▶ controller.decide ─▶ records ─▶ append ─▶ controller.replay ─▶ … committed ─▶ image applied ─▶ answer
+
+The image that everybody reads is made of committed records alone, read back from the log: at start, on the leader and elsewhere
+alike.  When the log has grown well past its last snapshot, a snapshot run is appended and the log start moves to it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from tidemill.batches.batch import spans
+from tidemill.batches.builder import build_batch
+from tidemill.batches.records import read_records
+from tidemill.metadata.apply import apply
+from tidemill.metadata.controller import Command, Controller
+from tidemill.metadata.image import EMPTY, ClusterImage
+from tidemill.metadata.metadata_records import Record, SnapshotEndRecord, decode, encode
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.clock import Clock
+from tidemill.model.entropy import Entropy
+from tidemill.shard.append import append_own
+from tidemill.shard.pending import Pending
+from tidemill.shard.shard import Shard
+
+READ_BYTES: Final = 1 << 20
+SNAPSHOT_RECORDS_MIN: Final = 10_000  # records behind the log start before a snapshot pays
+SNAPSHOT_GROWTH: Final = 4  # … and this many times what the snapshot itself would hold
+
+
+class ControllerHost:
+    """One per broker; `submit` only where the metadata shard is led."""
+
+    def __init__(self, *, broker_id: BrokerId, static: Mapping[str, str], entropy: Entropy, clock: Clock) -> None:
+        self.image: ClusterImage = EMPTY
+        self.on_image: Callable[[ClusterImage, ClusterImage], None] | None = None  # (before, now)
+        self._broker_id = broker_id
+        self._static = static
+        self._entropy = entropy
+        self._clock = clock
+        self._shard: Shard | None = None
+        self._controller: Controller | None = None
+        self._applied = 0  # the metadata offset behind the last applied record
+        self._snapshot_begun_at: int | None = None
+
+    def attach(self, shard: Shard) -> None:
+        """The metadata shard is open; follow its log from its start."""
+        self._shard = shard
+        partition = shard.partitions[0]
+        self._applied = partition.log_start
+        partition.watch(self._follow)
+        self._follow()
+
+    def begin(self) -> None:
+        """This broker leads the metadata shard, and everything before its term has been applied."""
+        self._controller = Controller(self.image, broker_id=self._broker_id, static=self._static, entropy=self._entropy)
+
+    @property
+    def leads(self) -> bool:
+        return self._controller is not None
+
+    def submit(self, command: Command) -> Pending:
+        """What the controller answers, once what it decided has committed.  A failure completes with None: outcome not known."""
+        pending = Pending()
+        controller, shard = self._controller, self._shard
+        assert controller is not None and shard is not None, "the controller is somewhere else"
+        result: Any = controller.decide(command, self._clock.wall_ms())
+        if not result.records:
+            pending.complete(result.response)
+            return pending
+        index = self._append(result.records)
+        shard.when_committed(index, lambda known: pending.complete(result.response if known else None))
+        self._snapshot_when_due()
+        return pending
+
+    def _append(self, records: tuple[Record, ...]) -> int:
+        """Append, and let the controller go on from there; the log index."""
+        controller, shard = self._controller, self._shard
+        assert controller is not None and shard is not None, "the controller is somewhere else"
+        partition = shard.partitions[0]
+        now = self._clock.wall_ms()
+        index = append_own(partition, build_batch([(None, encode(record), (), now) for record in records]), now)
+        controller.replay(records, end_offset=partition.log.end_offset)
+        return index
+
+    def _follow(self) -> None:
+        """Apply what has committed since; then tell of the new image."""
+        shard = self._shard
+        assert shard is not None, "there is no metadata shard yet"
+        partition = shard.partitions[0]
+        before = image = self.image
+        while self._applied < partition.high_watermark:
+            found = partition.log.read(self._applied, READ_BYTES, partition.high_watermark, may_wait=True)
+            assert found is not None, "a read that may wait answers"
+            for records, end_offset in _records_in(found[0]):
+                if end_offset > self._applied:
+                    image = apply(image, records, end_offset=end_offset)
+                    self._applied = end_offset
+                    self._snapshot_ended(records)
+        self.image = image
+        if image is not before and self.on_image is not None:
+            self.on_image(before, image)
+
+    def _snapshot_when_due(self) -> None:
+        shard, controller = self._shard, self._controller
+        assert shard is not None and controller is not None, "the controller is somewhere else"
+        partition = shard.partitions[0]
+        behind = partition.log.end_offset - partition.log_start
+        held = len(controller.image.topics) + len(controller.image.shards) + len(controller.image.configs)
+        if self._snapshot_begun_at is not None or behind < max(SNAPSHOT_RECORDS_MIN, SNAPSHOT_GROWTH * held):
+            return
+        self._snapshot_begun_at = partition.log.end_offset
+        for chunk in list(controller.snapshot()):
+            self._append(chunk)
+
+    def _snapshot_ended(self, records: tuple[Record, ...]) -> None:
+        """The end record of our own run has committed: what lies before the run may go."""
+        begun = self._snapshot_begun_at
+        if begun is not None and records and isinstance(records[-1], SnapshotEndRecord):
+            self._snapshot_begun_at = None
+            if self._shard is not None and self._shard.replica.leads:
+                self._shard.move_log_start(0, begun, self._clock.wall_ms())
+
+
+def _records_in(buffers: list[Any]) -> Iterator[tuple[tuple[Record, ...], int]]:
+    """The metadata records of each batch, and the offset behind it."""
+    for buffer in buffers:
+        for span in spans(buffer):
+            batch = memoryview(buffer)[span.position : span.position + span.size]
+            records = tuple(decode(record.value or b"") for record in read_records(batch))
+            yield records, span.header.end_offset

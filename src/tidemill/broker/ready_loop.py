@@ -1,0 +1,210 @@
+"""From what shards queued to what is durable: one block, one sync, for the whole broker.
+
+    turn:     gather the next block, unless one is in the air ──▶ journal's thread: write, sync, spread
+    written:  the next turn first, so that the disk works while answers go out ──▶ every shard advances
+
+Beside it, on a second thread and a step at a time: checkpoints, growth of the ring, removal of files.  Steps are
+paced: a checkpoint never holds the disk for longer than one sync.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from tidemill.model.clock import Clock
+from tidemill.model.shard import ShardId
+from tidemill.shard.jobs import Jobs
+from tidemill.shard.shard import Shard
+from tidemill.storage.block import Block
+from tidemill.storage.disk import DiskFull, File
+from tidemill.storage.store import Store
+from tidemill.telemetry.metrics import Metrics
+
+IDLE_MS: Final = 1_000  # after which an empty block tells that the newest one is synced (rule J5)
+CHECKPOINT_MS: Final = (
+    10_000  # a checkpoint at least this often while anything is written: bounds what a restart reads again
+)
+
+
+class Turns(Protocol):
+    """The event loop, as far as it is needed here."""
+
+    def call_soon(self, callback: Callable[[], None]) -> object: ...
+
+
+class ReadyLoop:
+    def __init__(
+        self,
+        store: Store,
+        shards: dict[ShardId, Shard],
+        *,
+        turns: Turns,
+        clock: Clock,
+        journal_jobs: Jobs,
+        background_jobs: Jobs,
+        failed: Callable[[BaseException], None],
+        metrics: Metrics,
+    ) -> None:
+        """`failed` ends the process: a sync that failed is never tried again (rule J8)."""
+        self._store = store
+        self._shards = shards
+        self._turns = turns
+        self._clock = clock
+        self._journal_jobs = journal_jobs
+        self._background_jobs = background_jobs
+        self._failed = failed
+        self._metrics = metrics
+        self._is_writing = False
+        self._is_scheduled = False
+        self._is_background_busy = False
+        self._written_at = clock.monotonic_ms()
+        self._checkpoint_at = clock.monotonic_ms()
+        self._idle_waiters: list[Callable[[], None]] = []
+
+    def wake(self) -> None:
+        """Something was queued; a turn will come when what is ready now has been handled."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._turns.call_soon(self._turn)
+
+    def tick(self) -> None:
+        """Called a few times a second."""
+        now = self._clock.monotonic_ms()
+        if self._is_writing:
+            return
+        if self._store.has_pending:
+            self._start()
+        elif not self._store.is_settled and now - self._written_at >= IDLE_MS:
+            self._start(empty=True)
+        if now - self._checkpoint_at >= CHECKPOINT_MS and self._store.can_checkpoint:
+            self._begin_checkpoint()
+        self._run_background()
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Called when everything queued is durable and nothing runs beside: for a clean stop."""
+        self._idle_waiters.append(callback)
+        self._settle_idle()
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        if not self._is_writing:
+            self._start()
+
+    def _start(self, *, empty: bool = False) -> None:
+        block = self._store.gather(empty=empty)
+        if block is None:
+            if self._store.has_pending and self._store.can_checkpoint:
+                self._begin_checkpoint()  # the ring is full: only a checkpoint makes room
+                self._run_background()
+            return
+        self._is_writing = True
+        store = self._store
+
+        def write() -> Block:
+            block.write(store.journal)
+            block.spread(store.disk)
+            return block
+
+        self._journal_jobs.submit(write, self._written, self._failed)
+
+    def _written(self, block: Block) -> None:
+        self._is_writing = False
+        self._written_at = self._clock.monotonic_ms()
+        metrics = self._metrics
+        metrics.journal_blocks += 1
+        metrics.journal_bytes += sum(extent.size for extent in block.extents)
+        reports = self._store.written(block)
+        if self._store.has_pending:
+            self._start()
+        for report in reports:
+            shard = self._shards.get(report.shard_id)
+            if shard is not None:
+                shard.advance(report)
+        if self._store.wants_checkpoint:
+            self._begin_checkpoint()
+        self._run_background()
+        if self._store.has_pending and not self._is_writing:
+            self._start()
+        self._settle_idle()
+
+    def _begin_checkpoint(self) -> None:
+        self._checkpoint_at = self._clock.monotonic_ms()
+        self._store.begin_checkpoint()
+
+    def _run_background(self) -> None:
+        """One thing at a time, in this order: what frees the disk, what frees the ring, what makes it larger."""
+        if self._is_background_busy:
+            return
+        removals = self._store.removal_steps()
+        if removals:
+            self._background(_each(removals), lambda _: None)
+            return
+        checkpoint = self._store.checkpoint_steps()
+        if checkpoint is not None:
+            self._background(checkpoint, self._checkpointed)
+        elif self._store.wants_growth:
+            self._background(self._store.growth_steps(), self._store.grown)
+
+    def _checkpointed(self, _: object) -> None:
+        self._store.checkpointed()
+        self._metrics.checkpoints += 1
+        if self._store.has_pending and not self._is_writing:
+            self._start()
+
+    def _background(self, steps: Iterator[File | None], done: Callable[[File | None], None]) -> None:
+        """Carry out `steps`, each a job of its own, and give what the last one yields to `done`."""
+        self._is_background_busy = True
+        last: File | None = None
+
+        def step() -> tuple[bool, File | None]:
+            try:
+                return False, next(steps)
+            except StopIteration:
+                return True, None
+
+        def stepped(outcome: tuple[bool, File | None]) -> None:
+            nonlocal last
+            is_over, result = outcome
+            if not is_over:
+                last = result
+                self._background_jobs.submit(step, stepped, failed)
+                return
+            self._is_background_busy = False
+            done(last)
+            self._run_background()
+            self._settle_idle()
+
+        def failed(error: BaseException) -> None:
+            self._is_background_busy = False
+            if isinstance(error, DiskFull) and self._store.is_checkpointing:
+                self._store.checkpoint_failed()
+                return
+            if isinstance(error, DiskFull):
+                self._store.grown(None)
+                return
+            self._failed(error)
+
+        self._background_jobs.submit(step, stepped, failed)
+
+    def _settle_idle(self) -> None:
+        if self._is_writing or self._is_background_busy or self._store.has_pending or self._is_scheduled:
+            return
+        waiters, self._idle_waiters = self._idle_waiters, []
+        for waiter in waiters:
+            waiter()
+
+    def begin_stop(self) -> None:
+        """
+        A clean stop: the newest block is confirmed by an empty one, and a last checkpoint spares the next start
+        reading.
+        """
+        if self._store.can_checkpoint:
+            self._begin_checkpoint()
+        if not self._is_writing:
+            self._start(empty=not self._store.has_pending)
+        self._run_background()
+
+
+def _each(steps: list[Callable[[], None]]) -> Iterator[None]:
+    for step in steps:
+        step()
+        yield

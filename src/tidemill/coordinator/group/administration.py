@@ -1,0 +1,57 @@
+"""DescribeGroups and ListGroups: what people and tools are shown of a group."""
+
+from collections.abc import Iterable
+
+from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState
+from tidemill.coordinator.group.requests import ListGroups
+from tidemill.coordinator.group.responses import DescribedGroup, DescribedMember, GroupsListed, ListedGroup
+from tidemill.model import errors
+
+GROUP_TYPE = "Classic"
+
+
+def describe(group_id: str, group: ClassicGroup | None) -> DescribedGroup:
+    """A group that is not there is Dead (and not found, for those who know the word: KIP-1043)."""
+    if group is None:
+        return DescribedGroup(
+            group_id=group_id,
+            error_code=errors.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} not found.",
+        )
+    protocol_name = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group_id,
+        state=str(group.state),
+        protocol_type=group.protocol_type or "",
+        protocol_name=protocol_name or "",
+        members=tuple(
+            DescribedMember(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                metadata=b"" if protocol_name is None else member.metadata(protocol_name),
+                assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ),
+    )
+
+
+def list_groups(groups: Iterable[ClassicGroup], request: ListGroups) -> GroupsListed:
+    states = {state.strip().lower() for state in request.states}
+    types = {type_name.strip().lower() for type_name in request.types}
+    if types and GROUP_TYPE.lower() not in types:
+        return GroupsListed(groups=())
+    return GroupsListed(
+        groups=tuple(
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                state=str(group.state),
+                type=GROUP_TYPE,
+            )
+            for group in groups
+            if not states or group.state.lower() in states
+        )
+    )

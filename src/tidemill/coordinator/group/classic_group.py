@@ -1,0 +1,339 @@
+"""One consumer group of the classic protocol: its members, and the life of a generation.
+
+A group is EMPTY until somebody joins.  A join, a leave or a lost member begins a rebalance: while it is PREPARING every
+member has to join again.  When all have (or their time is over) a generation begins; the group is COMPLETING until the
+leader, one of the members, has sent everybody's assignment; then it is STABLE.  Who may do what in which state is in
+`membership`, how a rebalance goes is in `rebalance`; here stand the facts and the table of moves.
+
+All of this is soft state: of a generation only its end is logged (`state`), and a new leader begins from there.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidemill.coordinator.group.log_records import BadRecord, GroupMetadata, LoggedMember
+from tidemill.coordinator.group.responses import JoinedMember
+from tidemill.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from tidemill.coordinator.result import Key, Waiter
+from tidemill.model import errors
+
+
+class GroupState(StrEnum):
+    EMPTY = "Empty"  # no members; committed offsets may remain
+    PREPARING_REBALANCE = "PreparingRebalance"  # waits for every member to join again
+    COMPLETING_REBALANCE = "CompletingRebalance"  # waits for the leader's assignment
+    STABLE = "Stable"  # every member has, or can fetch, its assignment
+    DEAD = "Dead"  # deleted
+
+
+class Signal(StrEnum):
+    REBALANCE = "a member joined, changed, left or was lost"
+    JOINED = "all members that are awaited have joined"
+    EMPTIED = "joining ended without members"
+    ASSIGNED = "the leader sent the assignment"
+    DELETED = "the group was deleted or has expired"
+
+
+S, G = GroupState, Signal
+
+# Every legal move.  Requests that do not fit are refused before they get here: a pair not in the table is our bug.
+MOVES: dict[tuple[GroupState, Signal], GroupState] = {
+    (S.EMPTY, G.REBALANCE): S.PREPARING_REBALANCE,
+    (S.EMPTY, G.DELETED): S.DEAD,
+    (S.PREPARING_REBALANCE, G.JOINED): S.COMPLETING_REBALANCE,
+    (S.PREPARING_REBALANCE, G.EMPTIED): S.EMPTY,
+    (S.COMPLETING_REBALANCE, G.ASSIGNED): S.STABLE,
+    (S.COMPLETING_REBALANCE, G.REBALANCE): S.PREPARING_REBALANCE,
+    (S.STABLE, G.REBALANCE): S.PREPARING_REBALANCE,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]  # the most wanted first
+    assignment: bytes = b""
+    is_new: bool = False  # its first JoinGroup is not answered yet; it cannot send heartbeats
+    join_waiter: Waiter | None = None  # only while PREPARING
+    sync_waiter: Waiter | None = None  # only while COMPLETING
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
+
+    @property
+    def awaits_others(self) -> bool:
+        """While a request of it is parked a member need not send heartbeats; a new one is not excused."""
+        return not self.is_new and (self.join_waiter is not None or self.sync_waiter is not None)
+
+
+class ClassicGroup:
+    __slots__ = (
+        "_protocol_counts",
+        "generation",
+        "group_id",
+        "initial_delay_ms",
+        "initial_remaining_ms",
+        "joined_since_delay",
+        "joins_parked",
+        "leader",
+        "members",
+        "pending_joins",
+        "pending_syncs",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "state_since_ms",
+        "static_members",
+        "subscribed_topics",
+    )
+
+    def __init__(self, group_id: str, state_since_ms: int) -> None:
+        self.group_id = group_id
+        self.state = S.EMPTY
+        self.previous_state = S.DEAD
+        self.state_since_ms = state_since_ms  # -1: not known (a record of Kafka before 2.1)
+        self.generation = 0  # only grows
+        self.protocol_type: str | None = None  # None: nobody has ever joined, offsets are committed from outside
+        self.protocol_name: str | None = None
+        self.leader: str | None = None  # a member while there are members
+        self.members: dict[str, Member] = {}  # in the order they joined
+        self.static_members: dict[str, str] = {}  # instance id → member id
+        self.pending_joins: dict[str, None] = {}  # ids given out whose owners have not come back yet (KIP-394)
+        self.pending_syncs: dict[str, None] = {}  # joined this generation, have not asked for their assignment yet
+        self.joins_parked = 0  # members with a join waiter
+        self.subscribed_topics: frozenset[str] | None = None  # None: not known
+        self._protocol_counts: dict[str, int] = {}  # how many members support a protocol
+        self.joined_since_delay = False  # somebody new came while an initial rebalance was being delayed
+        self.initial_delay_ms = 0  # > 0 while an initial rebalance is being delayed
+        self.initial_remaining_ms = 0  # how much longer it may be delayed
+
+    @classmethod
+    def from_log(cls, group_id: str, logged: GroupMetadata) -> "ClassicGroup":
+        group = cls(group_id, logged.state_since_ms)
+        group.generation = logged.generation
+        group.protocol_type = logged.protocol_type or None
+        group.protocol_name = logged.protocol_name
+        for member in logged.members:
+            loaded = Member(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout_ms=(
+                    member.session_timeout_ms if member.rebalance_timeout_ms == -1 else member.rebalance_timeout_ms
+                ),
+                session_timeout_ms=member.session_timeout_ms,
+                protocols=((logged.protocol_name or "", member.subscription),),
+                assignment=member.assignment,
+            )
+            group.add(loaded, logged.protocol_type)
+        if group.members:
+            group.state = S.STABLE
+            group.leader = logged.leader if logged.leader in group.members else next(iter(group.members))
+        group.subscribed_topics = group._read_subscriptions()
+        return group
+
+    def logged(self) -> GroupMetadata:
+        """What the log keeps of the group."""
+        return GroupMetadata(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol_name=self.protocol_name,
+            leader=self.leader,
+            state_since_ms=self.state_since_ms,
+            members=tuple(
+                LoggedMember(
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    subscription=member.metadata(self.protocol_name),
+                    assignment=member.assignment,
+                )
+                for member in self.members.values()
+            ),
+        )
+
+    # Keys of its deadlines.
+
+    @property
+    def join_key(self) -> Key:
+        return ("join", self.group_id)
+
+    @property
+    def sync_key(self) -> Key:
+        return ("sync", self.group_id)
+
+    def session_key(self, member_id: str) -> Key:
+        return ("session", self.group_id, member_id)
+
+    # Moves.
+
+    def move(self, signal: Signal, now_ms: int) -> None:
+        self.previous_state, self.state = self.state, MOVES[self.state, signal]
+        self.state_since_ms = now_ms
+
+    def begin_generation(self, now_ms: int) -> None:
+        """Joining is over: with members the group waits for its leader's assignment, without it is empty."""
+        self.generation += 1
+        self.pending_syncs.clear()
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.subscribed_topics = self._read_subscriptions()
+        self.move(G.JOINED if self.members else G.EMPTIED, now_ms)
+
+    # Members.
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.member_id
+        if member.instance_id is not None:
+            assert member.instance_id not in self.static_members, "an instance has one member"
+            self.static_members[member.instance_id] = member.member_id
+        self.members[member.member_id] = member
+        self.pending_joins.pop(member.member_id, None)
+        self._count_protocols(member, 1)
+        self.joins_parked += member.join_waiter is not None
+
+    def remove(self, member_id: str) -> Member | None:
+        """Its parked waiters are the caller's to answer."""
+        self.pending_joins.pop(member_id, None)
+        self.pending_syncs.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return None
+        self._count_protocols(member, -1)
+        self.joins_parked -= member.join_waiter is not None
+        if member.instance_id is not None:
+            del self.static_members[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def replace_static(self, old: Member, member_id: str) -> None:
+        """The instance came back under a new member id, and keeps its place, its assignment, and its leadership."""
+        assert old.join_waiter is None and old.sync_waiter is None and old.instance_id is not None
+        del self.members[old.member_id]
+        self.pending_syncs.pop(old.member_id, None)
+        if self.leader == old.member_id:
+            self.leader = member_id
+        old.member_id = member_id
+        self.members[member_id] = old
+        self.static_members[old.instance_id] = member_id
+
+    def change_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
+        self._count_protocols(member, -1)
+        member.protocols = protocols
+        self._count_protocols(member, 1)
+
+    def park_join(self, member: Member, waiter: Waiter) -> None:
+        self.joins_parked += member.join_waiter is None
+        member.join_waiter = waiter
+
+    def take_join_waiter(self, member: Member) -> Waiter | None:
+        waiter, member.join_waiter = member.join_waiter, None
+        self.joins_parked -= waiter is not None
+        return waiter
+
+    # Questions.
+
+    def member_problem(self, member_id: str, instance_id: str | None) -> int:
+        """Why (member id, instance id) does not name a member, as an error code; NONE when it does."""
+        if instance_id is not None:
+            current = self.static_members.get(instance_id)
+            if current is None:
+                return errors.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return errors.FENCED_INSTANCE_ID
+        return errors.NONE if member_id in self.members else errors.UNKNOWN_MEMBER_ID
+
+    @property
+    def all_joined(self) -> bool:
+        return self.joins_parked == len(self.members) and not self.pending_joins
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
+        """Whether a member with these protocols can be in the group: one of them is supported by everybody."""
+        if self.state is S.EMPTY:
+            return bool(protocol_type and protocols)
+        return protocol_type == self.protocol_type and any(
+            self._protocol_counts.get(name, 0) == len(self.members) for name, _ in protocols
+        )
+
+    def select_protocol(self) -> str:
+        """Each member votes for its most wanted protocol among those that all support; of equals the first one."""
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = next(name for name, _ in member.protocols if self._protocol_counts[name] == len(self.members))
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    @property
+    def is_consumer(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def is_subscribed(self, topic: str) -> bool:
+        """A consumer group whose members' metadata cannot be read may be subscribed to anything."""
+        return self.is_consumer if self.subscribed_topics is None else topic in self.subscribed_topics
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        return tuple(
+            JoinedMember(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                metadata=member.metadata(self.protocol_name),
+            )
+            for member in self.members.values()
+        )
+
+    def check_invariants(self) -> None:
+        members = self.members.values()
+        assert all(member_id == member.member_id for member_id, member in self.members.items())
+        assert self.joins_parked == sum(member.join_waiter is not None for member in members)
+        assert self.static_members == {m.instance_id: m.member_id for m in members if m.instance_id is not None}
+        assert not self.pending_joins.keys() & self.members.keys(), "an id waits to join or has joined, not both"
+        assert self.pending_syncs.keys() <= self.members.keys()
+        assert (self.leader in self.members) if self.members else self.leader is None, "a member leads, if there is one"
+        counts: dict[str, int] = {}
+        for member in members:
+            for name, _ in dict(member.protocols).items():
+                counts[name] = counts.get(name, 0) + 1
+        assert counts == {name: count for name, count in self._protocol_counts.items() if count}
+        assert not self.members or len(self.members) in counts.values(), "some protocol is supported by everybody"
+        if self.state is S.EMPTY:
+            assert not self.members and self.protocol_name is None
+        if self.state in (S.COMPLETING_REBALANCE, S.STABLE):
+            assert self.members and self.protocol_name is not None
+        if self.state is not S.PREPARING_REBALANCE:
+            assert not self.joins_parked, "joins wait only while a rebalance is being prepared"
+        if self.state is not S.COMPLETING_REBALANCE:
+            assert all(member.sync_waiter is None for member in members), "syncs wait only for the leader's assignment"
+
+    def _count_protocols(self, member: Member, step: int) -> None:
+        for name in dict(member.protocols):
+            self._protocol_counts[name] = self._protocol_counts.get(name, 0) + step
+            if not self._protocol_counts[name]:
+                del self._protocol_counts[name]
+
+    def _read_subscriptions(self) -> frozenset[str] | None:
+        if not self.is_consumer:
+            return None
+        if not self.members:
+            return frozenset()
+        try:
+            topics = [subscribed_topics(m.metadata(self.protocol_name)) for m in self.members.values()]
+        except BadRecord:
+            return None  # Not an error: only the members' own assignor has to understand their metadata.
+        return frozenset().union(*topics)

@@ -1,0 +1,310 @@
+"""All groups of one partition of `__consumer_offsets`: the entrance.
+
+Life: `replay` every record of the partition, then `loaded`, then `decide` and `expire` for as long as this broker leads
+the partition.  After each Result the host appends its records, replays them, and hands out the replies when the log is
+committed up to there; it does so before it asks again.  When an append fails or leadership is lost: `drain`, and drop.
+
+`now_ms` is milliseconds since the epoch on a clock that never goes back (the host anchors the monotonic clock at the
+wall clock when it starts): sessions are measured with it, and it is written into commits.
+"""
+
+from tidemill.coordinator.group import administration, joining, membership, offsets, rebalance
+from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Signal
+from tidemill.coordinator.group.deadlines import Deadlines
+from tidemill.coordinator.group.group_settings import OFFSETS_EXAMINED_AT_ONCE_MAX, GroupSettings, name_fits
+from tidemill.coordinator.group.log_records import (
+    GroupMetadata,
+    SnapshotEnd,
+    group_metadata,
+    group_tombstone,
+    offset_tombstone,
+)
+from tidemill.coordinator.group.requests import (
+    CommitOffsets,
+    DeleteGroups,
+    DeleteOffsets,
+    DescribeGroups,
+    FetchOffsets,
+    ForgetTopics,
+    GroupRequest,
+    Heartbeat,
+    Join,
+    Leave,
+    ListGroups,
+    Sync,
+)
+from tidemill.coordinator.group.responses import (
+    GroupsDeleted,
+    GroupsDescribed,
+    HeartbeatTaken,
+    Joined,
+    Left,
+    LeftMember,
+    OffsetsDeleted,
+    Synced,
+)
+from tidemill.coordinator.group.snapshot import CHUNK_RECORDS_MAX, SnapshotChunks
+from tidemill.coordinator.group.state import LoggedState, TopicIdOf
+from tidemill.coordinator.group.turn import Turn
+from tidemill.coordinator.result import Key, Result, Waiter
+from tidemill.model import errors
+from tidemill.model.entropy import Entropy
+from tidemill.model.topic import TopicId
+
+OFFSETS_KEY: Key = ("offsets",)  # the deadline of looking for expired offsets
+
+
+class Groups:
+    __slots__ = ("_deadlines", "_entropy", "_groups", "_is_loaded", "_settings", "_state", "_to_examine")
+
+    def __init__(self, settings: GroupSettings, entropy: Entropy, topic_id_of: TopicIdOf) -> None:
+        """`topic_id_of` names the id of a topic for commits whose record has none: old ones, those with retention."""
+        self._settings = settings
+        self._entropy = entropy
+        self._state = LoggedState(topic_id_of)  # changed by replay only
+        self._groups: dict[str, ClassicGroup] = {}  # soft; also those that only have offsets
+        self._deadlines = Deadlines()
+        self._is_loaded = False
+        self._to_examine: list[str] = []  # groups that this round of expiry has not come to
+
+    # The log.
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """A record of the partition, in order: at load, and each record of a Result when its append was accepted."""
+        self._state.replay(key, value)
+
+    def loaded(self, now_ms: int) -> Result:
+        """The whole partition was replayed: groups begin where the log left them, every session is renewed."""
+        assert not self._is_loaded, "a coordinator is loaded once"
+        self._is_loaded = True
+        turn = self._turn(now_ms)
+        for group_id, metadata in self._state.groups.items():
+            group = self._groups[group_id] = ClassicGroup.from_log(group_id, metadata)
+            for member in group.members.values():
+                rebalance.renew_session(group, member, turn)
+            if len(group.members) > self._settings.size_max:
+                rebalance.prepare(group, turn)  # The bound was lowered: those that come back first stay.
+        for group_id in self._state.offsets.group_ids():
+            if group_id not in self._groups:
+                self._groups[group_id] = ClassicGroup(group_id, now_ms)
+        turn.wake_after(OFFSETS_KEY, self._settings.offsets_retention_check_interval_ms)
+        return turn.result()
+
+    def snapshot_chunks(self, records_max: int = CHUNK_RECORDS_MAX) -> SnapshotChunks:
+        """Lists of records to append, each computed when it is asked for; then its `end_record`."""
+        return SnapshotChunks(self._state, records_max)
+
+    @property
+    def snapshot_end(self) -> SnapshotEnd | None:
+        """Of the newest closed snapshot: the log may begin at its `first_offset`."""
+        return self._state.snapshot_end
+
+    def topic_ids(self) -> set[TopicId]:
+        """Of all committed offsets: after a load the host asks to forget those that no longer exist."""
+        return self._state.offsets.topic_ids()
+
+    # Decisions.
+
+    def decide(self, request: GroupRequest, now_ms: int) -> Result:
+        assert self._is_loaded
+        turn = self._turn(now_ms)
+        match request:
+            case Heartbeat():
+                self._heartbeat(request, turn)
+            case CommitOffsets():
+                self._commit(request, turn)
+            case FetchOffsets():
+                offsets.fetch(self._state.offsets, request, turn)
+            case Join():
+                self._join(request, turn)
+            case Sync():
+                self._sync(request, turn)
+            case Leave():
+                self._leave(request, turn)
+            case DeleteOffsets():
+                self._delete_offsets(request, turn)
+            case DescribeGroups():
+                described = tuple(administration.describe(name, self._groups.get(name)) for name in request.group_ids)
+                turn.reply(request.waiter, GroupsDescribed(groups=described))
+            case ListGroups():
+                turn.reply(request.waiter, administration.list_groups(self._groups.values(), request))
+            case DeleteGroups():
+                codes = tuple(self._delete(group_id, turn) for group_id in request.group_ids)
+                turn.reply(request.waiter, GroupsDeleted(error_codes=codes))
+            case ForgetTopics():
+                turn.records += map(offset_tombstone, self._state.offsets.of_topics(request.topic_ids))
+        return turn.result()
+
+    def expire(self, key: Key, now_ms: int) -> Result:
+        """A deadline was reached.  Too early, or for something that is gone, it does nothing."""
+        assert self._is_loaded
+        turn = self._turn(now_ms)
+        if self._deadlines.fired(key, now_ms):
+            if key == OFFSETS_KEY:
+                self._delete_expired(turn)
+            else:
+                group = self._groups[key[1]]
+                match key[0]:
+                    case "session":
+                        membership.session_is_over(group, key[2], turn)
+                    case "join":
+                        rebalance.joining_is_over(group, turn)
+                    case "sync":
+                        membership.syncing_is_over(group, turn)
+        return turn.result()
+
+    def drain(self, error_code: int) -> tuple[tuple[Waiter, object], ...]:
+        """A reply for everybody who is parked; the coordinator is dropped afterwards."""
+        replies: list[tuple[Waiter, object]] = []
+        for group in self._groups.values():
+            for member in group.members.values():
+                waiter = group.take_join_waiter(member)
+                if waiter is not None:
+                    replies.append((waiter, Joined(error_code=error_code, member_id=member.member_id)))
+                waiter, member.sync_waiter = member.sync_waiter, None
+                if waiter is not None:
+                    replies.append((waiter, Synced(error_code=error_code)))
+        return tuple(replies)
+
+    def check_invariants(self) -> None:
+        """Between turns, when all records of the last one are replayed."""
+        self._deadlines.check_invariants()
+        self._state.offsets.check_invariants()
+        for group_id, group in self._groups.items():
+            assert group_id == group.group_id
+            group.check_invariants()
+            assert (group.join_key in self._deadlines) == (group.state is GroupState.PREPARING_REBALANCE)
+            waits_for_sync = bool(group.pending_syncs) or group.state is GroupState.COMPLETING_REBALANCE
+            assert group.sync_key not in self._deadlines or waits_for_sync
+            assert not group.pending_syncs or group.sync_key in self._deadlines
+            assert all(group.session_key(member_id) in self._deadlines for member_id in group.pending_joins)
+            for member in group.members.values():
+                assert member.awaits_others or group.session_key(member.member_id) in self._deadlines
+            if group.state is GroupState.STABLE:
+                self._check_logged(group, self._state.groups[group_id])
+        for group_id in (*self._state.groups, *self._state.offsets.group_ids()):
+            assert group_id in self._groups, "what the log knows exists"
+
+    @staticmethod
+    def _check_logged(group: ClassicGroup, logged: GroupMetadata) -> None:
+        assert (group.generation, group.leader) == (logged.generation, logged.leader), "a stable generation is logged"
+        assignments = {member.member_id: member.assignment for member in group.members.values()}
+        assert assignments == {member.member_id: member.assignment for member in logged.members}
+
+    def _turn(self, now_ms: int) -> Turn:
+        return Turn(self._settings, self._entropy, self._deadlines, now_ms)
+
+    def _join(self, request: Join, turn: Turn) -> None:
+        error_code = joining.problem(request, turn)
+        group = self._groups.get(request.group_id)
+        if error_code == errors.NONE and group is None and request.member_id:
+            error_code = errors.UNKNOWN_MEMBER_ID
+        if error_code != errors.NONE:
+            turn.reply(request.waiter, Joined(error_code=error_code, member_id=request.member_id))
+            return
+        if group is not None:
+            joining.join(group, request, turn)
+            return
+        group = ClassicGroup(request.group_id, turn.now_ms)
+        if joining.join(group, request, turn):
+            # A new group is logged at once: that this broker can write is known before its members wait for long.
+            self._groups[request.group_id] = group
+            created = GroupMetadata(
+                protocol_type="", generation=0, protocol_name=None, leader=None, state_since_ms=turn.now_ms
+            )
+            turn.records.append(group_metadata(request.group_id, created))
+
+    def _sync(self, request: Sync, turn: Turn) -> None:
+        group = self._groups.get(request.group_id)
+        if not request.group_id:
+            turn.reply(request.waiter, Synced(error_code=errors.INVALID_GROUP_ID))
+        elif group is None:
+            turn.reply(request.waiter, Synced(error_code=errors.UNKNOWN_MEMBER_ID))
+        else:
+            membership.sync(group, request, turn)
+
+    def _heartbeat(self, request: Heartbeat, turn: Turn) -> None:
+        group = self._groups.get(request.group_id)
+        if not request.group_id:
+            turn.reply(request.waiter, HeartbeatTaken(error_code=errors.INVALID_GROUP_ID))
+        elif group is None:
+            turn.reply(request.waiter, HeartbeatTaken(error_code=errors.UNKNOWN_MEMBER_ID))
+        else:
+            membership.heartbeat(group, request, turn)
+
+    def _leave(self, request: Leave, turn: Turn) -> None:
+        group = self._groups.get(request.group_id)
+        if not request.group_id:
+            turn.reply(request.waiter, Left(error_code=errors.INVALID_GROUP_ID))
+        elif group is None:
+            unknown = errors.UNKNOWN_MEMBER_ID
+            turn.reply(
+                request.waiter,
+                Left(
+                    members=tuple(
+                        LeftMember(member_id=m.member_id, instance_id=m.instance_id, error_code=unknown)
+                        for m in request.members
+                    )
+                ),
+            )
+        else:
+            membership.leave(group, request, turn)
+
+    def _commit(self, request: CommitOffsets, turn: Turn) -> None:
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            offsets.commit(group, request, turn)
+        elif not name_fits(request.group_id):
+            offsets.refuse_commit(request, errors.INVALID_GROUP_ID, turn)
+        elif request.generation < 0:
+            group = ClassicGroup(request.group_id, turn.now_ms)
+            if offsets.commit(group, request, turn):
+                self._groups[request.group_id] = group
+        elif request.knows_group_id_not_found:
+            offsets.refuse_commit(request, errors.GROUP_ID_NOT_FOUND, turn)
+        else:
+            offsets.refuse_commit(request, errors.ILLEGAL_GENERATION, turn)
+
+    def _delete_offsets(self, request: DeleteOffsets, turn: Turn) -> None:
+        group = self._groups.get(request.group_id)
+        if not request.group_id:
+            turn.reply(request.waiter, OffsetsDeleted(error_code=errors.INVALID_GROUP_ID))
+        elif group is None:
+            turn.reply(request.waiter, OffsetsDeleted(error_code=errors.GROUP_ID_NOT_FOUND))
+        else:
+            offsets.delete(group, self._state.offsets, request, turn)
+
+    def _delete(self, group_id: str, turn: Turn) -> int:
+        group = self._groups.get(group_id)
+        if group is None:
+            return errors.GROUP_ID_NOT_FOUND
+        if group.state is not GroupState.EMPTY:
+            return errors.NON_EMPTY_GROUP
+        offsets.delete_all(group_id, self._state.offsets, turn)
+        self._forget(group, turn)
+        return errors.NONE
+
+    def _delete_expired(self, turn: Turn) -> None:
+        """One step of a round: a bounded number of offsets is looked at, the rest a moment later."""
+        if not self._to_examine:
+            self._to_examine = list(self._groups)
+        examined = 0
+        while self._to_examine and examined < OFFSETS_EXAMINED_AT_ONCE_MAX:
+            group = self._groups.get(self._to_examine.pop())
+            if group is None:
+                continue
+            examined += 1 + len(self._state.offsets.of_group(group.group_id))
+            nothing_left = offsets.delete_expired(group, self._state.offsets, turn)
+            # An id that was given out keeps the group: its owner is about to join.  (Kafka lets the group go.)
+            if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
+                self._forget(group, turn)
+        interval_ms = 1 if self._to_examine else self._settings.offsets_retention_check_interval_ms
+        turn.wake_after(OFFSETS_KEY, interval_ms)
+
+    def _forget(self, group: ClassicGroup, turn: Turn) -> None:
+        for member_id in group.pending_joins:
+            turn.deadlines.cancel(group.session_key(member_id))
+        group.move(Signal.DELETED, turn.now_ms)
+        del self._groups[group.group_id]
+        if group.group_id in self._state.groups:
+            turn.records.append(group_tombstone(group.group_id))

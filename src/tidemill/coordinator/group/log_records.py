@@ -1,0 +1,329 @@
+"""The bytes of `__consumer_offsets`: Kafka's own keys and values, and one record of ours that closes a snapshot.
+
+Every key and value begins with an int16 version; the version of a key tells its kind.  All of Kafka's versions are
+read; what Kafka 4.3 writes is written: offset value 4 (1 when the client asked for a retention), group value 3.
+Kinds that belong to Kafka's other group types are not ours and are passed over.  A key without a value is a tombstone.
+The byte table is `docs/formats/consumer_offsets.md`.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from tidemill.coordinator.result import LogRecord
+from tidemill.model.topic import NO_TOPIC_ID, TopicId
+
+OFFSET_KEY_VERSIONS = (0, 1)
+OFFSET_KEY_VERSION = 1
+OFFSET_VALUE_VERSIONS = range(5)
+OFFSET_VALUE_VERSION = 4
+OFFSET_VALUE_VERSION_WITH_EXPIRY = 1  # the only one that holds an expiry: it has neither leader epoch nor topic id
+GROUP_KEY_VERSION = 2
+GROUP_VALUE_VERSIONS = range(5)
+GROUP_VALUE_VERSION = 3
+SNAPSHOT_END_KEY_VERSION = 32_000  # far above Kafka's kinds, whose tools pass over what they do not know
+SNAPSHOT_END_VALUE_VERSION = 0
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_TOPIC_ID_TAG = 0
+
+
+class BadRecord(ValueError):
+    """Bytes that are no record of `__consumer_offsets`: damage, or a writer newer than we are."""
+
+
+@dataclass(slots=True, kw_only=True)
+class OffsetKey:
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(slots=True, kw_only=True)
+class CommittedOffset:
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    committed_at_ms: int
+    expires_at_ms: int = -1  # -1: when the broker's retention says so
+    topic_id: TopicId = NO_TOPIC_ID
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupKey:
+    group_id: str
+
+
+@dataclass(slots=True, kw_only=True)
+class LoggedMember:
+    member_id: str
+    instance_id: str | None = None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int = -1
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupMetadata:
+    protocol_type: str
+    generation: int
+    protocol_name: str | None
+    leader: str | None
+    state_since_ms: int = -1
+    members: tuple[LoggedMember, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class SnapshotEndKey:
+    pass
+
+
+@dataclass(slots=True, kw_only=True)
+class SnapshotEnd:
+    first_offset: int  # of the snapshot's first record: the log may begin there once this record has committed
+    record_count: int
+    written_at_ms: int
+
+
+RecordKey = OffsetKey | GroupKey | SnapshotEndKey
+
+
+def offset_commit(key: OffsetKey, value: CommittedOffset) -> LogRecord:
+    metadata = value.metadata.encode()
+    if value.expires_at_ms != -1:
+        parts = [
+            _INT16.pack(OFFSET_VALUE_VERSION_WITH_EXPIRY),
+            _INT64.pack(value.offset),
+            _string(value.metadata),
+            _INT64.pack(value.committed_at_ms),
+            _INT64.pack(value.expires_at_ms),
+        ]
+    else:
+        parts = [
+            _INT16.pack(OFFSET_VALUE_VERSION),
+            _INT64.pack(value.offset),
+            _INT32.pack(value.leader_epoch),
+            _unsigned_varint(len(metadata) + 1),
+            metadata,
+            _INT64.pack(value.committed_at_ms),
+            b"\x00" if value.topic_id == NO_TOPIC_ID else b"\x01\x00\x10" + value.topic_id,
+        ]
+    return LogRecord(_offset_key(key), b"".join(parts))
+
+
+def offset_tombstone(key: OffsetKey) -> LogRecord:
+    return LogRecord(_offset_key(key), None)
+
+
+def group_metadata(group_id: str, value: GroupMetadata) -> LogRecord:
+    parts = [
+        _INT16.pack(GROUP_VALUE_VERSION),
+        _string(value.protocol_type),
+        _INT32.pack(value.generation),
+        _nullable_string(value.protocol_name),
+        _nullable_string(value.leader),
+        _INT64.pack(value.state_since_ms),
+        _INT32.pack(len(value.members)),
+    ]
+    for member in value.members:
+        parts += (
+            _string(member.member_id),
+            _nullable_string(member.instance_id),
+            _string(member.client_id),
+            _string(member.client_host),
+            _INT32.pack(member.rebalance_timeout_ms),
+            _INT32.pack(member.session_timeout_ms),
+            _INT32.pack(len(member.subscription)),
+            member.subscription,
+            _INT32.pack(len(member.assignment)),
+            member.assignment,
+        )
+    return LogRecord(_group_key(group_id), b"".join(parts))
+
+
+def group_tombstone(group_id: str) -> LogRecord:
+    return LogRecord(_group_key(group_id), None)
+
+
+def snapshot_end(value: SnapshotEnd) -> LogRecord:
+    return LogRecord(
+        _INT16.pack(SNAPSHOT_END_KEY_VERSION),
+        struct.pack(">hqiq", SNAPSHOT_END_VALUE_VERSION, value.first_offset, value.record_count, value.written_at_ms),
+    )
+
+
+def read_key(data: bytes) -> RecordKey | None:
+    """None for a kind that is not ours."""
+    reader = _Reader(data)
+    version = reader.int16()
+    if version in OFFSET_KEY_VERSIONS:
+        return OffsetKey(group_id=reader.string(), topic=reader.string(), partition=reader.int32())
+    if version == GROUP_KEY_VERSION:
+        return GroupKey(group_id=reader.string())
+    if version == SNAPSHOT_END_KEY_VERSION:
+        return SnapshotEndKey()
+    return None
+
+
+def read_offset(data: bytes) -> CommittedOffset:
+    reader = _Reader(data)
+    version = reader.version(OFFSET_VALUE_VERSIONS)
+    reader.flexible = version >= 4
+    value = CommittedOffset(
+        offset=reader.int64(),
+        leader_epoch=reader.int32() if version >= 3 else -1,
+        metadata=reader.string(),
+        committed_at_ms=reader.int64(),
+        expires_at_ms=reader.int64() if version == 1 else -1,
+    )
+    topic_id = reader.tags().get(_TOPIC_ID_TAG)
+    if topic_id is not None:
+        if len(topic_id) != 16:
+            raise BadRecord(f"topic id of {len(topic_id)} bytes; 16 are wanted")
+        value.topic_id = TopicId(topic_id)
+    return value
+
+
+def read_group(data: bytes) -> GroupMetadata:
+    reader = _Reader(data)
+    version = reader.version(GROUP_VALUE_VERSIONS)
+    reader.flexible = version >= 4
+    value = GroupMetadata(
+        protocol_type=reader.string(),
+        generation=reader.int32(),
+        protocol_name=reader.nullable_string(),
+        leader=reader.nullable_string(),
+        state_since_ms=reader.int64() if version >= 2 else -1,
+    )
+    members = []
+    for _ in range(reader.count()):
+        member = LoggedMember(
+            member_id=reader.string(),
+            instance_id=reader.nullable_string() if version >= 3 else None,
+            client_id=reader.string(),
+            client_host=reader.string(),
+            rebalance_timeout_ms=reader.int32() if version >= 1 else -1,
+            session_timeout_ms=reader.int32(),
+            subscription=reader.sized_bytes(),
+            assignment=reader.sized_bytes(),
+        )
+        reader.tags()
+        members.append(member)
+    value.members = tuple(members)
+    reader.tags()
+    return value
+
+
+def read_snapshot_end(data: bytes) -> SnapshotEnd:
+    reader = _Reader(data)
+    reader.version(range(SNAPSHOT_END_VALUE_VERSION + 1))
+    return SnapshotEnd(first_offset=reader.int64(), record_count=reader.int32(), written_at_ms=reader.int64())
+
+
+def _offset_key(key: OffsetKey) -> bytes:
+    return b"".join(
+        (_INT16.pack(OFFSET_KEY_VERSION), _string(key.group_id), _string(key.topic), _INT32.pack(key.partition))
+    )
+
+
+def _group_key(group_id: str) -> bytes:
+    return _INT16.pack(GROUP_KEY_VERSION) + _string(group_id)
+
+
+def _string(value: str) -> bytes:
+    data = value.encode()
+    return _INT16.pack(len(data)) + data
+
+
+def _nullable_string(value: str | None) -> bytes:
+    return b"\xff\xff" if value is None else _string(value)
+
+
+def _unsigned_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+class _Reader:
+    """Walks one key or value; every length is held against the bytes that are there."""
+
+    __slots__ = ("_at", "_data", "flexible")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+        self.flexible = False  # versions with compact lengths and tagged fields
+
+    def take(self, size: int) -> bytes:
+        end = self._at + size
+        if size < 0 or end > len(self._data):
+            raise BadRecord(f"{size} bytes wanted at {self._at}; the record has {len(self._data)}")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def int16(self) -> int:
+        return int.from_bytes(self.take(2), "big", signed=True)
+
+    def int32(self) -> int:
+        return int.from_bytes(self.take(4), "big", signed=True)
+
+    def int64(self) -> int:
+        return int.from_bytes(self.take(8), "big", signed=True)
+
+    def unsigned_varint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise BadRecord("a varint of more than five bytes")
+
+    def version(self, known: range) -> int:
+        version = self.int16()
+        if version not in known:
+            raise BadRecord(f"value version {version}; {known.start} to {known.stop - 1} are known")
+        return version
+
+    def string(self) -> str:
+        value = self.nullable_string()
+        if value is None:
+            raise BadRecord("null where a string must be")
+        return value
+
+    def nullable_string(self) -> str | None:
+        size = self.unsigned_varint() - 1 if self.flexible else self.int16()
+        if size == -1:
+            return None
+        try:
+            return self.take(size).decode()
+        except UnicodeDecodeError as error:
+            raise BadRecord(f"a string is not UTF-8: {error}") from error
+
+    def sized_bytes(self) -> bytes:
+        return self.take(self.unsigned_varint() - 1 if self.flexible else self.int32())
+
+    def count(self) -> int:
+        count = self.unsigned_varint() - 1 if self.flexible else self.int32()
+        if not 0 <= count <= len(self._data) - self._at:  # a member is longer than a byte
+            raise BadRecord(f"{count} members in {len(self._data) - self._at} bytes")
+        return count
+
+    def tags(self) -> dict[int, bytes]:
+        """Tagged fields by number; a version without them has none."""
+        if not self.flexible:
+            return {}
+        found: dict[int, bytes] = {}
+        for _ in range(self.unsigned_varint()):
+            tag = self.unsigned_varint()
+            found[tag] = self.take(self.unsigned_varint())
+        return found

@@ -1,0 +1,139 @@
+"""Life in a group: SyncGroup, Heartbeat, LeaveGroup, and two ways to be lost: silence, and joining without syncing."""
+
+from tidemill.coordinator.group import rebalance
+from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Signal
+from tidemill.coordinator.group.log_records import group_metadata
+from tidemill.coordinator.group.requests import Heartbeat, Leave, LeavingMember, Sync
+from tidemill.coordinator.group.responses import HeartbeatTaken, Left, LeftMember, Synced
+from tidemill.coordinator.group.turn import Turn
+from tidemill.model import errors
+
+S = GroupState
+
+
+def sync(group: ClassicGroup, request: Sync, turn: Turn) -> None:
+    """A member asks for its assignment; the leader brings everybody's."""
+    error_code = _sync_problem(group, request)
+    if error_code != errors.NONE:
+        turn.reply(request.waiter, Synced(error_code=error_code))
+        return
+    member = group.members[request.member_id]
+    group.pending_syncs.pop(member.member_id, None)
+    if not group.pending_syncs:
+        turn.deadlines.cancel(group.sync_key)
+    if group.state is S.STABLE:
+        turn.reply(request.waiter, _synced(group, member.assignment))
+        return
+    # Of two SyncGroups of one member the earlier is answered at once: its connection is most likely gone.
+    rebalance.answer_sync(member, turn, Synced(error_code=errors.REBALANCE_IN_PROGRESS))
+    member.sync_waiter = request.waiter
+    if group.leader == member.member_id:
+        _assign(group, request, turn)
+
+
+def _sync_problem(group: ClassicGroup, request: Sync) -> int:
+    error_code = group.member_problem(request.member_id, request.instance_id)
+    if error_code != errors.NONE:
+        return error_code
+    if request.generation != group.generation:
+        return errors.ILLEGAL_GENERATION
+    if request.protocol_type not in (None, group.protocol_type):
+        return errors.INCONSISTENT_GROUP_PROTOCOL
+    if request.protocol_name is not None and group.protocol_name not in (None, request.protocol_name):
+        return errors.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is S.PREPARING_REBALANCE:
+        return errors.REBALANCE_IN_PROGRESS
+    return errors.NONE
+
+
+def _assign(group: ClassicGroup, request: Sync, turn: Turn) -> None:
+    """The generation is complete: log it, and answer everybody who waits."""
+    assignments = dict(request.assignments)
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, b"")
+    previous = group.state_since_ms
+    group.state_since_ms = turn.now_ms
+    record = group_metadata(group.group_id, group.logged())
+    if len(record.value or b"") > turn.settings.group_metadata_bytes_max:
+        # It would not fit the log.  Kafka finds that out when it appends, and answers the same.
+        group.state_since_ms = previous
+        rebalance.refuse_syncs(group, turn, errors.UNKNOWN_SERVER_ERROR)
+        rebalance.prepare(group, turn)
+        return
+    turn.records.append(record)
+    group.move(Signal.ASSIGNED, turn.now_ms)
+    for member in group.members.values():
+        if rebalance.answer_sync(member, turn, _synced(group, member.assignment)):
+            rebalance.renew_session(group, member, turn)
+
+
+def _synced(group: ClassicGroup, assignment: bytes) -> Synced:
+    return Synced(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment)
+
+
+def heartbeat(group: ClassicGroup, request: Heartbeat, turn: Turn) -> None:
+    error_code = group.member_problem(request.member_id, request.instance_id)
+    if error_code == errors.NONE and request.generation != group.generation:
+        error_code = errors.ILLEGAL_GENERATION
+    if error_code == errors.NONE:
+        rebalance.renew_session(group, group.members[request.member_id], turn)
+        if group.state is S.PREPARING_REBALANCE:
+            error_code = errors.REBALANCE_IN_PROGRESS
+    turn.reply(request.waiter, HeartbeatTaken(error_code=error_code))
+
+
+def leave(group: ClassicGroup, request: Leave, turn: Turn) -> None:
+    left = tuple(
+        LeftMember(
+            member_id=leaving.member_id,
+            instance_id=leaving.instance_id,
+            error_code=_leave(group, leaving, turn),
+        )
+        for leaving in request.members
+    )
+    turn.reply(request.waiter, Left(members=left))
+    if any(member.error_code == errors.NONE for member in left):
+        if group.state in (S.STABLE, S.COMPLETING_REBALANCE):
+            rebalance.prepare(group, turn)
+        else:
+            rebalance.complete_if_all_joined(group, turn)
+
+
+def _leave(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> int:
+    member_id = leaving.member_id
+    if not member_id:  # An administrator names the instance only.
+        member_id = group.static_members.get(leaving.instance_id or "", "")
+        if not member_id:
+            return errors.UNKNOWN_MEMBER_ID
+    elif member_id in group.pending_joins:
+        group.remove(member_id)
+        turn.deadlines.cancel(group.session_key(member_id))
+        return errors.NONE
+    error_code = group.member_problem(member_id, leaving.instance_id)
+    if error_code == errors.NONE:
+        rebalance.lose_member(group, group.members[member_id], turn)
+    return error_code
+
+
+def session_is_over(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+    """Nothing was heard of a member, or of an id that was given out, for its session timeout."""
+    if member_id in group.pending_joins:
+        group.remove(member_id)
+        if group.state is S.PREPARING_REBALANCE and group.all_joined:
+            rebalance.complete_join(group, turn)
+        return
+    member = group.members[member_id]
+    if member.awaits_others:
+        return  # Its session is renewed when its parked request is answered.
+    rebalance.lose_member(group, member, turn)
+    if group.state in (S.STABLE, S.COMPLETING_REBALANCE):
+        rebalance.prepare(group, turn)
+    elif group.state is S.PREPARING_REBALANCE and group.all_joined:
+        rebalance.complete_join(group, turn)
+
+
+def syncing_is_over(group: ClassicGroup, turn: Turn) -> None:
+    """Members that joined the generation and never asked for their assignment hold up everybody's partitions."""
+    for member_id in tuple(group.pending_syncs):
+        rebalance.lose_member(group, group.members[member_id], turn)
+    rebalance.prepare(group, turn)

@@ -1,0 +1,150 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete, and the end of offsets that nobody needs any more."""
+
+from tidemill.coordinator.group import rebalance
+from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState
+from tidemill.coordinator.group.committed_offsets import CommittedOffsets
+from tidemill.coordinator.group.group_settings import name_fits
+from tidemill.coordinator.group.log_records import (
+    CommittedOffset,
+    OffsetKey,
+    offset_commit,
+    offset_tombstone,
+)
+from tidemill.coordinator.group.requests import CommitOffsets, DeleteOffsets, FetchOffsets, OffsetToCommit
+from tidemill.coordinator.group.responses import FetchedOffset, OffsetsCommitted, OffsetsDeleted, OffsetsFetched
+from tidemill.coordinator.group.turn import Turn
+from tidemill.model import errors
+
+S = GroupState
+
+
+def commit(group: ClassicGroup, request: CommitOffsets, turn: Turn) -> bool:
+    """Whether anything is committed; a new group without is forgotten."""
+    error_code = _commit_problem(group, request)
+    if error_code != errors.NONE:
+        refuse_commit(request, error_code, turn)
+        return False
+    if group.state in (S.STABLE, S.PREPARING_REBALANCE):
+        rebalance.renew_session(group, group.members[request.member_id], turn)
+    error_codes = tuple(_commit_one(request, offset, turn) for offset in request.offsets)
+    turn.reply(request.waiter, OffsetsCommitted(error_codes=error_codes))
+    return errors.NONE in error_codes
+
+
+def refuse_commit(request: CommitOffsets, error_code: int, turn: Turn) -> None:
+    turn.reply(request.waiter, OffsetsCommitted(error_codes=(error_code,) * len(request.offsets)))
+
+
+def _commit_problem(group: ClassicGroup, request: CommitOffsets) -> int:
+    if request.generation < 0 and group.state is S.EMPTY:
+        return errors.NONE  # from outside: an administrator, or a consumer that assigns partitions by itself
+    if request.generation < 0 and not request.member_id and request.instance_id is None:
+        return errors.UNKNOWN_MEMBER_ID
+    error_code = group.member_problem(request.member_id, request.instance_id)
+    if error_code != errors.NONE:
+        return error_code
+    if request.generation != group.generation:
+        return errors.ILLEGAL_GENERATION
+    if group.state is S.COMPLETING_REBALANCE:
+        return errors.REBALANCE_IN_PROGRESS  # Its partitions may be somebody else's by now.
+    return errors.NONE
+
+
+def _commit_one(request: CommitOffsets, offset: OffsetToCommit, turn: Turn) -> int:
+    # Kafka compares characters with this bound, which its name calls bytes; so do we.
+    if len(offset.metadata) > turn.settings.offset_metadata_bytes_max or not name_fits(offset.metadata):
+        return errors.OFFSET_METADATA_TOO_LARGE
+    committed = CommittedOffset(
+        offset=offset.offset,
+        leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        committed_at_ms=turn.now_ms,
+        expires_at_ms=-1 if request.retention_ms < 0 else turn.now_ms + request.retention_ms,
+        topic_id=offset.topic_id,
+    )
+    key = OffsetKey(group_id=request.group_id, topic=offset.topic, partition=offset.partition)
+    turn.records.append(offset_commit(key, committed))
+    return errors.NONE
+
+
+def fetch(offsets: CommittedOffsets, request: FetchOffsets, turn: Turn) -> None:
+    """A group that nobody knows has committed nothing; that is no error."""
+    group_id = request.group_id
+    if request.partitions is None:
+        found = tuple(
+            _fetched(topic, partition, committed)
+            for (topic, partition), committed in offsets.of_group(group_id).items()
+        )
+    else:
+        found = tuple(
+            FetchedOffset(topic=asked.topic, topic_id=asked.topic_id, partition=asked.partition)
+            if (committed := offsets.get(group_id, asked.topic, asked.topic_id, asked.partition)) is None
+            else _fetched(asked.topic, asked.partition, committed)
+            for asked in request.partitions
+        )
+    turn.reply(request.waiter, OffsetsFetched(offsets=found))
+
+
+def _fetched(topic: str, partition: int, committed: CommittedOffset) -> FetchedOffset:
+    return FetchedOffset(
+        topic=topic,
+        topic_id=committed.topic_id,
+        partition=partition,
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def delete(group: ClassicGroup, offsets: CommittedOffsets, request: DeleteOffsets, turn: Turn) -> None:
+    """A group in use keeps the offsets of what it reads; what other kinds of groups read, nobody can tell."""
+    if group.state is not S.EMPTY and not group.is_consumer:
+        turn.reply(request.waiter, OffsetsDeleted(error_code=errors.NON_EMPTY_GROUP))
+        return
+    error_codes = []
+    for asked in request.partitions:
+        if group.is_subscribed(asked.topic):
+            error_codes.append(errors.GROUP_SUBSCRIBED_TO_TOPIC)
+            continue
+        error_codes.append(errors.NONE)
+        if offsets.get(group.group_id, asked.topic, asked.topic_id, asked.partition) is not None:
+            key = OffsetKey(group_id=group.group_id, topic=asked.topic, partition=asked.partition)
+            turn.records.append(offset_tombstone(key))
+    turn.reply(request.waiter, OffsetsDeleted(error_codes=tuple(error_codes)))
+
+
+def delete_all(group_id: str, offsets: CommittedOffsets, turn: Turn) -> None:
+    for topic, partition in offsets.of_group(group_id):
+        turn.records.append(offset_tombstone(OffsetKey(group_id=group_id, topic=topic, partition=partition)))
+
+
+def delete_expired(group: ClassicGroup, offsets: CommittedOffsets, turn: Turn) -> bool:
+    """Whether nothing is left of the group's offsets (KIP-211).
+
+    An empty group's offsets go a retention after it became empty, a simple consumer's a retention after the commit;
+    those of a stable group only where it no longer reads the topic.  While it rebalances nothing goes.
+    """
+    committed_offsets = offsets.of_group(group.group_id)
+    if not committed_offsets:
+        return True
+    if group.protocol_type is None:
+        since_ms = -1
+    elif group.state is S.EMPTY:
+        since_ms = group.state_since_ms
+    elif group.is_consumer and group.subscribed_topics is not None and group.state is S.STABLE:
+        since_ms = -1
+    else:
+        return False
+    left = 0
+    for (topic, partition), committed in committed_offsets.items():
+        if committed.expires_at_ms != -1:
+            expires_at_ms = committed.expires_at_ms
+        else:
+            idle_since_ms = committed.committed_at_ms if since_ms == -1 else since_ms
+            expires_at_ms = idle_since_ms + turn.settings.offsets_retention_ms
+        if turn.now_ms >= expires_at_ms and not group.is_subscribed(topic):
+            key = OffsetKey(group_id=group.group_id, topic=topic, partition=partition)
+            turn.records.append(offset_tombstone(key))
+        else:
+            left += 1
+    return not left

@@ -1,0 +1,142 @@
+"""How a rebalance goes: begin it, wait for everybody, begin a generation.
+
+The first rebalance of an empty group is delayed a little, and a little more whenever somebody new comes, so that a
+fleet that starts together is assigned once.  Every later one waits until all members have joined again, at most for the
+longest rebalance timeout among them.  Dynamic members that did not come are removed; static ones stay until their
+session ends (KIP-345), that is the point of being static.
+"""
+
+from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Signal
+from tidemill.coordinator.group.log_records import group_metadata
+from tidemill.coordinator.group.responses import Joined, Synced
+from tidemill.coordinator.group.turn import Turn
+from tidemill.model import errors
+
+S = GroupState
+
+
+def prepare(group: ClassicGroup, turn: Turn) -> None:
+    """Everybody has to join again."""
+    if group.state is S.COMPLETING_REBALANCE:
+        refuse_syncs(group, turn, errors.REBALANCE_IN_PROGRESS)
+    group.pending_syncs.clear()
+    turn.deadlines.cancel(group.sync_key)
+    if group.state is S.EMPTY:
+        delay_ms = turn.settings.initial_rebalance_delay_ms
+        group.initial_delay_ms = delay_ms
+        group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        group.joined_since_delay = False
+        group.move(Signal.REBALANCE, turn.now_ms)
+        turn.wake_after(group.join_key, delay_ms)
+        return
+    group.move(Signal.REBALANCE, turn.now_ms)
+    if group.all_joined:
+        complete_join(group, turn)
+    else:
+        turn.wake_after(group.join_key, group.rebalance_timeout_ms)
+
+
+def prepare_or_complete(group: ClassicGroup, turn: Turn) -> None:
+    """A member came or changed: begin a rebalance, or go on with the one that is being prepared."""
+    if group.state is S.PREPARING_REBALANCE:
+        complete_if_all_joined(group, turn)
+    else:
+        prepare(group, turn)
+
+
+def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
+    """An initial rebalance is not shortened: others may still be starting."""
+    if group.state is S.PREPARING_REBALANCE and group.previous_state is not S.EMPTY and group.all_joined:
+        complete_join(group, turn)
+
+
+def joining_is_over(group: ClassicGroup, turn: Turn) -> None:
+    """The join deadline is reached: delay an initial rebalance further, or go on with those that have joined."""
+    if group.initial_delay_ms and group.joined_since_delay and group.initial_remaining_ms:
+        group.joined_since_delay = False
+        delay_ms = min(turn.settings.initial_rebalance_delay_ms, group.initial_remaining_ms)
+        group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
+        group.initial_delay_ms = delay_ms
+        turn.wake_after(group.join_key, delay_ms)
+    else:
+        complete_join(group, turn)
+
+
+def complete_join(group: ClassicGroup, turn: Turn) -> None:
+    turn.deadlines.cancel(group.join_key)
+    group.initial_delay_ms = group.initial_remaining_ms = 0
+    absent = [m.member_id for m in group.members.values() if m.join_waiter is None and m.instance_id is None]
+    for member_id in absent:
+        group.remove(member_id)
+        turn.deadlines.cancel(group.session_key(member_id))
+    if group.members and not _leader_has_joined(group):
+        # Only static members are left and none of them has come: they have until their sessions end.
+        turn.wake_after(group.join_key, group.rebalance_timeout_ms)
+        return
+    group.begin_generation(turn.now_ms)
+    if not group.members:
+        turn.records.append(group_metadata(group.group_id, group.logged()))
+        return
+    for member in group.members.values():
+        answer_join(
+            group,
+            member,
+            turn,
+            Joined(
+                member_id=member.member_id,
+                generation=group.generation,
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                leader=group.leader or "",
+                members=group.joined_members() if member.member_id == group.leader else (),
+            ),
+        )
+        renew_session(group, member, turn)
+        member.is_new = False
+        group.pending_syncs[member.member_id] = None
+    turn.wake_after(group.sync_key, group.rebalance_timeout_ms)
+
+
+def refuse_syncs(group: ClassicGroup, turn: Turn, error_code: int) -> None:
+    """No assignment comes in this generation: who waits for it is told, and everybody loses the one before."""
+    for member in group.members.values():
+        member.assignment = b""
+        if answer_sync(member, turn, Synced(error_code=error_code)):
+            renew_session(group, member, turn)
+
+
+def lose_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
+    """Out of the group; whether a rebalance follows is the caller's decision."""
+    answer_join(group, member, turn, Joined(error_code=errors.UNKNOWN_MEMBER_ID))
+    answer_sync(member, turn, Synced(error_code=errors.UNKNOWN_MEMBER_ID))
+    turn.deadlines.cancel(group.session_key(member.member_id))
+    group.remove(member.member_id)
+
+
+def renew_session(group: ClassicGroup, member: Member, turn: Turn) -> None:
+    turn.wake_after(group.session_key(member.member_id), member.session_timeout_ms)
+
+
+def answer_join(group: ClassicGroup, member: Member, turn: Turn, response: Joined) -> bool:
+    waiter = group.take_join_waiter(member)
+    if waiter is not None:
+        turn.reply(waiter, response)
+    return waiter is not None
+
+
+def answer_sync(member: Member, turn: Turn, response: Synced) -> bool:
+    waiter, member.sync_waiter = member.sync_waiter, None
+    if waiter is not None:
+        turn.reply(waiter, response)
+    return waiter is not None
+
+
+def _leader_has_joined(group: ClassicGroup) -> bool:
+    """A leader that did not come hands its office to the first member that did."""
+    assert group.leader is not None
+    if group.members[group.leader].join_waiter is not None:
+        return True
+    successor = next((m for m in group.members.values() if m.join_waiter is not None), None)
+    if successor is not None:
+        group.leader = successor.member_id
+    return successor is not None

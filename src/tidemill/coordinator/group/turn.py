@@ -1,0 +1,27 @@
+"""One turn of a coordinator: what it knows of the moment, and what it has decided so far."""
+
+from tidemill.coordinator.group.deadlines import Deadlines
+from tidemill.coordinator.group.group_settings import GroupSettings
+from tidemill.coordinator.result import Key, LogRecord, Result, Waiter
+from tidemill.model.entropy import Entropy
+
+
+class Turn:
+    __slots__ = ("deadlines", "entropy", "now_ms", "records", "replies", "settings")
+
+    def __init__(self, settings: GroupSettings, entropy: Entropy, deadlines: Deadlines, now_ms: int) -> None:
+        self.settings = settings
+        self.entropy = entropy
+        self.deadlines = deadlines
+        self.now_ms = now_ms
+        self.records: list[LogRecord] = []
+        self.replies: list[tuple[Waiter, object]] = []
+
+    def reply(self, waiter: Waiter, response: object) -> None:
+        self.replies.append((waiter, response))
+
+    def wake_after(self, key: Key, delay_ms: int) -> None:
+        self.deadlines.set(key, self.now_ms + delay_ms)
+
+    def result(self) -> Result:
+        return Result(tuple(self.records), tuple(self.replies), self.deadlines.take_changes())

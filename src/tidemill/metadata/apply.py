@@ -1,0 +1,189 @@
+"""From one image to the next: the only place where a metadata record changes anything."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final, Generic, TypeVar, assert_never
+
+from tidemill.metadata.image import Broker, ClusterImage, Shard, Topic, metric_name
+from tidemill.metadata.metadata_records import (
+    TOPIC_RESOURCE,
+    BrokerRecord,
+    ClusterRecord,
+    ConfigRecord,
+    ConfigResource,
+    FeatureRecord,
+    MetadataFormatError,
+    ProducerIdsRecord,
+    Record,
+    RemoveTopicRecord,
+    ShardIdsRecord,
+    ShardRecord,
+    SnapshotEndRecord,
+    TopicRecord,
+)
+from tidemill.model.shard import ShardId
+
+FEATURE_LEVEL: Final = 1  # the highest that this version of Tidemill understands
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def apply(image: ClusterImage, records: Iterable[Record], *, end_offset: int | None = None) -> ClusterImage:
+    """The image after `records`; it stands for `end_offset`, or for as many offsets more as there are records."""
+    draft = _Draft(image)
+    count = 0
+    for record in records:
+        draft.apply(record)
+        count += 1
+    return draft.image(image.offset + count if end_offset is None else end_offset)
+
+
+class _Table(Generic[K, V]):
+    """A mapping of the old image, copied before its first change."""
+
+    __slots__ = ("_copied", "now")
+
+    def __init__(self, old: Mapping[K, V]) -> None:
+        self.now = old
+        self._copied: dict[K, V] | None = None
+
+    def change(self) -> dict[K, V]:
+        if self._copied is None:
+            self._copied = dict(self.now)
+            self.now = self._copied
+        return self._copied
+
+
+class _Draft:
+    def __init__(self, image: ClusterImage) -> None:
+        self._old = image
+        self._cluster_id = image.cluster_id
+        self._feature_level = image.feature_level
+        self._topics = _Table(image.topics)
+        self._topics_by_id = _Table(image.topics_by_id)
+        self._metric_names = _Table(image.metric_names)
+        self._shards = _Table(image.shards)
+        self._brokers = _Table(image.brokers)
+        self._configs = _Table(image.configs)
+        self._next_producer_id = image.next_producer_id
+        self._next_shard_id = image.next_shard_id
+
+    def apply(self, record: Record) -> None:
+        match record:
+            case ClusterRecord():
+                assert self._cluster_id in ("", record.cluster_id), "a cluster keeps its id"
+                self._cluster_id = record.cluster_id
+            case FeatureRecord():
+                if record.level > FEATURE_LEVEL:
+                    raise MetadataFormatError(
+                        f"the cluster is at feature level {record.level}; this Tidemill knows up to {FEATURE_LEVEL}"
+                    )
+                self._feature_level = record.level
+            case BrokerRecord():
+                self._brokers.change()[record.broker_id] = Broker(
+                    broker_id=record.broker_id,
+                    directory_id=record.directory_id,
+                    endpoints=record.endpoints,
+                    rack=record.rack,
+                )
+            case TopicRecord():
+                self._apply_topic(record)
+            case ShardRecord():
+                self._apply_shard(record)
+            case RemoveTopicRecord():
+                self._apply_remove_topic(record)
+            case ConfigRecord():
+                self._apply_config(record)
+            case ProducerIdsRecord():
+                assert record.next_producer_id >= self._next_producer_id, "producer ids are never given away twice"
+                self._next_producer_id = record.next_producer_id
+            case ShardIdsRecord():
+                self._next_shard_id = max(self._next_shard_id, record.next_shard_id)
+            case SnapshotEndRecord():
+                pass  # It matters to who trims the log, and changes nothing.
+            case _:
+                assert_never(record)
+
+    def _apply_topic(self, record: TopicRecord) -> None:
+        if record.topic_id in self._topics_by_id.now:
+            return  # a snapshot in the log repeats what is known
+        assert record.name not in self._topics.now, "a topic's name is free before it is taken"
+        self._put_topic(
+            Topic(
+                topic_id=record.topic_id,
+                name=record.name,
+                kind=record.kind,
+                partition_count=0,
+                shard_ids=(),
+                first_partitions=(),
+            )
+        )
+        if "." in record.name or "_" in record.name:
+            self._metric_names.change()[metric_name(record.name)] = record.name
+
+    def _apply_shard(self, record: ShardRecord) -> None:
+        topic = self._topics_by_id.now[record.topic_id]
+        known = self._shards.now.get(record.shard_id)
+        self._shards.change()[record.shard_id] = Shard(
+            shard_id=record.shard_id,
+            topic_id=record.topic_id,
+            first_partition=record.first_partition,
+            partition_count=record.partition_count,
+            voters=record.voters,
+        )
+        if known is not None:
+            assert known.partitions == self._shards.now[record.shard_id].partitions, "a shard keeps its partitions"
+            return
+        assert record.first_partition == topic.partition_count, "shards come in the order of their partitions"
+        self._next_shard_id = max(self._next_shard_id, ShardId(record.shard_id + 1))
+        self._put_topic(
+            replace(
+                topic,
+                partition_count=topic.partition_count + record.partition_count,
+                shard_ids=(*topic.shard_ids, record.shard_id),
+                first_partitions=(*topic.first_partitions, record.first_partition),
+            )
+        )
+
+    def _apply_remove_topic(self, record: RemoveTopicRecord) -> None:
+        topic = self._topics_by_id.change().pop(record.topic_id)
+        del self._topics.change()[topic.name]
+        shards = self._shards.change()
+        for shard_id in topic.shard_ids:
+            del shards[shard_id]
+        if self._metric_names.now.get(metric_name(topic.name)) == topic.name:
+            del self._metric_names.change()[metric_name(topic.name)]
+        resource = ConfigResource(TOPIC_RESOURCE, topic.name)
+        if resource in self._configs.now:
+            del self._configs.change()[resource]
+
+    def _apply_config(self, record: ConfigRecord) -> None:
+        settings = dict(self._configs.now.get(record.resource, {}))
+        if record.value is None:
+            settings.pop(record.key, None)
+        else:
+            settings[record.key] = record.value
+        if settings:
+            self._configs.change()[record.resource] = settings
+        elif record.resource in self._configs.now:
+            del self._configs.change()[record.resource]
+
+    def _put_topic(self, topic: Topic) -> None:
+        self._topics.change()[topic.name] = topic
+        self._topics_by_id.change()[topic.topic_id] = topic
+
+    def image(self, offset: int) -> ClusterImage:
+        return ClusterImage(
+            cluster_id=self._cluster_id,
+            feature_level=self._feature_level,
+            topics=self._topics.now,
+            topics_by_id=self._topics_by_id.now,
+            metric_names=self._metric_names.now,
+            shards=self._shards.now,
+            brokers=self._brokers.now,
+            configs=self._configs.now,
+            next_producer_id=self._next_producer_id,
+            next_shard_id=self._next_shard_id,
+            offset=offset,
+        )

@@ -1,0 +1,322 @@
+"""The records of the metadata log, and their bytes.  The byte table is `docs/formats/metadata.md`.
+
+Each record sets one thing to what it says, so that replaying it again changes nothing: that is what lets a snapshot
+stand in the log itself.  A record's key is null; its value opens with a type and a version byte.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.shard import ShardId
+from tidemill.model.topic import TopicId
+
+
+class MetadataFormatError(Exception):
+    """A metadata record that this version of Tidemill cannot read; nothing can be said about the cluster without it."""
+
+
+class Endpoint(NamedTuple):
+    name: str
+    host: str
+    port: int
+    security: str  # PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
+
+
+class ConfigResource(NamedTuple):
+    type: int  # one of the numbers below
+    name: str  # the topic, the broker id ("" for the cluster's default), or the group
+
+
+TOPIC_RESOURCE: Final = 2  # Kafka's ConfigResource.Type
+BROKER_RESOURCE: Final = 4
+GROUP_RESOURCE: Final = 32
+
+TOPIC_KINDS: Final = ("log", "keyed", "timer")  # a kind's byte is its place here
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRecord:
+    """The first record of the log."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureRecord:
+    """From here on, records and behaviour up to this feature level may appear."""
+
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRecord:
+    broker_id: BrokerId
+    directory_id: DirectoryId
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A topic without partitions; its shards follow."""
+
+    topic_id: TopicId
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRecord:
+    """A shard and the partitions it holds; a topic's shards come in the order of their partitions."""
+
+    shard_id: ShardId
+    topic_id: TopicId
+    first_partition: int
+    partition_count: int
+    voters: tuple[Voter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopicRecord:
+    """The topic goes, with its shards and its configuration."""
+
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecord:
+    resource: ConfigResource
+    key: str
+    value: str | None  # None: no longer set
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRecord:
+    """All producer ids below `next_producer_id` are given away, the newest block of them to `broker_id`."""
+
+    next_producer_id: int
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class ShardIdsRecord:
+    """All shard ids below this one were used, also those of topics that are gone.  Only in snapshots."""
+
+    next_shard_id: ShardId
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEndRecord:
+    """The `record_count` records before this one are the whole state: the log may begin at the first of them."""
+
+    record_count: int
+
+
+Record = (
+    ClusterRecord
+    | FeatureRecord
+    | BrokerRecord
+    | TopicRecord
+    | ShardRecord
+    | RemoveTopicRecord
+    | ConfigRecord
+    | ProducerIdsRecord
+    | ShardIdsRecord
+    | SnapshotEndRecord
+)
+
+_VERSION: Final = 0
+_CLUSTER, _FEATURE, _BROKER, _TOPIC, _SHARD, _REMOVE_TOPIC, _CONFIG, _PRODUCER_IDS, _SHARD_IDS, _SNAPSHOT_END = range(
+    1, 11
+)
+
+
+def encode(record: Record) -> bytes:
+    """A record's value, as it stands in the log."""
+    out = bytearray(2)
+    match record:
+        case ClusterRecord(cluster_id):
+            record_type = _CLUSTER
+            _put_text(out, cluster_id)
+        case FeatureRecord(level):
+            record_type = _FEATURE
+            _put_number(out, level)
+        case BrokerRecord(broker_id, directory_id, endpoints, rack):
+            record_type = _BROKER
+            _put_number(out, broker_id)
+            out += _sixteen(directory_id)
+            _put_number(out, len(endpoints))
+            for endpoint in endpoints:
+                _put_text(out, endpoint.name)
+                _put_text(out, endpoint.host)
+                _put_number(out, endpoint.port)
+                _put_text(out, endpoint.security)
+            _put_text_or_none(out, rack)
+        case TopicRecord(topic_id, name, kind):
+            record_type = _TOPIC
+            out += _sixteen(topic_id)
+            _put_text(out, name)
+            out.append(TOPIC_KINDS.index(kind))
+        case ShardRecord(shard_id, topic_id, first_partition, partition_count, voters):
+            record_type = _SHARD
+            _put_number(out, shard_id)
+            out += _sixteen(topic_id)
+            _put_number(out, first_partition)
+            _put_number(out, partition_count)
+            _put_number(out, len(voters))
+            for voter in voters:
+                _put_number(out, voter.broker_id)
+                out += _sixteen(voter.directory_id)
+        case RemoveTopicRecord(topic_id):
+            record_type = _REMOVE_TOPIC
+            out += _sixteen(topic_id)
+        case ConfigRecord(resource, key, value):
+            record_type = _CONFIG
+            out.append(resource.type)
+            _put_text(out, resource.name)
+            _put_text(out, key)
+            _put_text_or_none(out, value)
+        case ProducerIdsRecord(next_producer_id, broker_id):
+            record_type = _PRODUCER_IDS
+            _put_number(out, next_producer_id)
+            _put_number(out, broker_id)
+        case ShardIdsRecord(next_shard_id):
+            record_type = _SHARD_IDS
+            _put_number(out, next_shard_id)
+        case SnapshotEndRecord(record_count):
+            record_type = _SNAPSHOT_END
+            _put_number(out, record_count)
+    out[0] = record_type
+    out[1] = _VERSION
+    return bytes(out)
+
+
+def decode(value: bytes | memoryview) -> Record:
+    """The inverse of `encode`; MetadataFormatError for what is damaged, or newer than this version."""
+    if len(value) < 2:
+        raise MetadataFormatError(f"a metadata record of {len(value)} bytes has no type and version")
+    record_type, version = value[0], value[1]
+    read = _READERS.get(record_type)
+    if read is None:
+        raise MetadataFormatError(f"metadata record type {record_type} is not known here; a newer Tidemill wrote it")
+    if version > _VERSION:
+        raise MetadataFormatError(
+            f"metadata record type {record_type} has version {version}; this Tidemill reads up to {_VERSION}"
+        )
+    fields = _Fields(bytes(value[2:]))
+    record = read(fields)
+    fields.end()
+    return record
+
+
+class _Fields:
+    """Reads one field after the other; every length is checked against the bytes that are there."""
+
+    __slots__ = ("_bytes", "_position")
+
+    def __init__(self, value: bytes) -> None:
+        self._bytes = value
+        self._position = 0
+
+    def take(self, size: int) -> bytes:
+        end = self._position + size
+        if end > len(self._bytes):
+            raise MetadataFormatError(
+                f"a metadata record ends at byte {len(self._bytes) + 2}, and {end + 2} are wanted"
+            )
+        taken = self._bytes[self._position : end]
+        self._position = end
+        return taken
+
+    def number(self) -> int:
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise MetadataFormatError("a number in a metadata record has more than ten bytes")
+
+    def text(self) -> str:
+        try:
+            return self.take(self.number()).decode()
+        except UnicodeDecodeError as error:
+            raise MetadataFormatError(f"a text in a metadata record is not UTF-8: {error}") from None
+
+    def text_or_none(self) -> str | None:
+        return self.text() if self.take(1)[0] else None
+
+    def count(self) -> int:
+        count = self.number()
+        if count > len(self._bytes) - self._position:
+            raise MetadataFormatError(f"a metadata record names {count} items in {len(self._bytes)} bytes")
+        return count
+
+    def kind(self) -> str:
+        kind = self.take(1)[0]
+        if kind >= len(TOPIC_KINDS):
+            raise MetadataFormatError(f"topic kind {kind} is not known here; a newer Tidemill wrote it")
+        return TOPIC_KINDS[kind]
+
+    def end(self) -> None:
+        left = len(self._bytes) - self._position
+        if left:
+            raise MetadataFormatError(f"a metadata record has {left} bytes more than its type has fields")
+
+
+def _read_broker(fields: _Fields) -> BrokerRecord:
+    broker_id, directory_id = BrokerId(fields.number()), DirectoryId(fields.take(16))
+    endpoints = tuple(
+        Endpoint(fields.text(), fields.text(), fields.number(), fields.text()) for _ in range(fields.count())
+    )
+    return BrokerRecord(broker_id, directory_id, endpoints, fields.text_or_none())
+
+
+def _read_shard(fields: _Fields) -> ShardRecord:
+    shard_id, topic_id = ShardId(fields.number()), TopicId(fields.take(16))
+    first_partition, partition_count = fields.number(), fields.number()
+    voters = tuple(Voter(BrokerId(fields.number()), DirectoryId(fields.take(16))) for _ in range(fields.count()))
+    return ShardRecord(shard_id, topic_id, first_partition, partition_count, voters)
+
+
+_READERS: Final[dict[int, Callable[[_Fields], Record]]] = {
+    _CLUSTER: lambda fields: ClusterRecord(fields.text()),
+    _FEATURE: lambda fields: FeatureRecord(fields.number()),
+    _BROKER: _read_broker,
+    _TOPIC: lambda fields: TopicRecord(TopicId(fields.take(16)), fields.text(), fields.kind()),
+    _SHARD: _read_shard,
+    _REMOVE_TOPIC: lambda fields: RemoveTopicRecord(TopicId(fields.take(16))),
+    _CONFIG: lambda fields: ConfigRecord(
+        ConfigResource(fields.take(1)[0], fields.text()), fields.text(), fields.text_or_none()
+    ),
+    _PRODUCER_IDS: lambda fields: ProducerIdsRecord(fields.number(), BrokerId(fields.number())),
+    _SHARD_IDS: lambda fields: ShardIdsRecord(ShardId(fields.number())),
+    _SNAPSHOT_END: lambda fields: SnapshotEndRecord(fields.number()),
+}
+
+
+def _put_number(out: bytearray, value: int) -> None:
+    assert 0 <= value < 1 << 64, value
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _put_text(out: bytearray, text: str) -> None:
+    encoded = text.encode()
+    _put_number(out, len(encoded))
+    out += encoded
+
+
+def _put_text_or_none(out: bytearray, text: str | None) -> None:
+    out.append(text is not None)
+    if text is not None:
+        _put_text(out, text)
+
+
+def _sixteen(identifier: bytes) -> bytes:
+    assert len(identifier) == 16, identifier
+    return identifier

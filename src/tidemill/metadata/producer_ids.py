@@ -1,0 +1,37 @@
+"""Producer ids, given to brokers in blocks, so that the metadata log is not written for each producer."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tidemill.metadata.metadata_records import ProducerIdsRecord
+from tidemill.metadata.result import Grounds, Problem, Result
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId
+
+BLOCK_SIZE: Final = 1_000  # Kafka's: a restart wastes the rest of a block, and 2^63 ids last for ever
+PRODUCER_ID_END: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIds:
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdBlock:
+    """The ids of `ids` belong to the broker that asked; none when there is a problem."""
+
+    ids: range
+    problem: Problem | None = None
+
+
+def allocate_producer_ids(grounds: Grounds, command: AllocateProducerIds) -> Result[ProducerIdBlock]:
+    first = grounds.image.next_producer_id
+    if command.broker_id not in grounds.image.brokers:
+        problem = Problem(errors.BROKER_ID_NOT_REGISTERED, f"broker {command.broker_id} is not registered")
+        return Result((), ProducerIdBlock(ids=range(0), problem=problem))
+    end = first + BLOCK_SIZE
+    if end > PRODUCER_ID_END:
+        problem = Problem(errors.UNKNOWN_SERVER_ERROR, "no producer ids are left")
+        return Result((), ProducerIdBlock(ids=range(0), problem=problem))
+    return Result((ProducerIdsRecord(end, command.broker_id),), ProducerIdBlock(ids=range(first, end)))

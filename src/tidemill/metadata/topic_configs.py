@@ -1,0 +1,46 @@
+"""Topics' compiled configurations on one broker, made again only for topics whose settings changed."""
+
+from collections.abc import Mapping
+
+from tidemill.metadata.image import ClusterImage
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.config_resolution import NOTHING, BrokerLayers
+from tidemill.model.topic_config import TopicConfig, compile_topic_config
+
+
+class TopicConfigs:
+    """`of` is cheap enough for every request.  An image shares with the next one the settings that did not change, so
+    it is enough to see whether they are the same objects.
+    """
+
+    def __init__(self, broker_id: BrokerId, static: Mapping[str, str]) -> None:
+        self._broker_id = broker_id
+        self._static = static
+        self._layers = BrokerLayers(static=static)
+        self._default = compile_topic_config(NOTHING, self._layers)
+        self._compiled: dict[str, tuple[Mapping[str, str], TopicConfig]] = {}  # only of topics that have settings
+        self._image: ClusterImage | None = None
+
+    def of(self, image: ClusterImage, topic: str) -> TopicConfig:
+        if image is not self._image:
+            self._take(image)
+        overrides = image.topic_overrides(topic)
+        if not overrides:
+            return self._default
+        known = self._compiled.get(topic)
+        if known is not None and known[0] is overrides:
+            return known[1]
+        compiled = compile_topic_config(overrides, self._layers)
+        self._compiled[topic] = (overrides, compiled)
+        return compiled
+
+    def _take(self, image: ClusterImage) -> None:
+        layers = image.broker_layers(self._broker_id, self._static)
+        if layers.dynamic is not self._layers.dynamic or layers.dynamic_default is not self._layers.dynamic_default:
+            self._compiled.clear()
+            self._default = compile_topic_config(NOTHING, layers)
+        self._layers = layers
+        if self._image is not None and self._image.topics is not image.topics:
+            for gone in [name for name in self._compiled if name not in image.topics]:
+                del self._compiled[gone]
+        self._image = image

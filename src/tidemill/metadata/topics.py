@@ -1,0 +1,278 @@
+"""Topics are created and deleted: CreateTopics, DeleteTopics, and the topics that the cluster makes for itself."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidemill.metadata.configs import SUGGESTIONS_MAX, check_topic_settings
+from tidemill.metadata.image import ClusterImage, Topic, metric_name
+from tidemill.metadata.metadata_records import (
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    ConfigResource,
+    Record,
+    RemoveTopicRecord,
+    ShardRecord,
+    TopicRecord,
+)
+from tidemill.metadata.replicas import plan_chosen, plan_told, shard_records
+from tidemill.metadata.result import Grounds, Problem, Result
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.config_resolution import broker_flag, broker_int, broker_value
+from tidemill.model.errors import KafkaError
+from tidemill.model.shard import ShardId
+from tidemill.model.topic import (
+    INTERNAL_TOPICS,
+    NO_TOPIC_ID,
+    OFFSETS_TOPIC,
+    TopicId,
+    name_problem,
+    new_topic_id,
+    topic_id_text,
+)
+from tidemill.model.topic_config_keys import KIND
+
+PARTITIONS_MAX: Final = 10_000  # of one topic, and of one request: what Kafka creates at once
+DEFAULT: Final = -1  # a partition count or replication factor that is left to the cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    name: str
+    partition_count: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()  # (partition, brokers); then both above are DEFAULT
+    settings: tuple[tuple[str, str | None], ...] = ()  # (key, value); None is refused, as in Kafka
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopics:
+    topics: tuple[NewTopic, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedTopic:
+    """What became of one topic: `topic_id`, counts and `settings` are told when `problem` is None."""
+
+    name: str
+    problem: Problem | None = None
+    topic_id: TopicId = NO_TOPIC_ID
+    partition_count: int = -1
+    replication_factor: int = -1
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateInternalTopic:
+    """The cluster needs one of its own topics; the answer is the same whether it was there or not."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopics:
+    """Each topic by its name or by its id."""
+
+    topics: tuple[str | TopicId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedTopic:
+    name: str | None
+    topic_id: TopicId | None
+    problem: Problem | None = None
+
+
+def create_topics(grounds: Grounds, command: CreateTopics) -> Result[tuple[CreatedTopic, ...]]:
+    """Each topic for itself: one that is refused does not touch the others."""
+    times_named = Counter(topic.name for topic in command.topics)
+    records: list[Record] = []
+    answers: list[CreatedTopic] = []
+    taken: dict[str, str] = {}  # metric name → name, of the topics of this command
+    next_shard_id = grounds.image.next_shard_id
+    named_twice: set[str] = set()
+    partition_count = 0
+    for topic in command.topics:
+        if times_named[topic.name] > 1:
+            if topic.name not in named_twice:
+                named_twice.add(topic.name)
+                problem = Problem(errors.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
+                answers.append(CreatedTopic(name=topic.name, problem=problem))
+            continue
+        try:
+            _check_new_name(grounds.image, topic.name, taken)
+            made, answer = _created(grounds, topic, next_shard_id, suggest=len(command.topics) <= SUGGESTIONS_MAX)
+            if partition_count + answer.partition_count > PARTITIONS_MAX:
+                raise KafkaError(
+                    errors.INVALID_PARTITIONS,
+                    f"one request creates at most {PARTITIONS_MAX} partitions; send the rest later",
+                )
+        except KafkaError as refused:
+            answers.append(CreatedTopic(name=topic.name, problem=Problem(refused.error_code, refused.message)))
+            continue
+        taken[metric_name(topic.name)] = topic.name
+        partition_count += answer.partition_count
+        records += made
+        next_shard_id = ShardId(next_shard_id + sum(isinstance(record, ShardRecord) for record in made))
+        answers.append(answer)
+    return Result(() if command.validate_only else tuple(records), tuple(answers))
+
+
+def create_internal_topic(grounds: Grounds, command: CreateInternalTopic) -> Result[CreatedTopic]:
+    known = grounds.image.topic(command.name)
+    if known is not None:
+        return Result((), _as_created(grounds.image, known))
+    if command.name != OFFSETS_TOPIC:
+        problem = Problem(
+            errors.INVALID_TOPIC_EXCEPTION, f"{command.name!r} is not a topic that the cluster makes for itself"
+        )
+        return Result((), CreatedTopic(name=command.name, problem=problem))
+    layers = grounds.layers
+    topic = NewTopic(
+        name=OFFSETS_TOPIC,
+        partition_count=broker_int(layers, "offsets.topic.num.partitions"),
+        replication_factor=max(
+            1, min(broker_int(layers, "offsets.topic.replication.factor"), len(grounds.image.brokers))
+        ),
+    )
+    try:
+        made, answer = _created(grounds, topic, grounds.image.next_shard_id, suggest=False)
+    except KafkaError as refused:
+        problem = Problem(refused.error_code, refused.message)
+        return Result((), CreatedTopic(name=command.name, problem=problem))
+    fixed = {**INTERNAL_TOPIC_SETTINGS, "segment.bytes": str(broker_value(layers, "offsets.topic.segment.bytes"))}
+    return Result((*made, *setting_records(topic.name, fixed)), answer)
+
+
+INTERNAL_TOPIC_SETTINGS: Final = {"cleanup.policy": "compact", "retention.ms": "-1", "retention.bytes": "-1"}
+"""Snapshots bound an internal topic; neither time nor size may take a record that no snapshot has replaced."""
+
+
+def delete_topics(grounds: Grounds, command: DeleteTopics) -> Result[tuple[DeletedTopic, ...]]:
+    image = grounds.image
+    may_delete = broker_flag(grounds.layers, "delete.topic.enable")
+    records: list[Record] = []
+    answers: list[DeletedTopic] = []
+    gone: set[TopicId] = set()
+    for wanted in command.topics:
+        topic = image.topic(wanted) if isinstance(wanted, str) else image.topic_by_id(wanted)
+        problem = _deletion_problem(wanted, topic, gone, may_delete=may_delete)
+        if problem is None and topic is not None:
+            gone.add(topic.topic_id)
+            records.append(RemoveTopicRecord(topic.topic_id))
+        name = wanted if isinstance(wanted, str) else None
+        answers.append(
+            DeletedTopic(
+                name=topic.name if topic else name,
+                topic_id=topic.topic_id if topic else None if isinstance(wanted, str) else wanted,
+                problem=problem,
+            )
+        )
+    return Result(tuple(records), tuple(answers))
+
+
+def setting_records(topic: str, settings: dict[str, str]) -> tuple[ConfigRecord, ...]:
+    resource = ConfigResource(TOPIC_RESOURCE, topic)
+    return tuple(ConfigRecord(resource, key, value) for key, value in settings.items())
+
+
+def _deletion_problem(
+    wanted: str | TopicId, topic: Topic | None, gone: set[TopicId], *, may_delete: bool
+) -> Problem | None:
+    if not may_delete:
+        return Problem(errors.TOPIC_DELETION_DISABLED, "delete.topic.enable=false forbids deleting topics")
+    if topic is None:
+        if isinstance(wanted, str):
+            return Problem(errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted!r}")
+        return Problem(errors.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id_text(wanted)}")
+    if topic.is_internal:
+        return Problem(
+            errors.INVALID_TOPIC_EXCEPTION, f"topic {topic.name!r} is internal, and only the cluster deletes it"
+        )
+    if topic.topic_id in gone:
+        return Problem(errors.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
+    return None
+
+
+def _check_new_name(image: ClusterImage, name: str, taken: dict[str, str]) -> None:
+    problem = name_problem(name)
+    if problem:
+        raise KafkaError(errors.INVALID_TOPIC_EXCEPTION, problem)
+    if name in image.topics:
+        raise KafkaError(errors.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
+    if name in INTERNAL_TOPICS:
+        raise KafkaError(errors.INVALID_TOPIC_EXCEPTION, f"topic {name!r} is internal, and only the cluster creates it")
+    alike = image.metric_names.get(metric_name(name)) or taken.get(metric_name(name))
+    if alike is not None:
+        raise KafkaError(
+            errors.INVALID_TOPIC_EXCEPTION,
+            f"topic {name!r} and the topic {alike!r} differ only in '.' and '_', which metrics cannot tell apart",
+        )
+
+
+def _created(
+    grounds: Grounds, topic: NewTopic, next_shard_id: ShardId, *, suggest: bool
+) -> tuple[tuple[Record, ...], CreatedTopic]:
+    settings = check_topic_settings(topic.settings, suggest=suggest)
+    if topic.assignments:
+        plans = plan_told(grounds.image, first_partition=0, assignments=_checked_assignments(topic))
+    else:
+        plans = plan_chosen(
+            grounds.image,
+            first_partition=0,
+            partition_count=_partition_count(grounds, topic),
+            replication_factor=topic.replication_factor
+            if topic.replication_factor != DEFAULT
+            else broker_int(grounds.layers, "default.replication.factor"),
+        )
+    topic_id = new_topic_id(grounds.entropy)
+    records: tuple[Record, ...] = (
+        TopicRecord(topic_id, topic.name, settings.get(KIND, "log")),
+        *shard_records(plans, topic_id=topic_id, next_shard_id=next_shard_id),
+        *setting_records(topic.name, settings),
+    )
+    return records, CreatedTopic(
+        name=topic.name,
+        topic_id=topic_id,
+        partition_count=sum(plan.partition_count for plan in plans),
+        replication_factor=len(plans[0].voters),
+        settings=settings,
+    )
+
+
+def _partition_count(grounds: Grounds, topic: NewTopic) -> int:
+    if topic.partition_count == DEFAULT:
+        return broker_int(grounds.layers, "num.partitions")
+    if not 1 <= topic.partition_count <= PARTITIONS_MAX:
+        raise KafkaError(
+            errors.INVALID_PARTITIONS,
+            f"a topic has 1 to {PARTITIONS_MAX} partitions, or -1 for the default; {topic.partition_count} is wrong",
+        )
+    return topic.partition_count
+
+
+def _checked_assignments(topic: NewTopic) -> list[tuple[BrokerId, ...]]:
+    if topic.partition_count != DEFAULT or topic.replication_factor != DEFAULT:
+        raise KafkaError(
+            errors.INVALID_REQUEST,
+            "with assignments, the number of partitions and the replication factor must both be -1",
+        )
+    by_partition = dict(topic.assignments)
+    if sorted(by_partition) != list(range(len(topic.assignments))) or len(by_partition) > PARTITIONS_MAX:
+        raise KafkaError(
+            errors.INVALID_REPLICA_ASSIGNMENT,
+            f"assignments must name each of the partitions 0, 1, … once, up to {PARTITIONS_MAX}",
+        )
+    return [by_partition[partition] for partition in range(len(by_partition))]
+
+
+def _as_created(image: ClusterImage, topic: Topic) -> CreatedTopic:
+    return CreatedTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partition_count=topic.partition_count,
+        replication_factor=len(image.shards[topic.shard_ids[0]].voters),
+        settings=dict(image.topic_overrides(topic.name)),
+    )

@@ -1,0 +1,181 @@
+"""The broker's keys of identity, listeners, connections, topics and the machine."""
+
+from typing import Final
+
+from tidemill.model.config_key import ConfigKey, Update, obeyed, refused, without_effect
+from tidemill.model.config_types import ConfigType, ConfigValue
+from tidemill.model.topic_config_keys import NO_QUOTAS
+
+BOOLEAN = ConfigType.BOOLEAN
+STRING = ConfigType.STRING
+INT = ConfigType.INT
+LONG = ConfigType.LONG
+LIST = ConfigType.LIST
+CLASS = ConfigType.CLASS
+CLUSTER_WIDE = Update.CLUSTER_WIDE
+INT_MAX: Final = (1 << 31) - 1
+JAVA: Final = "a Java class cannot run here"
+OWN_CONSENSUS: Final = "Tidemill's own consensus keeps replicas and controller, with fixed bounds"
+ONE_LOOP: Final = "a broker is one event loop; more cores are used by more brokers"
+OWN_METRICS: Final = "metrics are served over HTTP, for Prometheus"
+
+
+def _directory_problem(value: ConfigValue) -> str | None:
+    if not isinstance(value, tuple) or len(value) != 1 or not value[0]:
+        return "exactly one directory is wanted; more disks are used by more brokers"
+    return None
+
+
+BROKER_KEYS: Final[tuple[ConfigKey, ...]] = (
+    obeyed(
+        "advertised.listeners",
+        LIST,
+        None,
+        "The addresses that clients are told, one per listener, where they differ from `listeners`.",
+    ),
+    obeyed("auto.create.topics.enable", BOOLEAN, True, "Whether a topic that a client asks for is created."),
+    obeyed(
+        "broker.id",
+        INT,
+        -1,
+        "This broker's number, 0 or more; kept in the data directory once chosen; -1 chooses.",
+        at_least=-1,
+    ),
+    obeyed("broker.rack", STRING, None, "Where this broker stands; told to clients."),
+    obeyed(
+        "connections.max.idle.ms", LONG, 600_000, "A connection on which nothing was asked for this long is closed."
+    ),
+    obeyed(
+        "default.replication.factor",
+        INT,
+        1,
+        "How many replicas a topic gets when its creator does not say.",
+        at_least=1,
+    ),
+    obeyed("delete.topic.enable", BOOLEAN, True, "Whether clients may delete topics."),
+    obeyed(
+        "fetch.max.bytes",
+        INT,
+        57_671_680,
+        "The most bytes one Fetch response carries, whatever the client asks for.",
+        at_least=1_024,
+    ),
+    obeyed(
+        "listener.security.protocol.map",
+        STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "Which protocol each listener name speaks; only PLAINTEXT is built yet.",
+    ),
+    obeyed(
+        "listeners",
+        LIST,
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "Where clients connect: NAME://HOST:PORT, several apart by commas; without a host, the loopback address.",
+    ),
+    obeyed("log.dir", LIST, ("tidemill-data",), "The same as log.dirs, and weaker.", check=_directory_problem),
+    obeyed("log.dirs", LIST, None, "The data directory; exactly one.", check=_directory_problem),
+    obeyed(
+        "max.connections",
+        INT,
+        INT_MAX,
+        "How many client connections this broker holds at once; one more is closed at once.",
+        at_least=0,
+    ),
+    obeyed(
+        "max.connections.per.ip", INT, INT_MAX, "How many client connections one address may hold at once.", at_least=0
+    ),
+    obeyed(
+        "max.connections.per.ip.overrides",
+        STRING,
+        "",
+        "Other bounds for single addresses: ADDRESS:COUNT, apart by commas.",
+    ),
+    obeyed(
+        "max.incremental.fetch.session.cache.slots",
+        INT,
+        1_000,
+        "How many fetch sessions are kept; beyond it clients are served without one.",
+        at_least=0,
+    ),
+    obeyed(
+        "max.request.partition.size.limit",
+        INT,
+        2_000,
+        "The most partitions one DescribeTopicPartitions response shows.",
+        at_least=1,
+    ),
+    obeyed("node.id", INT, -1, "The same as broker.id.", at_least=-1),
+    obeyed("num.partitions", INT, 8, "How many partitions a topic gets when its creator does not say.", at_least=1),
+    obeyed(
+        "queued.max.request.bytes",
+        LONG,
+        -1,
+        "How many bytes of requests may wait in memory, all connections together; -1 is 256 MiB.",
+        at_least=-1,
+    ),
+    obeyed("socket.listen.backlog.size", INT, 50, "How many connections may wait to be accepted.", at_least=1),
+    obeyed(
+        "socket.receive.buffer.bytes",
+        INT,
+        102_400,
+        "The receive buffer of a client's socket; -1 leaves it to the system.",
+        at_least=-1,
+    ),
+    obeyed(
+        "socket.request.max.bytes",
+        INT,
+        104_857_600,
+        "The biggest request; a connection that announces a bigger one is closed.",
+        at_least=1,
+    ),
+    obeyed(
+        "socket.send.buffer.bytes",
+        INT,
+        102_400,
+        "The send buffer of a client's socket; -1 leaves it to the system.",
+        at_least=-1,
+    ),
+    refused("config.providers", LIST, (), JAVA),
+    refused("create.topic.policy.class.name", CLASS, None, JAVA),
+    without_effect("background.threads", INT, 10, ONE_LOOP, at_least=1, update=CLUSTER_WIDE),
+    without_effect("controlled.shutdown.enable", BOOLEAN, True, OWN_CONSENSUS),
+    without_effect(
+        "delete.records.purgatory.purge.interval.requests",
+        INT,
+        1,
+        "waiting requests are woken when their data arrives, and hold nothing when they have been answered",
+    ),
+    without_effect(
+        "fetch.purgatory.purge.interval.requests",
+        INT,
+        1_000,
+        "waiting requests are woken when their data arrives, and hold nothing when they have been answered",
+    ),
+    without_effect("kafka.metrics.polling.interval.secs", INT, 10, OWN_METRICS, at_least=1),
+    without_effect("kafka.metrics.reporters", LIST, (), OWN_METRICS),
+    without_effect("max.connection.creation.rate", INT, INT_MAX, NO_QUOTAS, at_least=0, update=CLUSTER_WIDE),
+    without_effect(
+        "metric.reporters", LIST, ("org.apache.kafka.common.metrics.JmxReporter",), OWN_METRICS, update=CLUSTER_WIDE
+    ),
+    without_effect("metrics.num.samples", INT, 2, OWN_METRICS, at_least=1),
+    without_effect("metrics.recording.level", STRING, "INFO", OWN_METRICS),
+    without_effect("metrics.sample.window.ms", LONG, 30_000, OWN_METRICS, at_least=1),
+    without_effect("num.io.threads", INT, 8, ONE_LOOP, at_least=1, update=CLUSTER_WIDE),
+    without_effect("num.network.threads", INT, 3, ONE_LOOP, at_least=1, update=CLUSTER_WIDE),
+    without_effect("num.recovery.threads.per.data.dir", INT, 2, ONE_LOOP, at_least=1, update=CLUSTER_WIDE),
+    without_effect(
+        "producer.purgatory.purge.interval.requests",
+        INT,
+        1_000,
+        "waiting requests are woken when their data arrives, and hold nothing when they have been answered",
+    ),
+    without_effect("queued.max.requests", INT, 500, ONE_LOOP, at_least=1),
+    without_effect("request.timeout.ms", INT, 30_000, OWN_CONSENSUS),
+    without_effect("socket.connection.setup.timeout.max.ms", LONG, 30_000, OWN_CONSENSUS),
+    without_effect("socket.connection.setup.timeout.ms", LONG, 10_000, OWN_CONSENSUS),
+    without_effect("telemetry.max.bytes", INT, 1_048_576, "client telemetry is not offered", at_least=1),
+    without_effect("unstable.api.versions.enable", BOOLEAN, False, "only what is finished is offered", internal=True),
+    without_effect(
+        "unstable.feature.versions.enable", BOOLEAN, False, "only what is finished is offered", internal=True
+    ),
+)

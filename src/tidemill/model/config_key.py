@@ -1,0 +1,187 @@
+"""One configuration key: what it means, which values are legal, and whether Tidemill obeys it.
+
+Users bring configuration files and scripts written for Kafka.  Each of Kafka's keys has one of three standings:
+*obeyed*; *accepted without effect*, with the reason, where ignoring it does no harm; or *refused*, with the reason,
+where ignoring it would break a promise that the user relies on.  A refused key may still be set to its default, which
+asks for nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from tidemill.model import errors
+from tidemill.model.config_types import ConfigType, ConfigValue, text_of_value, value_of_text
+from tidemill.model.errors import KafkaError
+
+TEXT_LENGTH_MAX: Final = 32_767  # what Kafka's older messages can carry; a value lives in every broker's memory
+
+
+class Standing(StrEnum):
+    OBEYED = "obeyed"
+    WITHOUT_EFFECT = "accepted without effect"
+    REFUSED = "refused"
+
+
+class Update(StrEnum):
+    """When a broker key may change, in Kafka's words.  Topic and group keys may always change."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"  # as the cluster's default, or for one broker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigKey:
+    name: str
+    type: ConfigType
+    default: ConfigValue
+    standing: Standing
+    text: str  # one sentence: what it does, why it does nothing, or why it is refused
+    at_least: float | None = None
+    at_most: float | None = None
+    choices: tuple[str, ...] = ()  # of a STRING, or of each item of a LIST
+    check: Callable[[ConfigValue], str | None] | None = None  # what is wrong with a value, where no range can say it
+    update: Update = Update.READ_ONLY
+    internal: bool = False  # Kafka keeps it for its own tests: accepted, and not shown
+
+    @property
+    def documentation(self) -> str:
+        match self.standing:
+            case Standing.OBEYED:
+                return self.text
+            case Standing.WITHOUT_EFFECT:
+                return f"Accepted, and has no effect here: {self.text}."
+            case Standing.REFUSED:
+                return f"Only the default is accepted here: {self.text}."
+
+    @property
+    def default_text(self) -> str | None:
+        return text_of_value(self.default)
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.update is not Update.READ_ONLY
+
+
+def parse(key: ConfigKey, text: str) -> ConfigValue:
+    """The value that `text` means for `key`; KafkaError (INVALID_CONFIG) that names key, value and fix otherwise."""
+    if len(text) > TEXT_LENGTH_MAX:
+        raise refusal(key, text[:40] + "…", f"a value has at most {TEXT_LENGTH_MAX} characters")
+    try:
+        value = value_of_text(key.type, text)
+    except ValueError as wanted:
+        raise refusal(key, text, str(wanted)) from None
+    problem = _problem(key, value)
+    if problem:
+        raise refusal(key, text, problem)
+    if key.standing is Standing.REFUSED and value != key.default:
+        accepted = "leave it out" if key.default is None else f"leave it out, or use {key.default_text!r}"
+        raise refusal(key, text, f"{key.text}; {accepted}")
+    return value
+
+
+def refusal(key: ConfigKey, text: str, why: str) -> KafkaError:
+    shown = "(hidden)" if key.is_sensitive else text
+    return KafkaError(errors.INVALID_CONFIG, f"{key.name}={shown} is refused: {why}")
+
+
+def _problem(key: ConfigKey, value: ConfigValue) -> str | None:
+    if key.choices:
+        items = value if isinstance(value, tuple) else (value,)
+        if any(item not in key.choices for item in items):
+            return f"one of {', '.join(key.choices)} is wanted"
+    if isinstance(value, tuple) and len(set(value)) != len(value):
+        return "an item is named twice"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if key.at_least is not None and value < key.at_least:
+            return f"at least {key.at_least} is wanted"
+        if key.at_most is not None and value > key.at_most:
+            return f"at most {key.at_most} is wanted"
+    return key.check(value) if key.check else None
+
+
+def obeyed(
+    name: str,
+    config_type: ConfigType,
+    default: ConfigValue,
+    text: str,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    choices: tuple[str, ...] = (),
+    check: Callable[[ConfigValue], str | None] | None = None,
+    update: Update = Update.READ_ONLY,
+    internal: bool = False,
+) -> ConfigKey:
+    """A row of the tables of keys; `text` says what the key does."""
+    return ConfigKey(
+        name=name,
+        type=config_type,
+        default=default,
+        standing=Standing.OBEYED,
+        text=text,
+        at_least=at_least,
+        at_most=at_most,
+        choices=choices,
+        check=check,
+        update=update,
+        internal=internal,
+    )
+
+
+def without_effect(
+    name: str,
+    config_type: ConfigType,
+    default: ConfigValue,
+    reason: str,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    choices: tuple[str, ...] = (),
+    update: Update = Update.READ_ONLY,
+    internal: bool = False,
+) -> ConfigKey:
+    """A row for a key that is checked, stored and described, and does nothing; `reason` says why it may be ignored."""
+    return ConfigKey(
+        name=name,
+        type=config_type,
+        default=default,
+        standing=Standing.WITHOUT_EFFECT,
+        text=reason,
+        at_least=at_least,
+        at_most=at_most,
+        choices=choices,
+        update=update,
+        internal=internal,
+    )
+
+
+def refused(
+    name: str,
+    config_type: ConfigType,
+    default: ConfigValue,
+    reason: str,
+    *,
+    choices: tuple[str, ...] = (),
+    check: Callable[[ConfigValue], str | None] | None = None,
+    update: Update = Update.READ_ONLY,
+    internal: bool = False,
+) -> ConfigKey:
+    """A row for a key that may only have its default; `reason` says why."""
+    return ConfigKey(
+        name=name,
+        type=config_type,
+        default=default,
+        standing=Standing.REFUSED,
+        text=reason,
+        choices=choices,
+        check=check,
+        update=update,
+        internal=internal,
+    )

@@ -1,0 +1,108 @@
+"""Every configuration key there is: the entrance to the tables of topic, broker and group keys.
+
+A key that is in no table is unknown, and refused by name, with the nearest known one.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import Final
+
+from tidemill.model import errors
+from tidemill.model.broker_config_keys import BROKER_KEYS as _BROKER
+from tidemill.model.cluster_config_keys import CLUSTER_KEYS as _CLUSTER
+from tidemill.model.config_key import ConfigKey, parse
+from tidemill.model.config_types import ConfigValue
+from tidemill.model.coordinator_config_keys import COORDINATOR_KEYS as _COORDINATOR
+from tidemill.model.errors import KafkaError
+from tidemill.model.group_config_keys import GROUP_KEYS as _GROUP
+from tidemill.model.log_config_keys import LOG_KEYS as _LOG
+from tidemill.model.security_config_keys import SECURITY_KEYS as _SECURITY
+from tidemill.model.tidemill_config_keys import TIDEMILL_KEYS as _TIDEMILL
+from tidemill.model.topic_config_keys import TOPIC_KEYS as _TOPIC
+
+
+def _by_name(*tables: tuple[ConfigKey, ...]) -> Mapping[str, ConfigKey]:
+    keys = [key for table in tables for key in table]
+    named = {key.name: key for key in sorted(keys, key=lambda key: key.name)}
+    assert len(named) == len(keys), "a key stands in two tables"
+    return named
+
+
+TOPIC_KEYS: Final = _by_name(_TOPIC)
+BROKER_KEYS: Final = _by_name(_BROKER, _LOG, _COORDINATOR, _CLUSTER, _SECURITY, _TIDEMILL)
+GROUP_KEYS: Final = _by_name(_GROUP)
+
+# Which keys name the same thing, strongest first; the number turns the synonym's value into the unit of the first name.
+# Kafka's `ServerTopicConfigSynonyms`: what a topic's key falls back to on the broker.
+TOPIC_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000)),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+}
+
+# The same between broker keys.
+BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    name: group
+    for group in (
+        ("broker.id", "node.id"),
+        ("log.dirs", "log.dir"),
+        ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+        ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+        ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+        ("log.roll.ms", "log.roll.hours"),
+    )
+    for name in group
+}
+
+# Groups: what a group's key falls back to on the broker (`GroupConfig.ALL_GROUP_CONFIG_SYNONYMS`).
+GROUP_SYNONYMS: Final[Mapping[str, str]] = {
+    name: f"group.{name}" for name in GROUP_KEYS if f"group.{name}" in BROKER_KEYS
+}
+
+
+NEAREST_LENGTH_MAX: Final = 100  # a longer name resembles nothing, and looking would take its time
+NEAREST_LIKENESS_MIN: Final = 0.85  # about one slip in a name; less takes many milliseconds to look for
+
+
+def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True) -> ConfigKey:
+    """The key of that name in one of the tables; KafkaError (INVALID_CONFIG) otherwise, with the nearest known name.
+
+    Looking for the nearest name takes up to a millisecond: who has many names to look up from a stranger does without.
+    """
+    key = keys.get(name)
+    if key is not None:
+        return key
+    shown = name[:NEAREST_LENGTH_MAX]
+    nearest = difflib.get_close_matches(shown, keys, n=1, cutoff=NEAREST_LIKENESS_MIN) if suggest else ()
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    raise KafkaError(errors.INVALID_CONFIG, f"unknown configuration key {shown!r}{hint}")
+
+
+def parse_named(keys: Mapping[str, ConfigKey], name: str, text: str) -> ConfigValue:
+    """`parse` for a key that is only known by name."""
+    return parse(known_key(keys, name), text)

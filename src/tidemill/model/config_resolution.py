@@ -1,0 +1,163 @@
+"""Which value of a configuration key counts, and where it came from.
+
+A topic's value is the topic's own; else this broker's dynamic one; else the cluster's dynamic default; else what the
+broker was started with; else the default.  On each of these levels, of several names for one thing the strongest that
+is set counts (`log.retention.ms` before `.minutes` before `.hours`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from tidemill.model import errors
+from tidemill.model.config_key import ConfigKey, parse
+from tidemill.model.config_keys import (
+    BROKER_KEYS,
+    BROKER_SYNONYMS,
+    GROUP_SYNONYMS,
+    TOPIC_SYNONYMS,
+    known_key,
+)
+from tidemill.model.config_types import ConfigValue, value_of_text
+from tidemill.model.errors import KafkaError
+
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class ConfigSource(IntEnum):
+    """The numbers are those of DescribeConfigs."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLayers:
+    """A broker's configuration, as text: changed for it alone, changed for the whole cluster, given at its start."""
+
+    dynamic: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    dynamic_default: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    static: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+
+
+class Synonym(NamedTuple):
+    name: str
+    value: str | None  # None when it is sensitive
+    source: ConfigSource
+
+
+class Resolved(NamedTuple):
+    """A key with the value that counts, as DescribeConfigs shows it."""
+
+    key: ConfigKey
+    value: str | None  # None when there is none, or when it is sensitive
+    source: ConfigSource
+    synonyms: tuple[Synonym, ...]  # strongest first, the one that counts at its head
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+def broker_value(layers: BrokerLayers, name: str) -> ConfigValue:
+    """The value that counts, parsed, in the unit of `name`'s own key."""
+    key = BROKER_KEYS[name]
+    for synonym in _broker_synonyms(BROKER_SYNONYMS.get(name, (name,)), layers):
+        if synonym.value is not None:
+            return _in_unit_of(name, synonym)
+    return key.default
+
+
+def broker_int(layers: BrokerLayers, name: str) -> int:
+    value = broker_value(layers, name)
+    assert isinstance(value, int), name
+    return value
+
+
+def broker_flag(layers: BrokerLayers, name: str) -> bool:
+    value = broker_value(layers, name)
+    assert isinstance(value, bool), name
+    return value
+
+
+def resolve_broker(key: ConfigKey, layers: BrokerLayers) -> Resolved:
+    synonyms = _broker_synonyms(BROKER_SYNONYMS.get(key.name, (key.name,)), layers, sensitive=key.is_sensitive)
+    own = next((synonym.value for synonym in synonyms if synonym.name == key.name), key.default_text)
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+    return Resolved(key, None if key.is_sensitive else own, source, synonyms)
+
+
+def resolve_topic(key: ConfigKey, overrides: Mapping[str, str], layers: BrokerLayers) -> Resolved:
+    named = TOPIC_SYNONYMS.get(key.name, ())
+    inherited = _broker_synonyms(tuple(name for name, _ in named), layers)
+    if key.name in overrides:
+        own = Synonym(key.name, overrides[key.name], ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        return Resolved(key, own.value, own.source, (own, *inherited))
+    if not inherited:
+        return Resolved(key, key.default_text, ConfigSource.DEFAULT_CONFIG, ())
+    strongest = inherited[0]
+    return Resolved(key, _converted(strongest, dict(named)[strongest.name]), strongest.source, inherited)
+
+
+def resolve_group(key: ConfigKey, overrides: Mapping[str, str], layers: BrokerLayers) -> Resolved:
+    name = GROUP_SYNONYMS.get(key.name)
+    inherited = _broker_synonyms((name,), layers) if name else ()
+    if key.name in overrides:
+        own = Synonym(key.name, overrides[key.name], ConfigSource.DYNAMIC_GROUP_CONFIG)
+        return Resolved(key, own.value, own.source, (own, *inherited))
+    if not inherited:
+        return Resolved(key, key.default_text, ConfigSource.DEFAULT_CONFIG, ())
+    return Resolved(key, inherited[0].value, inherited[0].source, inherited)
+
+
+def check_static(settings: Mapping[str, str]) -> None:
+    """KafkaError (INVALID_CONFIG) for the first setting that a broker may not be started with."""
+    for name, text in settings.items():
+        parse(known_key(BROKER_KEYS, name), text)
+    broker_id, node_id = settings.get("broker.id"), settings.get("node.id")
+    if broker_id is not None and node_id is not None and int(broker_id) != int(node_id):
+        raise KafkaError(
+            errors.INVALID_CONFIG, f"broker.id={broker_id} and node.id={node_id} are the same key; leave one out"
+        )
+
+
+def _broker_synonyms(names: tuple[str, ...], layers: BrokerLayers, *, sensitive: bool = False) -> tuple[Synonym, ...]:
+    found = [
+        Synonym(name, None if sensitive else level[name], source)
+        for level, source in (
+            (layers.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (layers.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (layers.static, ConfigSource.STATIC_BROKER_CONFIG),
+        )
+        for name in names
+        if name in level
+    ]
+    for name in names:
+        default = BROKER_KEYS[name].default_text
+        if default is not None:
+            found.append(Synonym(name, None if sensitive else default, ConfigSource.DEFAULT_CONFIG))
+    return tuple(found)
+
+
+def _converted(synonym: Synonym, factor: int) -> str | None:
+    if synonym.value is None or factor == 1:
+        return synonym.value
+    value = value_of_text(BROKER_KEYS[synonym.name].type, synonym.value)
+    assert isinstance(value, int), synonym.name
+    return str(value * factor if value >= 0 else -1)
+
+
+_UNITS: Final = {name: factor for named in TOPIC_SYNONYMS.values() for name, factor in named}
+
+
+def _in_unit_of(name: str, synonym: Synonym) -> ConfigValue:
+    value = value_of_text(BROKER_KEYS[synonym.name].type, synonym.value or "")
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value * _UNITS.get(synonym.name, 1) // _UNITS.get(name, 1)
+    return value

@@ -1,0 +1,71 @@
+"""The types of configuration values, as Kafka's `ConfigDef.Type`: from text to a value and back.
+
+Configuration travels and is stored as text (in metadata records, on the wire, in files); it becomes a value once,
+where it is used.
+"""
+
+import re
+from enum import IntEnum
+
+ConfigValue = bool | int | float | str | tuple[str, ...] | None  # None: not set, and no default
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")  # `int()` alone would also take `1_000` and digits of other scripts
+_DECIMAL_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+class ConfigType(IntEnum):
+    """The numbers are those of DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+INTEGER_BOUNDS = {
+    ConfigType.SHORT: (-(1 << 15), (1 << 15) - 1),
+    ConfigType.INT: (-(1 << 31), (1 << 31) - 1),
+    ConfigType.LONG: (-(1 << 63), (1 << 63) - 1),
+}
+
+
+def value_of_text(config_type: ConfigType, text: str) -> ConfigValue:
+    """The value that `text` means; ValueError, with what was wanted, when it means none."""
+    text = text.strip()
+    match config_type:
+        case ConfigType.BOOLEAN:
+            lowered = text.lower()
+            if lowered not in ("true", "false"):
+                raise ValueError("true or false is wanted")
+            return lowered == "true"
+        case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
+            lowest, highest = INTEGER_BOUNDS[config_type]
+            if not _WHOLE_NUMBER.fullmatch(text) or len(text) > 20 or not lowest <= int(text) <= highest:
+                raise ValueError(f"a whole number of type {config_type.name} ({lowest} to {highest}) is wanted")
+            return int(text)
+        case ConfigType.DOUBLE:
+            if not _DECIMAL_NUMBER.fullmatch(text):
+                raise ValueError("a decimal number is wanted")
+            return float(text)
+        case ConfigType.LIST:
+            return tuple(item.strip() for item in text.split(",")) if text else ()
+        case ConfigType.STRING | ConfigType.CLASS | ConfigType.PASSWORD:
+            return text
+
+
+def text_of_value(value: ConfigValue) -> str | None:
+    """The text form that DescribeConfigs shows; `value_of_text` takes it back."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return repr(value).replace("e+", "E").replace("e-", "E-")  # as Java writes it: 1.7976931348623157E308
+    return str(value)

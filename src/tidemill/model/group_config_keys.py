@@ -1,0 +1,41 @@
+"""The configuration keys of a group: Kafka 4.3's, and the dead-letter topic of KIP-1191."""
+
+from typing import Final
+
+from tidemill.model.config_key import ConfigKey, without_effect
+from tidemill.model.config_types import ConfigType
+
+BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
+
+NO_CONSUMER_PROTOCOL: Final = (
+    "the consumer group protocol of KIP-848 is not built yet; classic groups take their member's own settings"
+)
+NO_SHARE_GROUPS: Final = "share groups are not built yet"
+NO_STREAMS_GROUPS: Final = "streams groups are not offered"
+
+GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (
+    without_effect("consumer.assignment.interval.ms", INT, 1_000, NO_CONSUMER_PROTOCOL, at_least=0),
+    without_effect("consumer.heartbeat.interval.ms", INT, 5_000, NO_CONSUMER_PROTOCOL, at_least=1),
+    without_effect("consumer.session.timeout.ms", INT, 45_000, NO_CONSUMER_PROTOCOL, at_least=1),
+    without_effect("share.assignment.interval.ms", INT, 1_000, NO_SHARE_GROUPS, at_least=0),
+    without_effect("share.auto.offset.reset", STRING, "latest", NO_SHARE_GROUPS),
+    without_effect("share.delivery.count.limit", INT, 5, NO_SHARE_GROUPS, at_least=2),
+    without_effect("share.heartbeat.interval.ms", INT, 5_000, NO_SHARE_GROUPS, at_least=1),
+    without_effect(
+        "share.isolation.level",
+        STRING,
+        "read_uncommitted",
+        NO_SHARE_GROUPS,
+        choices=("read_committed", "read_uncommitted"),
+    ),
+    without_effect("share.partition.max.record.locks", INT, 2_000, NO_SHARE_GROUPS, at_least=100),
+    without_effect("share.record.lock.duration.ms", INT, 30_000, NO_SHARE_GROUPS, at_least=1_000),
+    without_effect("share.renew.acknowledge.enable", BOOLEAN, True, NO_SHARE_GROUPS),
+    without_effect("share.session.timeout.ms", INT, 45_000, NO_SHARE_GROUPS, at_least=1),
+    without_effect("errors.deadletterqueue.topic.name", STRING, "", NO_SHARE_GROUPS),
+    without_effect("streams.assignment.interval.ms", INT, 1_000, NO_STREAMS_GROUPS, at_least=0),
+    without_effect("streams.heartbeat.interval.ms", INT, 5_000, NO_STREAMS_GROUPS, at_least=1),
+    without_effect("streams.initial.rebalance.delay.ms", INT, 3_000, NO_STREAMS_GROUPS, at_least=0),
+    without_effect("streams.num.standby.replicas", INT, 0, NO_STREAMS_GROUPS, at_least=0),
+    without_effect("streams.session.timeout.ms", INT, 45_000, NO_STREAMS_GROUPS, at_least=1),
+)

@@ -1,0 +1,64 @@
+"""A topic's configuration, compiled: what the paths of produce, fetch and retention read, as plain numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemill.model.config_keys import TOPIC_KEYS
+from tidemill.model.config_resolution import NOTHING, BrokerLayers, resolve_topic
+from tidemill.model.config_types import value_of_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """Names and units are those of Kafka's keys.  -1 in `retention_ms` and `retention_bytes` means: without bound."""
+
+    kind: str
+    cleanup_policy: str
+    compression_type: str
+    index_interval_bytes: int
+    max_message_bytes: int
+    message_timestamp_type: str
+    is_log_append_time: bool
+    message_timestamp_before_max_ms: int
+    message_timestamp_after_max_ms: int
+    min_insync_replicas: int
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_ms: int
+
+
+def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerLayers | None = None) -> TopicConfig:
+    """The values that count for a topic with these overrides on a broker with these layers."""
+    layers = layers or BrokerLayers()
+
+    def value(name: str) -> object:
+        key = TOPIC_KEYS[name]
+        found = resolve_topic(key, overrides, layers).value
+        return key.default if found is None else value_of_text(key.type, found)  # checked when it was set
+
+    def number(name: str) -> int:
+        found = value(name)
+        assert isinstance(found, int), name
+        return found
+
+    small_segment_bytes = value("internal.segment.bytes")
+    cleanup_policies = value("cleanup.policy")
+    assert isinstance(cleanup_policies, tuple)
+    timestamp_type = str(value("message.timestamp.type"))
+    return TopicConfig(
+        kind=str(value("tidemill.kind")),
+        cleanup_policy=",".join(cleanup_policies),
+        compression_type=str(value("compression.type")),
+        index_interval_bytes=number("index.interval.bytes"),
+        max_message_bytes=number("max.message.bytes"),
+        message_timestamp_type=timestamp_type,
+        is_log_append_time=timestamp_type == "LogAppendTime",
+        message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        min_insync_replicas=number("min.insync.replicas"),
+        retention_bytes=number("retention.bytes"),
+        retention_ms=number("retention.ms"),
+        segment_bytes=small_segment_bytes if isinstance(small_segment_bytes, int) else number("segment.bytes"),
+        segment_ms=number("segment.ms"),
+    )

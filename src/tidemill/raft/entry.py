@@ -1,0 +1,118 @@
+"""One step of a shard's log, as Raft, storage and peers know it.
+
+An entry is a record batch of one partition, a reference to one, or a command of Raft's own (which takes no offset).
+Storage writes an entry as a row (`docs/formats/journal.md`); the kinds from 16 on are rows that are no entries.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+from tidemill.batches.batch import BatchHeader
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Kind(IntEnum):
+    BATCH = 1
+    REFERENCE = 2
+    COMMAND = 3
+    VOTE = 16
+    TRUNCATE = 17
+    OPENED = 18
+    CLOSED = 19
+    SETTLED = 20
+    INSTALLING = 21
+    INSTALLED = 22
+
+
+class Command(IntEnum):
+    """The first byte of a COMMAND's payload."""
+
+    NO_OP = 0
+    LOG_START = 1
+    VOTERS = 2
+
+
+BATCH: Final = int(Kind.BATCH)
+COMMAND: Final = int(Kind.COMMAND)
+
+
+class Entry:
+    """
+    Made by the leader that appends it; `propose` gives it index and term.  Read-only from then on, but for its place.
+    """
+
+    __slots__ = (
+        "append_time",
+        "base_offset",
+        "header",
+        "index",
+        "kind",
+        "partition",
+        "payload",
+        "position",
+        "record_count",
+        "segment_base",
+        "term",
+    )
+
+    def __init__(
+        self,
+        kind: int,
+        payload: Buffer | None,
+        *,
+        partition: int = 0,
+        base_offset: int = 0,
+        record_count: int = 0,
+        append_time: int = 0,
+        index: int = 0,
+        term: int = 0,
+    ) -> None:
+        self.kind = kind
+        self.payload = payload  # None once the bytes lie in the segment and nothing here needs them any more
+        self.partition = partition
+        self.base_offset = base_offset
+        self.record_count = record_count
+        self.append_time = append_time  # ms since the epoch; never goes back within a shard
+        self.index = index
+        self.term = term
+        # Where the bytes lie on this replica.  Never sent to a peer and never compared.
+        self.segment_base = 0
+        self.position = 0
+        self.header: BatchHeader | None = None  # of a BATCH, where it has been read already; spares the second reading
+
+    def __repr__(self) -> str:
+        return f"Entry({Kind(self.kind).name} {self.index}@{self.term} partition {self.partition}+{self.base_offset})"
+
+
+def encode_voters(voters: tuple[Voter, ...]) -> bytes:
+    return len(voters).to_bytes(2) + b"".join(v.broker_id.to_bytes(4) + v.directory_id for v in voters)
+
+
+def decode_voters(data: Buffer, position: int = 0) -> tuple[tuple[Voter, ...], int]:
+    """The voters, and the position behind them."""
+    count = int.from_bytes(data[position : position + 2])
+    position += 2
+    voters = []
+    for _ in range(count):
+        broker_id = BrokerId(int.from_bytes(data[position : position + 4]))
+        voters.append(Voter(broker_id, DirectoryId(bytes(data[position + 4 : position + 20]))))
+        position += 20
+    return tuple(voters), position
+
+
+def no_op(append_time: int) -> Entry:
+    """A leader's first entry: what commits everything before it."""
+    return Entry(COMMAND, bytes((Command.NO_OP,)), append_time=append_time)
+
+
+def log_start(partition: int, offset: int, append_time: int) -> Entry:
+    """Records of `partition` below `offset` are gone, on every replica."""
+    payload = bytes((Command.LOG_START,)) + partition.to_bytes(4) + offset.to_bytes(8)
+    return Entry(COMMAND, payload, partition=partition, append_time=append_time)
+
+
+def read_log_start(payload: Buffer) -> tuple[int, int]:
+    """(partition, new log start offset) of a LOG_START command."""
+    return int.from_bytes(payload[1:5]), int.from_bytes(payload[5:13])

@@ -1,0 +1,11 @@
+"""The machine's clocks."""
+
+import time
+
+
+class OsClock:
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,262 @@
+"""The machine's disk: the Disk port over Linux files, one data directory, positions given with every call.
+
+A file's number is closed when the last call that uses it returns: each call holds its own reference to the descriptor,
+and `close` drops the file's.  So a reader in another thread never reads from a number that names another file by now.
+Directories are made with mode 0700 and files with 0600: what is queued is nobody else's business.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
+from tidemill.storage.disk_path import LOCK_NAME, file_parts, path_parts
+
+PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # what one pwritev takes; 1024 on Linux
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NOT_NOW: Final = frozenset(
+    {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
+)  # RWF_NOWAIT is not known here
+
+
+class OsDisk:
+    def __init__(self, directory: str | Path, *, read_only: bool = False) -> None:
+        """Makes the data directory when it is not there; with `read_only` nothing is ever made or changed."""
+        self._root = os.path.abspath(directory)
+        self._read_only = read_only
+        self._lock_descriptor: int | None = None
+        if not read_only:
+            _make_directories(self._root)
+
+    def open(self, path: str, *, create: bool = False) -> "OsFile":
+        where = self._where(file_parts(path))
+        if self._read_only:
+            return OsFile(os.open(where, os.O_RDONLY | os.O_CLOEXEC), path)
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            return OsFile(os.open(where, flags, 0o600), path)
+        except OSError as error:
+            raise _translated(error, path) from error
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._where(path_parts(path)))
+
+    def list(self, path: str) -> Sequence[str]:
+        parts = path_parts(path)
+        try:
+            names = os.listdir(self._where(parts))
+        except FileNotFoundError:
+            return ()
+        return sorted(name for name in names if parts or name != LOCK_NAME)
+
+    def make_directory(self, path: str) -> None:
+        self._check_writable(path)
+        where = self._root
+        for part in path_parts(path):
+            where = os.path.join(where, part)
+            _make_directory(where)
+
+    def rename(self, old: str, new: str) -> None:
+        self._check_writable(new)
+        try:
+            os.rename(self._where(file_parts(old)), self._where(file_parts(new)))
+        except OSError as error:
+            raise _translated(error, new) from error
+
+    def remove(self, path: str) -> None:
+        self._check_writable(path)
+        os.unlink(self._where(file_parts(path)))
+
+    def remove_directory(self, path: str) -> None:
+        self._check_writable(path)
+        os.rmdir(self._where(file_parts(path)))
+
+    def sync_directory(self, path: str) -> None:
+        self._check_writable(path)
+        _sync_directory(self._where(path_parts(path)))
+
+    def free_space(self) -> int:
+        found = os.statvfs(self._root)
+        return found.f_bavail * found.f_frsize
+
+    def lock(self) -> None:
+        if self._lock_descriptor is not None:
+            return
+        self._check_writable(LOCK_NAME)
+        descriptor = os.open(os.path.join(self._root, LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        except BlockingIOError as error:
+            owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(descriptor)
+            raise BlockingIOError(error.errno, f"in use by process {owner}", self._root) from error
+        except OSError as error:
+            os.close(descriptor)
+            raise _translated(error, LOCK_NAME) from error
+        self._lock_descriptor = descriptor
+
+    def unlock(self) -> None:
+        """For a broker that ends before its process does, as in a test; otherwise the process's end unlocks."""
+        if self._lock_descriptor is not None:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = None
+
+    def _where(self, parts: tuple[str, ...]) -> str:
+        return os.path.join(self._root, *parts)
+
+    def _check_writable(self, path: str) -> None:
+        if self._read_only:
+            raise OSError(errno.EROFS, "the data directory was opened for reading only", path)
+
+
+class _Descriptor:
+    """A file's number, closed when nobody holds it any more."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound: modules empty before objects at exit
+        close(self.number)
+
+
+class OsFile:
+    __slots__ = ("_descriptor", "_path", "_reads_cached")
+
+    def __init__(self, number: int, path: str) -> None:
+        self._descriptor: _Descriptor | None = _Descriptor(number)
+        self._path = path
+        self._reads_cached = True  # until the file system says that it cannot tell
+
+    def write(self, position: int, parts: Sequence[Buffer]) -> None:
+        descriptor = self._held()
+        remaining = sum(map(len, parts))
+        if not remaining:
+            return
+        try:
+            if len(parts) <= PARTS_MAX:
+                written = os.pwritev(descriptor.number, parts, position)
+                if written == remaining:
+                    return
+            else:
+                written = 0
+            _write_rest(descriptor.number, position, parts, written)
+        except OSError as error:
+            raise _translated(error, self._path) from error
+
+    def read(self, position: int, size: int) -> bytes:
+        descriptor = self._held()
+        data = os.pread(descriptor.number, size, position)
+        while len(data) < size:  # at the end, or the kernel gave less than it could have
+            more = os.pread(descriptor.number, size - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
+        descriptor = self._held()
+        if not self._reads_cached:
+            return None
+        data = bytearray(size)
+        try:
+            count = os.preadv(descriptor.number, (data,), position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _NOT_NOW:
+                raise
+            self._reads_cached = False
+            return None
+        if count == size:
+            return data
+        if position + count < os.fstat(descriptor.number).st_size:
+            return None  # only the first part is in memory
+        del data[count:]
+        return data
+
+    def size(self) -> int:
+        return os.fstat(self._held().number).st_size
+
+    def truncate(self, size: int) -> None:
+        descriptor = self._held()
+        try:
+            os.ftruncate(descriptor.number, size)
+        except OSError as error:
+            raise _translated(error, self._path) from error
+
+    def sync(self) -> None:
+        descriptor = self._held()
+        try:
+            os.fdatasync(descriptor.number)
+        except OSError as error:
+            raise SyncFailed(error.errno, f"sync failed: {error.strerror}", self._path) from error
+
+    def close(self) -> None:
+        self._descriptor = None
+
+    def _held(self) -> _Descriptor:
+        """The caller keeps what it gets until its call is over."""
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise ValueError(f"{self._path!r} is closed")
+        return descriptor
+
+
+def _write_rest(number: int, position: int, parts: Sequence[Buffer], written: int) -> None:
+    """What is left when the kernel took less than all, or could not be given all at once."""
+    rest = [memoryview(part).cast("B") for part in parts if len(part)]
+    place = 0  # of the first part that is not wholly written
+    while True:
+        position += written
+        while place < len(rest) and written >= len(rest[place]):
+            written -= len(rest[place])
+            place += 1
+        if place == len(rest):
+            return
+        rest[place] = rest[place][written:]
+        written = os.pwritev(number, rest[place : place + PARTS_MAX], position)
+        if not written:
+            raise OSError(errno.EIO, "the kernel took nothing of a write and gave no reason")
+
+
+def _translated(error: OSError, path: str) -> OSError:
+    if error.errno in _NO_ROOM:
+        return DiskFull(error.errno, error.strerror, path)
+    return error
+
+
+def _make_directory(where: str) -> None:
+    try:
+        os.mkdir(where, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(where):
+            raise
+    except OSError as error:
+        raise _translated(error, where) from error
+
+
+def _make_directories(where: str) -> None:
+    """The data directory, with its parents; each new name is synced, so that what is founded in it has its place."""
+    if os.path.isdir(where):
+        return
+    above = os.path.dirname(where)
+    _make_directories(above)
+    _make_directory(where)
+    _sync_directory(above)
+
+
+def _sync_directory(where: str) -> None:
+    number = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        raise SyncFailed(error.errno, f"sync failed: {error.strerror}", where) from error
+    finally:
+        os.close(number)

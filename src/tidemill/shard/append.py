@@ -1,0 +1,105 @@
+"""A producer's batch joins a partition: check, tell retries apart, assign offsets, stamp, propose.  KIP-98, KIP-360."""
+
+from typing import Final, NamedTuple
+
+from tidemill.batches.batch import (
+    NO_PRODUCER_ID,
+    read_header,
+    stamp,
+    stamp_log_append_time,
+    stamp_max_timestamp,
+)
+from tidemill.batches.check import check_producer_batch
+from tidemill.model import errors
+from tidemill.raft.entry import BATCH, Entry
+from tidemill.shard.partition import Partition
+from tidemill.storage.producer_states import Duplicate
+
+PRODUCER_EXPIRATION_MS: Final = 24 * 3_600_000  # Kafka's producer.id.expiration.ms
+LONG_MAX: Final = (1 << 63) - 1
+
+
+class Appended(NamedTuple):
+    """`error_code` 0: the batch is in the log, and there to stay when `log_index` has committed."""
+
+    error_code: int
+    base_offset: int = -1
+    log_index: int = 0
+    log_append_time: int = -1
+    message: str | None = None
+
+
+def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: int) -> Appended:
+    """Append what a Produce request carries for `partition`, in place: `batch` is stamped and kept, never copied."""
+    config = partition.config
+    size = len(batch)
+    if size > config.max_message_bytes:
+        return Appended(
+            errors.MESSAGE_TOO_LARGE,
+            message=f"the batch has {size} B; max.message.bytes of topic {partition.topic} is {config.max_message_bytes}: "
+            "send smaller batches, or raise it",
+        )
+    before_max, after_max = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    problem = check_producer_batch(
+        batch,
+        timestamp_min=None if before_max == LONG_MAX else now_ms - before_max,
+        timestamp_max=None if after_max == LONG_MAX else now_ms + after_max,
+        is_log_append_time=config.is_log_append_time,
+    )
+    if problem is not None:
+        if problem.max_timestamp is None:
+            return Appended(problem.error_code, message=problem.message)
+        stamp_max_timestamp(batch, problem.max_timestamp)
+    header = read_header(batch)
+    if header.is_transactional:
+        return Appended(
+            errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            message="transactions are not built yet: unset transactional.id",
+        )
+    shard = partition.shard
+    append_time = shard.append_time(now_ms)
+    if header.producer_id != NO_PRODUCER_ID:
+        verdict = partition.log.producers.check(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.record_count,
+            now_ms=append_time,
+            expiration_ms=PRODUCER_EXPIRATION_MS,
+        )
+        if isinstance(verdict, Duplicate):
+            stamped = verdict.append_time if config.is_log_append_time else -1
+            return Appended(errors.NONE, verdict.base_offset, verdict.log_index, stamped)
+        if verdict:
+            return Appended(
+                verdict,
+                message=f"producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence} "
+                f"does not follow what partition {partition.topic}-{partition.number} has of it",
+            )
+    return _propose(partition, batch, append_time)
+
+
+def _propose(partition: Partition, batch: bytearray | memoryview, append_time: int) -> Appended:
+    shard = partition.shard
+    is_log_append_time = partition.config.is_log_append_time
+    if is_log_append_time:
+        stamp_log_append_time(batch, append_time)
+    base_offset = partition.log.end_offset
+    stamp(batch, base_offset, shard.replica.term)
+    header = read_header(batch)
+    entry = Entry(
+        BATCH,
+        batch,
+        partition=partition.number,
+        base_offset=base_offset,
+        record_count=header.record_count,
+        append_time=append_time,
+    )
+    entry.header = header
+    index = shard.propose(entry)
+    return Appended(errors.NONE, base_offset, index, append_time if is_log_append_time else -1)
+
+
+def append_own(partition: Partition, batch: bytearray, now_ms: int) -> int:
+    """Append a batch that the broker itself has built (metadata, group offsets); its log index."""
+    return _propose(partition, batch, partition.shard.append_time(now_ms)).log_index

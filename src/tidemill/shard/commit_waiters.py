@@ -1,0 +1,35 @@
+"""Who waits for an entry to be committed, or durable here, in the order of the log."""
+
+from collections import deque
+from collections.abc import Callable
+
+Waiter = Callable[[bool], None]
+"""Called once, on the loop: True when the entry is there to stay, False when that is not known any more."""
+
+
+class CommitWaiters:
+    """Log indexes only grow between truncations, so the first in line is always the next to be woken."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, Waiter]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, index: int, waiter: Waiter) -> None:
+        """`index` may lie before the last one added (a duplicate waits for its original); it is woken in line then."""
+        self._waiting.append((index, waiter))
+
+    def wake(self, index: int) -> None:
+        """Everything up to `index` is there to stay."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= index:
+            waiting.popleft()[1](True)
+
+    def fail(self) -> None:
+        """Leadership is lost, or the broker stops: the outcome of what waits is not known."""
+        waiting, self._waiting = self._waiting, deque()
+        for _, waiter in waiting:
+            waiter(False)

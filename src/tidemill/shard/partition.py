@@ -1,0 +1,81 @@
+"""A partition as clients see it: a view on its shard, with the bounds of reading."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from tidemill.model.topic_config import TopicConfig
+from tidemill.raft.entry import Entry
+from tidemill.raft.replica import Replica
+from tidemill.shard.commit_waiters import Waiter
+from tidemill.storage.partition_log import LogConfig, PartitionLog
+from tidemill.storage.shard_log import ShardLog
+
+
+class PartitionShard(Protocol):
+    """The shard that a partition is a view on."""
+
+    @property
+    def replica(self) -> Replica: ...
+
+    @property
+    def log(self) -> ShardLog: ...
+
+    @property
+    def is_serving(self) -> bool: ...
+
+    def append_time(self, now_ms: int) -> int: ...
+
+    def propose(self, entry: Entry) -> int: ...
+
+    def move_log_start(self, partition: int, offset: int, now_ms: int) -> int: ...
+
+    def when_committed(self, index: int, waiter: Waiter) -> None: ...
+
+    def when_durable(self, index: int, waiter: Waiter) -> None: ...
+
+
+class Partition:
+    """Offsets.  The high watermark is the end of what is committed; nothing behind it is served."""
+
+    __slots__ = ("config", "high_watermark", "log", "number", "shard", "topic", "watchers")
+
+    def __init__(self, shard: PartitionShard, topic: str, log: PartitionLog, config: TopicConfig) -> None:
+        self.shard = shard
+        self.topic = topic
+        self.number = log.partition
+        self.log = log
+        self.high_watermark = log.log_start
+        self.watchers: dict[Callable[[], None], None] = {}  # called when the high watermark has moved
+        self.configure(config)
+
+    @property
+    def log_start(self) -> int:
+        return self.log.log_start
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The high watermark, as long as there are no transactions."""
+        return self.high_watermark
+
+    @property
+    def leader_epoch(self) -> int:
+        """The confirmed epoch of the leader here."""
+        return self.shard.replica.term
+
+    def configure(self, config: TopicConfig) -> None:
+        self.config = config
+        self.log.config = LogConfig(
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+            index_interval_bytes=config.index_interval_bytes,
+        )
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        self.watchers[watcher] = None
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        self.watchers.pop(watcher, None)
+
+    def notify(self) -> None:
+        for watcher in [*self.watchers]:
+            watcher()

@@ -1,0 +1,170 @@
+"""One file's bytes as a machine holds them: in the page cache, and on the disk below it.
+
+Kept is the cache, and of every page that differs from the disk what the disk has.  A page in `_before` is not durable;
+if it is also in `_dirty` the next sync will make it so, and if not (its sync failed) nothing will until it is written
+again.  So a write copies at most the pages that it touches, a sync forgets, and a power loss copies one buffer.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from tidemill.simulation.crash_fate import ALL_SECTORS, PAGE, SECTOR, Decisions
+from tidemill.storage.disk import Buffer
+
+
+class Content:
+    __slots__ = ("_before", "_buffer", "_dirty", "_durable_size", "_earlier", "_lowest_size", "_shared", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._buffer = bytearray()
+        self._shared = False  # the buffer also belongs to another disk: copied before the first change
+        self._durable_size = 0
+        self._lowest_size = 0  # since the last sync: what was cut away and grown again is zeros, not old bytes
+        self._before: dict[int, bytes] = {}  # page → what is durable of it (less than a page at the durable end)
+        self._earlier: dict[int, bytes] = {}  # page → what an earlier unsynced write had left: it may be written back
+        self._dirty: set[int] = set()
+
+    @property
+    def size(self) -> int:
+        return len(self._buffer)
+
+    def read(self, position: int, size: int) -> bytes:
+        return bytes(memoryview(self._buffer)[position : position + size])
+
+    def write(self, position: int, parts: Sequence[Buffer]) -> None:
+        written = b"".join(parts)
+        if not written:
+            return
+        self._own()
+        buffer, end = self._buffer, position + len(written)
+        for page in range(position // PAGE, (end - 1) // PAGE + 1):
+            self._touch(page)
+        if len(buffer) < end:
+            buffer.extend(bytes(end - len(buffer)))
+        buffer[position:end] = written
+
+    def truncate(self, size: int) -> None:
+        self._own()
+        buffer = self._buffer
+        if size >= len(buffer):
+            buffer.extend(bytes(size - len(buffer)))
+            return
+        for page in range(size // PAGE, (len(buffer) - 1) // PAGE + 1):
+            self._touch(page)
+        del buffer[size:]
+        self._lowest_size = min(self._lowest_size, size)
+
+    def sync(self) -> None:
+        for page in self._dirty:
+            del self._before[page]
+            self._earlier.pop(page, None)
+        self._dirty.clear()
+        self._durable_size = self._lowest_size = len(self._buffer)
+
+    def fail_sync(self) -> None:
+        """The kernel's way: the pages are clean from now on, the cache shows them, and the disk does not have them."""
+        self._dirty.clear()
+
+    def evict(self) -> None:
+        """The kernel drops clean pages when it likes: those whose sync failed show the disk's bytes from now on."""
+        self._own()
+        for page in sorted(self._before.keys() - self._dirty):
+            start, end = page * PAGE, min((page + 1) * PAGE, len(self._buffer))
+            self._buffer[start:end] = self._before.pop(page).ljust(PAGE, b"\0")[: end - start]
+            self._earlier.pop(page, None)
+
+    def flip(self, position: int, mask: int) -> None:
+        self._own()
+        self._buffer[position] ^= mask
+        page, place = divmod(position, PAGE)
+        before = self._before.get(page, b"")
+        if place < len(before):
+            self._before[page] = before[:place] + bytes((before[place] ^ mask,)) + before[place + 1 :]
+
+    def unsynced_pages(self) -> Iterator[int]:
+        """Pages that a power loss may leave different from the cache, in order."""
+        return (page for page in sorted(self._before) if page * PAGE < len(self._buffer))
+
+    def size_is_unsynced(self) -> bool:
+        return self._durable_size != len(self._buffer) or self._lowest_size < self._durable_size
+
+    def changed_sectors(self, page: int) -> int:
+        """The mask of those sectors of an unsynced page whose loss can be seen."""
+        new, old = self._new(page), self._before[page].ljust(PAGE, b"\0")
+        changed = 0
+        for sector in range(PAGE // SECTOR):
+            start = sector * SECTOR
+            if new[start : start + SECTOR] != old[start : start + SECTOR]:
+                changed |= 1 << sector
+        return changed
+
+    def copy(self) -> "Content":
+        """As it stands, cache and disk: what a killed process leaves behind."""
+        copy = self._sharing()
+        copy._durable_size, copy._lowest_size = self._durable_size, self._lowest_size
+        copy._before, copy._earlier, copy._dirty = self._before.copy(), self._earlier.copy(), self._dirty.copy()
+        return copy
+
+    def after_power_loss(self, decisions: Decisions) -> "Content":
+        """What the disk is found to hold, cache and disk being one again."""
+        cached_size, durable_size = len(self._buffer), self._durable_size
+        size, cut = cached_size, durable_size
+        if self.size_is_unsynced():
+            found = decisions.size(self.number, durable_size, self._lowest_size, cached_size)
+            if found is None:
+                size = durable_size
+            else:
+                size, cut = found, min(self._lowest_size, durable_size)
+        lost: list[tuple[int, bytes]] = []
+        for page in sorted(self._before):
+            start = page * PAGE
+            kept = decisions.sectors(self.number, page, dirty=page in self._dirty) if start < cached_size else 0
+            if kept != ALL_SECTORS:
+                old = self._before[page][: max(0, cut - start)]
+                if page in self._earlier and decisions.older_version():
+                    old = self._earlier[page]
+                if start < size:
+                    lost.append((start, self._torn(page, old.ljust(PAGE, b"\0"), kept)))
+        survivor = self._sharing()
+        survivor._durable_size = survivor._lowest_size = size
+        if not lost and size == cached_size:
+            return survivor
+        buffer = self._buffer[:size]
+        buffer.extend(bytes(-(-size // PAGE) * PAGE - len(buffer)))
+        for start, page_bytes in lost:
+            buffer[start : start + PAGE] = page_bytes
+        del buffer[size:]
+        survivor._buffer, survivor._shared = buffer, False
+        return survivor
+
+    def _torn(self, page: int, old: bytes, kept: int) -> bytes:
+        if kept == 0:
+            return old
+        new, torn = self._new(page), bytearray(old)
+        for sector in range(PAGE // SECTOR):
+            if kept >> sector & 1:
+                start = sector * SECTOR
+                torn[start : start + SECTOR] = new[start : start + SECTOR]
+        return bytes(torn)
+
+    def _new(self, page: int) -> bytes:
+        return self.read(page * PAGE, PAGE).ljust(PAGE, b"\0")
+
+    def _touch(self, page: int) -> None:
+        """To be called before the page changes."""
+        start = page * PAGE
+        if page in self._before:
+            self._earlier[page] = bytes(self._buffer[start : start + PAGE])
+        else:
+            self._before[page] = bytes(self._buffer[start : min(start + PAGE, self._durable_size)])
+        self._dirty.add(page)
+
+    def _own(self) -> None:
+        if self._shared:
+            self._buffer, self._shared = self._buffer.copy(), False
+
+    def _sharing(self) -> "Content":
+        other = Content(self.number)
+        other._buffer = self._buffer
+        other._shared = self._shared = True
+        return other

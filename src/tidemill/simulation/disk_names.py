@@ -1,0 +1,64 @@
+"""The names on a simulated disk: which are there, which will be there after a power loss, and what is still undecided.
+
+A directory has the names that programs see and those that are durable.  Between the two lie changes, each of one or
+two names (a rename takes one and gives the other, at once or not at all).  Changes that share a name depend on each
+other and survive in their order; all others survive or not independently, also against the order they were made in.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tidemill.simulation.disk_content import Content
+
+
+class Directory:
+    __slots__ = ("durable", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+
+
+Node = Directory | Content
+
+
+@dataclass(slots=True)
+class NameChange:
+    number: int
+    path: str
+    effects: tuple[tuple[Directory, str, Node | None], ...]  # directory, name, what it names from now on
+
+    def touches(self, directory: Directory) -> bool:
+        return any(directory is touched for touched, _, _ in self.effects)
+
+
+def dependent(changes: Iterable[NameChange]) -> list[list[NameChange]]:
+    """The changes in runs that depend on each other, each in the order they were made."""
+    run_of: dict[tuple[int, str], list[NameChange]] = {}
+    runs: list[list[NameChange]] = []
+    for change in changes:
+        keys = [(id(directory), name) for directory, name, _ in change.effects]
+        met: list[list[NameChange]] = []
+        for key in keys:
+            run = run_of.get(key)
+            if run is not None and not any(run is other for other in met):
+                met.append(run)
+        if not met:
+            met.append([])
+            runs.append(met[0])
+        run = met[0]
+        for other in met[1:]:
+            run.extend(other)
+            run.sort(key=lambda member: member.number)
+            runs = [kept for kept in runs if kept is not other]
+            run_of = {key: run if value is other else value for key, value in run_of.items()}
+        run.append(change)
+        for key in keys:
+            run_of[key] = run
+    return runs
+
+
+def made_durable(run: Sequence[NameChange], directory: Directory) -> Sequence[NameChange]:
+    """What a sync of `directory` settles of a run: all up to the last change in it."""
+    touching = [place for place, change in enumerate(run) if change.touches(directory)]
+    return run[: touching[-1] + 1] if touching else ()

@@ -1,0 +1,37 @@
+"""What is done to a simulated disk, numbered: each operation is a point at which the power may go."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class PowerLost(BaseException):
+    """The machine is off.  Not an Exception, so that no code under test can take it for an error and go on."""
+
+
+class Kind(StrEnum):
+    CREATE = "create"
+    WRITE = "write"
+    TRUNCATE = "truncate"
+    SYNC = "sync"
+    MAKE_DIRECTORY = "make directory"
+    RENAME = "rename"
+    REMOVE = "remove"
+    REMOVE_DIRECTORY = "remove directory"
+    SYNC_DIRECTORY = "sync directory"
+
+
+class Operation(NamedTuple):
+    number: int  # from 1
+    kind: Kind
+    path: str
+    position: int = 0
+    size: int = 0
+    new_path: str = ""
+
+    def __str__(self) -> str:
+        text = f"#{self.number} {self.kind} {self.path!r}"
+        if self.new_path:
+            return f"{text} to {self.new_path!r}"
+        if self.kind is Kind.WRITE:
+            return f"{text} [{self.position}, {self.position + self.size})"
+        return f"{text} to {self.size} bytes" if self.kind is Kind.TRUNCATE else text

@@ -1,0 +1,60 @@
+"""The simulated jobs: a queue that a test, or the simulated loop, works off step by step.
+
+A job and its report are two steps, so that a test can stand between them: the disk has it, the loop has not heard.
+`PowerLost` goes through to whoever steps: no report comes from a machine that is off.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_Job = tuple[Callable[[], Any], Callable[[Any], None], Callable[[BaseException], None]]
+
+
+class SimulatedJobs:
+    def __init__(self) -> None:
+        self._jobs: deque[_Job] = deque()
+        self._reports: deque[tuple[Callable[[Any], None], object]] = deque()
+
+    @property
+    def unreported(self) -> int:
+        return len(self._jobs) + len(self._reports)
+
+    def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]) -> None:
+        self._jobs.append((job, done, failed))
+
+    def carry_out(self) -> bool:
+        """Run the next job without reporting it; False when there is none."""
+        if not self._jobs:
+            return False
+        job, done, failed = self._jobs.popleft()
+        try:
+            result = job()
+        except Exception as error:
+            self._reports.append((failed, error))
+        else:
+            self._reports.append((done, result))
+        return True
+
+    def report(self) -> bool:
+        """Deliver the oldest report; False when there is none."""
+        if not self._reports:
+            return False
+        callback, value = self._reports.popleft()
+        callback(value)
+        return True
+
+    def step(self) -> bool:
+        """Deliver what waits to be reported, else run the next job and report it; False when there is neither."""
+        if self._reports:
+            return self.report()
+        return self.carry_out() and self.report()
+
+    def settle(self, steps_max: int = 100_000) -> None:
+        """Step until nothing is left, what reports submit included."""
+        for _ in range(steps_max):
+            if not self.step():
+                return
+        raise AssertionError(f"jobs still submit jobs after {steps_max} steps")

@@ -1,0 +1,77 @@
+"""A gathered block on its way: to the journal, then to the segments.  Made by the loop, carried out by the journal's
+thread.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import Entry
+from tidemill.storage import paths
+from tidemill.storage.disk import Buffer, Disk, DiskFull
+from tidemill.storage.journal import Extent, Journal, RingFile, write_block
+from tidemill.storage.segment import Segment
+
+
+class Report(NamedTuple):
+    """
+    What of a shard is durable when the block is synced.  Counts only while the replica is still in `term` (rule J9).
+    """
+
+    shard_id: ShardId
+    term: int
+    log_index: int  # 0 when the block holds no entry of the shard
+    has_vote: bool
+
+
+class Run(NamedTuple):
+    """Consecutive batches of one segment."""
+
+    segment: Segment
+    position: int
+    parts: list[Buffer]
+    end: int
+
+
+@dataclass(slots=True)
+class Block:
+    sequence: int
+    rows: list[tuple[ShardId, Entry]]
+    reports: list[Report]
+    runs: list[Run]
+    extents: list[Extent]
+    joined: RingFile | None
+    parts: list[Buffer]
+    is_full: bool = False  # the disk was: the bytes are in the journal and in memory, and go to the segments later
+    new_directories: list[str] = field(default_factory=list)
+
+    def write(self, journal: Journal) -> None:
+        """To the journal, durably.  Raises SyncFailed: the process must stop then."""
+        if self.joined is not None:
+            journal.join(self.joined)
+        write_block(self.extents, self.parts)
+
+    def spread(self, disk: Disk) -> None:
+        """To the page cache of the segments.  A checkpoint syncs them later."""
+        try:
+            for run in self.runs:
+                spread_run(disk, run, self.new_directories)
+        except DiskFull:
+            self.is_full = True
+
+
+def spread_run(disk: Disk, run: Run, new_directories: list[str]) -> None:
+    segment = run.segment
+    file = segment.file
+    if file is None:
+        directory = segment.path.rpartition("/")[0]
+        if not segment.on_disk:
+            topic, parent = directory.rpartition("/")[0], paths.TOPICS
+            if not disk.exists(directory):
+                disk.make_directory(directory)
+                new_directories += [parent, topic]
+            new_directories.append(directory)
+        file = disk.open(segment.path, create=True)
+        segment.on_disk = True
+        segment.file = file
+    file.write(run.position, run.parts)

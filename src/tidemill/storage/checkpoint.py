@@ -1,0 +1,224 @@
+"""The checkpoint's bytes: the state of exactly the blocks up to P.  Byte table: `docs/formats/journal.md`."""
+
+from dataclasses import dataclass, field
+from struct import Struct, error
+from typing import Final
+
+from tidemill.batches.checksum import crc32c
+from tidemill.model.broker_id import Voter
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import COMMAND, decode_voters, encode_voters
+from tidemill.storage import paths
+from tidemill.storage.disk import Disk
+from tidemill.storage.journal import Place
+from tidemill.storage.leader_epochs import EpochStart
+from tidemill.storage.partition_log import PartitionLog
+from tidemill.storage.producer_states import ProducerBatch
+from tidemill.storage.row import ROW_BYTES, decode_row, encode_row
+from tidemill.storage.segment import Segment
+from tidemill.storage.shard_log import Opening, ShardLog
+from tidemill.storage.tail_cache import TailCache
+
+MAGIC: Final = b"TMCP"
+VERSION: Final = 1
+OPEN: Final = 1
+CLOSED: Final = 2
+_HEADER: Final = Struct(">4sIH2xIQQIQQ")  # 52 bytes
+_AFTER_CRC: Final = 8
+_SHARD: Final = Struct(">QBQ")
+_BOUNDARY: Final = Struct(">QQq")
+_PARTITION: Final = Struct(">IqqqI")
+_SEGMENT: Final = Struct(">qqqq")
+_EPOCH: Final = Struct(">qqQ")
+_PRODUCER: Final = Struct(">qB")
+_PRODUCER_BATCH: Final = Struct(">hIIqqQq")
+_COUNT: Final = Struct(">I")
+
+
+@dataclass(slots=True)
+class ClosedShard:
+    """What is left of a shard that does not live here any more."""
+
+    term: int
+    voted_for: Voter | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Checkpoint:
+    number: int
+    sequence: int  # P
+    head: Place  # where the block after P begins
+    shards: dict[ShardId, ShardLog] = field(default_factory=dict)
+    closed: dict[ShardId, ClosedShard] = field(default_factory=dict)
+    data: bytes = b""  # as it was read
+
+
+def encode_checkpoint(key: bytes, number: int, sequence: int, head: Place, sections: list[bytes]) -> bytes:
+    body = b"".join([_COUNT.pack(len(section)) + section for section in sections])
+    header = _HEADER.pack(MAGIC, 0, VERSION, len(sections), number, sequence, head.number, head.position, len(body))
+    crc = crc32c(body, crc32c(header[_AFTER_CRC:], crc32c(key)))
+    return header[:4] + crc.to_bytes(4) + header[_AFTER_CRC:] + body
+
+
+def _encode_vote(voter: Voter | None) -> bytes:
+    return b"\x00" if voter is None else b"\x01" + voter.broker_id.to_bytes(4) + voter.directory_id
+
+
+def encode_closed(shard_id: ShardId, closed: ClosedShard) -> bytes:
+    return _SHARD.pack(shard_id, CLOSED, closed.term) + _encode_vote(closed.voted_for)
+
+
+def encode_shard(log: ShardLog) -> bytes:
+    """The section of an open shard, as it is now."""
+    saved = log.commit_index
+    opening = log.opening.encode()
+    parts = [
+        _SHARD.pack(log.shard_id, OPEN, log.term),
+        _encode_vote(log.voted_for),
+        _COUNT.pack(len(opening)),
+        opening,
+        _BOUNDARY.pack(saved, log.term_at(saved), log.last_append_time),
+        encode_voters(log.voters[0][1]),
+        _COUNT.pack(log.last_index - saved),
+    ]
+    for index in range(saved + 1, log.last_index + 1):
+        entry = log.entry_at(index)
+        payload = entry.payload
+        if entry.kind != COMMAND:
+            entry.payload = b""  # its bytes lie in the segment; the row says where
+        parts.append(encode_row(log.shard_id, entry))
+        entry.payload = payload
+        if entry.kind == COMMAND:
+            assert payload is not None, f"{entry} has lost its command"
+            parts.append(bytes(payload))
+    parts.append(_COUNT.pack(len(log.partitions)))
+    for partition in log.partitions.values():
+        parts.append(_encode_partition(partition, saved))
+    return b"".join(parts)
+
+
+def _encode_partition(log: PartitionLog, saved: int) -> bytes:
+    segments = [segment for segment in log.segments if segment.size]
+    parts = [_PARTITION.pack(log.partition, log.log_start, log.settled, log.end_offset, len(segments))]
+    parts += [_SEGMENT.pack(s.base_offset, s.size, s.max_timestamp, s.created_at) for s in segments]
+    parts.append(_COUNT.pack(len(log.epochs.starts)))
+    parts += [_EPOCH.pack(*start) for start in log.epochs.starts]
+    producers = log.producers.as_of(saved)
+    parts.append(_COUNT.pack(len(producers)))
+    for producer_id, batches in producers.items():
+        parts.append(_PRODUCER.pack(producer_id, len(batches)))
+        parts += [_PRODUCER_BATCH.pack(*batch) for batch in batches]
+    return b"".join(parts)
+
+
+class _Reader:
+    """A cursor over a checkpoint whose CRC has been checked."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data = data
+        self.at = at
+
+    def numbers(self, struct: Struct) -> tuple[int, ...]:
+        values = struct.unpack_from(self.data, self.at)
+        self.at += struct.size
+        return values
+
+    def count(self) -> int:
+        return self.numbers(_COUNT)[0]
+
+    def bytes(self, length: int) -> bytes:
+        self.at += length
+        return self.data[self.at - length : self.at]
+
+    def voters(self) -> tuple[Voter, ...]:
+        voters, self.at = decode_voters(self.data, self.at)
+        return voters
+
+    def vote(self) -> Voter | None:
+        if self.bytes(1) == b"\x00":
+            return None
+        return decode_voters(b"\x00\x01" + self.bytes(20))[0][0]
+
+
+def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> Checkpoint | None:
+    """The state that `data` holds; None when it is no whole checkpoint of this directory."""
+    if len(data) < _HEADER.size or data[:4] != MAGIC:
+        return None
+    _, crc, version, shard_count, number, sequence, file, position, length = _HEADER.unpack_from(data)
+    data = data[: _HEADER.size + length]
+    if len(data) != _HEADER.size + length or crc32c(data[_AFTER_CRC:], crc32c(key)) != crc:
+        return None
+    if version != VERSION:
+        raise ValueError(f"the checkpoint has version {version}; this program reads version {VERSION}")
+    checkpoint = Checkpoint(number=number, sequence=sequence, head=Place(file, position), data=data)
+    reader = _Reader(data, _HEADER.size)
+    for _ in range(shard_count):
+        reader.count()
+        shard, state, term = reader.numbers(_SHARD)
+        shard_id = ShardId(shard)
+        voted_for = reader.vote()
+        if state == CLOSED:
+            checkpoint.closed[shard_id] = ClosedShard(term, voted_for)
+            continue
+        log = ShardLog(disk, cache, shard_id, Opening.decode(reader.bytes(reader.count())))
+        log.term, log.voted_for = term, voted_for
+        _read_shard(reader, log)
+        checkpoint.shards[shard_id] = log
+    return checkpoint
+
+
+def _read_shard(reader: _Reader, log: ShardLog) -> None:
+    saved, saved_term, log.last_append_time = reader.numbers(_BOUNDARY)
+    log.restore_boundary(saved, saved_term)
+    log.voters = [(0, reader.voters())]
+    for _ in range(reader.count()):
+        _, entry, length, _ = decode_row(reader.data, reader.at)
+        reader.at += ROW_BYTES
+        if entry.kind == COMMAND:
+            entry.payload = reader.bytes(length)
+        log.remember(entry)
+    for _ in range(reader.count()):
+        number, log_start, settled, end_offset, segment_count = reader.numbers(_PARTITION)
+        partition = log.partitions[number]
+        partition.log_start, partition.settled, partition.end_offset = log_start, settled, end_offset
+        for _ in range(segment_count):
+            base, size, max_timestamp, created_at = reader.numbers(_SEGMENT)
+            segment = Segment(partition.directory, base, size=size, max_timestamp=max_timestamp, created_at=created_at)
+            partition.segments.append(segment)
+        partition.epochs.starts = [EpochStart(*reader.numbers(_EPOCH)) for _ in range(reader.count())]
+        producers = {}
+        for _ in range(reader.count()):
+            producer_id, batch_count = reader.numbers(_PRODUCER)
+            batches = tuple(ProducerBatch(*reader.numbers(_PRODUCER_BATCH)) for _ in range(batch_count))
+            producers[producer_id] = batches
+        partition.producers.load(producers)
+
+
+def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes) -> Checkpoint | None:
+    """The newer of the two that are whole; None when neither is."""
+    found = []
+    for parity in (0, 1):
+        path = paths.checkpoint_file(parity)
+        if not disk.exists(path):
+            continue
+        file = disk.open(path)
+        try:
+            checkpoint = decode_checkpoint(disk, cache, key, file.read(0, file.size()))
+        except error:
+            checkpoint = None
+        finally:
+            file.close()
+        if checkpoint is not None:
+            found.append(checkpoint)
+    return max(found, key=lambda checkpoint: checkpoint.number, default=None)
+
+
+def write_checkpoint(disk: Disk, number: int, data: bytes) -> None:
+    """Over the older of the two files; durable when this returns."""
+    file = disk.open(paths.checkpoint_file(number), create=True)
+    try:
+        file.write(0, [data])
+        file.truncate(len(data))
+        file.sync()
+    finally:
+        file.close()

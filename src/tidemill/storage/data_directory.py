@@ -1,0 +1,76 @@
+"""A data directory: whose it is, and that only one broker has it.  `docs/formats/journal.md`, Identity."""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.storage import paths
+from tidemill.storage.disk import Disk
+
+FORMAT: Final = 1
+
+
+class DirectoryProblem(Exception):
+    """The data directory cannot be used as it is; the sentence says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    cluster_id: str
+    broker_id: BrokerId
+    directory_id: DirectoryId
+    journal_key: bytes
+
+    @property
+    def voter(self) -> Voter:
+        return Voter(self.broker_id, self.directory_id)
+
+
+def read_identity(disk: Disk) -> Identity | None:
+    """Whose directory this is; None when it is nobody's yet."""
+    if not disk.exists(paths.IDENTITY):
+        return None
+    file = disk.open(paths.IDENTITY)
+    try:
+        data = file.read(0, file.size())
+    finally:
+        file.close()
+    try:
+        content = json.loads(data)
+        if content["format"] != FORMAT:
+            raise DirectoryProblem(
+                f"{paths.IDENTITY} has format {content['format']}; this program knows format {FORMAT}: "
+                "use the version that wrote it"
+            )
+        return Identity(
+            cluster_id=str(content["cluster_id"]),
+            broker_id=BrokerId(int(content["broker_id"])),
+            directory_id=DirectoryId(bytes.fromhex(content["directory_id"])),
+            journal_key=bytes.fromhex(content["journal_key"]),
+        )
+    except (ValueError, KeyError, TypeError) as problem:
+        raise DirectoryProblem(
+            f"{paths.IDENTITY} cannot be read ({problem}); restore it, or use another log.dirs"
+        ) from None
+
+
+def write_identity(disk: Disk, identity: Identity) -> None:
+    """The last step of founding a directory."""
+    content = {
+        "format": FORMAT,
+        "cluster_id": identity.cluster_id,
+        "broker_id": identity.broker_id,
+        "directory_id": identity.directory_id.hex(),
+        "journal_key": identity.journal_key.hex(),
+    }
+    data = json.dumps(content, indent=2).encode() + b"\n"
+    file = disk.open(paths.IDENTITY_NEW, create=True)
+    try:
+        file.truncate(0)
+        file.write(0, [data])
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(paths.IDENTITY_NEW, paths.IDENTITY)
+    disk.sync_directory("")

@@ -1,0 +1,206 @@
+"""The journal: the one way to be durable.  A ring of zero-filled files, overwritten in place, one block a sync.
+
+The loop reserves space and gathers blocks; one thread job at a time writes and syncs them.  Ring, blocks and rules:
+`docs/formats/journal.md`.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from tidemill.storage import paths
+from tidemill.storage.disk import Buffer, Disk, File
+from tidemill.storage.journal_block import PAGE_BYTES, decode_header
+
+RESERVE_DIVISOR: Final = 8  # an eighth of the ring is for what frees it (rule J7)
+ZERO_STEP_BYTES: Final = 1 << 20  # so that preparing a file never holds the disk for long
+
+
+class RingFile(NamedTuple):
+    number: int
+    file: File
+    size: int
+
+
+class Extent(NamedTuple):
+    """A run of bytes in one file."""
+
+    file: File
+    position: int
+    size: int
+
+
+class Place(NamedTuple):
+    """Where a block begins."""
+
+    number: int  # of the journal file
+    position: int
+
+
+class Journal:
+    """The ring's geometry and what of it is in use.  Sizes are bytes, multiples of a page."""
+
+    def __init__(self, disk: Disk, ring: list[RingFile], *, head: Place, sequence: int) -> None:
+        self._disk = disk
+        self.ring = ring
+        self.capacity = sum(file.size for file in ring)
+        self._slot = next(i for i, file in enumerate(ring) if file.number == head.number)
+        self._position = head.position
+        self.sequence = sequence  # of the newest block
+        self.synced = 0  # the newest sequence that is known to be synced
+        self.used = 0
+        self.laps = 0
+        self._live: deque[tuple[int, int]] = deque()  # (sequence, size) of the blocks that are not free yet
+        self.prepared: File | None = None
+        self.prepared_size = 0
+
+    @property
+    def free(self) -> int:
+        return self.capacity - self.used
+
+    @property
+    def free_for_entries(self) -> int:
+        """What ordinary rows may take; the rest is for those that free space."""
+        return self.free - self.capacity // RESERVE_DIVISOR
+
+    @property
+    def head(self) -> Place:
+        """Where the next block begins.  Never the end of a file, unless that is where the ring may grow."""
+        return Place(self.ring[self._slot].number, self._position)
+
+    def resume(self, place: Place) -> None:
+        """Recovery has walked to the end: the next block begins at `place`."""
+        self._slot = next(i for i, file in enumerate(self.ring) if file.number == place.number)
+        self._position = place.position
+        self.synced = self.sequence
+
+    def account(self, sequence: int, size: int) -> None:
+        """A block that recovery found is in use."""
+        self._live.append((sequence, size))
+        self.used += size
+
+    def reserve(self, size: int) -> tuple[list[Extent], RingFile | None]:
+        """
+        The next block's place, and the prepared file that joins the ring for it, if one does.  The caller has seen
+        that it fits.
+        """
+        assert size <= self.free, f"a block of {size} B does not fit into {self.free} B"
+        self.sequence += 1
+        self._live.append((self.sequence, size))
+        self.used += size
+        joined = None
+        extents = []
+        while size:
+            here = self.ring[self._slot]
+            if self._position == here.size:
+                grown = self._next_slot()
+                joined = joined or grown
+                continue
+            run = min(size, here.size - self._position)
+            extents.append(Extent(here.file, self._position, run))
+            self._position += run
+            size -= run
+        return extents, joined
+
+    def _next_slot(self) -> RingFile | None:
+        joined = None
+        if self._slot == len(self.ring) - 1 and self.prepared is not None:
+            joined = RingFile(self.ring[-1].number + 1, self.prepared, self.prepared_size)
+            self.ring.append(joined)
+            self.capacity += joined.size
+            self.prepared = None
+        self._slot += 1
+        if self._slot == len(self.ring):
+            self._slot = 0
+            self.laps += 1
+        self._position = 0
+        return joined
+
+    def release(self, sequence: int) -> None:
+        """Every block up to `sequence` is free."""
+        live = self._live
+        while live and live[0][0] <= sequence:
+            self.used -= live.popleft()[1]
+
+    def join(self, joined: RingFile) -> None:
+        """Give a prepared file its name, durably (rule J1).  On the journal's thread, before the block is written."""
+        self._disk.rename(paths.JOURNAL_NEXT, paths.journal_file(joined.number))
+        self._disk.sync_directory(paths.JOURNAL)
+
+
+def write_block(extents: list[Extent], parts: list[Buffer]) -> None:
+    """Write and sync.  Raises SyncFailed: the process must stop then."""
+    if len(extents) == 1:
+        extent = extents[0]
+        extent.file.write(extent.position, parts)
+        extent.file.sync()
+        return
+    remaining = deque(memoryview(part) for part in parts)
+    for extent in extents:
+        run: list[Buffer] = []
+        room = extent.size
+        while room:
+            part = remaining.popleft()
+            if len(part) > room:
+                remaining.appendleft(part[room:])
+                part = part[:room]
+            run.append(part)
+            room -= len(part)
+        extent.file.write(extent.position, run)
+    for file in dict.fromkeys(extent.file for extent in extents):
+        file.sync()
+
+
+def prepare_file(disk: Disk, size: int) -> Iterator[File | None]:
+    """Make `journal/next`, full of zeros and synced, a step at a time; yields None, and at last the file."""
+    file = disk.open(paths.JOURNAL_NEXT, create=True)
+    file.truncate(0)
+    zeros = bytes(ZERO_STEP_BYTES)
+    for position in range(0, size, ZERO_STEP_BYTES):
+        file.write(position, [zeros[: size - position]])
+        file.sync()
+        yield None
+    yield file
+
+
+def read_extents(ring: list[RingFile], start: Place, size: int) -> bytes:
+    """`size` bytes of the ring from `start`; fewer when a file is shorter than its name promises."""
+    slot = next(i for i, file in enumerate(ring) if file.number == start.number)
+    position = start.position
+    found = []
+    while size:
+        here = ring[slot]
+        run = min(size, here.size - position)
+        if run:
+            data = here.file.read(position, run)
+            found.append(data)
+            if len(data) < run:
+                break
+        size -= run
+        position += run
+        if position == here.size:
+            slot, position = (slot + 1) % len(ring), 0
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+def place_after(ring: list[RingFile], start: Place, size: int) -> Place:
+    """Where the block after one of `size` bytes at `start` begins."""
+    slot = next(i for i, file in enumerate(ring) if file.number == start.number)
+    position = start.position + size
+    while position > ring[slot].size:
+        position -= ring[slot].size
+        slot = (slot + 1) % len(ring)
+    return Place(ring[slot].number, position)
+
+
+def newest_synced(ring: list[RingFile], key: bytes) -> int:
+    """The greatest synced position that any whole header in the ring claims; 0 when there is none."""
+    newest = 0
+    for ring_file in ring:
+        for start in range(0, ring_file.size, ZERO_STEP_BYTES):
+            data = memoryview(ring_file.file.read(start, ZERO_STEP_BYTES))
+            for at in range(0, len(data), PAGE_BYTES):
+                header = decode_header(key, data[at : at + PAGE_BYTES])
+                if header is not None and header.synced > newest:
+                    newest = header.synced
+    return newest

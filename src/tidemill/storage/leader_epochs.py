@@ -1,0 +1,68 @@
+"""Leader epochs of one partition: which offsets each term wrote.  KIP-101, KIP-279; `log.md` §8.
+
+A table of (epoch, start offset, log index), both ascending.  It grows when the first entry of a term is appended to
+the shard, at this partition's end offset, whether or not that entry is a record of it; it is cut with its rows.
+"""
+
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+
+
+class EpochStart(NamedTuple):
+    epoch: int
+    start_offset: int
+    log_index: int
+
+
+class LeaderEpochs:
+    __slots__ = ("starts",)
+
+    def __init__(self, starts: list[EpochStart] | None = None) -> None:
+        self.starts = starts or []
+
+    @property
+    def latest(self) -> int:
+        return self.starts[-1].epoch if self.starts else UNDEFINED_EPOCH
+
+    def begin(self, epoch: int, start_offset: int, log_index: int) -> None:
+        """The first entry of `epoch` is appended; of several epochs with one start offset the newest is kept."""
+        assert epoch > self.latest, f"epoch {epoch} after {self.latest}"
+        while self.starts and self.starts[-1].start_offset == start_offset:
+            self.starts.pop()
+        self.starts.append(EpochStart(epoch, start_offset, log_index))
+
+    def truncate(self, log_index: int) -> None:
+        """Entries from `log_index` on are gone."""
+        while self.starts and self.starts[-1].log_index >= log_index:
+            self.starts.pop()
+
+    def advance(self, log_start_offset: int) -> None:
+        """The entry that covers the log start is kept, moved up to it; those before it go."""
+        covering = bisect_right(self.starts, log_start_offset, key=lambda start: start.start_offset) - 1
+        if covering >= 0:
+            kept = self.starts[covering:]
+            kept[0] = EpochStart(kept[0].epoch, log_start_offset, kept[0].log_index)
+            self.starts = kept
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote `offset`; UNDEFINED_EPOCH for one before the table."""
+        at = bisect_right(self.starts, offset, key=lambda start: start.start_offset) - 1
+        return self.starts[at].epoch if at >= 0 else UNDEFINED_EPOCH
+
+    def end_offset(self, epoch: int, end_offset: int) -> tuple[int, int]:
+        """
+        (epoch, end offset) of the largest epoch not above `epoch`, where `end_offset` is the partition's: what
+        OffsetForLeaderEpoch answers.  Newer than the table is undefined; older is answered with the table's first
+        start offset.
+        """
+        if epoch == UNDEFINED_EPOCH or not self.starts or epoch > self.latest:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest:
+            return epoch, end_offset
+        at = bisect_right(self.starts, epoch, key=lambda start: start.epoch)
+        if at == 0:
+            return epoch, self.starts[0].start_offset
+        return self.starts[at - 1].epoch, self.starts[at].start_offset

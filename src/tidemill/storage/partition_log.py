@@ -1,0 +1,349 @@
+"""One partition's records: where its batches lie, and how they are read.
+
+What is appended is readable at once: from memory until its bytes are in the segment, and for as long as the tail
+cache keeps it. Whatever comes from disk is checked before it leaves: CRC, offset and leader epoch of every batch
+(`log.md` §2.4).
+"""
+
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from tidemill.batches.batch import HEADER_BYTES, BatchHeader, crc_matches, read_header
+from tidemill.model.topic import TopicId
+from tidemill.raft.entry import Entry
+from tidemill.storage import paths
+from tidemill.storage.disk import Buffer, Disk
+from tidemill.storage.leader_epochs import LeaderEpochs
+from tidemill.storage.producer_states import NO_PRODUCER_ID, ProducerBatch, ProducerStates
+from tidemill.storage.segment import UNKNOWN_TIMESTAMP as UNKNOWN
+from tidemill.storage.segment import Segment, SegmentDamaged, load_index, walk
+from tidemill.storage.tail_cache import Tail, TailCache
+
+SEGMENT_POSITION_MAX: Final = (1 << 32) - 1  # positions are 4 B in rows and indexes
+RELATIVE_OFFSET_MAX: Final = (1 << 32) - 1
+READ_PLACES_MAX: Final = 32  # how many readers' next positions are remembered per partition; the rest look them up
+_LAST_OFFSET_DELTA: Final = Struct(">i")
+_LAST_OFFSET_DELTA_AT: Final = 23
+
+
+class OffsetGone(LookupError):
+    """The offset was settled while it was looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """How a partition cuts its segments."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3_600_000
+    index_interval_bytes: int = 4096
+
+
+DEFAULT_LOG_CONFIG: Final = LogConfig()
+
+
+class PartitionLog:
+    """`log_start` moves when it is committed, `end_offset` when something is appended or truncated."""
+
+    __slots__ = (
+        "_cache",
+        "_disk",
+        "_places",
+        "config",
+        "directory",
+        "end_offset",
+        "epochs",
+        "log_start",
+        "partition",
+        "producers",
+        "segments",
+        "settled",
+        "tail",
+        "topic_id",
+    )
+
+    def __init__(self, disk: Disk, cache: TailCache, topic_id: TopicId, partition: int) -> None:
+        self._disk = disk
+        self._cache = cache
+        self.topic_id = topic_id
+        self.partition = partition
+        self.directory = paths.partition_directory(topic_id, partition)
+        self.config = DEFAULT_LOG_CONFIG
+        self.log_start = 0
+        self.settled = 0  # below this, nothing is kept, checked or sent
+        self.end_offset = 0
+        self.segments: list[Segment] = []
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerStates()
+        self.tail: Tail = {}
+        self._places: deque[tuple[int, Segment, int]] = deque(maxlen=READ_PLACES_MAX)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    def append(self, entry: Entry, committed_index: int) -> Segment:
+        """Give a BATCH entry its place; the segment it goes to."""
+        payload = entry.payload
+        assert payload is not None, f"{entry} has no bytes"
+        header = entry.header or read_header(payload)
+        base_offset = entry.base_offset
+        assert base_offset == self.end_offset, f"{entry} does not continue {self.end_offset} in {self.directory}"
+        size = len(payload)
+        max_timestamp = header.max_timestamp
+        segment = self.segments[-1] if self.segments else None
+        if segment is None or self._is_full(segment, size, max_timestamp, base_offset):
+            segment = self._next_segment(base_offset)
+        entry.segment_base = segment.base_offset
+        entry.position = segment.place(size, max_timestamp, base_offset, self.config.index_interval_bytes)
+        self.end_offset = end_offset = base_offset + entry.record_count
+        if header.producer_id != NO_PRODUCER_ID:
+            self._producer_appended(header, entry, end_offset, committed_index)
+        self._cache.add(self.tail, entry)
+        return segment
+
+    def _producer_appended(self, header: BatchHeader, entry: Entry, end_offset: int, committed_index: int) -> None:
+        first = header.base_sequence
+        last = (first + entry.record_count - 1) & 0x7FFFFFFF
+        batch = ProducerBatch(
+            header.producer_epoch, first, last, entry.base_offset, end_offset, entry.index, entry.append_time
+        )
+        self.producers.append(header.producer_id, batch, committed_index)
+
+    def _is_full(self, segment: Segment, size: int, max_timestamp: int, base_offset: int) -> bool:
+        """Kafka's `LogSegment.shouldRoll`: by size, by age between record timestamps, by what an index can hold."""
+        config = self.config
+        grown = segment.size + size
+        if not segment.size:
+            return False
+        if grown > config.segment_bytes or grown > SEGMENT_POSITION_MAX:
+            return True
+        if base_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+            return True
+        return max_timestamp - segment.created_at > config.segment_ms >= 0 <= segment.created_at
+
+    def roll(self) -> None:
+        """Begin a new segment, so that the present one can expire."""
+        if self.segments and self.segments[-1].size:
+            self._next_segment(self.end_offset)
+
+    def _next_segment(self, base_offset: int) -> Segment:
+        if self.segments:
+            self.segments[-1].is_closed = True
+        segment = Segment(self.directory, base_offset)
+        self.segments.append(segment)
+        return segment
+
+    def truncate(self, entry: Entry) -> list[Segment]:
+        """The BATCH `entry` and all behind it are gone; the segments that nothing is left of."""
+        self.end_offset = entry.base_offset
+        removed = []
+        while self.segments and self.segments[-1].base_offset > entry.segment_base:
+            removed.append(self.segments.pop())
+        if self.segments and self.segments[-1].base_offset == entry.segment_base:
+            if entry.position:
+                self.segments[-1].cut(entry.position, self.config.index_interval_bytes)
+            else:
+                removed.append(self.segments.pop())
+        if self.segments:
+            self.segments[-1].is_closed = False
+        for base_offset in [base for base in self.tail if base >= self.end_offset]:
+            del self.tail[base_offset]
+        self._places.clear()
+        return removed
+
+    def settle(self, offset: int) -> list[Segment]:
+        """Nothing below `offset` is needed any more; the segments that held nothing else."""
+        self.settled = max(self.settled, offset)
+        self.log_start = max(self.log_start, offset)
+        removed = []
+        while self.segments:
+            end = self.segments[1].base_offset if len(self.segments) > 1 else self.end_offset
+            if end > offset:
+                break
+            removed.append(self.segments.pop(0))
+        if removed:
+            self._places.clear()
+        self.epochs.advance(self.log_start)
+        return removed
+
+    def read(self, offset: int, bytes_max: int, end_offset: int, *, may_wait: bool) -> tuple[list[Buffer], int] | None:
+        """
+        Whole batches from the one that holds `offset`, up to `end_offset` and about `bytes_max`, always at least one,
+        and how many bytes they are.  None when that needs the disk and `may_wait` is false.  SegmentDamaged rather
+        than wrong bytes.
+        """
+        if offset >= end_offset:
+            return [], 0
+        found = self._read_tail(offset, bytes_max, end_offset)
+        if found is not None:
+            return found
+        return self._read_segments(offset, bytes_max, end_offset, may_wait)
+
+    def _read_tail(self, offset: int, bytes_max: int, end_offset: int) -> tuple[list[Buffer], int] | None:
+        tail = self.tail
+        batch = tail.get(offset)
+        if batch is None:
+            batch = self._batch_in_tail_around(offset)
+            if batch is None:
+                return None
+            offset = read_header(batch).base_offset
+        batches: list[Buffer] = []
+        size = 0
+        while batch is not None:
+            grown = size + len(batch)
+            end = offset + _LAST_OFFSET_DELTA.unpack_from(batch, _LAST_OFFSET_DELTA_AT)[0] + 1
+            if end > end_offset or (grown > bytes_max and batches):
+                break
+            batches.append(batch)
+            size = grown
+            offset = end
+            batch = tail.get(offset)
+        return batches, size
+
+    def _batch_in_tail_around(self, offset: int) -> Buffer | None:
+        """A batch in memory that holds `offset` in its middle: rare, so it is looked for among all of them."""
+        before = max((base for base in list(self.tail) if base < offset), default=None)
+        batch = None if before is None else self.tail.get(before)
+        return batch if batch is not None and read_header(batch).end_offset > offset else None
+
+    def _read_segments(
+        self, offset: int, bytes_max: int, end_offset: int, may_wait: bool
+    ) -> tuple[list[Buffer], int] | None:
+        place = self._place_of(offset, may_wait)
+        if place is None:
+            return None
+        segment, position = place
+        file = segment.opened(self._disk)
+        room = segment.written - position
+        if room <= 0:
+            return [], 0
+        data = self._read(segment, position, min(max(bytes_max, HEADER_BYTES), room), may_wait)
+        if data is None:
+            return None
+        if len(data) >= HEADER_BYTES:
+            first_size = read_header(data).size_bytes
+            if HEADER_BYTES <= len(data) < first_size <= room:
+                more = file.read(position, first_size) if may_wait else file.read_cached(position, first_size)
+                if more is None:
+                    return None
+                data = more
+        size, next_offset = self._checked_size(segment, position, data, offset, end_offset)
+        if position + size < segment.written:
+            self._places.append((next_offset, segment, position + size))
+        return ([memoryview(data)[:size]], size) if size else ([], 0)
+
+    def _read(self, segment: Segment, position: int, size: int, may_wait: bool) -> bytes | bytearray | None:
+        file = segment.opened(self._disk)
+        return file.read(position, size) if may_wait else file.read_cached(position, size)
+
+    def _checked_size(
+        self, segment: Segment, start: int, data: bytes | bytearray, offset: int, end_offset: int
+    ) -> tuple[int, int]:
+        """
+        How many bytes of `data` are whole batches below `end_offset`, and the offset that follows.  Checks every one.
+        """
+        at = 0
+        expected = -1
+        epoch_at = self.epochs.epoch_at
+        while at + HEADER_BYTES <= len(data):
+            header = read_header(data, at)
+            size = header.size_bytes
+            if at + size > len(data) and size >= HEADER_BYTES and at:
+                break
+            problem = None
+            if size < HEADER_BYTES or at + size > len(data):
+                problem = f"a batch of {size} B does not fit"
+            elif not crc_matches(data, at):
+                problem = "the CRC of the batch does not match"
+            elif expected < 0:
+                if not header.base_offset <= offset < header.end_offset:
+                    problem = f"the batch holds offsets {header.base_offset} to {header.end_offset - 1}, not {offset}"
+            elif header.base_offset != expected:
+                problem = f"the batch begins at offset {header.base_offset}; {expected} should follow"
+            if problem is None and header.leader_epoch != epoch_at(header.base_offset):
+                problem = f"the batch is of epoch {header.leader_epoch}, the table says {epoch_at(header.base_offset)}"
+            if problem is not None:
+                raise SegmentDamaged(segment.path, start + at, max(expected, offset), problem)
+            if header.end_offset > end_offset:
+                break
+            expected = header.end_offset
+            at += size
+        return at, expected
+
+    def segment_of(self, offset: int) -> Segment | None:
+        at = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+        return self.segments[at] if at >= 0 else None
+
+    def _place_of(self, offset: int, may_wait: bool) -> tuple[Segment, int] | None:
+        """The segment and the position of the batch that holds `offset`."""
+        for remembered in self._places:
+            if remembered[0] == offset:
+                return remembered[1], remembered[2]
+        segment = self.segment_of(offset)
+        if segment is None:
+            raise OffsetGone(f"offset {offset} lies before every segment of {self.directory}")
+        file = segment.opened(self._disk)
+        if segment.index is None or not may_wait:
+            if not may_wait:
+                return None
+            load_index(self._disk, segment, self.config.index_interval_bytes)
+            assert segment.index is not None
+        start = segment.index.position_before(offset - segment.base_offset)
+        for position, header in walk(file, segment.path, start, segment.written):
+            if header.end_offset > offset:
+                return segment, position
+        return segment, segment.written
+
+    def first_at_or_after(self, timestamp: int, end_offset: int) -> BatchHeader | None:
+        """
+        The header of the first batch below `end_offset` that has a record at or after `timestamp`.  May wait for the
+        disk.
+        """
+        for at, segment in enumerate(self.segments):
+            if self.segments[at + 1 :] and self.segments[at + 1].base_offset <= self.log_start:
+                continue
+            if segment.max_timestamp != UNKNOWN and segment.max_timestamp < timestamp:
+                continue
+            for header in self._headers(segment, timestamp):
+                if header.base_offset >= end_offset:
+                    return None
+                if header.max_timestamp >= timestamp and header.end_offset > self.log_start:
+                    return header
+        return None
+
+    def with_largest_timestamp(self, end_offset: int) -> BatchHeader | None:
+        """The header of the first of the batches with the largest timestamp.  May wait for the disk."""
+        largest = None
+        for segment in self.segments:
+            for header in self._headers(segment, UNKNOWN):
+                if header.base_offset >= end_offset:
+                    return largest
+                if largest is None or header.max_timestamp > largest.max_timestamp:
+                    largest = header
+        return largest
+
+    def _headers(self, segment: Segment, timestamp: int) -> list[BatchHeader]:
+        """Headers of a segment's batches from where the time index points: from the file, then from memory."""
+        headers = []
+        if segment.written:
+            if segment.index is None:
+                segment.opened(self._disk)
+                load_index(self._disk, segment, self.config.index_interval_bytes)
+            assert segment.index is not None
+            start = min(segment.index.position_before_timestamp(timestamp), segment.written)
+            file = segment.opened(self._disk)
+            headers = [header for _, header in walk(file, segment.path, start, segment.written)]
+        after = headers[-1].end_offset if headers else segment.base_offset
+        while (batch := self.tail.get(after)) is not None:
+            header = read_header(batch)
+            headers.append(header)
+            after = header.end_offset
+        return headers
+
+    def close(self) -> None:
+        for segment in self.segments:
+            segment.close()

@@ -1,0 +1,42 @@
+"""Where everything lies in a data directory (`docs/formats/journal.md`)."""
+
+from tidemill.model.topic import TopicId
+
+IDENTITY = "identity.json"
+IDENTITY_NEW = "identity.json.new"
+JOURNAL = "journal"
+JOURNAL_NEXT = "journal/next"
+TOPICS = "topics"
+OFFSET_DIGITS = 20
+
+
+def journal_file(number: int) -> str:
+    return f"{JOURNAL}/{number:08}.journal"
+
+
+def journal_number(name: str) -> int | None:
+    """The number of a journal file's name; None for other names."""
+    stem, _, ending = name.partition(".")
+    return int(stem) if ending == "journal" and stem.isdigit() else None
+
+
+def checkpoint_file(number: int) -> str:
+    return f"checkpoint-{number % 2}"
+
+
+def topic_directory(topic_id: TopicId) -> str:
+    return f"{TOPICS}/{topic_id.hex()}"
+
+
+def partition_directory(topic_id: TopicId, partition: int) -> str:
+    return f"{TOPICS}/{topic_id.hex()}/{partition}"
+
+
+def segment_file(directory: str, base_offset: int, ending: str = "log") -> str:
+    return f"{directory}/{base_offset:0{OFFSET_DIGITS}}.{ending}"
+
+
+def segment_base(name: str) -> int | None:
+    """The base offset of a segment file's name, whatever its ending; None for other names."""
+    stem, _, ending = name.partition(".")
+    return int(stem) if ending in ("log", "index", "timeindex") and stem.isdigit() else None

@@ -1,0 +1,109 @@
+"""What a partition knows of its idempotent producers: the newest batches of each, to tell a retry from a gap.  KIP-98,
+KIP-360.
+
+A window holds the batches that are not committed yet, and behind them the five newest committed ones: so whatever is
+truncated, what is left is the state as of the last entry that is left, and nothing has to be read again.  Batches are
+told apart by the log index of their entry.  Producers expire by the append times of the log, never by a clock: equal
+logs have equal states.
+"""
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from tidemill.model import errors
+
+WINDOW_BATCHES: Final = 5  # Kafka's: an idempotent client has at most five requests in flight
+NO_PRODUCER_ID: Final = -1
+SEQUENCE_MODULUS: Final = 1 << 31
+
+
+class ProducerBatch(NamedTuple):
+    epoch: int
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    end_offset: int
+    log_index: int
+    append_time: int
+
+
+class Duplicate(NamedTuple):
+    """A retry of a batch that is in the log already."""
+
+    base_offset: int
+    log_index: int  # its answer waits until this has committed
+    append_time: int
+
+
+class ProducerStates:
+    __slots__ = ("_producers",)
+
+    def __init__(self) -> None:
+        self._producers: dict[int, deque[ProducerBatch]] = {}
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, record_count: int, *, now_ms: int, expiration_ms: int
+    ) -> int | Duplicate:
+        """What to do with a batch: append it (0), answer it as a Duplicate, or refuse it with an error code."""
+        window = self._producers.get(producer_id)
+        if not window:
+            return errors.NONE
+        newest = window[-1]
+        if now_ms - newest.append_time > expiration_ms:
+            return errors.NONE
+        if epoch < newest.epoch:
+            return errors.INVALID_PRODUCER_EPOCH
+        if epoch > newest.epoch:
+            return errors.NONE if first_sequence == 0 else errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if first_sequence == (newest.last_sequence + 1) % SEQUENCE_MODULUS:
+            return errors.NONE
+        last_sequence = (first_sequence + record_count - 1) % SEQUENCE_MODULUS
+        for batch in reversed(window):
+            if batch.epoch != epoch:
+                break
+            if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                return Duplicate(batch.base_offset, batch.log_index, batch.append_time)
+        return errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def append(self, producer_id: int, batch: ProducerBatch, committed_index: int) -> None:
+        """The batch is in the log; what lies at or below `committed_index` can no longer be truncated."""
+        window = self._producers.get(producer_id)
+        if window is None:
+            window = self._producers[producer_id] = deque()
+        window.append(batch)
+        while len(window) > WINDOW_BATCHES and window[WINDOW_BATCHES].log_index <= committed_index:
+            window.popleft()
+
+    def truncate(self, log_index: int) -> None:
+        """Entries from `log_index` on are gone."""
+        for producer_id in list(self._producers):
+            window = self._producers[producer_id]
+            while window and window[-1].log_index >= log_index:
+                window.pop()
+            if not window:
+                del self._producers[producer_id]
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers that have written nothing for `expiration_ms` of append time."""
+        gone = [p for p, window in self._producers.items() if now_ms - window[-1].append_time > expiration_ms]
+        for producer_id in gone:
+            del self._producers[producer_id]
+
+    def as_of(self, log_index: int) -> dict[int, tuple[ProducerBatch, ...]]:
+        """The state when the entry at `log_index`, a committed one, was the last."""
+        state = {}
+        for producer_id, window in self._producers.items():
+            batches = tuple(batch for batch in window if batch.log_index <= log_index)[-WINDOW_BATCHES:]
+            if batches:
+                state[producer_id] = batches
+        return state
+
+    def load(self, state: dict[int, tuple[ProducerBatch, ...]]) -> None:
+        self._producers = {producer_id: deque(batches) for producer_id, batches in state.items()}
+
+    def newest(self) -> dict[int, ProducerBatch]:
+        """The newest batch of each producer (what DescribeProducers shows)."""
+        return {producer_id: window[-1] for producer_id, window in self._producers.items()}

@@ -1,0 +1,301 @@
+"""Open a data directory: found it when it is empty, else fold checkpoint and journal, then write again what must be
+sure.
+
+The rules R1 to R6 of `docs/formats/journal.md`, in their order.  Recovery reads what the page cache shows and trusts
+none of it: whatever it will report as durable it has written and synced itself.
+"""
+
+from dataclasses import dataclass, field
+
+from tidemill.batches.batch import HEADER_BYTES, BatchHeader, read_header
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import BATCH, Entry, Kind
+from tidemill.storage import paths
+from tidemill.storage.block import Run, spread_run
+from tidemill.storage.checkpoint import Checkpoint, ClosedShard, encode_checkpoint, newest_checkpoint, write_checkpoint
+from tidemill.storage.data_directory import DirectoryProblem
+from tidemill.storage.disk import Disk
+from tidemill.storage.journal import (
+    Journal,
+    Place,
+    RingFile,
+    newest_synced,
+    place_after,
+    prepare_file,
+    read_extents,
+)
+from tidemill.storage.journal_block import HEADER_BYTES as BLOCK_HEADER_BYTES
+from tidemill.storage.journal_block import decode_header, decode_rows
+from tidemill.storage.producer_states import NO_PRODUCER_ID, ProducerBatch
+from tidemill.storage.segment import Segment
+from tidemill.storage.shard_log import Opening, ShardLog, read_vote
+from tidemill.storage.store import Store, StoreOptions, remove_shard
+from tidemill.storage.tail_cache import TailCache
+
+FIRST_FILE = 1
+
+
+class JournalDamaged(Exception):
+    """
+    Synced blocks or both checkpoints cannot be read: this broker may have promised what it no longer knows (`log.md`
+    §4.4).
+    """
+
+
+@dataclass(slots=True)
+class Found:
+    """What recovery met, for the event log."""
+
+    blocks: int = 0
+    rows: int = 0
+    cut_bytes: int = 0
+    removed_files: list[str] = field(default_factory=list)
+    damaged: dict[ShardId, str] = field(default_factory=dict)
+
+
+def found_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
+    """
+    Make everything that a directory with an identity has: one journal file, and an empty checkpoint.  Safe to be cut
+    anywhere and begun again, as long as there is no identity.  DirectoryProblem when topics lie there: then it is the
+    identity that is lost.
+    """
+    if disk.list(paths.TOPICS):
+        raise DirectoryProblem(
+            f"{paths.IDENTITY} is missing, but {paths.TOPICS}/ is not empty: restore it, or use an empty log.dirs; "
+            "nothing was changed"
+        )
+    disk.make_directory(paths.JOURNAL)
+    disk.make_directory(paths.TOPICS)
+    for name in disk.list(paths.JOURNAL):
+        disk.remove(f"{paths.JOURNAL}/{name}")
+    for _ in prepare_file(disk, options.journal_first_bytes):
+        pass
+    disk.rename(paths.JOURNAL_NEXT, paths.journal_file(FIRST_FILE))
+    disk.sync_directory(paths.JOURNAL)
+    write_checkpoint(disk, 0, encode_checkpoint(key, 0, 0, Place(FIRST_FILE, 0), []))
+    disk.sync_directory("")
+
+
+def open_store(disk: Disk, key: bytes, options: StoreOptions) -> tuple[Store, Found]:
+    """The store of a directory that has been founded.  Raises JournalDamaged; never cuts what was synced."""
+    cache = TailCache(options.cache_bytes_max)
+    checkpoint = newest_checkpoint(disk, cache, key)
+    if checkpoint is None:
+        raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole; nothing was changed")
+    ring = _open_ring(disk)
+    found = Found()
+    store, newest = _fold(disk, key, options, cache, checkpoint, ring, found)
+    _check_damage(ring, key, store.journal.sequence)
+    _write_again(disk, checkpoint, ring, newest)
+    _act(store, found)
+    return store, found
+
+
+def _open_ring(disk: Disk) -> list[RingFile]:
+    numbers = sorted(n for name in disk.list(paths.JOURNAL) if (n := paths.journal_number(name)) is not None)
+    if numbers != list(range(FIRST_FILE, FIRST_FILE + len(numbers))) or not numbers:
+        raise JournalDamaged(
+            f"journal files {numbers} are there; they must be numbered from {FIRST_FILE} without a gap"
+        )
+    ring = []
+    for number in numbers:
+        file = disk.open(paths.journal_file(number))
+        ring.append(RingFile(number, file, file.size()))
+    return ring
+
+
+@dataclass(slots=True)
+class _Newest:
+    """The last whole block, as it was read."""
+
+    place: Place
+    data: bytes
+
+
+def _fold(
+    disk: Disk,
+    key: bytes,
+    options: StoreOptions,
+    cache: TailCache,
+    checkpoint: Checkpoint,
+    ring: list[RingFile],
+    found: Found,
+) -> tuple[Store, _Newest | None]:
+    """Rule R1, first half: from the checkpoint through all whole blocks in sequence to the final state."""
+    journal = Journal(disk, ring, head=checkpoint.head, sequence=checkpoint.sequence)
+    store = Store(disk, key, options, cache, journal)
+    store.shards, store.closed = checkpoint.shards, checkpoint.closed
+    store.checkpoint_number, store.checkpoint_sequence = checkpoint.number, checkpoint.sequence
+    capacity = journal.capacity
+    place = checkpoint.head
+    newest = None
+    while True:
+        header = decode_header(key, read_extents(ring, place, BLOCK_HEADER_BYTES))
+        if header is None or header.sequence != journal.sequence + 1 or header.size_bytes > capacity:
+            break
+        data = read_extents(ring, place, header.size_bytes)
+        rows = decode_rows(header, memoryview(data)) if len(data) == header.size_bytes else None
+        if rows is None:
+            break
+        journal.sequence = header.sequence
+        journal.account(header.sequence, header.size_bytes)
+        for shard_id, row in rows:
+            _fold_row(store, shard_id, row)
+        found.blocks += 1
+        found.rows += len(rows)
+        newest = _Newest(place, data)
+        place = place_after(ring, place, header.size_bytes)
+    journal.resume(place)
+    return store, newest
+
+
+def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
+    kind = row.kind
+    if kind == Kind.OPENED:
+        assert row.payload is not None, f"shard {shard_id} was opened without its opening"
+        store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, Opening.decode(row.payload))
+        return
+    log = store.shards.get(shard_id)
+    if log is None:
+        return  # rows of a shard that was closed before them can only be those that were queued with the closing
+    if kind in (Kind.BATCH, Kind.COMMAND):
+        assert row.payload is not None, f"{row} has no bytes"
+        log.replay(row, read_header(row.payload).max_timestamp if kind == BATCH else 0)
+    elif kind == Kind.VOTE:
+        log.term, log.voted_for = row.term, read_vote(row)
+    elif kind == Kind.TRUNCATE:
+        log.truncate(row.index)
+    elif kind == Kind.SETTLED:
+        log.partitions[row.partition].settle(row.base_offset)
+    elif kind == Kind.CLOSED:
+        store.closed[shard_id] = ClosedShard(log.term, log.voted_for)
+        store.folded_closings.append(store.shards.pop(shard_id))
+    else:
+        raise JournalDamaged(f"a row of kind {kind} in shard {shard_id}: written by a newer version; use that one")
+
+
+def _check_damage(ring: list[RingFile], key: bytes, sequence: int) -> None:
+    """Rules R5 and R6: what cannot be read was either never synced, or is damage."""
+    synced = newest_synced(ring, key)
+    if synced > sequence:
+        raise JournalDamaged(
+            f"block {sequence + 1} of the journal cannot be read, but was synced: "
+            f"block {synced} was on disk when a later one was written. Nothing was changed.  Restore the directory, or start this broker on an empty one"
+        )
+
+
+def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newest: _Newest | None) -> None:
+    """Rule R2: a kill may have left checkpoint and newest block in the cache alone."""
+    write_checkpoint(disk, checkpoint.number, checkpoint.data)
+    disk.sync_directory("")
+    disk.sync_directory(paths.JOURNAL)
+    if newest is None:
+        return
+    position, at = newest.place.position, 0
+    slot = next(i for i, file in enumerate(ring) if file.number == newest.place.number)
+    while at < len(newest.data):
+        here = ring[slot]
+        run = min(len(newest.data) - at, here.size - position)
+        if run:
+            here.file.write(position, [newest.data[at : at + run]])
+            here.file.sync()
+        at += run
+        slot, position = (slot + 1) % len(ring), 0
+
+
+def _act(store: Store, found: Found) -> None:
+    """Rule R1, second half, with R3 and R4: files follow the folded state."""
+    disk = store.disk
+    for log in store.folded_closings:
+        remove_shard(disk, log)
+        store.note_dirty([], [paths.TOPICS])
+    store.folded_closings.clear()
+    for log in store.shards.values():
+        _rewrite(store, log)
+        for partition in log.partitions.values():
+            _fit_files(store, log, partition.directory, partition.segments, found)
+        if log.damage is not None:
+            found.damaged[log.shard_id] = log.damage
+            continue
+        _restore_producers(disk, log)
+        for entry in log.entries:
+            if entry.kind == BATCH:
+                entry.payload = None
+    if disk.exists(paths.JOURNAL_NEXT):
+        disk.remove(paths.JOURNAL_NEXT)  # a file that was being prepared; its zeros cannot be trusted
+
+
+def _rewrite(store: Store, log: ShardLog) -> None:
+    """Rule R3: equal or not, and never compared."""
+    made: list[str] = []
+    segments: dict[Segment, None] = {}
+    for entry in log.entries:
+        payload = entry.payload
+        if entry.kind != BATCH or payload is None:
+            continue
+        segment = segment_of(log, entry)
+        if segment is None:
+            continue  # settled meanwhile
+        spread_run(store.disk, Run(segment, entry.position, [payload], entry.position + len(payload)), made)
+        segments[segment] = None
+    for segment in segments:
+        segment.spread_ended(segment.size)
+        directory = segment.path.rpartition("/")[0]
+        made += [directory, directory.rpartition("/")[0], paths.TOPICS]
+    store.note_dirty(list(segments), list(dict.fromkeys(made)))
+
+
+def segment_of(log: ShardLog, entry: Entry) -> Segment | None:
+    partition = log.partitions[entry.partition]
+    return next((s for s in partition.segments if s.base_offset == entry.segment_base), None)
+
+
+def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segment], found: Found) -> None:
+    """Rule R4: cut what lies beyond; remove files that no row names; tell what is missing."""
+    disk = store.disk
+    known = {segment.base_offset: segment for segment in segments}
+    for name in disk.list(directory):
+        base_offset = paths.segment_base(name)
+        if base_offset is not None and base_offset not in known:
+            disk.remove(f"{directory}/{name}")
+            found.removed_files.append(f"{directory}/{name}")
+            store.note_dirty([], [directory])
+    for segment in segments:
+        if not disk.exists(segment.path):
+            log.damage = log.damage or f"{segment.path} is missing; it should have {segment.size} B"
+            continue
+        file = segment.opened(disk)
+        size = file.size()
+        if size > segment.size:
+            file.truncate(segment.size)
+            store.note_dirty([segment], [])
+            found.cut_bytes += size - segment.size
+        elif size < segment.size:
+            log.damage = log.damage or f"{segment.path} has {size} B; it should have {segment.size}"
+
+
+def _restore_producers(disk: Disk, log: ShardLog) -> None:
+    """From the save as of S through every row that is left."""
+    for entry in log.entries:
+        if entry.kind != BATCH:
+            continue
+        header = _header_of(disk, log, entry)
+        if header is None or header.producer_id == NO_PRODUCER_ID:
+            continue
+        first = header.base_sequence
+        last = (first + entry.record_count - 1) & 0x7FFFFFFF
+        end_offset = entry.base_offset + entry.record_count
+        batch = ProducerBatch(
+            header.producer_epoch, first, last, entry.base_offset, end_offset, entry.index, entry.append_time
+        )
+        log.partitions[entry.partition].producers.append(header.producer_id, batch, log.commit_index)
+
+
+def _header_of(disk: Disk, log: ShardLog, entry: Entry) -> BatchHeader | None:
+    """None for a batch whose segment is gone with what was settled."""
+    if entry.payload is not None:
+        return read_header(entry.payload)
+    segment = segment_of(log, entry)
+    if segment is None:
+        return None
+    return read_header(segment.opened(disk).read(entry.position, HEADER_BYTES))

@@ -1,0 +1,159 @@
+"""A segment: a file of consecutive batches of one partition, and nothing but batches."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tidemill.batches.batch import HEADER_BYTES, BatchHeader, read_header
+from tidemill.storage import paths
+from tidemill.storage.disk import Disk, File
+from tidemill.storage.offset_index import OffsetIndex
+
+WALK_BYTES: Final = 256 << 10  # read ahead while walking headers: a few small batches, or one header of a large one
+UNKNOWN_TIMESTAMP: Final = -1
+_NEVER: Final = 1 << 62
+
+
+class SegmentDamaged(OSError):
+    """The bytes of a segment are not what was written.  Names the file, the position, and the offset."""
+
+    def __init__(self, path: str, position: int, offset: int, problem: str) -> None:
+        super().__init__(f"{path}: at byte {position} (offset {offset}): {problem}")
+        self.path = path
+        self.position = position
+        self.offset = offset
+
+
+class Segment:
+    """
+    Sizes and positions are bytes.  What the loop decides is here at once; what lies in the file follows (`written`).
+    """
+
+    __slots__ = (
+        "base_offset",
+        "created_at",
+        "file",
+        "index",
+        "is_closed",
+        "max_timestamp",
+        "on_disk",
+        "path",
+        "size",
+        "truncated_to",
+        "written",
+    )
+
+    def __init__(
+        self,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int = 0,
+        max_timestamp: int = UNKNOWN_TIMESTAMP,
+        created_at: int = 0,
+    ) -> None:
+        self.path = paths.segment_file(directory, base_offset)
+        self.base_offset = base_offset
+        self.size = size  # of all batches appended
+        self.max_timestamp = max_timestamp  # the largest of any record in it
+        self.created_at = created_at  # the largest timestamp of its first batch; `segment.ms` counts from it
+        self.written = size  # up to here its bytes are in the file
+        self.truncated_to = _NEVER  # where it was cut while a block was on its way to the file
+        self.on_disk = size > 0
+        self.is_closed = False  # another one follows it
+        self.file: File | None = None
+        self.index: OffsetIndex | None = None if size else OffsetIndex()
+
+    def opened(self, disk: Disk) -> File:
+        """The file, which exists.  Only the loop opens files; only the journal's thread makes them."""
+        if self.file is None:
+            self.file = disk.open(self.path)
+        return self.file
+
+    def place(self, size: int, max_timestamp: int, offset: int, interval_bytes: int) -> int:
+        """Append a batch of `size` bytes; its position."""
+        position = self.size
+        if not position:
+            self.created_at = max_timestamp
+        index = self.index
+        if index is not None and position >= index.next_position:
+            index.add(offset - self.base_offset, position, self.max_timestamp, interval_bytes)
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+        self.size = position + size
+        return position
+
+    def cut(self, size: int, interval_bytes: int) -> None:
+        """Batches from `size` on are gone.  Their bytes may stay in the file until others lie over them."""
+        self.size = size
+        self.written = min(self.written, size)
+        self.truncated_to = min(self.truncated_to, size)
+        self.max_timestamp = UNKNOWN_TIMESTAMP
+        if self.index is not None:
+            self.index.truncate(size, interval_bytes)
+
+    def spread_begins(self) -> None:
+        self.truncated_to = _NEVER
+
+    def spread_ended(self, end: int) -> None:
+        """Bytes up to `end` are in the file, but for what was cut meanwhile."""
+        self.written = max(self.written, min(end, self.truncated_to))
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+def walk(file: File, path: str, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Every batch's position and header from `position`, where one begins, to `end`.  Checks lengths only."""
+    chunk = b""
+    start = position
+    while position < end:
+        at = position - start
+        if at + HEADER_BYTES > len(chunk):
+            chunk = file.read(position, min(WALK_BYTES, end - position))
+            start, at = position, 0
+            if len(chunk) < HEADER_BYTES:
+                raise SegmentDamaged(path, position, -1, f"the file ends within a batch header; {end} B were expected")
+        header = read_header(chunk, at)
+        size = header.size_bytes
+        if size < HEADER_BYTES or position + size > end:
+            raise SegmentDamaged(
+                path, position, header.base_offset, f"a batch of {size} B does not fit before byte {end}"
+            )
+        yield position, header
+        position += size
+
+
+def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> None:
+    """Give a segment its index: from its file if that is whole, else by walking the headers.  May wait for the disk."""
+    path = segment.path.removesuffix("log") + "index"
+    if disk.exists(path):
+        file = disk.open(path)
+        try:
+            index = OffsetIndex.decode(file.read(0, file.size()), segment.size)
+        finally:
+            file.close()
+        if index is not None:
+            segment.index = index
+            return
+    index = OffsetIndex()
+    max_timestamp = UNKNOWN_TIMESTAMP
+    for position, header in walk(segment.opened(disk), segment.path, 0, segment.written):
+        if position >= index.next_position:
+            index.add(header.base_offset - segment.base_offset, position, max_timestamp, interval_bytes)
+        max_timestamp = max(max_timestamp, header.max_timestamp)
+    segment.index = index
+
+
+def save_index(disk: Disk, segment: Segment) -> None:
+    """Keep a closed segment's index beside it.  Not synced: it is a hint, with a CRC."""
+    if segment.index is None:
+        return
+    file = disk.open(segment.path.removesuffix("log") + "index", create=True)
+    try:
+        data = segment.index.encode()
+        file.truncate(len(data))
+        file.write(0, [data])
+    finally:
+        file.close()

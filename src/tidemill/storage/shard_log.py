@@ -1,0 +1,212 @@
+"""A shard as its broker's disk knows it: term, vote, voters, the newest rows, and its partitions' logs."""
+
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from tidemill.model.broker_id import Voter
+from tidemill.model.shard import ShardId
+from tidemill.model.topic import TopicId
+from tidemill.raft.entry import (
+    BATCH,
+    COMMAND,
+    Command,
+    Entry,
+    Kind,
+    decode_voters,
+    encode_voters,
+)
+from tidemill.storage.disk import Buffer, Disk
+from tidemill.storage.partition_log import PartitionLog
+from tidemill.storage.segment import Segment
+from tidemill.storage.tail_cache import TailCache
+
+TAIL_ENTRIES: Final = (
+    256  # committed entries kept in memory: what a follower may lag before it is caught up by an install
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What `opened` says: enough to serve the shard without the cluster's metadata."""
+
+    topic_id: TopicId
+    first_partition: int
+    partition_count: int
+    feature_level: int
+    voters: tuple[Voter, ...]
+
+    def encode(self) -> bytes:
+        numbers = self.first_partition.to_bytes(4) + self.partition_count.to_bytes(4) + self.feature_level.to_bytes(2)
+        return self.topic_id + numbers + encode_voters(self.voters)
+
+    @classmethod
+    def decode(cls, data: Buffer) -> "Opening":
+        voters, _ = decode_voters(data, 26)
+        return cls(
+            topic_id=TopicId(bytes(data[:16])),
+            first_partition=int.from_bytes(data[16:20]),
+            partition_count=int.from_bytes(data[20:24]),
+            feature_level=int.from_bytes(data[24:26]),
+            voters=voters,
+        )
+
+
+class ShardLog:
+    """
+    Is the replica's `LogView`.  Everything here changes at append; `commit_index` only says what may be forgotten.
+    """
+
+    __slots__ = (
+        "_term_starts",
+        "changed",
+        "commit_index",
+        "damage",
+        "entries",
+        "first_index",
+        "last_append_time",
+        "last_index",
+        "opening",
+        "partitions",
+        "section",
+        "shard_id",
+        "term",
+        "voted_for",
+        "voters",
+    )
+
+    def __init__(self, disk: Disk, cache: TailCache, shard_id: ShardId, opening: Opening) -> None:
+        self.shard_id = shard_id
+        self.opening = opening
+        self.term = 0
+        self.voted_for: Voter | None = None
+        self.voters: list[tuple[int, tuple[Voter, ...]]] = [(0, opening.voters)]  # (log index, in force from there on)
+        self.commit_index = 0
+        self.first_index = 1
+        self.last_index = 0
+        self.last_append_time = 0
+        self.entries: deque[Entry] = deque()  # from `first_index` to `last_index`
+        self._term_starts: list[tuple[int, int]] = [(0, 0)]  # (first index, term)
+        self.damage: str | None = None  # why this replica must not serve, vote or count
+        self.changed = True  # since its checkpoint section was last encoded
+        self.section = b""
+        numbers = range(opening.first_partition, opening.first_partition + opening.partition_count)
+        self.partitions = {number: PartitionLog(disk, cache, opening.topic_id, number) for number in numbers}
+
+    def restore_boundary(self, index: int, term: int) -> None:
+        """The log continues after (index, term), whose rows are no longer kept."""
+        self.first_index = index + 1
+        self.last_index = index
+        self.commit_index = index
+        self._term_starts = [(index, term)]
+
+    def term_at(self, index: int) -> int:
+        at = bisect_right(self._term_starts, index, key=lambda start: start[0]) - 1
+        assert at >= 0 and index <= self.last_index, f"term of entry {index} of shard {self.shard_id} is not known"
+        return self._term_starts[at][1]
+
+    def append(self, entry: Entry) -> Segment | None:
+        """An entry joins the log; where its bytes go."""
+        self._joined(entry)
+        if entry.kind == BATCH:
+            return self.partitions[entry.partition].append(entry, self.commit_index)
+        return None
+
+    def replay(self, entry: Entry, header_max_timestamp: int) -> None:
+        """As `append`, for an entry that has its place already."""
+        self._joined(entry)
+        if entry.kind == BATCH:
+            self._place_again(self.partitions[entry.partition], entry, header_max_timestamp)
+
+    def remember(self, entry: Entry) -> None:
+        """A row between a checkpoint's committed index and its P: the partitions know of it already."""
+        self._note(entry)
+
+    def _joined(self, entry: Entry) -> None:
+        if entry.term != self._term_starts[-1][1]:
+            for partition in self.partitions.values():
+                partition.epochs.begin(entry.term, partition.end_offset, entry.index)
+        self._note(entry)
+
+    def _note(self, entry: Entry) -> None:
+        assert entry.index == self.last_index + 1, f"{entry} does not follow entry {self.last_index}"
+        self.changed = True
+        self.last_index = entry.index
+        if entry.term != self._term_starts[-1][1]:
+            self._term_starts.append((entry.index, entry.term))
+        if entry.append_time > self.last_append_time:
+            self.last_append_time = entry.append_time
+        self.entries.append(entry)
+        if entry.kind == COMMAND and entry.payload and entry.payload[0] == Command.VOTERS:
+            self.voters.append((entry.index, decode_voters(entry.payload, 1)[0]))
+
+    def _place_again(self, log: PartitionLog, entry: Entry, max_timestamp: int) -> None:
+        assert entry.payload is not None, f"{entry} has no bytes"
+        assert entry.base_offset == log.end_offset, f"{entry} does not continue {log.end_offset} in {log.directory}"
+        if not log.segments or log.segments[-1].base_offset != entry.segment_base:
+            log.segments.append(Segment(log.directory, entry.segment_base))
+        segment = log.segments[-1]
+        assert segment.size == entry.position, (
+            f"{entry} lies at {entry.position}, but {segment.path} ends at {segment.size}"
+        )
+        interval = log.config.index_interval_bytes
+        segment.place(len(entry.payload), max_timestamp, entry.base_offset, interval)
+        log.end_offset = entry.base_offset + entry.record_count
+
+    def truncate(self, from_index: int) -> list[Segment]:
+        """Entries from `from_index` on are gone; the segments that nothing is left of."""
+        assert from_index > self.commit_index, f"entry {from_index} of shard {self.shard_id} is committed"
+        self.changed = True
+        removed: list[Segment] = []
+        firsts: dict[int, Entry] = {}
+        while self.last_index >= from_index:
+            entry = self.entries.pop()
+            self.last_index -= 1
+            if entry.kind == BATCH:
+                firsts[entry.partition] = entry
+        for number, entry in firsts.items():
+            removed += self.partitions[number].truncate(entry)
+        for partition in self.partitions.values():
+            partition.epochs.truncate(from_index)
+            partition.producers.truncate(from_index)
+        while self._term_starts[-1][0] >= from_index:
+            self._term_starts.pop()
+        while self.voters[-1][0] >= from_index:
+            self.voters.pop()
+        return removed
+
+    def commit(self, index: int) -> None:
+        """What is committed is never truncated; all but the newest of it may be forgotten."""
+        self.commit_index = index
+        self.changed = True
+        entries = self.entries
+        spare = min(index, self.last_index - TAIL_ENTRIES) - self.first_index + 1
+        while spare > 0 and (entries[0].payload is None or entries[0].kind != BATCH):
+            entries.popleft()
+            self.first_index += 1
+            spare -= 1
+        starts = self._term_starts
+        while len(starts) > 1 and starts[1][0] < self.first_index:
+            del starts[0]
+        while len(self.voters) > 1 and self.voters[1][0] <= index:
+            del self.voters[0]
+
+    def entry_at(self, index: int) -> Entry:
+        return self.entries[index - self.first_index]
+
+    def close(self) -> None:
+        for partition in self.partitions.values():
+            partition.close()
+
+
+def vote_row(term: int, voted_for: Voter | None) -> Entry:
+    payload = b"" if voted_for is None else voted_for.broker_id.to_bytes(4) + voted_for.directory_id
+    return Entry(Kind.VOTE, payload, term=term)
+
+
+def read_vote(entry: Entry) -> Voter | None:
+    payload = entry.payload
+    if not payload:
+        return None
+    return decode_voters(b"\x00\x01" + bytes(payload))[0][0]

@@ -1,0 +1,476 @@
+"""Store: everything one broker keeps on disk, and the order in which it gets there.
+
+The loop queues rows (`append`, `vote`, `truncate`, …) and takes them out a block at a time (`gather`).  One thread
+writes and syncs the block and spreads its bytes over the segments; then the loop learns of it (`written`).  At most
+one block is in the air.  A checkpoint runs beside that, on another thread, as a list of steps.
+
+What must hold stands in `docs/formats/journal.md`.  Nothing here waits, but for the steps and for `Block.write` and
+`spread`.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tidemill.model.broker_id import Voter
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, Kind
+from tidemill.storage import paths
+from tidemill.storage.block import Block, Report, Run, spread_run
+from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_closed, encode_shard, write_checkpoint
+from tidemill.storage.disk import Disk, File
+from tidemill.storage.journal import Journal, Place, prepare_file
+from tidemill.storage.journal_block import HEADER_BYTES, encode_block, padded
+from tidemill.storage.row import ROW_BYTES
+from tidemill.storage.segment import Segment, save_index
+from tidemill.storage.shard_log import Opening, ShardLog, vote_row
+from tidemill.storage.tail_cache import TailCache
+
+Step = Callable[[], None]
+
+FREEING_KINDS: Final = frozenset(
+    {Kind.VOTE, Kind.TRUNCATE, Kind.SETTLED, Kind.OPENED, Kind.CLOSED}
+)  # may use the ring's reserve (rule J7), as may LOG_START commands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreOptions:
+    """Sizes in bytes, multiples of a page where files are meant."""
+
+    journal_first_bytes: int = 16 << 20  # small, so that a first start takes no time
+    journal_file_bytes: int = 64 << 20
+    journal_bytes_max: int = 512 << 20
+    block_bytes_max: int = 4 << 20
+    cache_bytes_max: int = 64 << 20
+    checkpoint_bytes: int = 128 << 20  # of journal in use, after which a checkpoint begins; at most half the ring
+    producer_expiration_ms: int = 24 * 3_600_000
+
+
+class Store:
+    """`shards` are the open ones."""
+
+    def __init__(self, disk: Disk, key: bytes, options: StoreOptions, cache: TailCache, journal: Journal) -> None:
+        self.disk = disk
+        self.key = key
+        self.options = options
+        self.cache = cache
+        self.journal = journal
+        self.shards: dict[ShardId, ShardLog] = {}
+        self.closed: dict[ShardId, ClosedShard] = {}
+        self.checkpoint_number = 0
+        self.checkpoint_sequence = 0  # P of the newest durable checkpoint
+        self._pending: list[tuple[ShardId, Entry]] = []
+        self.pending_bytes = 0
+        self._last_was_empty = False
+        self._dirty_segments: dict[Segment, None] = {}
+        self._dirty_directories: dict[str, None] = {}
+        self._unspread: list[Run] = []  # what found no room on the disk
+        self._removals: list[tuple[int, Segment]] = []  # (rows queued before it may go, segment)
+        self._closings: list[tuple[int, ShardLog]] = []
+        self._rows_queued = 0
+        self._rows_gathered = 0
+        self._rows_synced = 0
+        self._capture: _Capture | None = None
+        self._preparing = False
+        self.folded_closings: list[ShardLog] = []  # recovery's: shards that the journal closes
+
+    # ── the loop queues ────────────────────────────────────────────────────────────────────────────────────────
+
+    def open_shard(self, shard_id: ShardId, opening: Opening) -> ShardLog:
+        """A shard lives here from now on; journaled before its first vote."""
+        assert shard_id not in self.shards and shard_id not in self.closed, f"shard {shard_id} has been opened before"
+        log = ShardLog(self.disk, self.cache, shard_id, opening)
+        self.shards[shard_id] = log
+        self._queue(shard_id, Entry(Kind.OPENED, opening.encode()))
+        return log
+
+    def close_shard(self, shard_id: ShardId) -> None:
+        """It does not live here any more; its files go once that is journaled."""
+        log = self.shards.pop(shard_id)
+        self.closed[shard_id] = ClosedShard(log.term, log.voted_for)
+        self._queue(shard_id, Entry(Kind.CLOSED, b""))
+        self._closings.append((self._rows_queued, log))
+
+    def vote(self, shard_id: ShardId, log: ShardLog, term: int, voted_for: Voter | None) -> None:
+        log.term = term
+        log.voted_for = voted_for
+        log.changed = True
+        self._queue(shard_id, vote_row(term, log.voted_for))
+
+    def append(self, log: ShardLog, entries: list[Entry]) -> None:
+        """Entries of the replica's own term, or a leader's; in order."""
+        shard_id = log.shard_id
+        pending = self._pending
+        size = 0
+        for entry in entries:
+            log.append(entry)
+            pending.append((shard_id, entry))
+            size += ROW_BYTES + len(entry.payload or b"")
+        self.pending_bytes += size
+        self._rows_queued += len(entries)
+
+    def truncate(self, log: ShardLog, from_index: int) -> None:
+        """Entries from `from_index` on are gone, here and, once that is journaled, after a restart."""
+        removed = log.truncate(from_index)
+        self._queue(log.shard_id, Entry(Kind.TRUNCATE, b"", index=from_index))
+        self._remove(removed)
+
+    def settle(self, log: ShardLog, partition: int, offset: int) -> None:
+        """What lies below `offset` is no longer needed; it goes once that is journaled."""
+        removed = log.partitions[partition].settle(offset)
+        log.changed = True
+        self._queue(log.shard_id, Entry(Kind.SETTLED, b"", partition=partition, base_offset=offset))
+        self._remove(removed)
+
+    def _queue(self, shard_id: ShardId, row: Entry) -> None:
+        self._pending.append((shard_id, row))
+        self._rows_queued += 1
+        self.pending_bytes += ROW_BYTES + len(row.payload or b"")
+
+    def _remove(self, segments: list[Segment]) -> None:
+        self._removals += [(self._rows_queued, segment) for segment in segments]
+
+    # ── a block at a time ──────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def has_pending(self) -> bool:
+        return bool(self._pending)
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing queued, and the newest block is known to be synced by a block behind it."""
+        return not self._pending and (self._last_was_empty or self.journal.sequence == 0)
+
+    def gather(self, *, empty: bool = False) -> Block | None:
+        """The next block out of what is queued; None when there is nothing, or no room before the next checkpoint."""
+        if not self._pending:
+            if not empty or self._last_was_empty or padded(HEADER_BYTES) > self.journal.free:
+                return None
+            return self._block([])
+        rows = self._take()
+        return self._block(rows) if rows else None
+
+    def _take(self) -> list[tuple[ShardId, Entry]]:
+        """Rows from the front of the queue, as many as a block and the ring hold, up to the point of a capture."""
+        pending = self._pending
+        journal = self.journal
+        limit = self.options.block_bytes_max
+        barrier = len(pending) if self._capture is None else self._capture.rows - self._rows_gathered
+        if barrier <= 0:
+            barrier = len(pending)
+        size = HEADER_BYTES
+        count = 0
+        for _, entry in pending:
+            grown = size + ROW_BYTES + len(entry.payload or b"")
+            if count == barrier or (count and grown > limit):
+                break
+            size = grown
+            count += 1
+        if padded(size) > journal.free_for_entries:
+            return self._take_freeing(barrier)
+        taken = pending[:count]
+        del pending[:count]
+        self._rows_gathered += count
+        self.pending_bytes -= size - HEADER_BYTES
+        return taken
+
+    def _take_freeing(self, barrier: int) -> list[tuple[ShardId, Entry]]:
+        """Into the ring's reserve: only the rows at the front that free space, or must not wait (rule J7)."""
+        count = 0
+        size = HEADER_BYTES
+        for _, entry in self._pending[:barrier]:
+            grown = size + ROW_BYTES + len(entry.payload or b"")
+            if not _is_freeing(entry) or padded(grown) > self.journal.free:
+                break
+            size = grown
+            count += 1
+        taken = self._pending[:count]
+        del self._pending[:count]
+        self._rows_gathered += count
+        self.pending_bytes -= size - HEADER_BYTES
+        return taken
+
+    def _block(self, rows: list[tuple[ShardId, Entry]]) -> Block:
+        journal = self.journal
+        parts, size = encode_block(self.key, journal.sequence + 1, journal.synced, rows)
+        extents, joined = journal.reserve(size)
+        self._last_was_empty = not rows
+        capture = self._capture
+        if capture is not None and capture.sequence is None and self._rows_gathered == capture.rows:
+            capture.sequence, capture.head = journal.sequence, journal.head
+        return Block(journal.sequence, rows, self._reports(rows), self._runs(rows), extents, joined, parts)
+
+    def _reports(self, rows: list[tuple[ShardId, Entry]]) -> list[Report]:
+        newest: dict[ShardId, int] = {}
+        voted: dict[ShardId, int] = {}
+        for shard_id, entry in rows:
+            kind = entry.kind
+            if kind <= COMMAND:
+                newest[shard_id] = entry.index
+            elif kind == Kind.VOTE:
+                voted[shard_id] = entry.term
+            elif kind == Kind.TRUNCATE:
+                newest[shard_id] = min(newest.get(shard_id, 0), entry.index - 1)
+        reports = []
+        for shard_id in dict.fromkeys([*newest, *voted]):
+            log = self.shards.get(shard_id)
+            if log is not None:
+                has_vote = voted.get(shard_id) == log.term
+                reports.append(Report(shard_id, log.term, newest.get(shard_id, 0), has_vote))
+        return reports
+
+    def _runs(self, rows: list[tuple[ShardId, Entry]]) -> list[Run]:
+        """What goes to which segment, one write for batches that lie behind each other."""
+        runs: dict[Segment, Run] = {}
+        done: list[Run] = []
+        for shard_id, entry in rows:
+            if entry.kind != BATCH:
+                continue
+            log = self.shards.get(shard_id)
+            payload = entry.payload
+            if log is None or payload is None:
+                continue
+            segment = _segment_at(log, entry)
+            if segment is None:
+                continue
+            run = runs.get(segment)
+            if run is not None and run.end == entry.position:
+                run.parts.append(payload)
+                runs[segment] = run._replace(end=run.end + len(payload))
+                continue
+            if run is not None:
+                done.append(run)
+            runs[segment] = Run(segment, entry.position, [payload], entry.position + len(payload))
+        for segment in runs:
+            segment.spread_begins()
+        return done + list(runs.values())
+
+    def written(self, block: Block) -> list[Report]:
+        """The block is durable and spread: what that means to whom."""
+        self.journal.synced = block.sequence
+        self._rows_synced += len(block.rows)
+        if block.is_full:
+            self._unspread += block.runs
+        else:
+            for run in block.runs:
+                self._spread(run)
+            for _, entry in block.rows:
+                if entry.kind == BATCH:
+                    entry.payload = entry.header = None
+        for directory in block.new_directories:
+            self._dirty_directories[directory] = None
+        return block.reports
+
+    def _spread(self, run: Run) -> None:
+        run.segment.spread_ended(run.end)
+        self._dirty_segments[run.segment] = None
+
+    def note_dirty(self, segments: list[Segment], directories: list[str]) -> None:
+        """Recovery has written them: the next checkpoint syncs them."""
+        for segment in segments:
+            self._dirty_segments[segment] = None
+        for directory in directories:
+            self._dirty_directories[directory] = None
+
+    # ── what runs beside it ────────────────────────────────────────────────────────────────────────────────────
+
+    def removal_steps(self) -> list[Step]:
+        """Files that are free to go, because what says so is synced."""
+        steps: list[Step] = []
+        while self._removals and self._removals[0][0] <= self._rows_synced:
+            segment = self._removals.pop(0)[1]
+            self._dirty_segments.pop(segment, None)
+            self._dirty_directories[segment.path.rpartition("/")[0]] = None
+            steps.append(lambda segment=segment: remove_segment(self.disk, segment))  # type: ignore[misc]
+        while self._closings and self._closings[0][0] <= self._rows_synced:
+            log = self._closings.pop(0)[1]
+            for partition in log.partitions.values():
+                for segment in partition.segments:
+                    self._dirty_segments.pop(segment, None)
+                self._dirty_directories.pop(partition.directory, None)
+            topic = paths.topic_directory(log.opening.topic_id)
+            self._dirty_directories.pop(topic, None)
+            self._dirty_directories[paths.TOPICS] = None
+            steps.append(lambda log=log: remove_shard(self.disk, log))  # type: ignore[misc]
+        return steps
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Enough of the ring is in use.  Time is the caller's business."""
+        threshold = min(self.options.checkpoint_bytes, self.journal.capacity // 2)
+        return self._capture is None and self.journal.used >= threshold
+
+    @property
+    def is_checkpointing(self) -> bool:
+        return self._capture is not None
+
+    @property
+    def can_checkpoint(self) -> bool:
+        return self._capture is None and (self._rows_queued > 0 or self.journal.sequence > self.checkpoint_sequence)
+
+    def begin_checkpoint(self) -> None:
+        """
+        Choose P: the block that holds the last row queued so far.  The state is taken now, before a later row changes
+        it.
+        """
+        assert self._capture is None, "a checkpoint is under way"
+        newest = self.journal.sequence
+        sections = [encode_closed(shard_id, closed) for shard_id, closed in self.closed.items()]
+        for log in self.shards.values():
+            if log.changed:
+                for partition in log.partitions.values():
+                    partition.producers.expire(log.last_append_time, self.options.producer_expiration_ms)
+                log.section = encode_shard(log)
+                log.changed = False
+            sections.append(log.section)
+        self._capture = _Capture(self._rows_queued, sections)
+        if self._rows_gathered == self._rows_queued:
+            self._capture.sequence, self._capture.head = newest, self.journal.head
+
+    def checkpoint_steps(self) -> Iterator[None] | None:
+        """
+        Once P is durable and spread: the work, a step at a time, for another thread; then call `checkpointed`.  None
+        before that.
+        """
+        capture = self._capture
+        if capture is None or capture.sequence is None or self.journal.synced < capture.sequence or capture.is_running:
+            return None
+        capture.is_running = True
+        segments, self._dirty_segments = self._dirty_segments, {}
+        directories, self._dirty_directories = self._dirty_directories, {}
+        unspread, self._unspread = self._unspread, []
+        return self._carry_out(capture, list(segments), list(directories), unspread)
+
+    def _carry_out(
+        self, capture: "_Capture", segments: list[Segment], directories: list[str], unspread: list[Run]
+    ) -> Iterator[None]:
+        """Rule C2: segments, directories, the checkpoint's own file."""
+        assert capture.sequence is not None and capture.head is not None, "P has not been chosen"
+        made: list[str] = []
+        for run in unspread:
+            spread_run(self.disk, run, made)
+            yield
+        capture.respread = unspread
+        for segment in [*segments, *(run.segment for run in unspread)]:
+            sync_segment(segment)
+            if segment.is_closed:
+                save_index(self.disk, segment)
+            yield
+        for directory in dict.fromkeys([*directories, *made]):
+            if self.disk.exists(directory):
+                self.disk.sync_directory(directory)
+                yield
+        number = self.checkpoint_number + 1
+        data = encode_checkpoint(self.key, number, capture.sequence, capture.head, capture.sections)
+        write_checkpoint(self.disk, number, data)
+        yield
+
+    def checkpointed(self) -> None:
+        """The steps are done: the journal up to P is free."""
+        capture = self._capture
+        assert capture is not None and capture.sequence is not None, "no checkpoint is under way"
+        self.checkpoint_number += 1
+        self.checkpoint_sequence = capture.sequence
+        for run in capture.respread:
+            self._spread(run)
+        self.journal.release(capture.sequence)
+        self._capture = None
+
+    def checkpoint_failed(self) -> None:
+        """The disk was full: P stays where it was, and everything is dirty still."""
+        capture = self._capture
+        assert capture is not None, "no checkpoint is under way"
+        self._capture = None
+        for log in self.shards.values():
+            for partition in log.partitions.values():
+                for segment in partition.segments:
+                    if segment.on_disk:
+                        self._dirty_segments[segment] = None
+                self._dirty_directories[partition.directory] = None
+
+    @property
+    def wants_growth(self) -> bool:
+        """The ring could be larger, and is half full."""
+        journal = self.journal
+        grown = journal.capacity + self.options.journal_file_bytes
+        return (
+            not self._preparing
+            and journal.prepared is None
+            and grown <= self.options.journal_bytes_max
+            and journal.used * 2 > journal.capacity
+        )
+
+    def growth_steps(self) -> Iterator[File | None]:
+        """Prepare a file for the ring, a step at a time, on another thread; give what the last yields to `grown`."""
+        self._preparing = True
+        return prepare_file(self.disk, self.options.journal_file_bytes)
+
+    def grown(self, file: File | None) -> None:
+        self._preparing = False
+        if file is not None:
+            self.journal.prepared = file
+            self.journal.prepared_size = self.options.journal_file_bytes
+
+    def close(self) -> None:
+        """Files only; a clean stop has written its last block and checkpoint before."""
+        for log in self.shards.values():
+            log.close()
+        for ring_file in self.journal.ring:
+            ring_file.file.close()
+
+
+class _Capture:
+    """A checkpoint that has begun: the state after `rows` rows, to be written once they are durable."""
+
+    def __init__(self, rows: int, sections: list[bytes]) -> None:
+        self.rows = rows
+        self.sections = sections
+        self.sequence: int | None = None  # P
+        self.head: Place | None = None  # where the block after P begins
+        self.is_running = False
+        self.respread: list[Run] = []
+
+
+def _is_freeing(entry: Entry) -> bool:
+    if entry.kind in FREEING_KINDS:
+        return True
+    return entry.kind == Kind.COMMAND and bool(entry.payload) and entry.payload[0] == Command.LOG_START  # type: ignore[index]
+
+
+def _segment_at(log: ShardLog, entry: Entry) -> Segment | None:
+    """Where a batch goes; None when that segment has gone since (settled, truncated)."""
+    segments = log.partitions[entry.partition].segments
+    for segment in reversed(segments):
+        if segment.base_offset == entry.segment_base:
+            return segment
+        if segment.base_offset < entry.segment_base:
+            break
+    return None
+
+
+def sync_segment(segment: Segment) -> None:
+    file = segment.file
+    if file is not None:
+        file.sync()
+
+
+def remove_segment(disk: Disk, segment: Segment) -> None:
+    segment.close()
+    for ending in ("log", "index"):
+        path = segment.path.removesuffix("log") + ending
+        if disk.exists(path):
+            disk.remove(path)
+
+
+def remove_shard(disk: Disk, log: ShardLog) -> None:
+    """Every file of the shard's partitions, then their directories."""
+    log.close()
+    for partition in log.partitions.values():
+        directory = partition.directory
+        for name in disk.list(directory):
+            disk.remove(f"{directory}/{name}")
+        if disk.exists(directory):
+            disk.remove_directory(directory)
+    topic = paths.topic_directory(log.opening.topic_id)
+    if disk.exists(topic) and not disk.list(topic):
+        disk.remove_directory(topic)

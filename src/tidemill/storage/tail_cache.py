@@ -1,0 +1,40 @@
+"""The newest batches of all partitions, in memory, bounded; and, whatever the bound, those whose bytes are not in a
+segment yet.
+"""
+
+from collections import deque
+
+from tidemill.raft.entry import Entry
+from tidemill.storage.disk import Buffer
+
+Tail = dict[int, Buffer]  # of one partition: base offset → batch
+
+
+class TailCache:
+    """First in, first out.  A batch that is not in its segment yet (`entry.payload` is still there) stays."""
+
+    __slots__ = ("_batches", "bytes", "bytes_max")
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+        self._batches: deque[tuple[Tail, Entry, Buffer]] = deque()
+
+    def add(self, tail: Tail, entry: Entry) -> None:
+        payload = entry.payload
+        assert payload is not None, f"{entry} has no bytes to keep"
+        tail[entry.base_offset] = payload
+        self._batches.append((tail, entry, payload))
+        self.bytes += len(payload)
+        if self.bytes > self.bytes_max:
+            self.evict()
+
+    def evict(self) -> None:
+        while self.bytes > self.bytes_max and self._batches:
+            tail, entry, payload = self._batches[0]
+            if entry.payload is not None:
+                return
+            self._batches.popleft()
+            self.bytes -= len(payload)
+            if tail.get(entry.base_offset) is payload:
+                del tail[entry.base_offset]

@@ -1,0 +1,350 @@
+"""What every twin of the Disk port must do.  A twin's test module subclasses `DiskContract` and gives the fixtures."""
+
+import pytest
+
+from tidemill.storage.disk import Disk
+
+MIB = 1 << 20
+
+
+class DiskContract:
+    """Needs two fixtures: `disk`, empty, and `beside`, the same directory as another process sees it."""
+
+    def test_a_file_holds_what_was_written(self, disk: Disk) -> None:
+        """
+        All parts of a write stand one behind the other, whatever buffers they came in.
+        """
+        file = disk.open("a", create=True)
+
+        file.write(0, [b"one", bytearray(b"two"), memoryview(b"three"), b""])
+
+        assert (file.size(), file.read(0, 100)) == (11, b"onetwothree")
+
+    def test_a_write_overwrites_in_place(self, disk: Disk) -> None:
+        """
+        Bytes beside a write stay as they are.
+        """
+        file = disk.open("a", create=True)
+        file.write(0, [b"x" * 10_000])
+
+        file.write(4095, [b"ab"])
+
+        assert file.read(0, 10_000) == b"x" * 4095 + b"ab" + b"x" * 5903
+
+    def test_a_write_behind_the_end_leaves_zeros_between(self, disk: Disk) -> None:
+        """
+        A gap reads as zeros.
+        """
+        file = disk.open("a", create=True)
+
+        file.write(5000, [b"end"])
+
+        assert file.read(0, 6000) == bytes(5000) + b"end"
+
+    def test_a_write_may_have_thousands_of_parts(self, disk: Disk) -> None:
+        """
+        More parts than the kernel takes at once are written all the same.
+        """
+        file = disk.open("a", create=True)
+        parts = [b"%04d" % number for number in range(5000)]
+
+        file.write(3, parts)
+
+        assert file.read(3, 1 << 20) == b"".join(parts)
+
+    def test_nothing_written_changes_nothing(self, disk: Disk) -> None:
+        """
+        A write without bytes does not make a file longer.
+        """
+        file = disk.open("a", create=True)
+
+        file.write(100, [])
+        file.write(100, [b"", b""])
+
+        assert file.size() == 0
+
+    def test_a_read_is_short_at_the_end_only(self, disk: Disk) -> None:
+        """
+        Up to `size` bytes; none behind the end.
+        """
+        file = disk.open("a", create=True)
+        file.write(0, [b"abcdef"])
+
+        reads = [file.read(*where) for where in ((0, 6), (4, 10), (6, 10), (600, 10), (2, 0))]
+
+        assert reads == [b"abcdef", b"ef", b"", b"", b""]
+
+    def test_a_cached_read_is_right_or_unknown(self, disk: Disk) -> None:
+        """
+        As `read`, also when it is short at the end of the file, or None.
+        """
+        file = disk.open("a", create=True)
+        file.write(0, [b"x" * 5000])
+
+        reads = [(file.read_cached(*where), file.read(*where)) for where in ((0, 5000), (4000, 4000), (5000, 10))]
+
+        assert all(cached is None or cached == read for cached, read in reads)
+
+    def test_a_large_file_is_read_as_it_was_written(self, disk: Disk) -> None:
+        """
+        Megabytes in one call.
+        """
+        file = disk.open("a", create=True)
+        data = bytes(range(256)) * (8 * MIB // 256)
+
+        file.write(17, [data[: 3 * MIB], data[3 * MIB :]])
+
+        assert file.read(17, 8 * MIB) == data
+
+    def test_a_truncate_cuts_and_grows_with_zeros(self, disk: Disk) -> None:
+        """
+        What was cut does not come back when the file grows again.
+        """
+        file = disk.open("a", create=True)
+        file.write(0, [b"abcdef"])
+
+        file.truncate(2)
+        cut = file.read(0, 10)
+        file.truncate(5)
+
+        assert (cut, file.read(0, 10), file.size()) == (b"ab", b"ab\0\0\0", 5)
+
+    def test_a_file_can_be_open_more_than_once(self, disk: Disk) -> None:
+        """
+        Each sees what the other writes.
+        """
+        one, other = disk.open("a", create=True), disk.open("a", create=True)
+
+        one.write(0, [b"seen"])
+
+        assert other.read(0, 10) == b"seen"
+
+    def test_syncs_return(self, disk: Disk) -> None:
+        """
+        A file's, a directory's, the data directory's; also twice, also with nothing to do.
+        """
+        disk.make_directory("d")
+        file = disk.open("d/a", create=True)
+        file.write(0, [b"x"])
+
+        file.sync()
+        file.sync()
+        disk.sync_directory("d")
+        disk.sync_directory("")
+
+        assert file.read(0, 1) == b"x"
+
+    def test_a_closed_file_refuses_everything_but_close(self, disk: Disk) -> None:
+        """
+        `close` is idempotent; a use after it is a mistake of ours.
+        """
+        file = disk.open("a", create=True)
+
+        file.close()
+        file.close()
+
+        for use in (
+            file.size,
+            file.sync,
+            lambda: file.read(0, 1),
+            lambda: file.read_cached(0, 1),
+            lambda: file.write(0, [b"x"]),
+            lambda: file.truncate(0),
+        ):
+            with pytest.raises(ValueError, match="closed"):
+                use()
+
+    def test_open_makes_a_file_only_when_told_to(self, disk: Disk) -> None:
+        """
+        A file that is there is opened as it is; one that is not is FileNotFoundError, or made empty.
+        """
+        with pytest.raises(FileNotFoundError):
+            disk.open("a")
+
+        disk.open("a", create=True).write(0, [b"kept"])
+        again = disk.open("a", create=True)
+
+        assert again.read(0, 10) == b"kept"
+
+    def test_a_file_needs_its_directory(self, disk: Disk) -> None:
+        """
+        Opening makes no directories.
+        """
+        with pytest.raises(FileNotFoundError):
+            disk.open("d/a", create=True)
+
+    def test_a_directory_is_no_file(self, disk: Disk) -> None:
+        """
+        Nor the other way round.
+        """
+        disk.make_directory("d")
+        disk.open("a", create=True)
+
+        with pytest.raises(IsADirectoryError):
+            disk.open("d", create=True)
+        with pytest.raises(IsADirectoryError):
+            disk.remove("d")
+        with pytest.raises(NotADirectoryError):
+            disk.remove_directory("a")
+        with pytest.raises(NotADirectoryError):
+            disk.list("a")
+        with pytest.raises(NotADirectoryError):
+            disk.sync_directory("a")
+        with pytest.raises(FileExistsError):
+            disk.make_directory("a/b")
+        with pytest.raises(FileExistsError):
+            disk.make_directory("a")
+
+    def test_names_are_listed_sorted(self, disk: Disk) -> None:
+        """
+        Files and directories, names only; nothing where there is no directory.
+        """
+        disk.make_directory("d/inner")
+        for path in ("d/b", "d/a", "d/B"):
+            disk.open(path, create=True)
+
+        assert list(disk.list("d")) == ["B", "a", "b", "inner"]
+        assert list(disk.list("")) == ["d"]
+        assert list(disk.list("none")) == []
+
+    def test_a_directory_is_made_with_its_parents_and_made_twice(self, disk: Disk) -> None:
+        """
+        No error when it is there.
+        """
+        disk.make_directory("x/y/z")
+        disk.make_directory("x/y/z")
+        disk.make_directory("")
+
+        assert [disk.exists(path) for path in ("", "x", "x/y", "x/y/z", "x/z")] == [True, True, True, True, False]
+
+    def test_a_rename_replaces(self, disk: Disk) -> None:
+        """
+        The old name is gone, the new one has the file; who had opened either still has what he opened.
+        """
+        first, second = disk.open("a", create=True), disk.open("b", create=True)
+        first.write(0, [b"first"])
+        second.write(0, [b"second"])
+
+        disk.rename("a", "b")
+
+        assert (list(disk.list("")), disk.open("b").read(0, 10)) == (["b"], b"first")
+        assert (first.read(0, 10), second.read(0, 10)) == (b"first", b"second")
+
+    def test_a_rename_moves_between_directories(self, disk: Disk) -> None:
+        """
+        Directories with what is in them too.
+        """
+        disk.make_directory("from/topic")
+        disk.make_directory("to")
+        disk.open("from/topic/a", create=True).write(0, [b"x"])
+
+        disk.rename("from/topic", "to/topic")
+
+        assert (disk.exists("from/topic"), disk.open("to/topic/a").read(0, 1)) == (False, b"x")
+
+    def test_a_rename_refuses_what_makes_no_sense(self, disk: Disk) -> None:
+        """
+        From nowhere, into nowhere, over a directory, a directory into itself or over a file.
+        """
+        disk.make_directory("d/full")
+        disk.open("a", create=True)
+
+        for old, new, error in (
+            ("none", "b", FileNotFoundError),
+            ("a", "none/a", FileNotFoundError),
+            ("a", "d", IsADirectoryError),
+            ("d", "a", NotADirectoryError),
+            ("d", "d/full/d", OSError),
+        ):
+            with pytest.raises(error):
+                disk.rename(old, new)
+        assert list(disk.list("")) == ["a", "d"]
+
+    def test_a_removed_file_can_still_be_read_by_who_has_it_open(self, disk: Disk) -> None:
+        """
+        Its name is free at once.
+        """
+        file = disk.open("a", create=True)
+        file.write(0, [b"old"])
+
+        disk.remove("a")
+        disk.open("a", create=True).write(0, [b"new"])
+
+        assert (file.read(0, 10), disk.open("a").read(0, 10)) == (b"old", b"new")
+
+    def test_what_is_not_there_cannot_be_removed(self, disk: Disk) -> None:
+        """
+        FileNotFoundError, so that nobody takes a wrong path for a success.
+        """
+        for act in (disk.remove, disk.remove_directory, disk.sync_directory):
+            with pytest.raises(FileNotFoundError):
+                act("none")
+
+    def test_only_an_empty_directory_is_removed(self, disk: Disk) -> None:
+        """
+        Removal never takes files along.
+        """
+        disk.make_directory("d")
+        disk.open("d/a", create=True)
+
+        with pytest.raises(OSError, match="d"):
+            disk.remove_directory("d")
+        disk.remove("d/a")
+        disk.remove_directory("d")
+
+        assert not disk.exists("d")
+
+    @pytest.mark.parametrize(
+        "path", ["/etc/passwd", "..", "a/../../b", ".", "./a", "a//b", "a/", "a\0b", "LOCK", "LOCK/a"]
+    )
+    def test_no_path_leads_out_of_the_data_directory(self, disk: Disk, path: str) -> None:
+        """
+        Nor to its lock.
+        """
+        for act in (
+            lambda: disk.open(path, create=True),
+            lambda: disk.exists(path),
+            lambda: disk.list(path),
+            lambda: disk.make_directory(path),
+            lambda: disk.rename("a", path),
+            lambda: disk.rename(path, "a"),
+            lambda: disk.remove(path),
+            lambda: disk.remove_directory(path),
+            lambda: disk.sync_directory(path),
+        ):
+            with pytest.raises(ValueError, match="path"):
+                act()
+
+    def test_the_data_directory_itself_stays(self, disk: Disk) -> None:
+        """
+        It can be listed and synced, but neither opened, renamed nor removed.
+        """
+        for act in (
+            lambda: disk.open("", create=True),
+            lambda: disk.rename("", "a"),
+            lambda: disk.rename("a", ""),
+            lambda: disk.remove(""),
+            lambda: disk.remove_directory(""),
+        ):
+            with pytest.raises(ValueError, match="data directory"):
+                act()
+
+    def test_free_space_is_known(self, disk: Disk) -> None:
+        """
+        Some, on any machine that can run this.
+        """
+        assert disk.free_space() > 0
+
+    def test_one_process_holds_the_data_directory(self, disk: Disk, beside: Disk) -> None:
+        """
+        Who has it may ask again; another is refused, and may still look.
+        """
+        disk.open("a", create=True).write(0, [b"x"])
+
+        disk.lock()
+        disk.lock()
+
+        with pytest.raises(BlockingIOError):
+            beside.lock()
+        assert beside.open("a").read(0, 1) == b"x"
+        assert list(disk.list("")) == list(beside.list("")) == ["a"]

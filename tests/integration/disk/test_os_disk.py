@@ -1,0 +1,305 @@
+"""The machine's disk keeps the contract of the Disk port, and its own promises."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.disk.disk_contract import DiskContract
+from tidemill.runtime import os_disk
+from tidemill.runtime.os_disk import OsDisk
+from tidemill.storage.disk import DiskFull, SyncFailed
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "above" / "data"
+
+
+@pytest.fixture
+def disk(root: Path) -> Iterator[OsDisk]:
+    disk = OsDisk(root)
+    yield disk
+    disk.unlock()
+
+
+class TestOsDisk(DiskContract):
+    @pytest.fixture
+    def disk(self, root: Path) -> Iterator[OsDisk]:
+        disk = OsDisk(root)
+        yield disk
+        disk.unlock()
+
+    @pytest.fixture
+    def beside(self, root: Path, disk: OsDisk) -> OsDisk:
+        return OsDisk(root)
+
+
+def test_what_is_made_is_for_the_owner_only(disk: OsDisk, root: Path) -> None:
+    """
+    Directories 0700, files 0600, whatever the umask allows.
+    """
+    disk.make_directory("d/e")
+    disk.open("d/e/a", create=True)
+    disk.lock()
+
+    modes = [os.stat(root / path).st_mode & 0o777 for path in ("", "d", "d/e", "d/e/a", "LOCK")]
+
+    assert modes == [0o700, 0o700, 0o700, 0o600, 0o600]
+
+
+def test_the_kernel_may_take_a_write_in_pieces(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A short write is gone on with where it stopped, in the middle of a part or not.
+    """
+    file = disk.open("a", create=True)
+    parts = [b"%07d" % number for number in range(3000)]
+    whole, calls = os.pwritev, 0
+
+    def short(descriptor: int, buffers: list[bytes], position: int) -> int:
+        nonlocal calls
+        calls += 1
+        taken = b"".join(buffers)[: 1 + calls * 137 % 5000]
+        return whole(descriptor, [taken], position)
+
+    monkeypatch.setattr(os, "pwritev", short)
+    file.write(11, parts)
+
+    assert file.read(11, 1 << 20) == b"".join(parts)
+    assert calls > 5
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_no_room_is_disk_full(disk: OsDisk, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """
+    Also when it is the quota that is used up, and when a name finds no room.
+    """
+    file = disk.open("a", create=True)
+
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    for name in ("pwritev", "ftruncate", "open", "rename", "mkdir"):
+        monkeypatch.setattr(os, name, refuse)
+
+    for act in (
+        lambda: file.write(0, [b"x"]),
+        lambda: file.truncate(10),
+        lambda: disk.open("b", create=True),
+        lambda: disk.rename("a", "b"),
+        lambda: disk.make_directory("d"),
+    ):
+        with pytest.raises(DiskFull):
+            act()
+
+
+def test_other_errors_of_a_write_are_not_disk_full(disk: OsDisk) -> None:
+    """
+    A file that is larger than the process may write is no full disk.
+    """
+    file = disk.open("a", create=True)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+    try:
+        with pytest.raises(OSError) as caught:
+            file.write(8000, [b"x" * 1000])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert (caught.value.errno, isinstance(caught.value, DiskFull)) == (errno.EFBIG, False)
+
+
+def test_a_full_file_system_is_met_and_left_again() -> None:
+    """
+    On a real full device: DiskFull, whatever else.
+    """
+    full = os_disk.OsFile(os.open("/dev/full", os.O_RDWR), "full")
+
+    with pytest.raises(DiskFull):
+        full.write(0, [b"x" * 4096])
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EINVAL])
+def test_any_error_of_a_sync_is_sync_failed(disk: OsDisk, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """
+    Whatever the reason, what should be durable may be gone.
+    """
+    file = disk.open("a", create=True)
+
+    def fail(_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fdatasync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
+
+    with pytest.raises(SyncFailed) as of_file:
+        file.sync()
+    with pytest.raises(SyncFailed) as of_directory:
+        disk.sync_directory("")
+    assert of_file.value.errno == of_directory.value.errno == number
+
+
+def test_what_is_in_memory_is_read_without_the_disk(disk: OsDisk) -> None:
+    """
+    On a file system that can tell, what was just written is known.
+    """
+    file = disk.open("a", create=True)
+    file.write(0, [b"x" * 100_000])
+
+    cached = file.read_cached(0, 200_000)
+
+    if cached is None:
+        pytest.skip("this file system does not know RWF_NOWAIT")
+    assert cached == b"x" * 100_000
+
+
+def test_a_partly_cached_range_is_unknown(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Half an answer in the middle of a file is none.
+    """
+    file = disk.open("a", create=True)
+    file.write(0, [b"x" * 100_000])
+    whole = os.preadv
+    monkeypatch.setattr(
+        os, "preadv", lambda number, buffers, *rest: whole(number, [memoryview(buffers[0])[:4096]], *rest)
+    )
+
+    assert file.read_cached(0, 50_000) is None
+
+
+@pytest.mark.parametrize(("number", "asks_again"), [(errno.EAGAIN, True), (errno.EOPNOTSUPP, False)])
+def test_what_would_wait_is_unknown(
+    disk: OsDisk, monkeypatch: pytest.MonkeyPatch, number: int, asks_again: bool
+) -> None:
+    """
+    A file system that cannot tell is not asked twice.
+    """
+    file = disk.open("a", create=True)
+    file.write(0, [b"x"])
+    calls = 0
+
+    def refuse(*_: object) -> int:
+        nonlocal calls
+        calls += 1
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    reads = [file.read_cached(0, 1), file.read_cached(0, 1)]
+
+    assert (reads, calls) == ([None, None], 2 if asks_again else 1)
+
+
+def test_the_kernel_may_give_a_read_in_pieces(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Short in the middle of a file is not the end.
+    """
+    file = disk.open("a", create=True)
+    file.write(0, [bytes(range(250)) * 40])
+    whole = os.pread
+    monkeypatch.setattr(os, "pread", lambda number, size, position: whole(number, min(size, 3333), position))
+
+    assert file.read(5, 20_000) == (bytes(range(250)) * 40)[5:]
+
+
+def test_a_file_may_be_closed_under_its_readers(disk: OsDisk) -> None:
+    """
+    A reader gets this file's bytes or ValueError, never those of the file that has the number next.
+    """
+    for path, byte in (("mine", b"m"), ("other", b"o")):
+        disk.open(path, create=True).write(0, [byte * 65536])
+    seen: set[bytes] = set()
+    current = [disk.open("mine")]
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            try:
+                seen.add(current[0].read(0, 65536)[:1])
+            except ValueError:
+                seen.add(b"closed")
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for _ in range(2000):
+        current[0].close()
+        other = disk.open("other")  # takes the number if it is free
+        current[0] = disk.open("mine")
+        other.close()
+    over.set()
+    for reader in readers:
+        reader.join()
+
+    assert seen <= {b"m", b"closed"}
+    assert b"m" in seen
+
+
+def test_a_closed_file_gives_its_number_back(disk: OsDisk) -> None:
+    """
+    Sleeping shards have no open file.
+    """
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(50):
+        disk.open("a", create=True).close()
+
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_lock_ends_with_its_process(root: Path) -> None:
+    """
+    Killed or not; and until then another process is told who has it.
+    """
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from tidemill.runtime.os_disk import OsDisk\n"
+            "disk = OsDisk(sys.argv[1]); disk.lock(); print('held', flush=True); sys.stdin.read()",
+            str(root),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        disk = OsDisk(root)
+
+        with pytest.raises(BlockingIOError, match=f"in use by process {holder.pid}"):
+            disk.lock()
+        holder.kill()
+        holder.wait()
+        disk.lock()
+
+    disk.unlock()
+
+
+def test_read_only_changes_nothing(disk: OsDisk, root: Path) -> None:
+    """
+    For looking at a directory beside its broker: neither the directory nor a file is made or changed.
+    """
+    disk.open("a", create=True).write(0, [b"x"])
+    looking = OsDisk(root, read_only=True)
+
+    for act in (
+        lambda: looking.open("a").write(0, [b"y"]),
+        lambda: looking.make_directory("d"),
+        lambda: looking.rename("a", "b"),
+        lambda: looking.remove("a"),
+        lambda: looking.sync_directory(""),
+        lambda: looking.lock(),
+    ):
+        with pytest.raises(OSError):
+            act()
+    with pytest.raises(FileNotFoundError):
+        looking.open("b", create=True)
+    OsDisk(root / "nowhere", read_only=True)
+
+    assert (looking.open("a").read(0, 1), os.listdir(root)) == (b"x", ["a"])

@@ -1,0 +1,215 @@
+"""Life in a group: SyncGroup, Heartbeat, LeaveGroup, silence."""
+
+import pytest
+
+from tests.unit.coordinator.group.group_world import World, leaving
+from tidemill.coordinator.group.requests import LeavingMember
+from tidemill.model import errors
+
+
+def joined(world, count=2):
+    joins = [world.join() for _ in range(count)]
+    world.wait(3_000 * (count + 1))
+    return [world.answer(join) for join in joins]
+
+
+def test_followers_wait_for_the_leaders_assignment():
+    """
+    All are answered when the leader has assigned; who was forgotten gets nothing.
+    """
+    world = World()
+    leader, follower, forgotten = joined(world, 3)
+    waits, waits_too = world.sync(follower), world.sync(forgotten)
+
+    own = world.sync(leader, assignments=((leader.member_id, b"L"), (follower.member_id, b"F")))
+
+    assert own.assignment == b"L"
+    assert world.answer(waits).assignment == b"F"
+    assert (world.answer(waits_too).assignment, world.answer(waits_too).protocol_name) == (b"", "range")
+
+
+def test_a_late_follower_fetches_its_assignment_from_a_stable_group():
+    """
+    As often as it asks.
+    """
+    world = World()
+    _, follower = world.stable(2)
+
+    assert world.sync(follower).assignment == b"\x01"
+    assert world.sync(follower).assignment == b"\x01"
+
+
+@pytest.mark.parametrize(
+    ("fields", "error_code"),
+    [
+        ({"group_id": ""}, errors.INVALID_GROUP_ID),
+        ({"group_id": "other"}, errors.UNKNOWN_MEMBER_ID),
+        ({"member_id": "nobody"}, errors.UNKNOWN_MEMBER_ID),
+        ({"instance_id": "desk"}, errors.UNKNOWN_MEMBER_ID),
+        ({"generation": 7}, errors.ILLEGAL_GENERATION),
+    ],
+)
+def test_who_is_not_a_member_of_this_generation_neither_syncs_nor_lives(fields, error_code):
+    """
+    The same checks for SyncGroup and Heartbeat.
+    """
+    world = World()
+    (member,) = world.stable()
+
+    assert world.sync(member, **fields).error_code == error_code
+    assert world.heartbeat(member, **fields) == error_code
+
+
+@pytest.mark.parametrize("fields", [{"protocol_type": "connect"}, {"protocol_name": "sticky"}])
+def test_a_sync_that_believes_in_another_protocol_is_refused(fields):
+    """
+    v5+ says what it believes (KIP-559).
+    """
+    world = World()
+    (member,) = world.stable()
+
+    assert world.sync(member, **fields).error_code == errors.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_syncs_and_heartbeats_hear_of_a_rebalance():
+    """
+    Their members have to join again.
+    """
+    world = World()
+    (member,) = world.stable()
+    world.join()
+
+    assert world.heartbeat(member) == errors.REBALANCE_IN_PROGRESS
+    assert world.sync(member).error_code == errors.REBALANCE_IN_PROGRESS
+
+
+def test_a_heartbeat_is_welcome_while_the_leader_assigns():
+    """
+    Consumers begin to send them with the answer to their join.
+    """
+    world = World()
+    _, follower = joined(world)
+
+    assert world.heartbeat(follower) == errors.NONE
+
+
+def test_members_that_never_sync_are_removed():
+    """
+    After the rebalance timeout; who waits for them is told to join again.
+    """
+    world = World()
+    joins = [world.join(session_timeout_ms=100_000) for _ in range(2)]
+    world.wait(9_000)
+    leader, follower = map(world.answer, joins)
+    waits = world.sync(follower)
+
+    world.wait(60_000)
+
+    assert world.answer(waits).error_code == errors.REBALANCE_IN_PROGRESS
+    assert world.heartbeat(leader) == errors.UNKNOWN_MEMBER_ID
+    assert world.heartbeat(follower) == errors.REBALANCE_IN_PROGRESS
+
+
+def test_a_member_that_falls_silent_is_lost_when_its_session_ends():
+    """
+    The others are told to join again; heartbeats move the end away.
+    """
+    world = World()
+    silent, lively = world.stable(2)
+    world.wait(9_000)
+    world.heartbeat(lively)
+
+    world.wait(1_000)
+
+    assert world.heartbeat(silent) == errors.UNKNOWN_MEMBER_ID
+    assert world.heartbeat(lively) == errors.REBALANCE_IN_PROGRESS
+
+
+def test_a_commit_renews_the_session():
+    """
+    A consumer that commits is alive.
+    """
+    world = World()
+    (member,) = world.stable()
+    world.wait(9_000)
+
+    world.commit(generation=member.generation, member_id=member.member_id)
+    world.wait(9_000)
+
+    assert world.heartbeat(member) == errors.NONE
+
+
+def test_a_member_that_leaves_lets_the_others_go_on_at_once():
+    """
+    No session has to run out.
+    """
+    world = World()
+    leader, follower = world.stable(2)
+
+    codes = world.leave(leaving(leader))
+    again = world.join(member_id=follower.member_id)
+
+    assert codes == [errors.NONE]
+    assert (again.leader, again.generation) == (follower.member_id, 2)
+
+
+def test_when_the_last_member_leaves_the_group_is_empty_and_says_so_in_the_log():
+    """
+    Retention of its offsets is counted from here.
+    """
+    world = World()
+    (member,) = world.stable()
+
+    world.leave(leaving(member))
+    world.restart()
+
+    assert world.state() == "Empty"
+    assert world.describe().protocol_type == "consumer"
+
+
+def test_members_leave_in_a_batch_each_with_its_own_answer():
+    """
+    By member id, or a static one by its instance id alone, as an administrator asks (KIP-345).
+    """
+    world = World()
+    world.static("tower", "desk")
+    pending = world.join(must_know_member_id=True)
+
+    codes = world.leave(
+        LeavingMember(instance_id="desk"),
+        LeavingMember(instance_id="nobody"),
+        LeavingMember(member_id="nobody"),
+        LeavingMember(member_id="nobody", instance_id="tower"),
+        LeavingMember(member_id=pending.member_id),
+    )
+
+    assert codes == [
+        errors.NONE,
+        errors.UNKNOWN_MEMBER_ID,
+        errors.UNKNOWN_MEMBER_ID,
+        errors.FENCED_INSTANCE_ID,
+        errors.NONE,
+    ]
+
+
+def test_leaving_an_unknown_group_is_answered_for_every_member():
+    """
+    As Kafka: the error stands with the members.
+    """
+    world = World()
+
+    assert world.leave(LeavingMember(member_id="m"), group_id="other") == [errors.UNKNOWN_MEMBER_ID]
+
+
+def test_a_member_that_is_thrown_out_while_it_waits_is_answered():
+    """
+    Whatever it waits for.
+    """
+    world = World()
+    joins = [world.join(instance_id=name) for name in ("tower", "desk")]
+    world.wait(9_000)
+    waits = world.sync(world.answer(joins[1]))
+
+    world.leave(LeavingMember(instance_id="desk"))
+
+    assert world.answer(waits).error_code == errors.UNKNOWN_MEMBER_ID

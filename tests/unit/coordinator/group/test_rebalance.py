@@ -1,0 +1,151 @@
+"""How a rebalance goes, on the clock."""
+
+from tests.unit.coordinator.group.group_world import World
+from tidemill.model import errors
+
+
+def test_the_first_rebalance_waits_a_little_for_the_rest_of_the_fleet():
+    """
+    group.initial.rebalance.delay.ms, counted from the first join.
+    """
+    world = World()
+    parked = world.join()
+
+    world.wait(2_999)
+    before = world.answer(parked)
+    world.wait(1)
+
+    assert before is None
+    assert world.answer(parked).generation == 1
+
+
+def test_every_newcomer_extends_the_first_rebalance():
+    """
+    As long as members keep coming, and not beyond the longest rebalance timeout.
+    """
+    world = World()
+    first = world.join(rebalance_timeout_ms=7_000)
+
+    world.wait(2_000)
+    world.join(rebalance_timeout_ms=7_000)
+    world.wait(3_000)
+    world.join(rebalance_timeout_ms=7_000)
+    world.wait(1_999)
+    before = world.answer(first)
+    world.wait(1)
+
+    assert before is None
+    assert len(world.answer(first).members) == 3
+
+
+def test_no_delay_means_the_first_member_is_answered_at_once():
+    """
+    group.initial.rebalance.delay.ms = 0, as test set-ups have it.
+    """
+    world = World(initial_rebalance_delay_ms=0)
+
+    parked = world.join()
+    world.wait(0)
+
+    assert world.answer(parked).generation == 1
+
+
+def test_a_later_rebalance_ends_as_soon_as_all_have_joined():
+    """
+    Nobody else is expected.
+    """
+    world = World()
+    (old,) = world.stable()
+
+    newcomer = world.join()
+    again = world.join(member_id=old.member_id)
+
+    assert again.generation == world.answer(newcomer).generation == 2
+    assert again.leader == old.member_id
+
+
+def test_a_dynamic_member_that_does_not_join_again_is_removed():
+    """
+    After the longest rebalance timeout the others go on without it, however lively its heartbeats are.
+    """
+    world = World()
+    slow, quick = world.stable(2, rebalance_timeout_ms=20_000, session_timeout_ms=30_000)
+    newcomer = world.join(rebalance_timeout_ms=20_000)
+    parked = world.join(member_id=quick.member_id, rebalance_timeout_ms=20_000)
+
+    world.wait(19_999)
+    before = world.answer(parked)
+    world.wait(1)
+
+    assert before is None
+    assert [member.member_id for member in world.answer(parked).members] == [
+        quick.member_id,
+        world.answer(newcomer).member_id,
+    ]
+    assert world.heartbeat(slow) == errors.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends():
+    """
+    It may be restarting; that is what its session is for.  Another member leads meanwhile.
+    """
+    world = World()
+    tower, desk = world.static("tower", "desk")
+    world.join(instance_id="extra", rebalance_timeout_ms=8_000, session_timeout_ms=9_000)
+    parked = world.join(
+        member_id=desk.member_id, instance_id="desk", rebalance_timeout_ms=8_000, session_timeout_ms=9_000
+    )
+    for _ in range(6):
+        world.wait(9_000)
+        world.heartbeat(tower, instance_id="tower")
+
+    world.wait(6_000)
+
+    leads = world.answer(parked)
+    assert leads.leader == desk.member_id
+    assert {member.instance_id for member in leads.members} == {"tower", "desk", "extra"}
+
+
+def test_when_only_absent_static_members_are_left_the_group_waits_for_their_sessions():
+    """
+    A generation needs somebody who leads.
+    """
+    world = World()
+    (desk,) = world.static("desk")
+    extra = world.join(member_id="", rebalance_timeout_ms=5_000, must_know_member_id=True)
+    assert extra.error_code == errors.MEMBER_ID_REQUIRED
+    world.join(member_id=desk.member_id, instance_id="desk", rebalance_timeout_ms=5_000)
+
+    world.wait(100_000)
+
+    assert world.state() == "Empty"
+    assert world.describe().members == ()
+
+
+def test_a_new_member_that_waits_too_long_is_told_to_begin_again():
+    """
+    Its client has most likely given up; five minutes, as Kafka.
+    """
+    world = World()
+    slow, _ = world.stable(2, rebalance_timeout_ms=400_000, session_timeout_ms=1_000_000)
+
+    parked = world.join(rebalance_timeout_ms=400_000)
+    world.wait(300_000)
+
+    assert world.answer(parked).error_code == errors.UNKNOWN_MEMBER_ID
+    assert world.heartbeat(slow) == errors.REBALANCE_IN_PROGRESS
+
+
+def test_an_assignment_that_does_not_fit_the_log_is_refused():
+    """
+    As Kafka answers when its append fails for size; the group joins again.
+    """
+    world = World(group_metadata_bytes_max=1_000)
+    parked = world.join()
+    world.wait(3_000)
+    member = world.answer(parked)
+
+    refused = world.sync(member, assignments=((member.member_id, bytes(1_000)),))
+
+    assert refused.error_code == errors.UNKNOWN_SERVER_ERROR
+    assert world.state() == "PreparingRebalance"

@@ -1,0 +1,85 @@
+"""Compile `batches/scan.py` in place when no build of its present source is there, and remove stale ones.
+
+    python tools/build_extension.py [--require] [--force]
+
+Cheap to run every time (`make` does).  Without a compiler it says so and leaves the plain Python form to run;
+`--require` makes that an error.  `setup.py` takes the extension from here too.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+from setuptools import Distribution, Extension
+from setuptools.command.build_ext import build_ext
+
+ROOT = Path(__file__).resolve().parent.parent
+BATCHES = ROOT / "src" / "tidemill" / "batches"
+sys.path.insert(0, str(ROOT / "src"))
+
+from tidemill.batches.scan_build import COMPILED_PREFIX, compiled_name  # noqa: E402
+
+
+def extension() -> Extension:
+    """`scan.py`, to be compiled under the name that its source asks for."""
+    source = BATCHES / "scan.py"
+    return Extension(
+        f"tidemill.batches.{compiled_name(source.read_bytes())}",
+        [source.relative_to(ROOT).as_posix()],
+        extra_compile_args=["-O3"],  # the copies of keys and values become wide moves
+        optional=True,
+    )
+
+
+def built() -> list[Path]:
+    """The builds for this interpreter, of any source."""
+    return sorted(path for path in BATCHES.glob(f"{COMPILED_PREFIX}*") if path.name.endswith(EXTENSION_SUFFIXES[0]))
+
+
+def build(*, force: bool = False) -> Path | None:
+    """The build of the present source, made where it was missing; None where it cannot be made."""
+    name = extension().name.rpartition(".")[2]
+    for path in built():
+        if force or path.name != name + EXTENSION_SUFFIXES[0]:
+            path.unlink()
+    if built():
+        return built()[0]
+    if any(shutil.which(compiler) for compiler in ("cc", "gcc", "clang")):
+        _compile()
+    return next(iter(built()), None)
+
+
+def _compile() -> None:
+    from Cython.Build import cythonize
+
+    with tempfile.TemporaryDirectory(prefix="tidemill-build-") as scratch:
+        modules = cythonize([extension()], build_dir=scratch, quiet=True, force=True)
+        command = build_ext(Distribution({"name": "tidemill", "ext_modules": modules}))
+        command.build_lib = f"{scratch}/lib"
+        command.build_temp = f"{scratch}/temp"
+        command.ensure_finalized()
+        command.run()
+        for path in Path(scratch, "lib").rglob(f"{COMPILED_PREFIX}*"):
+            shutil.copy2(path, BATCHES / path.name)
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--require", action="store_true", help="fail when it cannot be built")
+    options.add_argument("--force", action="store_true", help="build again even if it is there")
+    wanted = options.parse_args()
+    path = build(force=wanted.force)
+    if path is None:
+        print(
+            "batches/scan.py could not be compiled (no C compiler?): it runs as plain Python, slowly", file=sys.stderr
+        )
+        return 1 if wanted.require else 0
+    print(f"batches/scan.py is compiled: {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
