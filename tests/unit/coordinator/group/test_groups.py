@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.coordinator.group.group_world import FLIGHTS_ID, RANGE, TOPIC_IDS, World
 
 from tidemill.coordinator.group.groups import Groups
@@ -23,7 +23,10 @@ from tidemill.coordinator.group.responses import Joined
 from tidemill.model import errors
 
 GROUPS = ("g", "h")
-OTHER = (("sticky", b"\x00\x00\x00\x00\x00\x01\x00\x05tides"), *RANGE)
+STICKY = ("sticky", b"\x00\x00\x00\x00\x00\x01\x00\x05tides")
+PROTOCOLS = st.sampled_from([RANGE, RANGE, (STICKY, *RANGE), (*RANGE, STICKY), (STICKY,)])
+SESSIONS_MS = st.sampled_from([10_000, 100_000])
+REBALANCES_MS = st.sampled_from([5_000, 60_000])
 
 
 def test_a_new_leader_finds_a_stable_group_and_gives_every_member_a_whole_session():
@@ -106,10 +109,14 @@ class LivesOfGroups(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(size_max=4, offsets_retention_ms=2_000_000)
+        self.begin(4)
         self.waiters: list[str] = []
         self.known: list[tuple[str, str, int, str | None]] = []  # (group, member id, generation, instance id)
         self.generations: dict[str, int] = {}
+
+    @initialize(size_max=st.sampled_from([2, 3, 10]))
+    def begin(self, size_max):
+        self.world = World(size_max=size_max, offsets_retention_ms=2_000_000)
 
     def ask(self, request: Any) -> None:
         if getattr(request, "waiter", None) is not None:
@@ -137,26 +144,37 @@ class LivesOfGroups(RuleBasedStateMachine):
     @rule(
         group_id=st.sampled_from(GROUPS),
         instance_id=st.sampled_from([None, None, "desk", "tower"]),
-        protocols=st.sampled_from([RANGE, RANGE, OTHER]),
+        protocols=PROTOCOLS,
+        session_ms=SESSIONS_MS,
+        rebalance_ms=REBALANCES_MS,
         two_steps=st.booleans(),
         can_skip=st.booleans(),
     )
-    def join_anew(self, group_id, instance_id, protocols, two_steps, can_skip):
+    def join_anew(self, group_id, instance_id, protocols, two_steps, can_skip, session_ms, rebalance_ms):
         request = self.world.joining(
             group_id,
             instance_id=instance_id,
             protocols=protocols,
             must_know_member_id=two_steps,
             can_skip_assignment=can_skip,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
         )
         self.asked[request.waiter] = (group_id, instance_id)
         self.ask(request)
 
     @precondition(lambda self: self.known)
-    @rule(data=st.data(), protocols=st.sampled_from([RANGE, RANGE, OTHER]))
-    def join_again(self, data, protocols):
+    @rule(data=st.data(), protocols=PROTOCOLS, session_ms=SESSIONS_MS, rebalance_ms=REBALANCES_MS)
+    def join_again(self, data, protocols, session_ms, rebalance_ms):
         group_id, member_id, _, instance_id = self.pick(data)
-        request = self.world.joining(group_id, member_id=member_id, instance_id=instance_id, protocols=protocols)
+        request = self.world.joining(
+            group_id,
+            member_id=member_id,
+            instance_id=instance_id,
+            protocols=protocols,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+        )
         self.asked[request.waiter] = (group_id, instance_id)
         self.ask(request)
 
@@ -176,11 +194,43 @@ class LivesOfGroups(RuleBasedStateMachine):
             )
         )
 
-    @rule(group_id=st.sampled_from(GROUPS))
-    def everybody_syncs(self, group_id):
-        """A step that random requests seldom find: a generation is brought to its end."""
+    @rule(group_id=st.sampled_from(GROUPS), but_one=st.booleans(), goes_on=st.booleans())
+    def everybody_joins(self, group_id, but_one, goes_on):
+        """A story that random requests seldom find: all members join again, and a generation is brought to its end."""
         group = self.world.groups._groups.get(group_id)
-        for member_id in list(group.members) if group is not None else ():
+        for member in list(group.members.values())[but_one:] if group is not None else ():
+            if member.member_id in group.members:
+                again = self.world.joining(
+                    group_id,
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
+                    protocols=member.protocols,
+                    session_timeout_ms=member.session_timeout_ms,
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                )
+                self.asked[again.waiter] = (group_id, member.instance_id)
+                self.ask(again)
+        if goes_on:
+            self.wait(6_000)
+            self.everybody_syncs(group_id, but_one)
+
+    @rule(group_id=st.sampled_from(GROUPS), protocols=PROTOCOLS, can_skip=st.booleans())
+    def a_static_member_is_restarted(self, group_id, protocols, can_skip):
+        for protocols_then in (RANGE, protocols):
+            request = self.world.joining(
+                group_id, instance_id="desk", protocols=protocols_then, can_skip_assignment=can_skip
+            )
+            self.asked[request.waiter] = (group_id, "desk")
+            self.ask(request)
+            self.wait(6_000)
+            self.everybody_syncs(group_id, but_one=False)
+
+    @rule(group_id=st.sampled_from(GROUPS), but_one=st.booleans())
+    def everybody_syncs(self, group_id, but_one):
+        group = self.world.groups._groups.get(group_id)
+        for member_id in list(group.members)[but_one:] if group is not None else ():
+            if member_id not in group.members:
+                continue  # It went when an assignment did not fit.
             self.ask(
                 Sync(
                     waiter=self.world.waiter(),
@@ -228,9 +278,10 @@ class LivesOfGroups(RuleBasedStateMachine):
             )
         )
 
-    @rule(group_id=st.sampled_from(GROUPS))
-    def delete(self, group_id):
-        self.ask(DeleteGroups(waiter=self.world.waiter(), group_ids=(group_id,)))
+    @rule(group_id=st.sampled_from(GROUPS), rarely=st.integers(0, 3))
+    def delete(self, group_id, rarely):
+        if not rarely:
+            self.ask(DeleteGroups(waiter=self.world.waiter(), group_ids=(group_id,)))
 
     @rule()
     def forget_topic(self):
@@ -240,14 +291,24 @@ class LivesOfGroups(RuleBasedStateMachine):
     def describe(self, group_id):
         self.ask(DescribeGroups(waiter=self.world.waiter(), group_ids=(group_id,)))
 
-    @rule(ms=st.sampled_from([0, 1_000, 3_000, 9_999, 60_000, 700_000, 3_000_000]))
+    @rule(ms=st.sampled_from([0, 1_000, 3_000, 3_000, 6_000, 6_000, 9_999]))
+    def wait_a_little(self, ms):
+        self.wait(ms)
+
+    @rule(ms=st.sampled_from([30_000, 60_000, 700_000, 3_000_000]), rarely=st.integers(0, 3))
+    def wait_long(self, ms, rarely):
+        if not rarely:
+            self.wait(ms)
+
     def wait(self, ms):
         before = {waiter: len(answers) for waiter, answers in self.world.answers.items()}
         self.world.wait(ms)
         self.learn(before)
 
-    @rule()
-    def another_leader(self):
+    @rule(rarely=st.integers(0, 3))
+    def another_leader(self, rarely):
+        if rarely:
+            return
         for waiter, response in self.world.groups.drain(errors.NOT_COORDINATOR):
             self.world.answers.setdefault(waiter, []).append(response)
         self.world.restart()
