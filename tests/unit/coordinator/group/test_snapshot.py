@@ -91,3 +91,17 @@ def test_a_snapshot_of_nothing_is_an_end_record_alone():
 
     assert list(chunks) == []
     assert chunks.record_count == 0
+
+
+def test_what_is_deleted_before_its_chunk_is_not_written_again():
+    """
+    A record behind its tombstone would bring it back.
+    """
+    world = busy_world()
+    chunks = world.groups.snapshot_chunks(records_max=3)
+    first = next(chunks)  # the group that is in use, and two of the seven offsets of the next
+
+    world.delete(*(f"simple {index}" for index in range(5)))
+
+    assert len(first) == 3
+    assert list(chunks) == []
