@@ -1,7 +1,6 @@
 """DescribeGroups, ListGroups, DeleteGroups."""
 
 from tests.unit.coordinator.group.group_world import RANGE, World
-
 from tidemill.coordinator.group.requests import ListGroups
 from tidemill.model import errors
 

@@ -3,8 +3,8 @@
 import itertools
 
 import pytest
-from tests.unit.coordinator.group.group_world import World
 
+from tests.unit.coordinator.group.group_world import World
 from tidemill.coordinator.group.classic_group import MOVES, ClassicGroup, GroupState, Signal
 
 ILLEGAL = [pair for pair in itertools.product(GroupState, Signal) if pair not in MOVES]

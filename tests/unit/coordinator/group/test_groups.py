@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.unit.coordinator.group.group_world import FLIGHTS_ID, RANGE, TOPIC_IDS, World
 
+from tests.unit.coordinator.group.group_world import FLIGHTS_ID, RANGE, TOPIC_IDS, World
 from tidemill.coordinator.group.groups import Groups
 from tidemill.coordinator.group.requests import (
     CommitOffsets,

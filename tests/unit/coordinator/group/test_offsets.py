@@ -1,8 +1,8 @@
 """OffsetCommit, OffsetFetch, OffsetDelete, and when offsets go."""
 
 import pytest
-from tests.unit.coordinator.group.group_world import FLIGHTS_ID, TIDES_ID, World, leaving
 
+from tests.unit.coordinator.group.group_world import FLIGHTS_ID, TIDES_ID, World, leaving
 from tidemill.coordinator.group.requests import (
     CommitOffsets,
     DeleteOffsets,

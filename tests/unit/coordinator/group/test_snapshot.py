@@ -1,7 +1,6 @@
 """A snapshot stands for everything before its first record."""
 
 from tests.unit.coordinator.group.group_world import FLIGHTS_ID, World
-
 from tidemill.coordinator.group.requests import CommitOffsets, OffsetToCommit
 
 
