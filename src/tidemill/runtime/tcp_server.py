@@ -2,7 +2,7 @@
 
 For each accepted socket the factory makes a `Connection`, which is handed a `TcpWriter`.  Bytes are received straight
 into the connection's own buffer (`get_buffer`, then `received`), and leave as the parts that were given to `send`,
-uncopied where the socket takes them at once.  Nothing here waits: everything is a callback on the loop.
+uncopied where the socket takes them at once; the loop sets TCP_NODELAY.  Nothing here waits: all is callbacks.
 
     connection made ──▶ factory(writer) ──▶ get_buffer, received … ──▶ lost(reason), once, the last call
 
@@ -12,7 +12,6 @@ When this side closes, or the other side ends its half, what was sent is still f
 """
 
 import asyncio
-import socket
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
@@ -151,16 +150,13 @@ class _Socket(asyncio.BufferedProtocol):
         self._writer: TcpWriter | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        accepted = cast(asyncio.Transport, transport)  # which uvloop's transports are without saying so
         server = self._server
-        transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
-        writer = TcpWriter(server.loop, transport)
+        writer = TcpWriter(server.loop, accepted)
         if server.admit is not None and not server.admit(writer.peer[0]):
             writer.abort()
             return
-        transport.set_write_buffer_limits(high=server.write_bytes_high, low=server.write_bytes_high // 4)
-        accepted: socket.socket | None = transport.get_extra_info("socket")
-        if accepted is not None and accepted.family in (socket.AF_INET, socket.AF_INET6):
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        accepted.set_write_buffer_limits(high=server.write_bytes_high, low=server.write_bytes_high // 4)
         self._writer = writer
         self._connection = server.factory(writer)
         server.writers[writer] = None
