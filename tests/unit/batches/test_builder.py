@@ -5,8 +5,8 @@ import kafka.record.default_records as kp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.batches.drawn import dated_record_lists, numbered, record_lists
 
+from tests.unit.batches.drawn import dated_record_lists, numbered, record_lists
 from tidemill.batches.batch import read_header
 from tidemill.batches.builder import build_batch
 from tidemill.batches.check import check_producer_batch

@@ -5,8 +5,8 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.batches.drawn import record_lists
 
+from tests.unit.batches.drawn import record_lists
 from tidemill.batches.batch import stamp_crc, stamp_max_timestamp
 from tidemill.batches.builder import build_batch
 from tidemill.batches.check import check_producer_batch

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.batches.drawn import record_lists
 
+from tests.unit.batches.drawn import record_lists
 from tidemill.batches.batch import MalformedBatch
 from tidemill.batches.builder import build_batch
 from tidemill.batches.compression import Codec

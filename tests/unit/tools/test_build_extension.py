@@ -4,9 +4,9 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
-from tools import build_extension
 
 from tidemill.batches.scan_build import compiled_name
+from tools import build_extension
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """JoinGroup, as Kafka's clients meet it."""
 
 import pytest
-from tests.unit.coordinator.group.group_world import RANGE, World
 
+from tests.unit.coordinator.group.group_world import RANGE, World
 from tidemill.model import errors
 
 STICKY_TOO = (("sticky", b"s"), *RANGE)

@@ -1,8 +1,8 @@
 """Life in a group: SyncGroup, Heartbeat, LeaveGroup, silence."""
 
 import pytest
-from tests.unit.coordinator.group.group_world import World, leaving
 
+from tests.unit.coordinator.group.group_world import World, leaving
 from tidemill.coordinator.group.requests import LeavingMember
 from tidemill.model import errors
 

@@ -1,7 +1,6 @@
 """How a rebalance goes, on the clock."""
 
 from tests.unit.coordinator.group.group_world import World
-
 from tidemill.model import errors
 
 
