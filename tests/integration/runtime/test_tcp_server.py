@@ -1,6 +1,7 @@
 """The listener on real sockets: big writes, back-pressure, orderly and abrupt ends."""
 
 import asyncio
+import contextlib
 import socket
 import struct
 from collections.abc import Callable, Coroutine
@@ -301,6 +302,34 @@ def test_a_mistake_in_one_connection_ends_that_one_only() -> None:
     scene = play(act, explode)
 
     assert [type(context.get("exception")) for context in scene.errors] == [RuntimeError]
+
+
+@pytest.mark.parametrize("where", ["factory", "get_buffer", "received"])
+def test_a_mistake_anywhere_leaves_the_loop_turning(where: str) -> None:
+    """
+    uvloop spins when `get_buffer` raises, as it did when the factory had: neither may reach it.
+    """
+
+    def explode(*_: object) -> Any:
+        raise RuntimeError("a bug")
+
+    async def act(scene: Scene) -> None:
+        if where == "factory":
+            scene.server.factory = explode
+        reader, writer = await scene.client()
+        if where != "factory":
+            await scene.until(lambda: scene.connections)
+            setattr(scene.connections[0], where, explode)
+        writer.write(b"hello")
+        async with asyncio.timeout(5):
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        await scene.until(lambda: not scene.server.writers)
+
+    scene = play(act)
+
+    assert [str(context.get("exception")) for context in scene.errors] == ["a bug"]
+    assert [str(connection.reason) for connection in scene.connections] == ["a bug"] * (where != "factory")
 
 
 def test_who_is_not_admitted_is_closed_without_a_connection() -> None:
