@@ -46,7 +46,7 @@ RATE = "records/s"
 
 CASES = (
     Case(name="start", kind=Kind.START, unit="s", target=0.2, higher_is_better=False, warm_up=False),
-    Case(name="memory-idle", kind=Kind.MEMORY_IDLE, unit="MB", target=0.25, higher_is_better=False, warm_up=False, rounds_max=1),
+    Case(name="memory-idle", kind=Kind.MEMORY_IDLE, unit="MB", target=0.25, higher_is_better=False, rounds_max=1),
     Case(name="produce-100b", kind=Kind.PRODUCE, unit=RATE, target=1.0, load=PRODUCE_100B),
     Case(name="consume-100b", kind=Kind.CONSUME, unit=RATE, target=1.2, load=PRODUCE_100B),
     Case(name="produce-100b-64", kind=Kind.PRODUCE, unit=RATE, target=1.6, load=PRODUCE_64),
@@ -56,5 +56,5 @@ CASES = (
     Case(name="produce-single", kind=Kind.PRODUCE, unit=RATE, target=1.8, load=SINGLE),
     Case(name="latency-p50", kind=Kind.LATENCY, unit="ms", target=1.35, load=LATENCY, higher_is_better=False),
     Case(name="produce-long", kind=Kind.PRODUCE, unit=RATE, target=0.9, load=LONG, warm_up=False),
-    Case(name="memory-after", kind=Kind.MEMORY_AFTER, unit="MB", target=0.25, higher_is_better=False, warm_up=False, rounds_max=1),
+    Case(name="memory-after", kind=Kind.MEMORY_AFTER, unit="MB", target=0.25, higher_is_better=False, rounds_max=1),
 )  # fmt: skip

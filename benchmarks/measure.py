@@ -117,16 +117,18 @@ def start_seconds(start: StartBroker) -> Figures:
     port = free_port()
     order = {"do": "first_acknowledged", "bootstrap": f"127.0.0.1:{port}", "topic": "first"}
     command = [sys.executable, "-m", "benchmarks.workloads", json.dumps(order)]
-    with tempfile.TemporaryDirectory(prefix="tidemill-bench-") as directory:
-        with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as waiting:
-            assert waiting.stdout is not None
-            waiting.stdout.readline()  # the client is up and trying
-            broker = start(Path(directory), port)
-            try:
-                moment = json.loads(waiting.stdout.readline())["moment"]
-                return {"value": moment - broker.started_at, "cpu": broker.cpu_seconds()}
-            finally:
-                broker.stop()
+    with (
+        tempfile.TemporaryDirectory(prefix="tidemill-bench-") as directory,
+        subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as waiting,
+    ):
+        assert waiting.stdout is not None
+        waiting.stdout.readline()  # the client is up and trying
+        broker = start(Path(directory), port)
+        try:
+            moment = json.loads(waiting.stdout.readline())["moment"]
+            return {"value": moment - broker.started_at, "cpu": broker.cpu_seconds()}
+        finally:
+            broker.stop()
 
 
 def idle_memory(broker: Broker) -> Figures:

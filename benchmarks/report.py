@@ -42,9 +42,9 @@ class Outcome:
 
 def show(outcomes: Sequence[Outcome], *, ours: str, yardstick: str, notes: Sequence[str], console: Console) -> None:
     table = Table(title=f"{ours} (every acknowledgement synced) beside {yardstick} (unsynced default), medians")
-    table.add_column("case")
+    table.add_column("case", no_wrap=True)
     for name in (yardstick, "CPU s", ours, "CPU s", "ratio", "target", ""):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for outcome in outcomes:
         ratio = outcome.ratio(ours, yardstick)
         sign = "≥" if outcome.case.higher_is_better else "≤"
@@ -99,7 +99,11 @@ def _figure(outcome: Outcome, broker: str) -> str:
     tails = [outcome.median(broker, name) for name in ("p99", "p999")]
     if tails[0] is not None:
         return " · ".join(f"{each:.2f}" for each in (value, *tails) if each is not None) + f" {outcome.case.unit}"
-    return f"{value:,.0f} {outcome.case.unit}" if value >= 100 else f"{value:.2f} {outcome.case.unit}"
+    return (
+        f"{value:,.0f} {outcome.case.unit.replace('records', '')}"
+        if value >= 100
+        else f"{value:.2f} {outcome.case.unit}"
+    )
 
 
 def _seconds(value: float | None) -> str:
