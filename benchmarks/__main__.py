@@ -22,6 +22,7 @@ from benchmarks.measure import Bench, StartBroker, idle_memory, prepare_machine,
 from benchmarks.tidemill_broker import TidemillBroker
 
 OURS, YARDSTICK = "Tidemill", "Apache Kafka"
+TABLE_WIDTH = 130  # also where the output is a file
 QUICK_SHARE = 10  # a quick run moves a tenth of the records: for trying out, not for figures
 
 
@@ -56,7 +57,7 @@ def _quick(case: Case) -> Case:
 
 def main() -> int:
     options = arguments()
-    console = Console()
+    console = Console(width=TABLE_WIDTH, soft_wrap=True)
     cases = chosen_cases(options.only, rounds=options.rounds, quick=options.quick)
     starts: dict[str, StartBroker] = {}
     notes: list[str] = []
