@@ -98,6 +98,7 @@ class Bench:
             record_bytes=load.record_bytes,
             partitions=load.partitions,
             one_record_per_request=load.one_record_per_request,
+            by_lot=load.by_lot,
         )
 
     def _latency(self, load: Load) -> Figures:

@@ -202,7 +202,7 @@ def against_broker(case: RawCase, bootstrap: str, *, seconds: float) -> dict[str
     topic = f"raw-{case.name}-{time.time_ns()}"
     workloads.create_topic(bootstrap=bootstrap, topic=topic, partitions=case.partitions)
     # A real client first, one record to each partition: it waits and retries until every leader is there.
-    touch = {"records": case.partitions, "record_bytes": 100, "one_record_per_request": False}
+    touch = {"records": case.partitions, "record_bytes": 100, "one_record_per_request": False, "by_lot": False}
     workloads.produce(bootstrap=bootstrap, topic=topic, partitions=case.partitions, **touch)  # type: ignore[arg-type]
     try:
         return run(case, host, int(port), topic, seconds=seconds)

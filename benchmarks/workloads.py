@@ -3,8 +3,7 @@ The client side of a case, in a process of its own so that the same load meets b
 
 `python -m benchmarks.workloads '{"do": "produce", "bootstrap": …}'` does one piece of work and prints one JSON line.
 The client's own cost per record is kept small and equal: payloads and their dicts are made before the clock starts,
-records go in by `produce_batch` and come out by `consume` in lots, and no per-record callback exists where rates
-are measured.
+records come out by `consume` in lots, and no per-record callback exists where rates are measured.
 """
 
 import json
@@ -39,9 +38,21 @@ def delete_topic(*, bootstrap: str, topic: str) -> Outcome:
 
 
 def produce(
-    *, bootstrap: str, topic: str, records: int, record_bytes: int, partitions: int, one_record_per_request: bool
+    *,
+    bootstrap: str,
+    topic: str,
+    records: int,
+    record_bytes: int,
+    partitions: int,
+    one_record_per_request: bool,
+    by_lot: bool,
 ) -> Outcome:
-    """Records per second until the last one is acknowledged (acks=all); the log's end offsets prove the count."""
+    """
+    Records per second until the last one is acknowledged (acks=all); the log's end offsets prove the count.
+
+    One by one, as applications produce, the client's queue stays shallow and requests small where partitions are many;
+    by lots, the queue is deep and every request as large as it may be.
+    """
     failures: list[KafkaError] = []
     configuration: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
@@ -62,14 +73,21 @@ def produce(
     producer = Producer(configuration)
     producer.list_topics(topic, timeout=30)
     lot = [{"value": payload(index, record_bytes), "partition": index % partitions} for index in range(LOT)]
+    pairs = [(payload(index, record_bytes), index % partitions) for index in range(LOT)]
+    send = producer.produce
     started = time.perf_counter()
     sent = 0
     while sent < records:
         part = lot if records - sent >= LOT else lot[: records - sent]
-        taken = producer.produce_batch(topic, part)
-        if taken != len(part):
-            raise RuntimeError(f"the client's queue took {taken} of {len(part)} records: {part[taken]}")
-        sent += taken
+        if by_lot:
+            taken = producer.produce_batch(topic, part)
+            if taken != len(part):
+                raise RuntimeError(f"the client's queue took {taken} of {len(part)} records: {part[taken]}")
+        else:
+            for value, partition in pairs[: len(part)]:
+                send(topic, value, partition=partition)
+        sent += len(part)
+        producer.poll(0)
         while len(producer) > QUEUED_RECORDS_MAX:
             producer.poll(0.005)
     left = producer.flush(WAIT_SECONDS_MAX)
@@ -170,9 +188,22 @@ def first_acknowledged(*, bootstrap: str, topic: str) -> Outcome:
 def watermarks(bootstrap: str, topic: str) -> list[tuple[int, int]]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark"})
     partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    bounds = [consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30) for partition in partitions]
+    bounds = [_bounds(consumer, TopicPartition(topic, partition)) for partition in partitions]
     consumer.close()
     return bounds
+
+
+def _bounds(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    # A partition's leader may be known before it leads; a new topic's last partitions are asked again.
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, timeout=30)
+            return low, high
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
 
 
 def payload(index: int, record_bytes: int) -> bytes:
