@@ -104,11 +104,39 @@ def bare_answer(request: memoryview) -> bytes:
     return SIZE.pack(len(correlation_id) + len(body)) + correlation_id + body
 
 
+class BareConnection:
+    """Reads only the start of each frame; the rest is skipped where it lies, so that big frames cost no copies."""
+
+    def __init__(self) -> None:
+        self._start = bytearray()
+        self._to_skip = 0
+
+    def receive(self, data: memoryview) -> bytes:
+        answers = []
+        while len(data) or (len(self._start) == REQUEST_START.size and not self._to_skip):
+            if self._to_skip:
+                step = min(self._to_skip, len(data))
+                data, self._to_skip = data[step:], self._to_skip - step
+                if self._to_skip:
+                    break
+            if len(self._start) == REQUEST_START.size:
+                answers.append(bare_answer(memoryview(self._start)[4:]))
+                self._start = bytearray()
+            step = min(REQUEST_START.size - len(self._start), len(data))
+            self._start += data[:step]
+            data = data[step:]
+            if len(self._start) < REQUEST_START.size:
+                break
+            self._to_skip = REQUEST_START.unpack(self._start)[0] - (REQUEST_START.size - 4)
+        return b"".join(answers)
+
+
 def serve_bare(ready: Connection) -> None:
     """Answers every frame of every connection at once, until the process is ended."""
     listener = socket.create_server(("127.0.0.1", 0))
     ready.send(listener.getsockname()[1])
-    pending: dict[socket.socket, bytearray] = {}
+    connections: dict[socket.socket, BareConnection] = {}
+    room = memoryview(bytearray(RECEIVE_BYTES))
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
         while True:
@@ -116,25 +144,22 @@ def serve_bare(ready: Connection) -> None:
                 if key.fileobj is listener:
                     connection, _ = listener.accept()
                     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    pending[connection] = bytearray()
+                    connections[connection] = BareConnection()
                     selector.register(connection, selectors.EVENT_READ)
                     continue
                 assert isinstance(key.fileobj, socket.socket)
-                data = key.fileobj.recv(RECEIVE_BYTES)
-                if not data:
+                count = key.fileobj.recv_into(room)
+                if not count:
                     selector.unregister(key.fileobj)
-                    del pending[key.fileobj]
+                    del connections[key.fileobj]
                     key.fileobj.close()
-                    continue
-                buffer = pending[key.fileobj]
-                buffer += data
-                if answers := b"".join(bare_answer(frame) for frame in take_frames(buffer)):
+                elif answers := connections[key.fileobj].receive(room[:count]):
                     key.fileobj.sendall(answers)
 
 
 def take_frames(buffer: bytearray) -> list[memoryview]:
-    """The whole frames at the front of the buffer, without their sizes' bytes being lost; they leave the buffer."""
-    frames, position = [], 0
+    """The whole frames at the front of the buffer, without their sizes; they leave the buffer."""
+    frames, position = [], 0  # only the first bytes of each are kept: they hold the answer
     while len(buffer) - position >= 4:
         size = SIZE.unpack_from(buffer, position)[0]
         if len(buffer) - position - 4 < size:

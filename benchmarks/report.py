@@ -15,6 +15,7 @@ from rich.table import Table
 from benchmarks.cases import Case
 from benchmarks.measure import Figures
 
+VERDICTS = {True: "[green]pass[/]", False: "[red]miss[/]", None: ""}
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -36,7 +37,9 @@ class Outcome:
         mine, theirs = self.median(ours), self.median(yardstick)
         return mine / theirs if mine is not None and theirs else None
 
-    def passes(self, ratio: float) -> bool:
+    def passes(self, ratio: float) -> bool | None:
+        if self.case.target is None:
+            return None
         return ratio >= self.case.target if self.case.higher_is_better else ratio <= self.case.target
 
 
@@ -48,7 +51,7 @@ def show(outcomes: Sequence[Outcome], *, ours: str, yardstick: str, notes: Seque
     for outcome in outcomes:
         ratio = outcome.ratio(ours, yardstick)
         sign = "≥" if outcome.case.higher_is_better else "≤"
-        verdict = "" if ratio is None else "[green]pass[/]" if outcome.passes(ratio) else "[red]miss[/]"
+        verdict = "" if ratio is None else VERDICTS[outcome.passes(ratio)]
         table.add_row(
             outcome.case.name,
             _figure(outcome, yardstick),
@@ -56,7 +59,7 @@ def show(outcomes: Sequence[Outcome], *, ours: str, yardstick: str, notes: Seque
             _figure(outcome, ours),
             _seconds(outcome.median(ours, "cpu")),
             "-" if ratio is None else f"{ratio:.2f}",
-            f"{sign} {outcome.case.target:g}",
+            "" if outcome.case.target is None else f"{sign} {outcome.case.target:g}",
             verdict,
         )
     console.print(table)
