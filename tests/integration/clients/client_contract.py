@@ -261,7 +261,7 @@ def a_record_may_have_neither_key_nor_value(stage: Stage) -> None:
 
     stage.send(topic, [Outgoing(value=None, partition=0)])
 
-    assert [(0, None, None)] == everything(stage.read(topic, 1))
+    assert everything(stage.read(topic, 1)) == [(0, None, None)]
 
 
 @case
