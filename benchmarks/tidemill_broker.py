@@ -3,12 +3,13 @@
 import json
 import os
 import selectors
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.broker import BrokerProcess
+from benchmarks.broker import STOP_SECONDS_MAX, BrokerProcess, free_port, wait_for_port
 
 READY_SECONDS_MAX = 30.0
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -36,6 +37,7 @@ class TidemillBroker(BrokerProcess):
             arguments = ["dev", "--json", "--data", str(data)]
             arguments += ["--kafka", f"127.0.0.1:{port}", "--http", "127.0.0.1:0"]
         else:
+            port = port or free_port()
             configuration = directory / "broker.yaml"
             keys = {"log.dirs": str(data), "listeners": f"PLAINTEXT://127.0.0.1:{port}", **settings}
             configuration.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items()))
@@ -45,11 +47,23 @@ class TidemillBroker(BrokerProcess):
         command = [*wrapper, sys.executable, "-m", "tidemill", *arguments]
         super().__init__("Tidemill", command, log=directory / "broker.log", environment=environment)
         self.broker_pid = self.pid
+        self._port = 0 if settings is None else port
 
     def wait_until_ready(self) -> None:
+        if self._port:  # `tidemill broker` promises no ready line
+            self.bootstrap = f"127.0.0.1:{self._port}"
+            wait_for_port(self._port, self, seconds_max=READY_SECONDS_MAX)
+            return
         ready = self._ready_line()
         self.bootstrap = str(ready["kafka"])
         self.broker_pid = int(ready["pid"])
+
+    def stop_wrapped(self) -> None:
+        """End the broker itself, not what it runs under: that ends by itself once it has written everything down."""
+        if self.broker_pid != self.pid:
+            os.kill(self.broker_pid, signal.SIGTERM)
+            self._process.wait(STOP_SECONDS_MAX)
+        self.stop()
 
     def _ready_line(self) -> dict[str, Any]:
         with selectors.DefaultSelector() as selector:

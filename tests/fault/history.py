@@ -175,7 +175,8 @@ def _name(value: bytes) -> str:
 
 def summary(history: History) -> str:
     acknowledged = sum(send.offset is not None for send in history.sends)
-    return f"{len(history.sends)} sent, {acknowledged} acknowledged, {len(history.reads)} read, {len(history.final)} in the end"
+    sent, read, final = len(history.sends), len(history.reads), len(history.final)
+    return f"{sent} sent, {acknowledged} acknowledged, {read} read meanwhile, {final} in the end"
 
 
 def distinct_laws(found: Sequence[Violation]) -> set[Law]:
