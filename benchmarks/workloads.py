@@ -203,7 +203,7 @@ def _bounds(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
                 raise
-        time.sleep(0.05)
+        time.sleep(0.05)  # between two questions, not before an answer
 
 
 def payload(index: int, record_bytes: int) -> bytes:
