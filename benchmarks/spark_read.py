@@ -113,8 +113,8 @@ def loop_rate(bootstrap: str, *, rows: int) -> float:
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
-    partitions: list[int] = []
-    offsets: list[int] = []
+    partitions: list[int | None] = []
+    offsets: list[int | None] = []
     timestamps: list[int] = []
     started = time.perf_counter()
     while len(values) < rows:
