@@ -114,7 +114,8 @@ def test_every_acknowledgement_follows_its_sync(tmp_path: Path, capsys: pytest.C
     finally:
         broker.stop_wrapped()
 
-    verdicts = audit(requests, parse(transcript.read_text(encoding="latin-1").splitlines()))
+    lines = transcript.read_text(encoding="latin-1").splitlines()
+    verdicts = audit(requests, parse(lines), file_name="journal")
 
     proofs = [each for each in verdicts if isinstance(each, Proof)]
     with capsys.disabled():
