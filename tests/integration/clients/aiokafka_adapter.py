@@ -73,10 +73,12 @@ class AiokafkaProducer:
                 for record in records
             ]
             answers = await asyncio.gather(*futures, return_exceptions=True)
+            places = []
             for answer in answers:
                 if isinstance(answer, BaseException):
                     raise answer
-            return [(answer.partition, answer.offset) for answer in answers]
+                places.append((answer.partition, answer.offset))
+            return places
 
         return self._loop.run(send_all())
 

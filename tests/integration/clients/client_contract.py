@@ -94,9 +94,11 @@ class Stage:
     def send(self, topic: str, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
         return self.producer().send(topic, records)
 
-    def read(self, topic: str, count: int, *, partitions: int = 1, start: int = 0, **options: object) -> list[Record]:
+    def read(
+        self, topic: str, count: int, *, partitions: int = 1, start: int = 0, fetch_bytes_max: int = 1_000_000
+    ) -> list[Record]:
         """Exactly what the topic holds from `start` on: waits for `count` records, then looks once more for others."""
-        consumer = self.consumer(**options)
+        consumer = self.consumer(fetch_bytes_max=fetch_bytes_max)
         consumer.assign({(topic, partition): start for partition in range(partitions)})
         return self.take(consumer, count)
 

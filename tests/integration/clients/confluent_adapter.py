@@ -85,7 +85,8 @@ class ConfluentConsumer:
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while True:
             try:
-                return self._consumer.seek(TopicPartition(*place, offset))
+                self._consumer.seek(TopicPartition(*place, offset))
+                return
             except KafkaException as failure:
                 if failure.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:
                     raise

@@ -46,7 +46,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    report: pytest.TestReport = yield  # type: ignore[assignment,misc]
+    report: pytest.TestReport = yield  # type: ignore[assignment]
     callspec = getattr(item, "callspec", None)
     if callspec is not None and "case" in callspec.params and (report.when == "call" or not report.passed):
         row = item.config.stash.setdefault(OUTCOMES, {}).setdefault(callspec.params["case"].__name__, {})
