@@ -4,6 +4,7 @@ A broker as the benchmarks see it: an address, a process id, and what the proces
 Figures come from /proc, so that both brokers are measured from outside and in the same way.
 """
 
+import atexit
 import os
 import signal
 import socket
@@ -56,6 +57,7 @@ class BrokerProcess:
             command, stdout=subprocess.PIPE, stderr=self._log_file, stdin=subprocess.DEVNULL, env=dict(environment)
         )
         self.pid = self._process.pid
+        atexit.register(self._end_with_us)
         self.bootstrap = ""
 
     @property
@@ -66,6 +68,11 @@ class BrokerProcess:
     def wait_until_ready(self) -> None:
         """Each broker says so in its own way."""
         raise NotImplementedError
+
+    def _end_with_us(self) -> None:
+        """A benchmark that fails half-way leaves no broker behind."""
+        if not self.has_ended():
+            self._process.kill()
 
     def has_ended(self) -> bool:
         return self._process.poll() is not None
