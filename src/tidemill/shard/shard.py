@@ -107,7 +107,7 @@ class Shard:
     def carry_out(self) -> None:
         ready = self.replica.ready()
         if ready.vote is not None:
-            self.store.vote(self.shard_id, self.log, ready.vote.term, ready.vote.voted_for)
+            self.store.vote(self.log, ready.vote.term, ready.vote.voted_for)
         if ready.entries:
             self.store.append(self.log, ready.entries)
             self._uncommitted.extend(ready.entries)
@@ -147,6 +147,7 @@ class Shard:
         assert entry.payload is not None, f"{entry} has lost its command"
         number, offset = read_log_start(entry.payload)
         if offset > self.partitions[number].log.log_start:
+            self.partitions[number].log.log_start = offset
             self.store.settle(self.log, number, offset)
             self.wake()
 

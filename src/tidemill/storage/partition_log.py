@@ -137,23 +137,21 @@ class PartitionLog:
         self.segments.append(segment)
         return segment
 
-    def truncate(self, entry: Entry) -> list[Segment]:
-        """The BATCH `entry` and all behind it are gone; the segments that nothing is left of."""
+    def truncate(self, entry: Entry) -> None:
+        """The BATCH `entry` and all behind it are gone."""
         self.end_offset = entry.base_offset
-        removed = []
         while self.segments and self.segments[-1].base_offset > entry.segment_base:
-            removed.append(self.segments.pop())
+            self.segments.pop().close()
         if self.segments and self.segments[-1].base_offset == entry.segment_base:
             if entry.position:
                 self.segments[-1].cut(entry.position, self.config.index_interval_bytes)
             else:
-                removed.append(self.segments.pop())
+                self.segments.pop().close()
         if self.segments:
             self.segments[-1].is_closed = False
         for base_offset in [base for base in self.tail if base >= self.end_offset]:
             del self.tail[base_offset]
         self._places.clear()
-        return removed
 
     def settle(self, offset: int) -> list[Segment]:
         """Nothing below `offset` is needed any more; the segments that held nothing else."""
@@ -161,9 +159,10 @@ class PartitionLog:
         self.log_start = max(self.log_start, offset)
         removed = []
         while self.segments:
+            first = self.segments[0]
             end = self.segments[1].base_offset if len(self.segments) > 1 else self.end_offset
-            if end > offset:
-                break
+            if end > offset or first.base_offset >= offset:
+                break  # never one that may yet be written: its file must not go
             removed.append(self.segments.pop(0))
         if removed:
             self._places.clear()
