@@ -6,9 +6,9 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests.unit.wire import kafka_python_oracle, kio_oracle
 from tests.unit.wire.random_messages import draw
-
 from tidemill.wire import api as apis
 from tidemill.wire.primitives import ProtocolError, uvarint
 from tidemill.wire.schema import Api, Message
