@@ -56,7 +56,7 @@ def _compile() -> None:
     from Cython.Build import cythonize
 
     with tempfile.TemporaryDirectory(prefix="tidemill-build-") as scratch:
-        modules = cythonize([extension()], build_dir=scratch, quiet=True, force=True)
+        modules = cythonize([extension()], build_dir=scratch, quiet=True, force=True)  # type: ignore[no-untyped-call]
         command = build_ext(Distribution({"name": "tidemill", "ext_modules": modules}))
         command.build_lib = f"{scratch}/lib"
         command.build_temp = f"{scratch}/temp"

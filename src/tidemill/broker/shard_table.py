@@ -1,7 +1,8 @@
 """Which shards are open here, and where clients find partitions: by topic name, and by topic id.
 
-Follows the cluster image: shards of new topics are opened, those of deleted ones closed, configurations handed on.  A shard that is open
-but not in the image is left alone unless the image knew it before: missing metadata never deletes data.
+Follows the cluster image: shards of new topics are opened, those of deleted ones closed, configurations handed on.  A
+shard that is open but not in the image is left alone unless the image knew it before: missing metadata never deletes
+data.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,7 @@
 """Shard: one replica's log, its files, and its partitions.  The entrance of this folder.
 
-    append ─▶ replica.propose ─▶ replica.ready ─▶ store (queued) ─▶ … a block is durable … ─▶ advance ─▶ commit ─▶ apply, wake
+append ─▶ replica.propose ─▶ replica.ready ─▶ store (queued) ─▶ … a block is durable … ─▶ advance ─▶ commit ─▶ apply,
+wake
 
 `carry_out` does what the replica asks for, in the order of `raft/ready.py`; messages to peers have no road yet.
 """

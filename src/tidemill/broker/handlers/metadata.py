@@ -1,13 +1,10 @@
-"""
-Metadata (key 3): v0-13
+"""Metadata (key 3): v0-13
 
-Brokers, topics, and who leads what.  Leader and epoch are one pair: while a leader has not confirmed its term there is none.
+Brokers, topics, and who leads what.  Leader and epoch are one pair: while a leader has not confirmed its term there
+is none.
 
-v4   allow_auto_topic_creation
-v7   leader_epoch
-v8   authorized operations (not asked for: INT32_MIN; there is no authorizer yet)
-v10  topic ids
-v12  topics by id
+v4   allow_auto_topic_creation v7   leader_epoch v8   authorized operations (not asked for: INT32_MIN; there is no
+authorizer yet) v10  topic ids v12  topics by id
 """
 
 from tidemill.broker.request_context import RequestContext
