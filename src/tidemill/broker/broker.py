@@ -130,8 +130,7 @@ class Broker:
         shards = dict.fromkeys(partition.shard for partition in partitions)
         waiting = [shard for shard in shards if not shard.is_serving and shard.log.damage is None]
         if waiting and self.is_ready:
-            shard = waiting[0]
-            shard.when_committed(shard.log.last_index + 1, lambda _: self.when_led(topics, callback))
+            waiting[0].when_confirmed(lambda _: self.when_led(topics, callback))
         else:
             callback()
 
