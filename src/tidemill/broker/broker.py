@@ -116,11 +116,12 @@ class Broker:
                 )
         return found
 
-    def missing_partition(self, topic: str, topic_id: bytes) -> int:
-        """The error code for a partition that does not live here."""
+    def missing_partition(self, topic: str, topic_id: bytes, number: int) -> int:
+        """The error code for a partition that does not live here: elsewhere perhaps, or nowhere."""
         if not topic and self.shard_table.name_of(TopicId(topic_id)) is None:
             return errors.UNKNOWN_TOPIC_ID
-        if self.image.topic(topic) is not None or self.image.topic_by_id(TopicId(topic_id)) is not None:
+        known = self.image.topic(topic) or self.image.topic_by_id(TopicId(topic_id))
+        if known is not None and known.shard_of(number) is not None:
             return errors.NOT_LEADER_OR_FOLLOWER
         return errors.UNKNOWN_TOPIC_OR_PARTITION
 

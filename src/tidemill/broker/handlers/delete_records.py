@@ -67,7 +67,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
             answers.append(answer)
             partition = table.partition(topic.name, asked.partition_index)
             if partition is None:
-                answer.error_code = context.broker.missing_partition(topic.name, b"")
+                answer.error_code = context.broker.missing_partition(topic.name, b"", asked.partition_index)
                 continue
             offset = partition.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
             answer.error_code = _problem(topic.name, partition, offset)

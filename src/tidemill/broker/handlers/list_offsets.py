@@ -49,7 +49,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
 
 def _problem(context: RequestContext, topic: str, partition: Partition | None, asked: PartitionRequest) -> int:
     if partition is None:
-        return context.broker.missing_partition(topic, b"")
+        return context.broker.missing_partition(topic, b"", asked.partition_index)
     code = leadership_problem(partition, asked.current_leader_epoch)
     if code:
         return code

@@ -29,7 +29,8 @@ def _answer(context: RequestContext, topic: str, asked: Request.Topic.Partition)
     broker = context.broker
     partition = broker.shard_table.partition(topic, asked.partition)
     if partition is None:
-        return PartitionResponse(error_code=broker.missing_partition(topic, b""), partition=asked.partition)
+        missing = broker.missing_partition(topic, b"", asked.partition)
+        return PartitionResponse(error_code=missing, partition=asked.partition)
     code = leadership_problem(partition, asked.current_leader_epoch)
     if code:
         return PartitionResponse(error_code=code, partition=asked.partition)
