@@ -1,5 +1,7 @@
 """What a session should be set to, so that bulk reads are fast and files are read everywhere."""
 
+import os
+import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ def builder(app_name: str, master: str | None = None) -> "SparkSession.Builder":
     configured = SparkSession.builder.appName(app_name)
     if master is not None:
         configured = configured.master(master)
+        if master.startswith("local"):
+            # Else the workers are whatever `python3` is first on the path, which need not have us installed.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in DEFAULTS.items():
         configured = configured.config(key, value)
     return configured
