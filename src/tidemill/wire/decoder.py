@@ -12,7 +12,20 @@ from struct import Struct, unpack_from
 from struct import error as struct_error
 from typing import Any, Final
 
-from tidemill.wire.primitives import Array, Buffer, Field, Fixed, Kind, Opaque, ProtocolError, Text, read_uvarint
+from tidemill.wire.primitives import (
+    Array,
+    Buffer,
+    Field,
+    Fixed,
+    Kind,
+    Opaque,
+    ProtocolError,
+    Text,
+    read_tag,
+    read_tag_count,
+    read_uvarint_after,
+    skip_tags,
+)
 from tidemill.wire.source import Source
 
 Decoder = Callable[[Buffer, int], Any]
@@ -20,7 +33,6 @@ Decoder = Callable[[Buffer, int], Any]
 ELEMENTS_MAX: Final = (
     1 << 20
 )  # structs and strings in one message: an element of two bytes becomes an object of a hundred
-TAGS_MAX: Final = 64  # tagged fields in one struct; Kafka has at most five
 
 _UNPACKERS: Final = 32  # arrays of numbers shorter than this have a struct of their own
 _SHORT_TEXT: Final = 64  # and strings up to this length
@@ -34,7 +46,7 @@ def compile_decoder(message: type, fields: tuple[Field, ...], version: int, *, i
 
 def _long_text(view: memoryview, position: int, prefix: int, is_nullable: bool) -> tuple[str | None, int]:
     """A compact string whose first length byte says 64 or more."""
-    size, position = _more(view, position, prefix)
+    size, position = read_uvarint_after(view, position, prefix)
     if size == 0 and is_nullable:
         return None, position
     return _text(view, position, size - 1)
@@ -47,11 +59,6 @@ def _text(view: memoryview, position: int, size: int) -> tuple[str, int]:
     if end > len(view):
         raise ProtocolError(f"a string of {size} bytes where {len(view) - position} are left")
     return str(view[position:end], "utf-8"), end
-
-
-def _more(view: memoryview, position: int, first: int) -> tuple[int, int]:
-    """A varint whose first byte was read already."""
-    return (first, position) if first < 0x80 else read_uvarint(view, position - 1)
 
 
 def _refuse_null() -> None:
@@ -70,31 +77,6 @@ def _refuse_count(count: int, left: int) -> None:
     raise ProtocolError(
         f"an array of {count} elements where {left} bytes are left, or over {ELEMENTS_MAX} in one message"
     )
-
-
-def _skip_tags(view: memoryview, position: int, first: int) -> int:
-    """The position behind a section of tagged fields of which we know none."""
-    count, position = _tag_count(view, position, first)
-    for _ in range(count):
-        _, position, size = _tag(view, position)
-        position += size
-    return position
-
-
-def _tag_count(view: memoryview, position: int, first: int) -> tuple[int, int]:
-    count, position = _more(view, position, first)
-    if count > TAGS_MAX:
-        raise ProtocolError(f"{count} tagged fields in one struct; at most {TAGS_MAX} are read")
-    return count, position
-
-
-def _tag(view: memoryview, position: int) -> tuple[int, int, int]:
-    """Tag, the position of its value, the size of its value."""
-    tag, position = read_uvarint(view, position)
-    size, position = read_uvarint(view, position)
-    if size > len(view) - position:
-        _refuse_size(size, len(view) - position)
-    return tag, position, size
 
 
 def _refuse_tag(tag: int, read: int, size: int) -> None:
@@ -129,15 +111,15 @@ class _DecoderSource:
             compact_text=_COMPACT_TEXT,
             long_text=_long_text,
             text=_text,
-            more=_more,
+            more=read_uvarint_after,
             refuse_null=_refuse_null,
             refuse_size=_refuse_size,
             refuse_count=_refuse_count,
             refuse_tag=_refuse_tag,
             refuse_rest=_refuse_rest,
-            skip_tags=_skip_tags,
-            tag_count=_tag_count,
-            read_tag=_tag,
+            skip_tags=skip_tags,
+            tag_count=read_tag_count,
+            read_tag=read_tag,
             unpack_many=_unpack_many,
         )
         self._run: list[tuple[str, str]] = []

@@ -14,6 +14,7 @@ Records = Buffer | Sequence[Buffer]
 """Record batches to be sent: one buffer, or several that lie one behind the other on the wire; none is copied."""
 
 UVARINT_BYTES_MAX: Final = 5  # 32 bits; Kafka has no longer one outside of records
+TAGS_MAX: Final = 64  # tagged fields in one struct; Kafka has at most five, and a hostile header had twenty million
 
 
 class ProtocolError(ValueError):
@@ -105,6 +106,36 @@ def read_uvarint(view: memoryview, position: int) -> tuple[int, int]:
             return value, position
         shift += 7
     raise ProtocolError(f"a varint is longer than {UVARINT_BYTES_MAX} bytes")
+
+
+def read_uvarint_after(view: memoryview, position: int, first: int) -> tuple[int, int]:
+    """The varint whose first byte was read already, and the position behind it."""
+    return (first, position) if first < 0x80 else read_uvarint(view, position - 1)
+
+
+def skip_tags(view: memoryview, position: int, first: int) -> int:
+    """The position behind a section of unknown tagged fields; `first` is the first byte of their count."""
+    count, position = read_tag_count(view, position, first)
+    for _ in range(count):
+        _, position, size = read_tag(view, position)
+        position += size
+    return position
+
+
+def read_tag_count(view: memoryview, position: int, first: int) -> tuple[int, int]:
+    count, position = read_uvarint_after(view, position, first)
+    if count > TAGS_MAX:
+        raise ProtocolError(f"{count} tagged fields in one struct; at most {TAGS_MAX} are read")
+    return count, position
+
+
+def read_tag(view: memoryview, position: int) -> tuple[int, int, int]:
+    """Tag, the position of its value, the size of its value."""
+    tag, position = read_uvarint(view, position)
+    size, position = read_uvarint(view, position)
+    if size > len(view) - position:
+        raise ProtocolError(f"tagged field {tag} says {size} bytes where {len(view) - position} are left")
+    return tag, position, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from typing import Any, Final, dataclass_transform, get_args
 
 from tidemill.wire.decoder import compile_decoder
 from tidemill.wire.encoder import compile_encoder
-from tidemill.wire.primitives import Buffer, Field, Kind, ProtocolError
+from tidemill.wire.primitives import Buffer, Field, Kind, ProtocolError, skip_tags
 from tidemill.wire.source import Source
 
 _REQUIRED: Final = object()
@@ -201,6 +201,14 @@ class Api:
         if last:
             parts.append(last)
         return parts
+
+    def response_body_at(self, version: int, frame: memoryview) -> int:
+        """Where the body of a response frame starts, behind correlation id and tagged fields."""
+        if version < self.response_header_v1_from:
+            return 4
+        if len(frame) < 5:
+            raise ProtocolError("the response ends inside its header")
+        return skip_tags(frame, 5, frame[4])
 
     # Whole frames: what goes to the socket, `writelines(parts)`.
 

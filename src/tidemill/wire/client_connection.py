@@ -1,0 +1,77 @@
+"""The client's end of a Kafka connection: requests out under correlation ids, responses matched to them."""
+
+from typing import Any, Final, NamedTuple
+
+from tidemill.model import errors
+from tidemill.wire.messages import api_versions
+from tidemill.wire.primitives import ProtocolError
+from tidemill.wire.schema import Api, Message, Part
+
+IN_FLIGHT_MAX: Final = 1 << 16  # a broker that never answers shall not fill a client's memory
+_CORRELATION_ID_END: Final = 1 << 31
+
+
+class Answer(NamedTuple):
+    correlation_id: int
+    api: Api
+    response: Any  # `api.response`
+
+
+class ClientConnection:
+    """One connection's requests.  The versions are those that both ends speak, once the broker's are known."""
+
+    def __init__(self, client_id: str | None = None) -> None:
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._in_flight: dict[int, tuple[Api, int]] = {}
+        self._broker_versions: dict[int, range] | None = None
+
+    @property
+    def in_flight_count(self) -> int:
+        return len(self._in_flight)
+
+    def learn(self, response: api_versions.Response) -> None:
+        """Speak what this broker speaks.  Its answer to ApiVersions is taken even when it refuses our version."""
+        self._broker_versions = {key.api_key: range(key.min_version, key.max_version + 1) for key in response.api_keys}
+
+    def version_of(self, api: Api) -> int:
+        """The newest version that both ends speak; our newest while nothing is known of the broker.  ProtocolError."""
+        newest = api.versions.stop - 1
+        if self._broker_versions is None:
+            return newest
+        theirs = self._broker_versions.get(api.key, range(0))
+        version = min(newest, theirs.stop - 1)
+        if version < max(api.versions.start, theirs.start) or not theirs:
+            raise ProtocolError(f"{api.name}: the broker speaks {theirs}, we speak {api.versions}")
+        return version
+
+    def send(
+        self, api: Api, request: Message, *, version: int | None = None, has_response: bool = True
+    ) -> tuple[int, list[Part]]:
+        """The request's correlation id, and the frame to send.  Produce with acks=0 has no response."""
+        if version is None:
+            version = self.version_of(api)
+        assert len(self._in_flight) < IN_FLIGHT_MAX, f"{IN_FLIGHT_MAX} requests wait for their answers"
+        correlation_id = self._correlation_id
+        parts = api.encode_request(version, request, correlation_id, self._client_id)
+        self._correlation_id = (correlation_id + 1) % _CORRELATION_ID_END
+        if has_response:
+            self._in_flight[correlation_id] = (api, version)
+        return correlation_id, parts
+
+    def receive(self, frame: memoryview) -> Answer:
+        """The response in this frame, and the request it belongs to.  ProtocolError: close the connection."""
+        if len(frame) < 4:
+            raise ProtocolError(f"a response of {len(frame)} bytes has no header")
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        expected = self._in_flight.pop(correlation_id, None)
+        if expected is None:
+            raise ProtocolError(f"a response to {correlation_id}, which was not asked")
+        api, version = expected
+        if api.key == api_versions.API.key and _error_code(frame) == errors.UNSUPPORTED_VERSION:
+            version = 0  # so that a client of any age can read which versions there are (KIP-511)
+        return Answer(correlation_id, api, api.decode_response(version, frame, api.response_body_at(version, frame)))
+
+
+def _error_code(frame: memoryview) -> int:
+    return int.from_bytes(frame[4:6], "big", signed=True)

@@ -1,0 +1,98 @@
+"""Size-prefixed frames out of a byte stream, over buffers that are never used twice.
+
+Made for `asyncio.BufferedProtocol`: `get_buffer`, then `received`, then `frames`.
+
+A frame is a view on the memory it was received into, writable and its receiver's for good: the broker keeps record
+batches by reference and writes offsets into their headers.  So a buffer is only ever appended to; when it is used up a
+fresh one takes its place, and the old one goes with the last frame that lies in it.
+
+Frames up to FRAME_SHARED_MAX share a chunk, as many as a read brings.  A larger frame has a buffer of its own, so that
+keeping its records keeps little else; that buffer grows with the bytes that came, never by the size that was announced.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from tidemill.wire.primitives import ProtocolError
+
+FRAME_SHARED_MAX: Final = 64 * 1024
+CHUNK_BYTES_MIN: Final = 4 * 1024  # an idle connection costs this; a busy one's chunks double up to
+CHUNK_BYTES_MAX: Final = FRAME_SHARED_MAX + 4  #   this: the largest shared frame, with its size
+ROOM_MIN: Final = 1024  # less than this at the end of a chunk is not worth a read
+OWN_BYTES_FIRST: Final = 256 * 1024  # what a large frame is given before more of it came; then it doubles
+
+_SIZE: Final = Struct(">i")
+
+
+class FrameBuffer:
+    """The receiving end of one connection."""
+
+    __slots__ = ("_buffer", "_chunk_bytes", "_filled", "_is_own", "_parsed", "_view", "frame_bytes_max")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self.frame_bytes_max = frame_bytes_max  # socket.request.max.bytes; may be lower until a client is known
+        self._chunk_bytes = CHUNK_BYTES_MIN
+        self._buffer = bytearray()
+        self._view = memoryview(self._buffer)
+        self._filled = 0  # bytes received into the buffer
+        self._parsed = 0  # bytes handed out as frames: never more than were received
+        self._is_own = False  # the buffer belongs to one large frame, which starts it
+
+    def get_buffer(self, hint: int = -1) -> memoryview:
+        """Where the next bytes shall be received; never empty.  What is there of an unfinished frame moves along."""
+        room = len(self._view) - self._filled
+        left = self._filled - self._parsed
+        if self._is_own and left == 0:
+            self._is_own = False
+            self._open_chunk(0)
+        elif self._is_own:
+            if room == 0:
+                self._open(min(2 * self._filled, self._frame_end()))
+        elif left < 4:
+            if room < ROOM_MIN:
+                self._open_chunk(left)
+        else:
+            frame_bytes = self._frame_end() - self._parsed
+            if frame_bytes > left and frame_bytes > CHUNK_BYTES_MAX:
+                self._is_own = True
+                self._open(min(max(OWN_BYTES_FIRST, 2 * left), frame_bytes))
+            elif room == 0 or (frame_bytes > left and frame_bytes > left + room):
+                self._open_chunk(max(left, frame_bytes))
+        return self._view[self._filled :]
+
+    def received(self, count: int) -> None:
+        """So many bytes are in the buffer that was got last."""
+        self._filled += count
+        assert self._filled <= len(self._view), "more bytes than there was room"
+
+    def frames(self) -> Iterator[memoryview]:
+        """Every complete frame, without its size.  May be left and called again: what was not taken stays."""
+        while self._filled - self._parsed >= 4:
+            start = self._parsed + 4
+            end = self._frame_end()
+            if end > self._filled:
+                return
+            self._parsed = end
+            yield self._view[start:end]
+
+    def _frame_end(self) -> int:
+        """Where the first frame that was not handed out ends, or will end."""
+        size: int = _SIZE.unpack_from(self._buffer, self._parsed)[0]
+        if not 0 < size <= self.frame_bytes_max:
+            raise ProtocolError(f"a frame of {size} bytes; socket.request.max.bytes allows 1 to {self.frame_bytes_max}")
+        return self._parsed + 4 + size
+
+    def _open_chunk(self, needed: int) -> None:
+        self._open(max(self._chunk_bytes, needed + ROOM_MIN))
+        self._chunk_bytes = min(2 * self._chunk_bytes, CHUNK_BYTES_MAX)
+
+    def _open(self, size: int) -> None:
+        """A fresh buffer that starts with the unfinished frame; the old one is left to the frames that lie in it."""
+        left = self._filled - self._parsed
+        buffer = bytearray(size)
+        buffer[:left] = self._view[self._parsed : self._filled]
+        self._buffer = buffer
+        self._view = memoryview(buffer)
+        self._filled = left
+        self._parsed = 0
