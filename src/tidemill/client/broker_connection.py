@@ -5,46 +5,35 @@ is received into one buffer that belongs to the connection and is used again: wh
 (record batches) is valid until the next `receive`.
 """
 
-import contextlib
 import socket
 import ssl
-from collections import deque
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tidemill.client.connection_settings import ConnectionSettings, Endpoint
-from tidemill.client.failures import BrokerUnreachable, ProtocolMismatch
+from tidemill.client.failures import BrokerUnreachable, ProtocolMismatch, SettingsError
 from tidemill.model import errors
+from tidemill.wire.client_connection import ClientConnection
 from tidemill.wire.messages import api_versions
-from tidemill.wire.primitives import ProtocolError, read_uvarint
-from tidemill.wire.schema import API_VERSIONS_KEY, Api, Message
+from tidemill.wire.primitives import ProtocolError
+from tidemill.wire.schema import Api, Message
 
 _FRAME_SIZE: Final = Struct(">i")
-_CORRELATION_ID: Final = Struct(">i")
-_ERROR_CODE: Final = Struct(">h")
-_API_VERSIONS_VERSION: Final = 3  # v4 asks nothing that we need
 _FRAME_BYTES_MAX: Final = 1 << 30  # more than any broker sends, less than what four letters of HTTP or TLS read as
 _BUFFER_BYTES_KEPT: Final = 16 << 20  # a response of one huge batch gets a buffer of its own, which is then let go
+_API_VERSIONS_VERSION: Final = 3  # v4 asks nothing that we need
 _CLIENT_NAME: Final = "tidemill"
 _CLIENT_VERSION: Final = "0.1"
 
 
-class _Awaited(NamedTuple):
-    api: Api
-    version: int
-    correlation_id: int
-
-
 class BrokerConnection:
-    """Not for several threads.  After any exception but ProtocolMismatch it is closed."""
+    """Not for several threads.  After BrokerUnreachable it is closed."""
 
     def __init__(self, endpoint: Endpoint, settings: ConnectionSettings) -> None:
         self.endpoint = endpoint
         self._settings = settings
-        self._awaited: deque[_Awaited] = deque()
-        self._correlation_id = 0
+        self._requests = ClientConnection(settings.client_id)
         self._buffer = bytearray(64 << 10)
-        self._ranges: dict[int, tuple[int, int]] = {}  # API key → the broker's first and last version
         self._socket = _connect(endpoint, settings)
         try:
             self._ask_versions()
@@ -59,22 +48,20 @@ class BrokerConnection:
     @property
     def is_idle(self) -> bool:
         """Nothing is owed: another request may use the connection."""
-        return not self._awaited
+        return self._requests.in_flight_count == 0
 
     def close(self) -> None:
         self._socket.close()
 
     def version_of(self, api: Api, *, newest: int | None = None) -> int:
         """The newest version that both sides speak, at most `newest`.  ProtocolMismatch when there is none."""
-        last = api.versions.stop - 1 if newest is None else min(newest, api.versions.stop - 1)
-        first_there, last_there = self._ranges.get(api.key, (0, -1))
-        version = min(last, last_there)
-        if version < max(api.versions.start, first_there):
+        try:
+            version = self._requests.version_of(api)
+        except ProtocolError as error:
             raise ProtocolMismatch(
-                f"broker {self._name} speaks {api.name} versions {first_there} to {last_there}, "
-                f"we speak {api.versions.start} to {last}: use a broker of Apache Kafka 2.1 or later"
-            )
-        return version
+                f"broker {self._name} is too old or too new: {error}; use Apache Kafka 2.1 or later"
+            ) from error
+        return version if newest is None else min(version, newest)
 
     def request(self, api: Api, request: Message, *, version: int | None = None) -> Any:
         """Send and wait.  The connection must be idle."""
@@ -86,30 +73,17 @@ class BrokerConnection:
         """Send; its response is that of a later `receive`."""
         if version is None:
             version = self.version_of(api)
-        self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
-        parts = api.encode_request(version, request, self._correlation_id, self._settings.client_id)
+        _, parts = self._requests.send(api, request, version=version)
         try:
             self._socket.sendall(b"".join(parts))
         except OSError as error:
             self.close()
             raise self._broken(error) from error
-        self._awaited.append(_Awaited(api, version, self._correlation_id))
 
     def receive(self) -> Any:
-        """The response to the oldest request that has none yet."""
-        awaited = self._awaited[0]
+        """The response to the oldest request that has none yet: brokers answer in order."""
         try:
-            frame = self._receive_frame()
-            (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
-            if correlation_id != awaited.correlation_id:
-                raise ProtocolError(f"response {correlation_id} came where {awaited.correlation_id} was due")
-            position = 4
-            if awaited.version >= awaited.api.response_header_v1_from:
-                position = _after_tags(frame, position)
-            version = awaited.version
-            if awaited.api.key == API_VERSIONS_KEY and _ERROR_CODE.unpack_from(frame, 4)[0] == errors.UNSUPPORTED_VERSION:
-                version = 0  # KIP-511: who does not know the version that we ask in answers in the oldest
-            response = awaited.api.decode_response(version, frame, position)
+            return self._requests.receive(self._receive_frame()).response
         except OSError as error:
             self.close()
             raise self._broken(error) from error
@@ -118,8 +92,6 @@ class BrokerConnection:
             raise BrokerUnreachable(
                 f"broker {self._name} does not speak Kafka's protocol, or not on this port: {error}"
             ) from error
-        self._awaited.popleft()
-        return response
 
     @property
     def _name(self) -> str:
@@ -153,6 +125,7 @@ class BrokerConnection:
             filled += received
 
     def _ask_versions(self) -> None:
+        """KIP-511: who does not know the version that we ask in refuses in the oldest, and is asked again in that."""
         api = api_versions.API
         request = api_versions.Request(client_software_name=_CLIENT_NAME, client_software_version=_CLIENT_VERSION)
         response = self.request(api, request, version=_API_VERSIONS_VERSION)
@@ -160,7 +133,7 @@ class BrokerConnection:
             response = self.request(api, request, version=0)
         if response.error_code != errors.NONE:
             raise ProtocolMismatch(f"broker {self._name} refuses ApiVersions: {errors.name(response.error_code)}")
-        self._ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+        self._requests.learn(response)
 
 
 def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> socket.socket:
@@ -175,10 +148,11 @@ def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> socket.socket:
         context = settings.tls.context()
         try:
             connected = context.wrap_socket(plain, server_hostname=endpoint.host)
-        except (OSError, ValueError) as error:  # SSLError is an OSError
-            with contextlib.suppress(OSError):
-                plain.close()
-            raise BrokerUnreachable(_tls_failure(endpoint, error)) from error
+        except (OSError, ValueError) as error:
+            plain.close()
+            if isinstance(error, ssl.SSLError | ValueError):  # no other try will end differently
+                raise SettingsError(_tls_failure(endpoint, error)) from error
+            raise BrokerUnreachable(f"TLS with broker {endpoint.host}:{endpoint.port} broke off: {error}") from error
     connected.settimeout(settings.request_timeout_ms / 1_000)
     return connected
 
@@ -188,12 +162,3 @@ def _tls_failure(endpoint: Endpoint, error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of broker {name} is not trusted: {error.verify_message}; check ssl.ca.location"
     return f"broker {name} does not speak TLS here, or refuses us: {error}; check security.protocol and the port"
-
-
-def _after_tags(frame: memoryview, position: int) -> int:
-    count, position = read_uvarint(frame, position)
-    for _ in range(count):
-        _, position = read_uvarint(frame, position)
-        size, position = read_uvarint(frame, position)
-        position += size
-    return position

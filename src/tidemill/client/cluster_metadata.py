@@ -9,7 +9,7 @@ from tidemill.client.connection_settings import ConnectionSettings, Endpoint
 from tidemill.client.failures import BrokerUnreachable, ClientError, UnknownTopic
 from tidemill.model import errors
 from tidemill.model.partition import TopicPartition
-from tidemill.model.topic import NO_TOPIC_ID
+from tidemill.model.topic import NO_TOPIC_ID, TopicId
 from tidemill.wire.messages import metadata
 
 NO_LEADER_EPOCH: Final = -1
@@ -27,7 +27,7 @@ class Leader(NamedTuple):
 
 
 class _Topic(NamedTuple):
-    topic_id: bytes | None
+    topic_id: TopicId | None
     is_internal: bool
     error_code: int
     leaders: dict[int, Leader | None]
@@ -79,7 +79,7 @@ class ClusterMetadata:
     def partitions(self, topic: str) -> tuple[int, ...]:
         return tuple(sorted(self._existing(topic).leaders))
 
-    def topic_id(self, topic: str) -> bytes | None:
+    def topic_id(self, topic: str) -> TopicId | None:
         """None for a topic that does not exist, and where brokers have no ids (before Kafka 2.8)."""
         known = self._topics.get(topic)
         return None if known is None else known.topic_id
@@ -148,6 +148,6 @@ class ClusterMetadata:
                 leaders[partition.partition_index] = (
                     None if partition.leader_id < 0 else Leader(partition.leader_id, epoch)
                 )
-            topic_id = None if topic.topic_id == NO_TOPIC_ID else bytes(topic.topic_id)
+            topic_id = None if topic.topic_id == NO_TOPIC_ID else TopicId(bytes(topic.topic_id))
             topics[topic.name] = _Topic(topic_id, topic.is_internal, topic.error_code, leaders)
         self._topics = topics

@@ -6,7 +6,7 @@ are not there are told (OffsetOutOfRange), because whether that is a loss is not
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from tidemill.client.back_off import BackOff
 from tidemill.client.broker_connection import BrokerConnection
@@ -16,7 +16,7 @@ from tidemill.client.fetched_batches import AbortedTransaction, CorruptBatch, Fe
 from tidemill.client.offset_lookup import EARLIEST, LATEST, LEADER_MOVED, look_up
 from tidemill.model import errors
 from tidemill.model.partition import TopicPartition
-from tidemill.model.topic import NO_TOPIC_ID
+from tidemill.model.topic import NO_TOPIC_ID, TopicId
 from tidemill.wire.messages import fetch
 
 _CONSUMER: Final = -1  # the replica id of those who are none
@@ -43,7 +43,7 @@ class RawFetcher:
         self._deadline_ms = deadline_ms
 
     def batches(
-        self, partition: TopicPartition, start_offset: int, end_offset: int, topic_id: bytes | None = None
+        self, partition: TopicPartition, start_offset: int, end_offset: int, topic_id: TopicId | None = None
     ) -> Iterator[memoryview]:
         """
         Runs of data batches that hold all records of [start_offset, end_offset), in order.
@@ -101,8 +101,9 @@ class RawFetcher:
         if error_code != errors.NONE or answer is None:
             raise ClientError(f"the broker refuses to read {position.name}: {errors.name(error_code)}")
         settings = self._cluster.settings
+        records = cast(memoryview | None, answer.records)  # one view, where a message was received
         return walk(
-            memoryview(answer.records or b""),
+            memoryview(b"") if records is None else records,
             position.offset,
             position.end_offset,
             aborted=_aborted(answer) if settings.is_read_committed else None,
@@ -135,9 +136,7 @@ class _Position:
 
     __slots__ = ("bytes_per_offset", "end_offset", "offset", "partition", "topic_id")
 
-    def __init__(
-        self, partition: TopicPartition, start_offset: int, end_offset: int, topic_id: bytes | None
-    ) -> None:
+    def __init__(self, partition: TopicPartition, start_offset: int, end_offset: int, topic_id: TopicId | None) -> None:
         self.partition = partition
         self.offset = start_offset  # everything before it has been handed out
         self.end_offset = end_offset
@@ -181,9 +180,7 @@ class _Request:
             fetch_offset=offset,
             partition_max_bytes=bytes_max,
         )
-        topic = fetch.Request.Topic(
-            topic=position.partition.topic, topic_id=self._topic_id, partitions=[partition]
-        )
+        topic = fetch.Request.Topic(topic=position.partition.topic, topic_id=self._topic_id, partitions=[partition])
         request = fetch.Request(
             replica_id=_CONSUMER,
             max_wait_ms=settings.fetch_wait_ms_max,

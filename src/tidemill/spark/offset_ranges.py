@@ -7,12 +7,12 @@ after a crash is the batch that was planned before.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from tidemill.model.partition import TopicPartition
+from tidemill.model.topic import TopicId
 
 Offsets = Mapping[TopicPartition, int]
-
-OFFSET_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class OffsetRange:
     partition: int
     start_offset: int
     end_offset: int
-    topic_id: bytes | None = None  # the topic that the offsets belong to; None where the broker has no ids
+    topic_id: TopicId | None = None  # the topic that the offsets belong to; None where the broker has no ids
 
     @property
     def size(self) -> int:
@@ -61,9 +61,7 @@ def _part_count(size: int, total: int, parts_wanted: int) -> int:
 def _parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
     count = min(count, whole.size)
     borders = [whole.start_offset + whole.size * index // count for index in range(count + 1)]
-    return [
-        replace(whole, start_offset=start, end_offset=end) for start, end in zip(borders, borders[1:], strict=False)
-    ]
+    return [replace(whole, start_offset=start, end_offset=end) for start, end in pairwise(borders)]
 
 
 def limited(start: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartition, int]:

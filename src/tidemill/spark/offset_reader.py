@@ -8,6 +8,7 @@ from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.failures import ClientError, UnknownTopic
 from tidemill.client.offset_lookup import NO_MATCH, look_up
 from tidemill.model.partition import TopicPartition
+from tidemill.model.topic import TopicId
 from tidemill.spark.offset_bound import EARLIEST, LATEST, AtTimestamp, AtTimestamps, Everywhere, OffsetBound, Specific
 from tidemill.spark.source_options import SourceOptions
 
@@ -51,14 +52,16 @@ class OffsetReader:
             raise UnknownTopic(gone.topic, f"option 'assign' names partition {gone.partition}, which does not exist")
         return found
 
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, bytes | None]:
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId | None]:
         """As of the last look at the partitions."""
         return {topic: self._cluster.topic_id(topic) for topic in topics}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return self._look_up(dict.fromkeys(partitions, EARLIEST))
 
-    def latest(self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int] | None = None) -> Offsets:
+    def latest(
+        self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int] | None = None
+    ) -> Offsets:
         """
         The end offsets.  One below what is `known` already may come from a broker that lags behind an election:
         asked again `fetchOffset.numRetries` times before it is believed.

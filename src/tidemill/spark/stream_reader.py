@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from tidemill.model.partition import TopicPartition
+from tidemill.model.topic import TopicId
 from tidemill.spark import data_loss, offset_bound, row_schema
 from tidemill.spark.offset_ranges import OffsetRange, divided, limited, waiting_count
 from tidemill.spark.offset_reader import OffsetReader, Offsets
@@ -56,7 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reader: OffsetReader | None = None
         self._target: Offsets | None = None  # Trigger.AvailableNow: where this run ends
         self._reported: Offsets | None = None
-        self._topic_ids: dict[str, bytes | None] = {}  # of the topics whose offsets this run has handed out
+        self._topic_ids: dict[str, TopicId | None] = {}  # of the topics whose offsets this run has handed out
         self._triggered_at: float | None = None  # when data were last handed out; None: never, so the first may go
 
     def __reduce__(self) -> tuple[type["StreamReader"], tuple[SourceOptions, StructType]]:
@@ -160,7 +161,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if least is None or self._target is not None:
             return False
         now = self._monotonic()
-        overdue_at = None if self._triggered_at is None else self._triggered_at + self._options.trigger_delay_ms_max / 1e3
+        overdue_at = (
+            None if self._triggered_at is None else self._triggered_at + self._options.trigger_delay_ms_max / 1e3
+        )
         if overdue_at is not None and now < overdue_at and waiting_count(begin, ends) < least:
             return True
         self._triggered_at = now
@@ -207,5 +210,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _report_loss(self, what: str) -> None:
         data_loss.report(what, is_failing=self._options.is_failing_on_data_loss)
-
-
