@@ -167,9 +167,7 @@ class World:
         return {(offset.topic, offset.partition): offset.offset for offset in found.offsets}
 
     def describe(self, group_id: str = "g") -> DescribedGroup:
-        described: DescribedGroup = self.ask(
-            DescribeGroups(waiter=self.waiter(), group_ids=(group_id,))
-        ).groups[0]
+        described: DescribedGroup = self.ask(DescribeGroups(waiter=self.waiter(), group_ids=(group_id,))).groups[0]
         return described
 
     def state(self, group_id: str = "g") -> str:
