@@ -250,9 +250,9 @@ def _headers(fill: Any, buffers: Sequence[pa.Buffer]) -> pa.Array:
     )
     kind = _headers_type()
     try:
-        checked_names = names.cast(pa.string())  # producers may send any bytes; Arrow's strings are UTF-8
-    except pa.ArrowInvalid:
-        raise MalformedBatch("a record header's name is not UTF-8") from None
+        checked_names = names.cast(pa.string())
+    except pa.ArrowInvalid:  # producers may send any bytes; what is not UTF-8 is replaced, as Java's clients do
+        checked_names = pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())
     entries = pa.StructArray.from_arrays([checked_names, values], fields=list(kind.value_type))
     return pa.Array.from_buffers(
         kind, fill.rows, [valid if fill.headerless else None, ends], fill.headerless, children=[entries]

@@ -21,6 +21,7 @@ Buffer = bytes | bytearray | memoryview
 
 ZSTD_WINDOW_BYTES_MAX: Final = 8 << 20  # RFC 8878 §3.1.1.1.2 recommends that decoders support 8 MiB, and no more
 DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # where nobody says less: a batch beyond it has no business in a log
+FRAMES_MAX: Final = 64  # clients write one; the libraries copy what follows a frame, so thousands would cost seconds
 _CHUNK_BYTES: Final = 64 << 10  # the first guess at an output's size; each further one doubles
 
 
@@ -78,7 +79,7 @@ def _gunzip(data: Buffer, size_max: int) -> bytes:
     parts: list[bytes] = []
     room = size_max
     rest: Buffer = data
-    while True:
+    for _ in range(FRAMES_MAX):
         member = zlib.decompressobj(31)
         try:
             part = member.decompress(rest, room + 1)
@@ -93,6 +94,7 @@ def _gunzip(data: Buffer, size_max: int) -> bytes:
         rest = member.unused_data
         if not rest:
             return parts[0] if len(parts) == 1 else b"".join(parts)
+    raise _damaged(Codec.GZIP, f"they have more than {FRAMES_MAX} members")
 
 
 # snappy
@@ -164,7 +166,7 @@ def _unlz4(data: Buffer, size_max: int) -> bytes:
     room = size_max
     rest: Buffer = data
     chunk_bytes = max(_CHUNK_BYTES, 4 * len(data))
-    while True:
+    for _ in range(FRAMES_MAX):
         frame = lz4.frame.LZ4FrameDecompressor()
         fed: Buffer = rest
         while True:
@@ -185,6 +187,7 @@ def _unlz4(data: Buffer, size_max: int) -> bytes:
         rest = frame.unused_data or b""
         if not rest:
             return parts[0] if len(parts) == 1 else b"".join(parts)
+    raise _damaged(Codec.LZ4, f"they have more than {FRAMES_MAX} frames")
 
 
 # zstd

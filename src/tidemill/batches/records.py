@@ -89,8 +89,5 @@ class _Cursor:
         return None if length == -1 else self.take(length)
 
     def header(self) -> Header:
-        name = self.take(self.varint())
-        try:
-            return name.decode(), self.nullable()
-        except UnicodeDecodeError:
-            raise MalformedBatch(f"a header's name is not UTF-8: {name!r}") from None
+        """Producers may name a header with any bytes; what is not UTF-8 is replaced, as Java's clients do."""
+        return self.take(self.varint()).decode(errors="replace"), self.nullable()

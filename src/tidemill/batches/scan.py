@@ -677,7 +677,8 @@ class ColumnRecords:
         self.timestamps = timestamps
         _has_room(len(self.timestamps), rows)
         self.has_keys = self.has_values = self.has_headers = False
-        self.key_bit = self.value_bit = self.header_bit = self.content_bit = -1
+        self.key_valid = self.value_valid = self.header_valid = self.content_valid = b""
+        self.key_bit = self.value_bit = self.header_bit = self.content_bit = -1  # −1: there is no bitmap
 
     def have_keys(self, ends: object, data: object, valid: object, bit: cython.Py_ssize_t) -> None:
         self.key_ends, self.key_data = ends, data

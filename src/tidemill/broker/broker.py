@@ -1,23 +1,40 @@
 """Broker: everything one process serves requests from.  The entrance of this folder.
 
-Opened in this order, each before the next: data directory, store, metadata shard (shard 0), its image, all other shards, listeners.
+Opened in this order, each before the next: data directory, store, metadata shard (shard 0), its image, all other
+shards, listeners.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from tidemill.broker.controller_host import ControllerHost
+from tidemill.broker.fetch_session import FetchSessions
+from tidemill.broker.producer_id_source import ProducerIdSource
 from tidemill.broker.ready_loop import ReadyLoop, Turns
 from tidemill.broker.shard_table import ShardTable
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.topic_configs import TopicConfigs
+from tidemill.model import errors
 from tidemill.model.clock import Clock
-from tidemill.model.config_resolution import BrokerLayers
+from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.entropy import Entropy
+from tidemill.model.topic import TopicId
 from tidemill.shard.jobs import Jobs
+from tidemill.shard.partition import Partition
 from tidemill.storage.data_directory import Identity
+from tidemill.storage.partition_log import OffsetGone
+from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.store import Store
-from tidemill.telemetry.metrics import BrokerMetrics
+from tidemill.telemetry.event_log import EventLog
+from tidemill.telemetry.metrics import Metrics
+from tidemill.wire.messages import metadata
+
+
+class Connection(Protocol):
+    def room_again(self) -> None:
+        """All connections together are below their bound again."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,17 +47,13 @@ class Machine:
     journal_jobs: Jobs
     background_jobs: Jobs
     read_jobs: Jobs
-    call_later: Callable[[float, Callable[[], None]], object]  # seconds; gives something with `cancel()`
+    call_later: Callable[[float, Callable[[], None]], Any]  # seconds; gives something with `cancel()`
     failed: Callable[[BaseException], None]  # the machine is wrong: end the process
+    events: EventLog
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """Where clients reach a listener: what Metadata tells those that came through it."""
-
-    name: str
-    host: str
-    port: int
+FREE_BYTES_MIN: Final = 256 << 20  # beside what the journal still has to spread
+IN_FLIGHT_BYTES_MAX: Final = 256 << 20  # of requests that are being worked on, of all connections together
 
 
 class Broker:
@@ -50,8 +63,9 @@ class Broker:
         self.static = static
         self.machine = machine
         self.clock = machine.clock
+        self.events = machine.events
         self.store = store
-        self.metrics = BrokerMetrics()
+        self.metrics = Metrics()
         self.configs = TopicConfigs(identity.broker_id, static)
         self.controller = ControllerHost(
             broker_id=identity.broker_id, static=static, entropy=machine.entropy, clock=machine.clock
@@ -65,11 +79,17 @@ class Broker:
             journal_jobs=machine.journal_jobs,
             background_jobs=machine.background_jobs,
             failed=machine.failed,
-            counters=self.metrics.journal,
+            metrics=self.metrics,
         )
-        self.listening: dict[str, Listening] = {}
+        self.producer_ids = ProducerIdSource(self.controller, identity.broker_id)
+        self.fetch_sessions = FetchSessions(machine.entropy)
+        self.fetch_bytes_max = broker_int(self.layers, "fetch.max.bytes")
+        self.in_flight_bytes = 0  # of requests that are being worked on, of all connections
+        self.in_flight_bytes_max = _queued_bytes_max(self.layers)
+        self.connections: dict[Connection, None] = {}
         self.is_ready = False
-        self.is_stopping = False
+        self.is_live = True
+        self._storage_problem: str | None = None
 
     @property
     def image(self) -> ClusterImage:
@@ -82,3 +102,89 @@ class Broker:
 
     def _wake(self) -> None:
         self.ready_loop.wake()
+
+    def endpoints_for(self, listener: str) -> list[metadata.Response.Broker]:
+        """Every broker, as one who came through this listener reaches it."""
+        found = []
+        for broker in self.image.brokers.values():
+            endpoint = next((e for e in broker.endpoints if e.name == listener), None)
+            if endpoint is not None:
+                found.append(
+                    metadata.Response.Broker(
+                        node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                    )
+                )
+        return found
+
+    def missing_partition(self, topic: str, topic_id: bytes) -> int:
+        """The error code for a partition that does not live here."""
+        if not topic and self.shard_table.name_of(TopicId(topic_id)) is None:
+            return errors.UNKNOWN_TOPIC_ID
+        if self.image.topic(topic) is not None or self.image.topic_by_id(TopicId(topic_id)) is not None:
+            return errors.NOT_LEADER_OR_FOLLOWER
+        return errors.UNKNOWN_TOPIC_OR_PARTITION
+
+    def when_led(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
+        """Called when every shard of these topics has a confirmed leader here."""
+        partitions = [partition for name in topics for partition in self.shard_table.topics.get(name, {}).values()]
+        shards = dict.fromkeys(partition.shard for partition in partitions)
+        waiting = [shard for shard in shards if not shard.is_serving and shard.log.damage is None]
+        if waiting and self.is_ready:
+            shard = waiting[0]
+            shard.when_committed(shard.log.last_index + 1, lambda _: self.when_led(topics, callback))
+        else:
+            callback()
+
+    def storage_problem(self) -> str | None:
+        """Why nothing may be appended now (`log.md` §5.2); None when it may."""
+        return self._storage_problem
+
+    def read_failed(self, partition: Partition, error: Exception) -> int:
+        """The error code of a read that failed; damage is told, and never served."""
+        if isinstance(error, SegmentDamaged):
+            self.metrics.corrupt_batches += 1
+            self.events.error("segment damaged", topic=partition.topic, partition=partition.number, problem=str(error))
+            return errors.KAFKA_STORAGE_ERROR
+        return errors.OFFSET_OUT_OF_RANGE if isinstance(error, OffsetGone) else errors.UNKNOWN_TOPIC_OR_PARTITION
+
+    def released(self, size: int) -> None:
+        """A request of `size` bytes has been answered; who waited for room may read on."""
+        was_full = self.in_flight_bytes >= self.in_flight_bytes_max
+        self.in_flight_bytes -= size
+        if was_full and self.in_flight_bytes < self.in_flight_bytes_max:
+            for connection in list(self.connections):
+                connection.room_again()
+
+    def refused_connection(self, peer: tuple[str, int], error: Exception) -> None:
+        self.events.warning("connection closed", peer=f"{peer[0]}:{peer[1]}", problem=str(error))
+
+    def connection_lost(self, connection: Connection) -> None:
+        self.connections.pop(connection, None)
+
+    def tick(self) -> None:
+        """Called a few times a second: elections, idle blocks, checkpoints, free space."""
+        self.shard_table.tick(self.clock.wall_ms())
+        self._check_space()
+        self.ready_loop.tick()
+
+    def _check_space(self) -> None:
+        """Rule `log.md` §5.2: refuse before anything enters the log, while its bytes could still be spread."""
+        free = self.store.disk.free_space()
+        wanted = self.store.journal.used + FREE_BYTES_MIN
+        is_full = free < wanted
+        if is_full != self.metrics.is_disk_full:
+            self.metrics.is_disk_full = is_full
+            tell = self.events.warning if is_full else self.events.event
+            tell("disk full" if is_full else "disk has room again", free_bytes=free, wanted_bytes=wanted)
+        self.metrics.disk_free_bytes = free
+        self._storage_problem = (
+            f"{free} B are free on the disk of log.dirs, {wanted} are wanted: free some, or lower retention"
+            if is_full
+            else None
+        )
+
+
+def _queued_bytes_max(layers: BrokerLayers) -> int:
+    """`queued.max.request.bytes`, where -1 means Kafka's "no limit": we always have one."""
+    configured = broker_int(layers, "queued.max.request.bytes")
+    return configured if configured > 0 else IN_FLIGHT_BYTES_MAX

@@ -1,9 +1,11 @@
-"""The shell around the controller: commands in, records appended to the metadata shard, answers when they have committed.
+"""The shell around the controller: commands in, records appended to the metadata shard, answers when they have
+committed.
 
     submit ─▶ controller.decide ─▶ records ─▶ append ─▶ controller.replay ─▶ … committed ─▶ image applied ─▶ answer
 
-The image that everybody reads is made of committed records alone, read back from the log: at start, on the leader and elsewhere
-alike.  When the log has grown well past its last snapshot, a snapshot run is appended and the log start moves to it.
+The image that everybody reads is made of committed records alone, read back from the log: at start, on the leader and
+elsewhere alike.  When the log has grown well past its last snapshot, a snapshot run is appended and the log start
+moves to it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -53,16 +55,17 @@ class ControllerHost:
 
     def begin(self) -> None:
         """This broker leads the metadata shard, and everything before its term has been applied."""
-        self._controller = Controller(
-            self.image, broker_id=self._broker_id, static=self._static, entropy=self._entropy
-        )
+        self._controller = Controller(self.image, broker_id=self._broker_id, static=self._static, entropy=self._entropy)
 
     @property
     def leads(self) -> bool:
         return self._controller is not None
 
     def submit(self, command: Command) -> Pending:
-        """What the controller answers, once what it decided has committed.  A failure completes with None: outcome not known."""
+        """
+        What the controller answers, once what it decided has committed.  A failure completes with None: outcome not
+        known.
+        """
         pending = Pending()
         controller, shard = self._controller, self._shard
         assert controller is not None and shard is not None, "the controller is somewhere else"

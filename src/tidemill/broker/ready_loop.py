@@ -3,8 +3,8 @@
     turn:     gather the next block, unless one is in the air ──▶ journal's thread: write, sync, spread
     written:  the next turn first, so that the disk works while answers go out ──▶ every shard advances
 
-Beside it, on a second thread and a step at a time: checkpoints, growth of the ring, removal of files.  Steps are paced: a
-checkpoint never holds the disk for longer than one sync.
+Beside it, on a second thread and a step at a time: checkpoints, growth of the ring, removal of files.  Steps are
+paced: a checkpoint never holds the disk for longer than one sync.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,10 +17,12 @@ from tidemill.shard.shard import Shard
 from tidemill.storage.block import Block
 from tidemill.storage.disk import DiskFull, File
 from tidemill.storage.store import Store
-from tidemill.telemetry.metrics import JournalCounters
+from tidemill.telemetry.metrics import Metrics
 
 IDLE_MS: Final = 1_000  # after which an empty block tells that the newest one is synced (rule J5)
-CHECKPOINT_MS: Final = 10_000  # a checkpoint at least this often while anything is written: bounds what a restart reads again
+CHECKPOINT_MS: Final = (
+    10_000  # a checkpoint at least this often while anything is written: bounds what a restart reads again
+)
 
 
 class Turns(Protocol):
@@ -40,7 +42,7 @@ class ReadyLoop:
         journal_jobs: Jobs,
         background_jobs: Jobs,
         failed: Callable[[BaseException], None],
-        counters: JournalCounters,
+        metrics: Metrics,
     ) -> None:
         """`failed` ends the process: a sync that failed is never tried again (rule J8)."""
         self._store = store
@@ -50,7 +52,7 @@ class ReadyLoop:
         self._journal_jobs = journal_jobs
         self._background_jobs = background_jobs
         self._failed = failed
-        self._counters = counters
+        self._metrics = metrics
         self._is_writing = False
         self._is_scheduled = False
         self._is_background_busy = False
@@ -107,9 +109,9 @@ class ReadyLoop:
     def _written(self, block: Block) -> None:
         self._is_writing = False
         self._written_at = self._clock.monotonic_ms()
-        counters = self._counters
-        counters.blocks += 1
-        counters.bytes += sum(extent.size for extent in block.extents)
+        metrics = self._metrics
+        metrics.journal_blocks += 1
+        metrics.journal_bytes += sum(extent.size for extent in block.extents)
         reports = self._store.written(block)
         if self._store.has_pending:
             self._start()
@@ -144,7 +146,7 @@ class ReadyLoop:
 
     def _checkpointed(self, _: object) -> None:
         self._store.checkpointed()
-        self._counters.checkpoints += 1
+        self._metrics.checkpoints += 1
         if self._store.has_pending and not self._is_writing:
             self._start()
 
@@ -191,7 +193,10 @@ class ReadyLoop:
             waiter()
 
     def begin_stop(self) -> None:
-        """A clean stop: the newest block is confirmed by an empty one, and a last checkpoint spares the next start reading."""
+        """
+        A clean stop: the newest block is confirmed by an empty one, and a last checkpoint spares the next start
+        reading.
+        """
         if self._store.can_checkpoint:
             self._begin_checkpoint()
         if not self._is_writing:

@@ -1,10 +1,30 @@
 """What a handler knows besides its request: who asks, where, when, and the broker."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tidemill.broker.broker import Broker
-    from tidemill.broker.kafka_connection import KafkaConnection
+from tidemill.broker.broker import Broker
+
+
+class Caller(Protocol):
+    """The connection that a request came through, as far as handlers care."""
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener it came to."""
+        ...
+
+    @property
+    def offered(self) -> Collection[int]:
+        """The API keys that are answered here."""
+        ...
+
+    @property
+    def peer(self) -> tuple[str, int]: ...
+
+    def close(self) -> None:
+        """After what has been answered."""
+        ...
 
 
 class RequestContext:
@@ -12,9 +32,7 @@ class RequestContext:
 
     __slots__ = ("broker", "client_id", "connection", "now_ms", "version")
 
-    def __init__(
-        self, broker: "Broker", connection: "KafkaConnection", version: int, client_id: str | None, now_ms: int
-    ) -> None:
+    def __init__(self, broker: Broker, connection: Caller, version: int, client_id: str | None, now_ms: int) -> None:
         self.broker = broker
         self.connection = connection
         self.version = version

@@ -1,7 +1,8 @@
 """Which shards are open here, and where clients find partitions: by topic name, and by topic id.
 
-Follows the cluster image: shards of new topics are opened, those of deleted ones closed, configurations handed on.  A shard that is open
-but not in the image is left alone unless the image knew it before: missing metadata never deletes data.
+Follows the cluster image: shards of new topics are opened, those of deleted ones closed, configurations handed on.  A
+shard that is open but not in the image is left alone unless the image knew it before: missing metadata never deletes
+data.
 """
 
 from collections.abc import Callable, Mapping
@@ -97,7 +98,7 @@ class ShardTable:
             self._open(log, topic.name, image)
 
     def _open(self, log: ShardLog, name: str, image: ClusterImage) -> Shard:
-        shard = Shard(self._store, log, self._me, name, self._configs.of(image, name))
+        shard = Shard(self._store, log, self._me, name, self._configs.of(image, name), self._wake)
         self.shards[log.shard_id] = shard
         self.topics.setdefault(name, {}).update(shard.partitions)
         shard.tick(self._clock.wall_ms())
@@ -113,7 +114,9 @@ class ShardTable:
                 self._store.close_shard(shard_id)
 
 
-def leader_of(image: ClusterImage, shards: Mapping[ShardId, Shard], topic: Topic, partition: int) -> tuple[BrokerId, int] | None:
+def leader_of(
+    image: ClusterImage, shards: Mapping[ShardId, Shard], topic: Topic, partition: int
+) -> tuple[BrokerId, int] | None:
     """(leader, confirmed epoch) as one pair; None while there is no leader that has confirmed its term."""
     shard_id = topic.shard_of(partition)
     shard = None if shard_id is None else shards.get(shard_id)

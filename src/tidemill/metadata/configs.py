@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import (
@@ -22,6 +23,8 @@ from tidemill.model.config_resolution import resolve_broker, resolve_group, reso
 from tidemill.model.config_types import ConfigType, text_of_value, value_of_text
 from tidemill.model.errors import KafkaError
 from tidemill.model.topic_config_keys import KIND
+
+SUGGESTIONS_MAX: Final = 10  # who changes more at once is a program, and needs no nearest key
 
 
 class Operation(IntEnum):
@@ -78,13 +81,13 @@ def alter_configs(grounds: Grounds, command: AlterConfigs) -> Result[tuple[Alter
     return _each_for_itself(grounds, tuple(resources), validate_only=command.validate_only)
 
 
-def check_topic_settings(settings: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+def check_topic_settings(settings: Sequence[tuple[str, str | None]], *, suggest: bool) -> dict[str, str]:
     """The settings of a new topic; KafkaError (INVALID_CONFIG) for the first that is unknown, illegal or refused."""
     checked: dict[str, str] = {}
     for name, value in settings:
         if value is None:
             raise KafkaError(errors.INVALID_CONFIG, f"{name} has no value; leave the key out to get its default")
-        parse(known_key(TOPIC_KEYS, name), value)
+        parse(known_key(TOPIC_KEYS, name, suggest=suggest), value)
         checked[name] = value.strip()
     return checked
 
@@ -96,11 +99,12 @@ def _each_for_itself(
     times_named = Counter(resource for resource, _ in resources)
     records: list[Record] = []
     answers: dict[ConfigResource, AlteredResource] = {}
+    suggest = len(resources) <= SUGGESTIONS_MAX
     for resource, changes in resources:
         try:
             if times_named[resource] > 1:
                 raise KafkaError(errors.INVALID_REQUEST, f"resource {resource.name!r} is named more than once")
-            made = _changed(grounds, resource, changes)
+            made = _changed(grounds, resource, changes, suggest=suggest)
         except KafkaError as refused:
             problem = Problem(refused.error_code, refused.message)
             answers[resource] = AlteredResource(resource=resource, problem=problem)
@@ -110,7 +114,9 @@ def _each_for_itself(
     return Result(() if validate_only else tuple(records), tuple(answers.values()))
 
 
-def _changed(grounds: Grounds, resource: ConfigResource, changes: tuple[Change, ...]) -> list[ConfigRecord]:
+def _changed(
+    grounds: Grounds, resource: ConfigResource, changes: tuple[Change, ...], *, suggest: bool
+) -> list[ConfigRecord]:
     keys = _keys_of(grounds.image, resource)
     twice = [name for name, times in Counter(change.key for change in changes).items() if times > 1]
     if twice:
@@ -122,7 +128,7 @@ def _changed(grounds: Grounds, resource: ConfigResource, changes: tuple[Change, 
             _check_may_change(grounds.image, resource, keys.get(change.key), None)
             records.append(ConfigRecord(resource, change.key, None))
             continue  # also a key that this version no longer knows
-        key = known_key(keys, change.key)
+        key = known_key(keys, change.key, suggest=suggest)
         if change.operation is Operation.DELETE:
             continue
         if change.value is None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from tidemill.metadata.metadata_records import Record
+from tidemill.metadata.metadata_records import Record, ShardRecord
 from tidemill.metadata.replicas import plan_chosen, plan_told, shard_records
 from tidemill.metadata.result import Grounds, Problem, Result
 from tidemill.metadata.topics import PARTITIONS_MAX
@@ -37,13 +37,22 @@ def create_partitions(grounds: Grounds, command: CreatePartitions) -> Result[tup
     times_named = Counter(topic.name for topic in command.topics)
     records: list[Record] = []
     answers: dict[str, GrownTopic] = {}
+    added = 0
     for topic in command.topics:
         if times_named[topic.name] > 1:
             problem = Problem(errors.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
             answers[topic.name] = GrownTopic(name=topic.name, problem=problem)
             continue
         try:
-            records += _grown(grounds, topic, ShardId(grounds.image.next_shard_id + len(records)))
+            made = _grown(grounds, topic, ShardId(grounds.image.next_shard_id + len(records)))
+            partition_count = sum(record.partition_count for record in made)
+            if added + partition_count > PARTITIONS_MAX:
+                raise KafkaError(
+                    errors.INVALID_PARTITIONS,
+                    f"one request creates at most {PARTITIONS_MAX} partitions; send the rest later",
+                )
+            records += made
+            added += partition_count
             answers[topic.name] = GrownTopic(name=topic.name)
         except KafkaError as refused:
             problem = Problem(refused.error_code, refused.message)
@@ -51,7 +60,7 @@ def create_partitions(grounds: Grounds, command: CreatePartitions) -> Result[tup
     return Result(() if command.validate_only else tuple(records), tuple(answers.values()))
 
 
-def _grown(grounds: Grounds, wanted: MorePartitions, next_shard_id: ShardId) -> tuple[Record, ...]:
+def _grown(grounds: Grounds, wanted: MorePartitions, next_shard_id: ShardId) -> tuple[ShardRecord, ...]:
     image = grounds.image
     topic = image.topic(wanted.name)
     if topic is None:

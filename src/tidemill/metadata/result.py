@@ -1,6 +1,5 @@
 """What the controller decided."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -34,7 +33,3 @@ class Grounds:
     image: ClusterImage
     layers: BrokerLayers
     entropy: Entropy
-
-    @property
-    def static(self) -> Mapping[str, str]:
-        return self.layers.static

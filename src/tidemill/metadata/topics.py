@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidemill.metadata.configs import check_topic_settings
+from tidemill.metadata.configs import SUGGESTIONS_MAX, check_topic_settings
 from tidemill.metadata.image import ClusterImage, Topic, metric_name
 from tidemill.metadata.metadata_records import (
     TOPIC_RESOURCE,
@@ -33,7 +33,7 @@ from tidemill.model.topic import (
 )
 from tidemill.model.topic_config_keys import KIND
 
-PARTITIONS_MAX: Final = 10_000  # of one topic: as many as one request may create in Kafka
+PARTITIONS_MAX: Final = 10_000  # of one topic, and of one request: what Kafka creates at once
 DEFAULT: Final = -1  # a partition count or replication factor that is left to the cluster
 
 
@@ -92,19 +92,28 @@ def create_topics(grounds: Grounds, command: CreateTopics) -> Result[tuple[Creat
     answers: list[CreatedTopic] = []
     taken: dict[str, str] = {}  # metric name → name, of the topics of this command
     next_shard_id = grounds.image.next_shard_id
+    named_twice: set[str] = set()
+    partition_count = 0
     for topic in command.topics:
         if times_named[topic.name] > 1:
-            if topic.name not in {answer.name for answer in answers}:
+            if topic.name not in named_twice:
+                named_twice.add(topic.name)
                 problem = Problem(errors.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
                 answers.append(CreatedTopic(name=topic.name, problem=problem))
             continue
         try:
             _check_new_name(grounds.image, topic.name, taken)
-            made, answer = _created(grounds, topic, next_shard_id)
+            made, answer = _created(grounds, topic, next_shard_id, suggest=len(command.topics) <= SUGGESTIONS_MAX)
+            if partition_count + answer.partition_count > PARTITIONS_MAX:
+                raise KafkaError(
+                    errors.INVALID_PARTITIONS,
+                    f"one request creates at most {PARTITIONS_MAX} partitions; send the rest later",
+                )
         except KafkaError as refused:
             answers.append(CreatedTopic(name=topic.name, problem=Problem(refused.error_code, refused.message)))
             continue
         taken[metric_name(topic.name)] = topic.name
+        partition_count += answer.partition_count
         records += made
         next_shard_id = ShardId(next_shard_id + sum(isinstance(record, ShardRecord) for record in made))
         answers.append(answer)
@@ -129,7 +138,7 @@ def create_internal_topic(grounds: Grounds, command: CreateInternalTopic) -> Res
         ),
     )
     try:
-        made, answer = _created(grounds, topic, grounds.image.next_shard_id)
+        made, answer = _created(grounds, topic, grounds.image.next_shard_id, suggest=False)
     except KafkaError as refused:
         problem = Problem(refused.error_code, refused.message)
         return Result((), CreatedTopic(name=command.name, problem=problem))
@@ -203,8 +212,10 @@ def _check_new_name(image: ClusterImage, name: str, taken: dict[str, str]) -> No
         )
 
 
-def _created(grounds: Grounds, topic: NewTopic, next_shard_id: ShardId) -> tuple[tuple[Record, ...], CreatedTopic]:
-    settings = check_topic_settings(topic.settings)
+def _created(
+    grounds: Grounds, topic: NewTopic, next_shard_id: ShardId, *, suggest: bool
+) -> tuple[tuple[Record, ...], CreatedTopic]:
+    settings = check_topic_settings(topic.settings, suggest=suggest)
     if topic.assignments:
         plans = plan_told(grounds.image, first_partition=0, assignments=_checked_assignments(topic))
     else:

@@ -28,12 +28,7 @@ CLUSTER_KEYS: Final[tuple[ConfigKey, ...]] = (
     refused("controller.quorum.voters", LIST, (), NO_KRAFT),
     refused("cordoned.log.dirs", LIST, (), "there is one data directory, which cannot be cordoned"),
     refused("early.start.listeners", LIST, None, NO_KRAFT),
-    refused(
-        "inter.broker.listener.name",
-        STRING,
-        None,
-        "brokers speak their own protocol to each other, which is not built yet",
-    ),
+    without_effect("inter.broker.listener.name", STRING, None, "brokers meet on a listener of their own"),
     refused("metadata.log.dir", STRING, None, "metadata lies in the data directory, like every other log"),
     refused("process.roles", LIST, None, "every broker can also be the controller, so there are no roles to choose"),
     refused("replica.selector.class", STRING, None, JAVA),

@@ -85,17 +85,22 @@ GROUP_SYNONYMS: Final[Mapping[str, str]] = {
 }
 
 
-def known_key(keys: Mapping[str, ConfigKey], name: str) -> ConfigKey:
-    """The key of that name in one of the tables; KafkaError (INVALID_CONFIG) with the nearest known name otherwise."""
+NEAREST_LENGTH_MAX: Final = 100  # a longer name resembles nothing, and looking would take its time
+NEAREST_LIKENESS_MIN: Final = 0.85  # about one slip in a name; less takes many milliseconds to look for
+
+
+def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True) -> ConfigKey:
+    """The key of that name in one of the tables; KafkaError (INVALID_CONFIG) otherwise, with the nearest known name.
+
+    Looking for the nearest name takes up to a millisecond: who has many names to look up from a stranger does without.
+    """
     key = keys.get(name)
     if key is not None:
         return key
-    nearest = difflib.get_close_matches(name[:NEAREST_LENGTH_MAX], keys, n=1)
+    shown = name[:NEAREST_LENGTH_MAX]
+    nearest = difflib.get_close_matches(shown, keys, n=1, cutoff=NEAREST_LIKENESS_MIN) if suggest else ()
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
-    raise KafkaError(errors.INVALID_CONFIG, f"unknown configuration key {name!r}{hint}")
-
-
-NEAREST_LENGTH_MAX: Final = 100  # a longer name resembles nothing, and looking would take its time
+    raise KafkaError(errors.INVALID_CONFIG, f"unknown configuration key {shown!r}{hint}")
 
 
 def parse_named(keys: Mapping[str, ConfigKey], name: str, text: str) -> ConfigValue:

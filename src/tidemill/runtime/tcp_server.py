@@ -2,7 +2,7 @@
 
 For each accepted socket the factory makes a `Connection`, which is handed a `TcpWriter`.  Bytes are received straight
 into the connection's own buffer (`get_buffer`, then `received`), and leave as the parts that were given to `send`,
-uncopied where the socket takes them at once.  Nothing here waits: everything is a callback on the loop.
+uncopied where the socket takes them at once; the loop sets TCP_NODELAY.  Nothing here waits: all is callbacks.
 
     connection made ──▶ factory(writer) ──▶ get_buffer, received … ──▶ lost(reason), once, the last call
 
@@ -12,9 +12,8 @@ When this side closes, or the other side ends its half, what was sent is still f
 """
 
 import asyncio
-import socket
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 Buffer = bytes | bytearray | memoryview
 
@@ -23,6 +22,9 @@ BACKLOG: Final = 4096
 
 WRITE_BYTES_HIGH: Final = 1 << 20
 """One fetch answer.  More than that waits for the other side to read: the connection is told to pause."""
+
+DISCARDED_BYTES: Final = 4096
+"""A buffer for what still comes from a socket that is being closed."""
 
 
 class Connection(Protocol):
@@ -143,37 +145,58 @@ class TcpServer:
 class _Socket(asyncio.BufferedProtocol):
     """One accepted socket, between the loop's transport and the protocol's connection."""
 
-    __slots__ = ("_connection", "_server", "_writer")
+    __slots__ = ("_connection", "_reason", "_server", "_writer")
 
     def __init__(self, server: TcpServer) -> None:
         self._server = server
         self._connection: Connection | None = None
         self._writer: TcpWriter | None = None
+        self._reason: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        accepted = cast(asyncio.Transport, transport)  # which uvloop's transports are without saying so
         server = self._server
-        writer = TcpWriter(server.loop, transport)
+        writer = TcpWriter(server.loop, accepted)
         if server.admit is not None and not server.admit(writer.peer[0]):
             writer.abort()
             return
-        transport.set_write_buffer_limits(high=server.write_bytes_high, low=server.write_bytes_high // 4)
-        accepted: socket.socket | None = transport.get_extra_info("socket")
-        if accepted is not None and accepted.family in (socket.AF_INET, socket.AF_INET6):
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        accepted.set_write_buffer_limits(high=server.write_bytes_high, low=server.write_bytes_high // 4)
+        try:
+            self._connection = server.factory(writer)
+        except Exception as error:
+            self._fail(writer, error)
+            return
         self._writer = writer
-        self._connection = server.factory(writer)
         server.writers[writer] = None
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
-        assert self._connection is not None
-        return self._connection.get_buffer(sizehint)
+        """Never raises: uvloop asks again and again when it does, and turns for nobody else (0.23)."""
+        connection, writer = self._connection, self._writer
+        if connection is not None and writer is not None and writer._open:
+            try:
+                return connection.get_buffer(sizehint)
+            except Exception as error:
+                self._fail(writer, error)
+        return bytearray(DISCARDED_BYTES)
 
     def buffer_updated(self, nbytes: int) -> None:
         connection, writer = self._connection, self._writer
-        assert connection is not None and writer is not None
+        if connection is None or writer is None or not writer._open:
+            return  # the bytes of a socket that is being closed
         writer.active_at = self._server.loop.time()
-        connection.received(nbytes)
+        try:
+            connection.received(nbytes)
+        except Exception as error:
+            self._fail(writer, error)
+
+    def _fail(self, writer: TcpWriter, error: Exception) -> None:
+        """A mistake in one connection ends that one: it is told to who watches the loop, and lost with its reason."""
+        self._reason = error
+        writer._open = False
+        self._server.loop.call_exception_handler(
+            {"message": f"the connection of {writer.peer} failed", "exception": error, "protocol": self}
+        )
+        self._server.loop.call_soon(writer.abort)  # not from within `get_buffer`: libuv is about to use the socket
 
     def eof_received(self) -> None:
         """The loop flushes what was sent and closes; as in Kafka, answers that are still owed find nobody."""
@@ -195,7 +218,7 @@ class _Socket(asyncio.BufferedProtocol):
             self._server.writers.pop(writer, None)
         if connection is not None:
             self._connection = None
-            connection.lost(exc)
+            connection.lost(self._reason or exc)
 
 
 def _address(name: object) -> tuple[str, int]:

@@ -2,7 +2,13 @@
 
 from typing import Final, NamedTuple
 
-from tidemill.batches.batch import NO_PRODUCER_ID, Buffer, read_header, stamp, stamp_log_append_time, stamp_max_timestamp
+from tidemill.batches.batch import (
+    NO_PRODUCER_ID,
+    read_header,
+    stamp,
+    stamp_log_append_time,
+    stamp_max_timestamp,
+)
 from tidemill.batches.check import check_producer_batch
 from tidemill.model import errors
 from tidemill.raft.entry import BATCH, Entry
@@ -23,7 +29,7 @@ class Appended(NamedTuple):
     message: str | None = None
 
 
-def append_batch(partition: Partition, batch: Buffer, now_ms: int) -> Appended:
+def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: int) -> Appended:
     """Append what a Produce request carries for `partition`, in place: `batch` is stamped and kept, never copied."""
     config = partition.config
     size = len(batch)
@@ -40,15 +46,15 @@ def append_batch(partition: Partition, batch: Buffer, now_ms: int) -> Appended:
         timestamp_max=None if after_max == LONG_MAX else now_ms + after_max,
         is_log_append_time=config.is_log_append_time,
     )
-    writable = batch if isinstance(batch, bytearray) or not memoryview(batch).readonly else bytearray(batch)
     if problem is not None:
         if problem.max_timestamp is None:
             return Appended(problem.error_code, message=problem.message)
-        stamp_max_timestamp(writable, problem.max_timestamp)
-    header = read_header(writable)
+        stamp_max_timestamp(batch, problem.max_timestamp)
+    header = read_header(batch)
     if header.is_transactional:
         return Appended(
-            errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message="transactions are not built yet: unset transactional.id"
+            errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            message="transactions are not built yet: unset transactional.id",
         )
     shard = partition.shard
     append_time = shard.append_time(now_ms)
@@ -70,7 +76,7 @@ def append_batch(partition: Partition, batch: Buffer, now_ms: int) -> Appended:
                 message=f"producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence} "
                 f"does not follow what partition {partition.topic}-{partition.number} has of it",
             )
-    return _propose(partition, writable, append_time)
+    return _propose(partition, batch, append_time)
 
 
 def _propose(partition: Partition, batch: bytearray | memoryview, append_time: int) -> Appended:

@@ -1,13 +1,37 @@
 """A partition as clients see it: a view on its shard, with the bounds of reading."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tidemill.model.topic_config import TopicConfig
+from tidemill.raft.entry import Entry
+from tidemill.raft.replica import Replica
+from tidemill.shard.commit_waiters import Waiter
 from tidemill.storage.partition_log import LogConfig, PartitionLog
+from tidemill.storage.shard_log import ShardLog
 
-if TYPE_CHECKING:
-    from tidemill.shard.shard import Shard
+
+class PartitionShard(Protocol):
+    """The shard that a partition is a view on."""
+
+    @property
+    def replica(self) -> Replica: ...
+
+    @property
+    def log(self) -> ShardLog: ...
+
+    @property
+    def is_serving(self) -> bool: ...
+
+    def append_time(self, now_ms: int) -> int: ...
+
+    def propose(self, entry: Entry) -> int: ...
+
+    def move_log_start(self, partition: int, offset: int, now_ms: int) -> int: ...
+
+    def when_committed(self, index: int, waiter: Waiter) -> None: ...
+
+    def when_durable(self, index: int, waiter: Waiter) -> None: ...
 
 
 class Partition:
@@ -15,7 +39,7 @@ class Partition:
 
     __slots__ = ("config", "high_watermark", "log", "number", "shard", "topic", "watchers")
 
-    def __init__(self, shard: "Shard", topic: str, log: PartitionLog, config: TopicConfig) -> None:
+    def __init__(self, shard: PartitionShard, topic: str, log: PartitionLog, config: TopicConfig) -> None:
         self.shard = shard
         self.topic = topic
         self.number = log.partition

@@ -1,6 +1,7 @@
 """Shard: one replica's log, its files, and its partitions.  The entrance of this folder.
 
-    append ─▶ replica.propose ─▶ replica.ready ─▶ store (queued) ─▶ … a block is durable … ─▶ advance ─▶ commit ─▶ apply, wake
+append ─▶ replica.propose ─▶ replica.ready ─▶ store (queued) ─▶ … a block is durable … ─▶ advance ─▶ commit ─▶ apply,
+wake
 
 `carry_out` does what the replica asks for, in the order of `raft/ready.py`; messages to peers have no road yet.
 """
@@ -19,8 +20,6 @@ from tidemill.storage.block import Report
 from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.store import Store
 
-ConfigOf = Callable[[], TopicConfig]
-
 
 class Shard:
     """Lives on the loop.  `is_serving` is false while it may neither answer produce nor know its high watermark."""
@@ -36,10 +35,21 @@ class Shard:
         "store",
         "topic",
         "waiters",
+        "wake",
     )
 
-    def __init__(self, store: Store, log: ShardLog, me: Voter, topic: str, config: TopicConfig) -> None:
+    def __init__(
+        self,
+        store: Store,
+        log: ShardLog,
+        me: Voter,
+        topic: str,
+        config: TopicConfig,
+        wake: Callable[[], None],
+    ) -> None:
+        """`wake` is called when something has been queued for the journal."""
         self.store = store
+        self.wake = wake
         self.log = log
         self.shard_id: ShardId = log.shard_id
         self.topic = topic
@@ -97,10 +107,11 @@ class Shard:
     def carry_out(self) -> None:
         ready = self.replica.ready()
         if ready.vote is not None:
-            self.store.vote(self.shard_id, self.log, ready.vote.term, ready.vote.voted_for)
+            self.store.vote(self.log, ready.vote.term, ready.vote.voted_for)
         if ready.entries:
             self.store.append(self.log, ready.entries)
             self._uncommitted.extend(ready.entries)
+        self.wake()
 
     def advance(self, report: Report) -> None:
         """The report's part of this shard is durable."""
@@ -136,7 +147,9 @@ class Shard:
         assert entry.payload is not None, f"{entry} has lost its command"
         number, offset = read_log_start(entry.payload)
         if offset > self.partitions[number].log.log_start:
+            self.partitions[number].log.log_start = offset
             self.store.settle(self.log, number, offset)
+            self.wake()
 
     def _restore_watermarks(self) -> None:
         """What lies before the first entry that is not known to be committed is."""

@@ -7,7 +7,7 @@ from typing import Final
 from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import COMMAND, decode_voters, encode_voters
+from tidemill.raft.entry import BATCH, COMMAND, Entry, decode_voters, encode_voters
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk
 from tidemill.storage.journal import Place
@@ -68,20 +68,25 @@ def encode_closed(shard_id: ShardId, closed: ClosedShard) -> bytes:
     return _SHARD.pack(shard_id, CLOSED, closed.term) + _encode_vote(closed.voted_for)
 
 
-def encode_shard(log: ShardLog) -> bytes:
-    """The section of an open shard, as it is now."""
+def encode_shard(log: ShardLog, queued: list[Entry]) -> bytes:
+    """The section of an open shard as it was before `queued`, its newest entries, were appended."""
     saved = log.commit_index
+    last = queued[0].index - 1 if queued else log.last_index
+    firsts: dict[int, Entry] = {}
+    for entry in queued:
+        if entry.kind == BATCH:
+            firsts.setdefault(entry.partition, entry)
     opening = log.opening.encode()
     parts = [
-        _SHARD.pack(log.shard_id, OPEN, log.term),
-        _encode_vote(log.voted_for),
+        _SHARD.pack(log.shard_id, OPEN, log.journaled_term),
+        _encode_vote(log.journaled_vote),
         _COUNT.pack(len(opening)),
         opening,
         _BOUNDARY.pack(saved, log.term_at(saved), log.last_append_time),
         encode_voters(log.voters[0][1]),
-        _COUNT.pack(log.last_index - saved),
+        _COUNT.pack(last - saved),
     ]
-    for index in range(saved + 1, log.last_index + 1):
+    for index in range(saved + 1, last + 1):
         entry = log.entry_at(index)
         payload = entry.payload
         if entry.kind != COMMAND:
@@ -93,16 +98,24 @@ def encode_shard(log: ShardLog) -> bytes:
             parts.append(bytes(payload))
     parts.append(_COUNT.pack(len(log.partitions)))
     for partition in log.partitions.values():
-        parts.append(_encode_partition(partition, saved))
+        parts.append(_encode_partition(partition, saved, last, firsts.get(partition.partition)))
     return b"".join(parts)
 
 
-def _encode_partition(log: PartitionLog, saved: int) -> bytes:
-    segments = [segment for segment in log.segments if segment.size]
-    parts = [_PARTITION.pack(log.partition, log.log_start, log.settled, log.end_offset, len(segments))]
-    parts += [_SEGMENT.pack(s.base_offset, s.size, s.max_timestamp, s.created_at) for s in segments]
-    parts.append(_COUNT.pack(len(log.epochs.starts)))
-    parts += [_EPOCH.pack(*start) for start in log.epochs.starts]
+def _encode_partition(log: PartitionLog, saved: int, last: int, behind: Entry | None) -> bytes:
+    """As of the entry `last`; `behind` is the first batch of this partition after it."""
+    end_offset = log.end_offset if behind is None else behind.base_offset
+    segments = []
+    for segment in log.segments:
+        size = segment.size
+        if behind is not None and segment.base_offset >= behind.segment_base:
+            size = behind.position if segment.base_offset == behind.segment_base else 0
+        if size:
+            segments.append(_SEGMENT.pack(segment.base_offset, size, segment.max_timestamp, segment.created_at))
+    epochs = [start for start in log.epochs.starts if start.log_index <= last]
+    parts = [_PARTITION.pack(log.partition, log.log_start, log.settled, end_offset, len(segments)), *segments]
+    parts.append(_COUNT.pack(len(epochs)))
+    parts += [_EPOCH.pack(*start) for start in epochs]
     producers = log.producers.as_of(saved)
     parts.append(_COUNT.pack(len(producers)))
     for producer_id, batches in producers.items():
@@ -162,6 +175,7 @@ def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> 
             continue
         log = ShardLog(disk, cache, shard_id, Opening.decode(reader.bytes(reader.count())))
         log.term, log.voted_for = term, voted_for
+        log.journaled_term, log.journaled_vote, log.is_journaled = term, voted_for, True
         _read_shard(reader, log)
         checkpoint.shards[shard_id] = log
     return checkpoint

@@ -68,7 +68,7 @@ class Disk(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """With its parents; no error when it is there.  FileExistsError when a file is in its place, or in a parent's."""
+        """With its parents; no error when it is there.  FileExistsError when a file has its name or a parent's."""
         ...
 
     def rename(self, old: str, new: str) -> None:

@@ -29,6 +29,10 @@ _LAST_OFFSET_DELTA: Final = Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
 
 
+class OffsetGone(LookupError):
+    """The offset was settled while it was looked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """How a partition cuts its segments."""
@@ -133,23 +137,21 @@ class PartitionLog:
         self.segments.append(segment)
         return segment
 
-    def truncate(self, entry: Entry) -> list[Segment]:
-        """The BATCH `entry` and all behind it are gone; the segments that nothing is left of."""
+    def truncate(self, entry: Entry) -> None:
+        """The BATCH `entry` and all behind it are gone."""
         self.end_offset = entry.base_offset
-        removed = []
         while self.segments and self.segments[-1].base_offset > entry.segment_base:
-            removed.append(self.segments.pop())
+            self.segments.pop().close()
         if self.segments and self.segments[-1].base_offset == entry.segment_base:
             if entry.position:
                 self.segments[-1].cut(entry.position, self.config.index_interval_bytes)
             else:
-                removed.append(self.segments.pop())
+                self.segments.pop().close()
         if self.segments:
             self.segments[-1].is_closed = False
         for base_offset in [base for base in self.tail if base >= self.end_offset]:
             del self.tail[base_offset]
         self._places.clear()
-        return removed
 
     def settle(self, offset: int) -> list[Segment]:
         """Nothing below `offset` is needed any more; the segments that held nothing else."""
@@ -157,9 +159,10 @@ class PartitionLog:
         self.log_start = max(self.log_start, offset)
         removed = []
         while self.segments:
+            first = self.segments[0]
             end = self.segments[1].base_offset if len(self.segments) > 1 else self.end_offset
-            if end > offset:
-                break
+            if end > offset or first.base_offset >= offset:
+                break  # never one that may yet be written: its file must not go
             removed.append(self.segments.pop(0))
         if removed:
             self._places.clear()
@@ -202,11 +205,9 @@ class PartitionLog:
 
     def _batch_in_tail_around(self, offset: int) -> Buffer | None:
         """A batch in memory that holds `offset` in its middle: rare, so it is looked for among all of them."""
-        before = max((base for base in self.tail if base < offset), default=None)
-        if before is None:
-            return None
-        batch = self.tail[before]
-        return batch if read_header(batch).end_offset > offset else None
+        before = max((base for base in list(self.tail) if base < offset), default=None)
+        batch = None if before is None else self.tail.get(before)
+        return batch if batch is not None and read_header(batch).end_offset > offset else None
 
     def _read_segments(
         self, offset: int, bytes_max: int, end_offset: int, may_wait: bool
@@ -234,11 +235,13 @@ class PartitionLog:
             self._places.append((next_offset, segment, position + size))
         return ([memoryview(data)[:size]], size) if size else ([], 0)
 
-    def _read(self, segment: Segment, position: int, size: int, may_wait: bool) -> bytes | None:
+    def _read(self, segment: Segment, position: int, size: int, may_wait: bool) -> bytes | bytearray | None:
         file = segment.opened(self._disk)
         return file.read(position, size) if may_wait else file.read_cached(position, size)
 
-    def _checked_size(self, segment: Segment, start: int, data: bytes, offset: int, end_offset: int) -> tuple[int, int]:
+    def _checked_size(
+        self, segment: Segment, start: int, data: bytes | bytearray, offset: int, end_offset: int
+    ) -> tuple[int, int]:
         """
         How many bytes of `data` are whole batches below `end_offset`, and the offset that follows.  Checks every one.
         """
@@ -280,7 +283,8 @@ class PartitionLog:
             if remembered[0] == offset:
                 return remembered[1], remembered[2]
         segment = self.segment_of(offset)
-        assert segment is not None, f"offset {offset} lies before every segment of {self.directory}"
+        if segment is None:
+            raise OffsetGone(f"offset {offset} lies before every segment of {self.directory}")
         file = segment.opened(self._disk)
         if segment.index is None or not may_wait:
             if not may_wait:

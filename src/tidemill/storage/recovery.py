@@ -154,6 +154,7 @@ def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
     if kind == Kind.OPENED:
         assert row.payload is not None, f"shard {shard_id} was opened without its opening"
         store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, Opening.decode(row.payload))
+        store.shards[shard_id].is_journaled = True
         return
     log = store.shards.get(shard_id)
     if log is None:
@@ -162,7 +163,8 @@ def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
         assert row.payload is not None, f"{row} has no bytes"
         log.replay(row, read_header(row.payload).max_timestamp if kind == BATCH else 0)
     elif kind == Kind.VOTE:
-        log.term, log.voted_for = row.term, read_vote(row)
+        log.term = log.journaled_term = row.term
+        log.voted_for = log.journaled_vote = read_vote(row)
     elif kind == Kind.TRUNCATE:
         log.truncate(row.index)
     elif kind == Kind.SETTLED:

@@ -87,7 +87,7 @@ class Segment:
         self.size = size
         self.written = min(self.written, size)
         self.truncated_to = min(self.truncated_to, size)
-        self.max_timestamp = UNKNOWN_TIMESTAMP
+        # The largest timestamp stays: it may be too large now, and then the segment is kept longer, never shorter.
         if self.index is not None:
             self.index.truncate(size, interval_bytes)
 

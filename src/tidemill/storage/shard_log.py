@@ -65,6 +65,9 @@ class ShardLog:
         "damage",
         "entries",
         "first_index",
+        "is_journaled",
+        "journaled_term",
+        "journaled_vote",
         "last_append_time",
         "last_index",
         "opening",
@@ -81,6 +84,9 @@ class ShardLog:
         self.opening = opening
         self.term = 0
         self.voted_for: Voter | None = None
+        self.is_journaled = False  # its opening is in a block
+        self.journaled_term = 0  # term and vote as the newest block has them: what a checkpoint may carry
+        self.journaled_vote: Voter | None = None
         self.voters: list[tuple[int, tuple[Voter, ...]]] = [(0, opening.voters)]  # (log index, in force from there on)
         self.commit_index = 0
         self.first_index = 1
@@ -154,11 +160,10 @@ class ShardLog:
         segment.place(len(entry.payload), max_timestamp, entry.base_offset, interval)
         log.end_offset = entry.base_offset + entry.record_count
 
-    def truncate(self, from_index: int) -> list[Segment]:
-        """Entries from `from_index` on are gone; the segments that nothing is left of."""
+    def truncate(self, from_index: int) -> None:
+        """Entries from `from_index` on are gone."""
         assert from_index > self.commit_index, f"entry {from_index} of shard {self.shard_id} is committed"
         self.changed = True
-        removed: list[Segment] = []
         firsts: dict[int, Entry] = {}
         while self.last_index >= from_index:
             entry = self.entries.pop()
@@ -166,7 +171,7 @@ class ShardLog:
             if entry.kind == BATCH:
                 firsts[entry.partition] = entry
         for number, entry in firsts.items():
-            removed += self.partitions[number].truncate(entry)
+            self.partitions[number].truncate(entry)
         for partition in self.partitions.values():
             partition.epochs.truncate(from_index)
             partition.producers.truncate(from_index)
@@ -174,7 +179,6 @@ class ShardLog:
             self._term_starts.pop()
         while self.voters[-1][0] >= from_index:
             self.voters.pop()
-        return removed
 
     def commit(self, index: int) -> None:
         """What is committed is never truncated; all but the newest of it may be forgotten."""

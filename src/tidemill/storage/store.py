@@ -23,7 +23,7 @@ from tidemill.storage.journal import Journal, Place, prepare_file
 from tidemill.storage.journal_block import HEADER_BYTES, encode_block, padded
 from tidemill.storage.row import ROW_BYTES
 from tidemill.storage.segment import Segment, save_index
-from tidemill.storage.shard_log import Opening, ShardLog, vote_row
+from tidemill.storage.shard_log import Opening, ShardLog, read_vote, vote_row
 from tidemill.storage.tail_cache import TailCache
 
 Step = Callable[[], None]
@@ -65,11 +65,9 @@ class Store:
         self._dirty_segments: dict[Segment, None] = {}
         self._dirty_directories: dict[str, None] = {}
         self._unspread: list[Run] = []  # what found no room on the disk
-        self._removals: list[tuple[int, Segment]] = []  # (rows queued before it may go, segment)
+        self._removals: list[tuple[int, Segment]] = []  # (the block that must be synced before it may go, segment)
         self._closings: list[tuple[int, ShardLog]] = []
-        self._rows_queued = 0
-        self._rows_gathered = 0
-        self._rows_synced = 0
+        self._leaving: dict[ShardId, ShardLog] = {}  # closed by a row that is still queued
         self._capture: _Capture | None = None
         self._preparing = False
         self.folded_closings: list[ShardLog] = []  # recovery's: shards that the journal closes
@@ -87,15 +85,14 @@ class Store:
     def close_shard(self, shard_id: ShardId) -> None:
         """It does not live here any more; its files go once that is journaled."""
         log = self.shards.pop(shard_id)
+        self._leaving[shard_id] = log
         self.closed[shard_id] = ClosedShard(log.term, log.voted_for)
         self._queue(shard_id, Entry(Kind.CLOSED, b""))
-        self._closings.append((self._rows_queued, log))
 
-    def vote(self, shard_id: ShardId, log: ShardLog, term: int, voted_for: Voter | None) -> None:
+    def vote(self, log: ShardLog, term: int, voted_for: Voter | None) -> None:
         log.term = term
         log.voted_for = voted_for
-        log.changed = True
-        self._queue(shard_id, vote_row(term, log.voted_for))
+        self._queue(log.shard_id, vote_row(term, log.voted_for))
 
     def append(self, log: ShardLog, entries: list[Entry]) -> None:
         """Entries of the replica's own term, or a leader's; in order."""
@@ -107,28 +104,33 @@ class Store:
             pending.append((shard_id, entry))
             size += ROW_BYTES + len(entry.payload or b"")
         self.pending_bytes += size
-        self._rows_queued += len(entries)
 
     def truncate(self, log: ShardLog, from_index: int) -> None:
-        """Entries from `from_index` on are gone, here and, once that is journaled, after a restart."""
-        removed = log.truncate(from_index)
-        self._queue(log.shard_id, Entry(Kind.TRUNCATE, b"", index=from_index))
-        self._remove(removed)
+        """
+        Entries from `from_index` on are gone, here and, once that is journaled, after a restart.  No file is removed: what
+        is left of them is written over, or cut by recovery.
+        """
+        log.truncate(from_index)
+        shard_id = log.shard_id
+        row = Entry(Kind.TRUNCATE, b"", index=from_index)
+        kept = [
+            (other, entry)
+            for other, entry in self._pending
+            if other != shard_id or entry.kind > COMMAND or entry.index < from_index
+        ]
+        # Rows of different shards have no order: where nothing of this shard is before it, it need not wait for room.
+        first = len(kept) if any(other == shard_id for other, _ in kept) else 0
+        kept.insert(first, (shard_id, row))
+        self._pending = kept
+        self.pending_bytes = sum(ROW_BYTES + len(entry.payload or b"") for _, entry in kept)
 
     def settle(self, log: ShardLog, partition: int, offset: int) -> None:
-        """What lies below `offset` is no longer needed; it goes once that is journaled."""
-        removed = log.partitions[partition].settle(offset)
-        log.changed = True
+        """What lies below `offset` is no longer needed.  It leaves the log with the block that says so, and then the disk."""
         self._queue(log.shard_id, Entry(Kind.SETTLED, b"", partition=partition, base_offset=offset))
-        self._remove(removed)
 
     def _queue(self, shard_id: ShardId, row: Entry) -> None:
         self._pending.append((shard_id, row))
-        self._rows_queued += 1
         self.pending_bytes += ROW_BYTES + len(row.payload or b"")
-
-    def _remove(self, segments: list[Segment]) -> None:
-        self._removals += [(self._rows_queued, segment) for segment in segments]
 
     # ── a block at a time ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -151,54 +153,62 @@ class Store:
         return self._block(rows) if rows else None
 
     def _take(self) -> list[tuple[ShardId, Entry]]:
-        """Rows from the front of the queue, as many as a block and the ring hold, up to the point of a capture."""
-        pending = self._pending
-        journal = self.journal
+        """Rows from the front of the queue, as many as a block and the ring hold."""
         limit = self.options.block_bytes_max
-        barrier = len(pending) if self._capture is None else self._capture.rows - self._rows_gathered
-        if barrier <= 0:
-            barrier = len(pending)
         size = HEADER_BYTES
         count = 0
-        for _, entry in pending:
+        for _, entry in self._pending:
             grown = size + ROW_BYTES + len(entry.payload or b"")
-            if count == barrier or (count and grown > limit):
+            if count and grown > limit:
                 break
             size = grown
             count += 1
-        if padded(size) > journal.free_for_entries:
-            return self._take_freeing(barrier)
-        taken = pending[:count]
-        del pending[:count]
-        self._rows_gathered += count
+        if padded(size) > self.journal.free_for_entries:
+            count, size = self._freeing_rows()
+        taken = self._pending[:count]
+        del self._pending[:count]
         self.pending_bytes -= size - HEADER_BYTES
         return taken
 
-    def _take_freeing(self, barrier: int) -> list[tuple[ShardId, Entry]]:
+    def _freeing_rows(self) -> tuple[int, int]:
         """Into the ring's reserve: only the rows at the front that free space, or must not wait (rule J7)."""
         count = 0
         size = HEADER_BYTES
-        for _, entry in self._pending[:barrier]:
+        for _, entry in self._pending:
             grown = size + ROW_BYTES + len(entry.payload or b"")
             if not _is_freeing(entry) or padded(grown) > self.journal.free:
                 break
             size = grown
             count += 1
-        taken = self._pending[:count]
-        del self._pending[:count]
-        self._rows_gathered += count
-        self.pending_bytes -= size - HEADER_BYTES
-        return taken
+        return count, size
 
     def _block(self, rows: list[tuple[ShardId, Entry]]) -> Block:
         journal = self.journal
         parts, size = encode_block(self.key, journal.sequence + 1, journal.synced, rows)
         extents, joined = journal.reserve(size)
         self._last_was_empty = not rows
-        capture = self._capture
-        if capture is not None and capture.sequence is None and self._rows_gathered == capture.rows:
-            capture.sequence, capture.head = journal.sequence, journal.head
+        for shard_id, row in rows:
+            if row.kind > COMMAND:
+                self._journaled(shard_id, row)
         return Block(journal.sequence, rows, self._reports(rows), self._runs(rows), extents, joined, parts)
+
+    def _journaled(self, shard_id: ShardId, row: Entry) -> None:
+        """
+        What a row that is no entry says counts for checkpoints from its block on, neither sooner (it may be lost) nor
+        later (rule C1).
+        """
+        log = self._leaving.get(shard_id) or self.shards.get(shard_id)
+        assert log is not None, f"{row} of shard {shard_id}, which is not here"
+        log.changed = True
+        if row.kind == Kind.OPENED:
+            log.is_journaled = True
+        elif row.kind == Kind.VOTE:
+            log.journaled_term, log.journaled_vote = row.term, read_vote(row)
+        elif row.kind == Kind.SETTLED:
+            removed = log.partitions[row.partition].settle(row.base_offset)
+            self._removals += [(self.journal.sequence, segment) for segment in removed]
+        elif row.kind == Kind.CLOSED:
+            self._closings.append((self.journal.sequence, self._leaving.pop(shard_id)))
 
     def _reports(self, rows: list[tuple[ShardId, Entry]]) -> list[Report]:
         newest: dict[ShardId, int] = {}
@@ -248,7 +258,6 @@ class Store:
     def written(self, block: Block) -> list[Report]:
         """The block is durable and spread: what that means to whom."""
         self.journal.synced = block.sequence
-        self._rows_synced += len(block.rows)
         if block.is_full:
             self._unspread += block.runs
         else:
@@ -277,12 +286,12 @@ class Store:
     def removal_steps(self) -> list[Step]:
         """Files that are free to go, because what says so is synced."""
         steps: list[Step] = []
-        while self._removals and self._removals[0][0] <= self._rows_synced:
+        while self._removals and self._removals[0][0] <= self.journal.synced:
             segment = self._removals.pop(0)[1]
             self._dirty_segments.pop(segment, None)
             self._dirty_directories[segment.path.rpartition("/")[0]] = None
             steps.append(lambda segment=segment: remove_segment(self.disk, segment))  # type: ignore[misc]
-        while self._closings and self._closings[0][0] <= self._rows_synced:
+        while self._closings and self._closings[0][0] <= self.journal.synced:
             log = self._closings.pop(0)[1]
             for partition in log.partitions.values():
                 for segment in partition.segments:
@@ -298,7 +307,7 @@ class Store:
     def wants_checkpoint(self) -> bool:
         """Enough of the ring is in use.  Time is the caller's business."""
         threshold = min(self.options.checkpoint_bytes, self.journal.capacity // 2)
-        return self._capture is None and self.journal.used >= threshold
+        return self.journal.used >= threshold and self.can_checkpoint
 
     @property
     def is_checkpointing(self) -> bool:
@@ -306,26 +315,36 @@ class Store:
 
     @property
     def can_checkpoint(self) -> bool:
-        return self._capture is None and (self._rows_queued > 0 or self.journal.sequence > self.checkpoint_sequence)
+        """There is something to save.  Not while a truncation is queued: what it cut cannot be shown as it was at P."""
+        if self._capture is not None or self.journal.sequence <= self.checkpoint_sequence:
+            return False
+        return not any(row.kind == Kind.TRUNCATE for _, row in self._pending)
 
     def begin_checkpoint(self) -> None:
         """
-        Choose P: the block that holds the last row queued so far.  The state is taken now, before a later row changes
-        it.
+        Choose P: the newest block, synced or not.  The state is taken now, less what is queued behind it: so a checkpoint
+        can begin when the ring is full and what is queued cannot be written before it ends.
         """
-        assert self._capture is None, "a checkpoint is under way"
-        newest = self.journal.sequence
-        sections = [encode_closed(shard_id, closed) for shard_id, closed in self.closed.items()]
-        for log in self.shards.values():
-            if log.changed:
+        assert self.can_checkpoint, "a checkpoint cannot begin now"
+        journal = self.journal
+        queued: dict[ShardId, list[Entry]] = {}
+        for shard_id, row in self._pending:
+            if row.kind <= COMMAND:
+                queued.setdefault(shard_id, []).append(row)
+        sections = [
+            encode_closed(shard_id, closed) for shard_id, closed in self.closed.items() if shard_id not in self._leaving
+        ]
+        for log in [*self.shards.values(), *self._leaving.values()]:
+            if not log.is_journaled:
+                continue
+            behind = queued.get(log.shard_id)
+            if log.changed or behind:
                 for partition in log.partitions.values():
                     partition.producers.expire(log.last_append_time, self.options.producer_expiration_ms)
-                log.section = encode_shard(log)
-                log.changed = False
+                log.section = encode_shard(log, behind or [])
+                log.changed = bool(behind)
             sections.append(log.section)
-        self._capture = _Capture(self._rows_queued, sections)
-        if self._rows_gathered == self._rows_queued:
-            self._capture.sequence, self._capture.head = newest, self.journal.head
+        self._capture = _Capture(journal.sequence, journal.head, sections)
 
     def checkpoint_steps(self) -> Iterator[None] | None:
         """
@@ -333,7 +352,7 @@ class Store:
         before that.
         """
         capture = self._capture
-        if capture is None or capture.sequence is None or self.journal.synced < capture.sequence or capture.is_running:
+        if capture is None or self.journal.synced < capture.sequence or capture.is_running:
             return None
         capture.is_running = True
         segments, self._dirty_segments = self._dirty_segments, {}
@@ -345,7 +364,6 @@ class Store:
         self, capture: "_Capture", segments: list[Segment], directories: list[str], unspread: list[Run]
     ) -> Iterator[None]:
         """Rule C2: segments, directories, the checkpoint's own file."""
-        assert capture.sequence is not None and capture.head is not None, "P has not been chosen"
         made: list[str] = []
         for run in unspread:
             spread_run(self.disk, run, made)
@@ -368,7 +386,7 @@ class Store:
     def checkpointed(self) -> None:
         """The steps are done: the journal up to P is free."""
         capture = self._capture
-        assert capture is not None and capture.sequence is not None, "no checkpoint is under way"
+        assert capture is not None, "no checkpoint is under way"
         self.checkpoint_number += 1
         self.checkpoint_sequence = capture.sequence
         for run in capture.respread:
@@ -420,13 +438,12 @@ class Store:
 
 
 class _Capture:
-    """A checkpoint that has begun: the state after `rows` rows, to be written once they are durable."""
+    """A checkpoint that has begun: the state as of block `sequence`, to be written once that block is durable."""
 
-    def __init__(self, rows: int, sections: list[bytes]) -> None:
-        self.rows = rows
+    def __init__(self, sequence: int, head: Place, sections: list[bytes]) -> None:
+        self.sequence = sequence  # P
+        self.head = head  # where the block after P begins
         self.sections = sections
-        self.sequence: int | None = None  # P
-        self.head: Place | None = None  # where the block after P begins
         self.is_running = False
         self.respread: list[Run] = []
 

@@ -1,34 +1,98 @@
-"""A broker's own counters: plain numbers on slots, read when somebody scrapes them."""
+"""What one broker counts: plain slotted integers, raised in place on hot paths and read when somebody scrapes.
 
-from dataclasses import dataclass, field
-
-
-@dataclass(slots=True)
-class JournalCounters:
-    blocks: int = 0
-    bytes: int = 0
-    checkpoints: int = 0
+No locks: a counter has one writer, the broker's loop or the journal's thread, and a reader may see it a moment late.
+Two brokers in one process have two of these.
+"""
 
 
-@dataclass(slots=True)
-class RequestCounters:
-    requests: int = 0
-    request_bytes: int = 0
-    response_bytes: int = 0
-    protocol_errors: int = 0
+class ApiCounters:
+    """One Kafka API, by its key."""
+
+    __slots__ = ("errors", "requests", "seconds")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.errors = 0  # responses whose error code is not 0, and requests that could not be read
+        self.seconds = 0.0  # from the request's last byte to the response's first
 
 
-@dataclass(slots=True)
-class RecordCounters:
-    produced_records: int = 0
-    produced_bytes: int = 0
-    fetched_bytes: int = 0
+class Metrics:
+    """Every counter only grows; the rest, gauges, are named in the second block."""
 
+    __slots__ = (
+        "apis",
+        "bytes_received",
+        "bytes_sent",
+        "checkpoint_bytes",
+        "checkpoint_seconds",
+        "checkpoints",
+        "connections",
+        "connections_accepted",
+        "connections_refused",
+        "corrupt_batches",
+        "disk_free_bytes",
+        "fetch_batches",
+        "fetch_bytes",
+        "fetch_cache_misses",
+        "groups",
+        "is_disk_full",
+        "journal_blocks",
+        "journal_bytes",
+        "journal_sync_seconds",
+        "journal_syncs",
+        "log_start_moves",
+        "members",
+        "partitions",
+        "produce_batches",
+        "produce_bytes",
+        "produce_records",
+        "produce_refusals",
+        "protocol_errors",
+        "request_bytes_in_flight",
+        "segments_deleted",
+        "shards",
+        "topics",
+    )
 
-@dataclass(slots=True)
-class BrokerMetrics:
-    journal: JournalCounters = field(default_factory=JournalCounters)
-    requests: RequestCounters = field(default_factory=RequestCounters)
-    records: RecordCounters = field(default_factory=RecordCounters)
-    by_api: dict[int, int] = field(default_factory=dict)  # API key → requests
-    connections: int = 0
+    def __init__(self) -> None:
+        # Counters.
+        self.apis: dict[int, ApiCounters] = {}
+        self.bytes_received = 0
+        self.bytes_sent = 0
+        self.connections_accepted = 0
+        self.connections_refused = 0  # beyond max.connections
+        self.protocol_errors = 0  # frames that could not be read; their connections were closed
+        self.produce_records = 0
+        self.produce_batches = 0
+        self.produce_bytes = 0
+        self.produce_refusals = 0  # partitions of Produce requests answered with an error
+        self.fetch_batches = 0
+        self.fetch_bytes = 0  # records are not counted: a fetch never looks inside a batch
+        self.fetch_cache_misses = 0  # reads that had to wait for the disk
+        self.corrupt_batches = 0  # CRC mismatches found when reading; never served
+        self.journal_blocks = 0
+        self.journal_bytes = 0
+        self.journal_syncs = 0
+        self.journal_sync_seconds = 0.0
+        self.checkpoints = 0
+        self.checkpoint_bytes = 0
+        self.checkpoint_seconds = 0.0
+        self.segments_deleted = 0
+        self.log_start_moves = 0
+        # Gauges.
+        self.connections = 0
+        self.request_bytes_in_flight = 0
+        self.topics = 0
+        self.partitions = 0
+        self.shards = 0
+        self.groups = 0
+        self.members = 0
+        self.disk_free_bytes = 0
+        self.is_disk_full = False
+
+    def api(self, api_key: int) -> ApiCounters:
+        """The counters of one API; a connection keeps the object instead of asking again."""
+        counters = self.apis.get(api_key)
+        if counters is None:
+            counters = self.apis[api_key] = ApiCounters()
+        return counters

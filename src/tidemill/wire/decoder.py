@@ -30,9 +30,8 @@ from tidemill.wire.source import Source
 
 Decoder = Callable[[Buffer, int], Any]
 
-ELEMENTS_MAX: Final = (
-    1 << 20
-)  # structs and strings in one message: an element of two bytes becomes an object of a hundred
+ELEMENTS_MAX: Final = 1 << 18  # elements of all arrays in one message: more partitions than our clusters have
+ELEMENTS_FREE: Final = 1024  # so many may be of any size; more must have four bytes each, for each becomes an object
 
 _UNPACKERS: Final = 32  # arrays of numbers shorter than this have a struct of their own
 _SHORT_TEXT: Final = 64  # and strings up to this length
@@ -74,9 +73,12 @@ def _refuse_size(size: int, left: int) -> None:
 def _refuse_count(count: int, left: int) -> None:
     if count < 0:
         raise ProtocolError(f"an array of {count} elements")
-    raise ProtocolError(
-        f"an array of {count} elements where {left} bytes are left, or over {ELEMENTS_MAX} in one message"
-    )
+    raise ProtocolError(f"an array of {count} elements where {left} bytes are left, or too many in one message")
+
+
+def _elements_max(size: int) -> int:
+    """How many elements a message of this size may have."""
+    return min(max(ELEMENTS_FREE, size >> 2), ELEMENTS_MAX)
 
 
 def _refuse_tag(tag: int, read: int, size: int) -> None:
@@ -115,6 +117,7 @@ class _DecoderSource:
             refuse_null=_refuse_null,
             refuse_size=_refuse_size,
             refuse_count=_refuse_count,
+            elements_max=_elements_max,
             refuse_tag=_refuse_tag,
             refuse_rest=_refuse_rest,
             skip_tags=skip_tags,
@@ -131,7 +134,7 @@ class _DecoderSource:
             with source.block("try:"):
                 source.line("if type(view) is not memoryview: view = memoryview(view)")
                 source.line("end = len(view)")
-                source.line(f"room = {ELEMENTS_MAX}")
+                source.line("elements = 0")
                 target = self._nested(message, fields)
                 self._flush()
                 source.line("if at != end: refuse_rest(at, end)")
@@ -226,9 +229,12 @@ class _DecoderSource:
                 source.line(f"if {count} > 127: {count}, at = more(view, at, {count})")
                 source.line(f"{count} -= 1")
             with source.block(f"if {count} > 0:"):
-                source.line(f"room -= {count}")
+                source.line(f"elements += {count}")
                 size_min = self._size_min(element, is_nullable=False)
-                source.line(f"if room < 0 or {count} * {size_min} > end - at: refuse_count({count}, end - at)")
+                source.line(f"if {count} * {size_min} > end - at: refuse_count({count}, end - at)")
+                source.line(
+                    f"if elements > {ELEMENTS_FREE} and elements > elements_max(end): refuse_count({count}, end - at)"
+                )
             with source.block(f"elif {count} < 0:"):
                 if is_nullable:
                     source.line(f"if {count} != -1: refuse_count({count}, end - at)")
@@ -237,8 +243,8 @@ class _DecoderSource:
         if self._is_flexible:
             with source.block("else:"):
                 source.line(f"{count} = 1")
-        nothing = f" if {count} >= 0 else None" if is_nullable else ""
-        source.line(f"{target} = {values} = []{nothing}")
+        nothing = f"() if {count} == 0 else None" if is_nullable else "()"
+        source.line(f"{target} = {values} = [] if {count} > 0 else {nothing}")
         with source.block(f"for _ in range({count}):"):
             if isinstance(element, type):
                 item = self._nested(element, element.__fields__)  # type: ignore[attr-defined]
@@ -253,6 +259,10 @@ class _DecoderSource:
         count = self._size("count")
         unpackers = source.refer(tuple(Struct(f">{n}{element.format}").unpack_from for n in range(_UNPACKERS)))
         with source.block(f"if {count} >= {_UNPACKERS}:"):
+            source.line(f"elements += {count}")
+            source.line(
+                f"if elements > {ELEMENTS_FREE} and elements > elements_max(end): refuse_count({count}, end - at)"
+            )
             source.line(f"{target} = unpack_many({element.format!r}, {element.size}, {count}, view, at)")
             source.line(f"at += {count} * {element.size}")
         with source.block(f"elif {count} >= 0:"):

@@ -43,22 +43,18 @@ class FrameBuffer:
         """Where the next bytes shall be received; never empty.  What is there of an unfinished frame moves along."""
         room = len(self._view) - self._filled
         left = self._filled - self._parsed
-        if self._is_own and left == 0:
-            self._is_own = False
-            self._open_chunk(0)
-        elif self._is_own:
-            if room == 0:
-                self._open(min(2 * self._filled, self._frame_end()))
-        elif left < 4:
+        if left < 4:
             if room < ROOM_MIN:
                 self._open_chunk(left)
         else:
             frame_bytes = self._frame_end() - self._parsed
-            if frame_bytes > left and frame_bytes > CHUNK_BYTES_MAX:
-                self._is_own = True
-                self._open(min(max(OWN_BYTES_FIRST, 2 * left), frame_bytes))
-            elif room == 0 or (frame_bytes > left and frame_bytes > left + room):
-                self._open_chunk(max(left, frame_bytes))
+            if frame_bytes <= left:  # nobody has taken it yet, and the next one comes already
+                if room == 0:
+                    self._open_chunk(left)
+            elif frame_bytes > CHUNK_BYTES_MAX:
+                self._make_room_in_own(frame_bytes, left, room)
+            elif frame_bytes > left + room:
+                self._open_chunk(frame_bytes)
         return self._view[self._filled :]
 
     def received(self, count: int) -> None:
@@ -83,6 +79,14 @@ class FrameBuffer:
             raise ProtocolError(f"a frame of {size} bytes; socket.request.max.bytes allows 1 to {self.frame_bytes_max}")
         return self._parsed + 4 + size
 
+    def _make_room_in_own(self, frame_bytes: int, left: int, room: int) -> None:
+        if not self._is_own:
+            self._open(min(max(OWN_BYTES_FIRST, 2 * left), frame_bytes))
+            self._is_own = True
+        elif room == 0:
+            self._open(min(2 * left, frame_bytes))
+            self._is_own = True
+
     def _open_chunk(self, needed: int) -> None:
         self._open(max(self._chunk_bytes, needed + ROOM_MIN))
         self._chunk_bytes = min(2 * self._chunk_bytes, CHUNK_BYTES_MAX)
@@ -94,5 +98,6 @@ class FrameBuffer:
         buffer[:left] = self._view[self._parsed : self._filled]
         self._buffer = buffer
         self._view = memoryview(buffer)
+        self._is_own = False
         self._filled = left
         self._parsed = 0

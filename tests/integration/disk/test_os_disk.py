@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.integration.disk.disk_contract import DiskContract
 
+from tests.integration.disk.disk_contract import DiskContract
 from tidemill.runtime import os_disk
 from tidemill.runtime.os_disk import OsDisk
 from tidemill.storage.disk import DiskFull, SyncFailed

@@ -1,8 +1,8 @@
 """The simulated disk keeps the contract of the Disk port."""
 
 import pytest
-from tests.integration.disk.disk_contract import DiskContract
 
+from tests.integration.disk.disk_contract import DiskContract
 from tidemill.simulation.crash_fate import ALL_KEPT
 from tidemill.simulation.disk import SimulatedDisk
 

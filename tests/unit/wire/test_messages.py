@@ -1,42 +1,212 @@
-"""Every message of every version, held against two libraries that know the protocol."""
+"""Every message of every version: against two libraries that know the protocol, and against senders who do not."""
 
-import io
+import tracemalloc
 from random import Random
+from typing import Any
 
 import pytest
-from kio.serial import entity_writer
-from tests.unit.wire.random_messages import as_kio, draw, kio_schema
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.unit.wire import kafka_python_oracle, kio_oracle
+from tests.unit.wire.random_messages import draw
 from tidemill.wire import api as apis
-from tidemill.wire.schema import Api
+from tidemill.wire.primitives import ProtocolError, uvarint
+from tidemill.wire.schema import Api, Message
 
-SIDES = [(api, side) for api in apis.ALL.values() for side in ("request", "response")]
+SIDES = [
+    pytest.param(api, side, id=f"{api.name}-{side}") for api in apis.ALL.values() for side in ("request", "response")
+]
+SEEDS = st.integers(min_value=0, max_value=1 << 32)
+
+quick = settings(max_examples=3, deadline=None)  # of every version of every message
 
 
-def body(api: Api, side: str, version: int, message) -> bytes:
+def body(api: Api, side: str, version: int, message: Message) -> bytes:
     if side == "response":
         return b"".join(api.encode_response_body(version, message))
-    frame = b"".join(api.encode_request(version, message, 7, None))
+    frame = b"".join(api.encode_request(version, message, correlation_id=7))
     return frame[15:] if version >= api.flexible_from else frame[14:]
 
 
-def decoded(api: Api, side: str, version: int, data: bytes):
-    decode = api.decode_request if side == "request" else api.decode_response
-    return decode(version, memoryview(data))
+def decode(api: Api, side: str, version: int, data: bytes) -> Any:
+    return (api.decode_request if side == "request" else api.decode_response)(version, memoryview(data))
 
 
-@pytest.mark.parametrize(("api", "side"), SIDES, ids=lambda x: getattr(x, "name", x))
-def test_kio(api, side):
-    random = Random(5)
+def spoken(api: Api) -> range:
+    return range(3, api.versions.stop) if api.name == "produce" else api.versions  # no library has Produce 0-2
+
+
+@pytest.mark.parametrize(("api", "side"), SIDES)
+@quick
+@given(seed=SEEDS)
+def test_bytes_are_those_of_kio(api: Api, side: str, seed: int) -> None:
+    """
+    What we send is, byte for byte, what an implementation made from Kafka's own schemas sends.
+    """
+    random = Random(seed)
+    messages = [(version, draw(random, getattr(api, side), version)) for version in spoken(api)]
+
+    encoded = [body(api, side, version, message) for version, message in messages]
+
+    assert [kio_oracle.written(api, side, version, message) for version, message in messages] == encoded
+
+
+@pytest.mark.parametrize(("api", "side"), SIDES)
+@quick
+@given(seed=SEEDS)
+def test_bytes_are_those_of_kafka_python(api: Api, side: str, seed: int) -> None:
+    """
+    What we send is, byte for byte, what a client that many people run sends.
+    """
+    random = Random(seed)
+    messages = [(version, draw(random, getattr(api, side), version, tagged=0)) for version in spoken(api)]
+
+    encoded = [body(api, side, version, message) for version, message in messages]
+
+    assert [kafka_python_oracle.written(api, side, version, message) for version, message in messages] == encoded
+
+
+@pytest.mark.parametrize(("api", "side"), SIDES)
+@quick
+@given(seed=SEEDS)
+def test_what_was_encoded_is_decoded(api: Api, side: str, seed: int) -> None:
+    """
+    A message survives the wire: the fields that its version has, and the defaults of the others.
+    """
+    random = Random(seed)
+    messages = [(version, draw(random, getattr(api, side), version)) for version in api.versions]
+
+    decoded = [decode(api, side, version, body(api, side, version, message)) for version, message in messages]
+
+    assert [message for _, message in messages] == decoded
+
+
+@pytest.mark.parametrize(("api", "side"), SIDES)
+def test_a_message_that_is_cut_short_is_refused(api: Api, side: str) -> None:
+    """
+    At whatever byte a message ends too early, it is a ProtocolError and nothing else; so is a byte too many.
+    """
+    random = Random(1)
+    accepted = []
+
     for version in api.versions:
-        if api.key == 0 and version < 3:
-            continue
-        schema = kio_schema(api, side, version)
-        write = entity_writer(schema)
-        for _ in range(6):
-            message = draw(random, getattr(api, side), version)
-            buffer = io.BytesIO()
-            write(buffer, as_kio(message, schema, version))
-            mine = body(api, side, version, message)
-            assert buffer.getvalue() == mine, (version, message)
-            assert message == decoded(api, side, version, mine)
+        whole = body(api, side, version, draw(random, getattr(api, side), version))
+        cuts = range(len(whole)) if len(whole) < 300 else sorted(random.sample(range(len(whole)), 60))
+        for damaged in [*(whole[:cut] for cut in cuts), whole + b"\0"]:
+            try:
+                decode(api, side, version, damaged)
+            except ProtocolError:
+                continue
+            accepted.append((version, damaged))
+
+    assert accepted == []
+
+
+@pytest.mark.parametrize(("api", "side"), SIDES)
+def test_noise_is_read_or_refused(api: Api, side: str) -> None:
+    """
+    Bytes that nobody meant are a message by chance, or a ProtocolError: never another exception.
+    """
+    random = Random(2)
+    outcomes: set[type] = set()
+
+    for version in api.versions:
+        whole = body(api, side, version, draw(random, getattr(api, side), version))
+        for _ in range(30):
+            damaged = bytearray(whole) or bytearray(8)
+            for _ in range(random.choice([1, 1, 3, 10])):
+                damaged[random.randrange(len(damaged))] = random.choice([0, 1, 0x7F, 0x80, 0xFF, random.randrange(256)])
+            try:
+                outcomes.add(type(decode(api, side, version, bytes(damaged))))
+            except ProtocolError:
+                outcomes.add(ProtocolError)
+
+    assert outcomes <= {getattr(api, side), ProtocolError}
+
+
+@pytest.mark.parametrize(("api", "side"), SIDES)
+def test_unknown_tagged_fields_are_skipped(api: Api, side: str) -> None:
+    """
+    A newer client may send fields that we do not know: they change nothing.
+    """
+    random = Random(3)
+    versions = range(max(api.flexible_from, api.versions.start), api.versions.stop)
+    messages = [(version, draw(random, getattr(api, side), version, tagged=0)) for version in versions]
+    unknown = uvarint(2) + uvarint(77) + uvarint(3) + b"abc" + uvarint(9_000) + uvarint(0)
+
+    decoded = [
+        decode(api, side, version, body(api, side, version, message)[:-1] + unknown) for version, message in messages
+    ]
+
+    assert [message for _, message in messages] == decoded
+
+
+HOSTILE_SIZES = [0x7FFFFFFF, -1, -2, -0x80000000, 100 * 1024 * 1024 + 1]
+HOSTILE_VARINTS = [
+    uvarint(0xFFFFFFFF),
+    uvarint(0x80000000),
+    uvarint(100 * 1024 * 1024 + 1),
+    uvarint(20_000_000),
+    b"\x80\x80\x80\x80\x80\x80\x01",  # longer than any
+    b"\xff\xff\xff\xff\x7f",  # more than 32 bits
+]
+
+
+def hostile_bodies() -> list[tuple[Api, int, bytes]]:
+    """Messages that are right up to a length or a count: one for every length and count there is."""
+    bodies = []
+    for size in HOSTILE_SIZES:
+        raw = size.to_bytes(4, "big", signed=True)
+        short = (size & 0xFFFF | 0x8000).to_bytes(2, "big")
+        bodies += [
+            (apis.ALL[0], 7, short),  # a string
+            (apis.ALL[0], 7, b"\xff\xff" + b"\0\1" + bytes(4) + raw),  # an array of structs
+            (
+                apis.ALL[0],
+                7,
+                b"\xff\xff" + b"\0\1" + bytes(4) + b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\0" + raw + b"x",
+            ),  # records
+            (apis.ALL[9], 5, b"\0\1g\0\0\0\1\0\1t" + raw + bytes(64)),  # an array of numbers
+            (apis.ALL[11], 0, b"\0\1g\0\0\0\0\0\0\0\1c\0\0\0\1\0\1p" + raw),  # bytes
+        ]
+    for varint in HOSTILE_VARINTS:
+        bodies += [
+            (apis.ALL[0], 9, varint + bytes(64)),  # a string
+            (apis.ALL[0], 9, b"\0" + b"\0\1" + bytes(4) + varint + bytes(64)),  # an array of structs
+            (apis.ALL[0], 9, b"\0" + b"\0\1" + bytes(4) + b"\2\2t\2\0\0\0\0" + varint + bytes(64)),  # records
+            (apis.ALL[9], 6, b"\2g\2\2t" + varint + bytes(64)),  # an array of numbers
+            (apis.ALL[18], 3, b"\2a\2b" + varint + bytes(64)),  # tagged fields
+            (apis.ALL[18], 3, b"\2a\2b\1" + varint + bytes(64)),  # a tag
+            (apis.ALL[18], 3, b"\2a\2b\1\5" + varint + bytes(64)),  # a tagged field's size
+        ]
+    return bodies
+
+
+@pytest.mark.parametrize(("api", "version", "data"), hostile_bodies())
+def test_a_hostile_length_allocates_nothing(api: Api, version: int, data: bytes) -> None:
+    """
+    A length is compared with the bytes that are there before anything is made of it.
+    """
+    with pytest.raises(ProtocolError):
+        decode(api, "request", version, data)  # compiled now: what is measured is decoding alone
+    tracemalloc.start()
+
+    try:
+        with pytest.raises(ProtocolError):
+            decode(api, "request", version, data)
+        allocated = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert allocated < 64 * 1024
+
+
+def test_many_small_elements_do_not_become_many_objects() -> None:
+    """
+    An element of two bytes becomes an object of a hundred: a message may have so many of them only as it has bytes.
+    """
+    names = b"\1\0" * 100_000  # empty names without tags
+
+    with pytest.raises(ProtocolError, match="too many"):
+        decode(apis.ALL[75], "request", 0, uvarint(100_001) + names + bytes(6))

@@ -346,3 +346,18 @@ def test_a_static_member_that_comes_back_while_the_leader_assigns_begins_again()
     assert world.answer(waits).error_code == errors.FENCED_INSTANCE_ID
     assert world.state() == "PreparingRebalance"
     assert world.answer(first).error_code == errors.NONE
+
+
+def test_a_member_that_has_joined_a_full_group_may_join_again():
+    """
+    It has its place; only its parked request changes.
+    """
+    world = World(size_max=2)
+    leader, follower = world.stable(2)
+    world.join(member_id=leader.member_id, protocols=STICKY_TOO)
+    world.join(must_know_member_id=True)  # An id given out keeps the rebalance from ending.
+    world.join(member_id=follower.member_id)
+
+    again = world.join(member_id=leader.member_id, protocols=STICKY_TOO)
+
+    assert world.answer(again) is None

@@ -213,3 +213,17 @@ def test_a_member_that_is_thrown_out_while_it_waits_is_answered():
     world.leave(LeavingMember(instance_id="desk"))
 
     assert world.answer(waits).error_code == errors.UNKNOWN_MEMBER_ID
+
+
+def test_of_two_syncs_of_one_member_the_earlier_is_answered_at_once():
+    """
+    Every request gets an answer, also one whose connection is gone.
+    """
+    world = World()
+    _, follower = joined(world)
+    waits = world.sync(follower)
+
+    again = world.sync(follower)
+
+    assert world.answer(waits).error_code == errors.REBALANCE_IN_PROGRESS
+    assert world.answer(again) is None

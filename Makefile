@@ -1,0 +1,69 @@
+# What one does here in a day.  `make` alone lists the verbs.
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+BASE_PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+STAMP := $(VENV)/made-from-pyproject
+JAVA_MISSING := Java 17 or newer is missing: install it, on Debian with `apt-get install openjdk-17-jre-headless`.
+
+.DEFAULT_GOAL := list
+.PHONY: list demo test check unit integration fault simulate bench soak conformance docs clean install java
+
+list:  ## list the verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+demo: java install  ## all flights of 2013 through a broker, a consumer group and Spark, counted and checked
+	@$(PYTHON) -m examples.demo
+
+test: java install  ## the whole suite, with the shares of its time at the end
+	@$(PYTHON) tools/run_tests.py
+
+check: install  ## style, types, floors and the other house rules
+	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(PYTHON) -m pytest tests/tidy
+
+unit: install  ## the quick tests: cores, codecs and everything else without a machine
+	@$(PYTHON) -m pytest tests/unit tests/tidy
+
+integration: java install  ## real brokers, real clients, real disks, Spark
+	@$(PYTHON) -m pytest tests/integration
+
+fault: install  ## kill -9, and what must survive it
+	@$(PYTHON) -m pytest tests/fault
+
+simulate: install  ## crash points on the simulated disk
+	@$(PYTHON) -m pytest tests/simulation
+
+bench: install  ## the figures beside Apache Kafka's (with Java and Maven), saved as JSON
+	@$(PYTHON) -m benchmarks
+
+soak: install  ## 200 kills in a row
+	@TIDEMILL_KILLS=200 $(PYTHON) -m pytest tests/fault --timeout=7200
+
+conformance: install  ## other people's clients against a broker of ours
+	@$(PYTHON) -m pytest conformance
+
+docs: install  ## check that what the pages name is there
+	@$(PYTHON) -m pytest tests/tidy/test_documents.py
+
+clean:  ## remove what was built, and nothing that you made
+	@rm -rf build dist demo-output spark-warehouse metastore_db derby.log .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@rm -f src/tidemill/batches/*.so src/tidemill/batches/scan.c
+	@rm -rf $(VENV)
+
+install: $(STAMP)
+	@$(PYTHON) tools/build_extension.py >/dev/null
+
+$(STAMP): pyproject.toml
+	@echo "Making $(VENV) from pyproject.toml (once)…"
+	@test -n "$(BASE_PYTHON)" || { echo "Python 3.11 or newer is missing."; exit 1; }
+	@date +%s.%N > .install-started
+	@$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is wanted; here is " + sys.version)'
+	@$(BASE_PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@echo "$$(date +%s.%N) $$(cat .install-started)" | awk '{printf "%.1f\n", $$1 - $$2}' > $(STAMP)
+	@rm -f .install-started
+
+java:
+	@if [ -n "$$JAVA_HOME" ] && [ -x "$$JAVA_HOME/bin/java" ]; then :; elif command -v java >/dev/null; then :; \
+	else echo '$(JAVA_MISSING)' >&2; exit 1; fi

@@ -1,0 +1,67 @@
+"""What is measured: every case's load, its unit, and what we promised beside Apache Kafka (issue 3, line 5)."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    PRODUCE = "produce"
+    CONSUME = "consume"
+    LATENCY = "latency"
+    START = "start"
+    MEMORY_IDLE = "memory-idle"
+    MEMORY_AFTER = "memory-after"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one client process is asked to do; two cases with the same load may share a topic."""
+
+    record_bytes: int = 100
+    partitions: int = 2
+    records: int
+    one_record_per_request: bool = False
+    by_lot: bool = False  # handed to the client 10,000 at a time: the largest requests it makes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    name: str
+    kind: Kind
+    unit: str
+    target: (
+        float | None
+    )  # our figure divided by Kafka's: at least this for rates, at most this for the rest; None: only shown
+    load: Load = Load(records=1)
+    higher_is_better: bool = True
+    warm_up: bool = True  # a broker that the earlier cases have warmed needs no warm-up of its own
+    rounds_max: int = 5
+
+
+PRODUCE_100B = Load(records=2_000_000)
+PRODUCE_64 = Load(records=2_000_000, partitions=64)
+PRODUCE_1KB = Load(records=800_000, record_bytes=1_000)
+SINGLE = Load(records=40_000, one_record_per_request=True)
+LOTS_100B = Load(records=2_000_000, by_lot=True)
+LOTS_64 = Load(records=2_000_000, partitions=64, by_lot=True)
+LONG = Load(records=4_000_000, record_bytes=1_000)  # 4 GB: several laps of the journal, many checkpoints
+LATENCY = Load(records=10_000)  # ten seconds at 1,000 a second
+
+RATE = "records/s"
+
+CASES = (
+    Case(name="start", kind=Kind.START, unit="s", target=0.2, higher_is_better=False, warm_up=False),
+    Case(name="memory-idle", kind=Kind.MEMORY_IDLE, unit="MB", target=0.25, higher_is_better=False, rounds_max=1),
+    Case(name="produce-100b", kind=Kind.PRODUCE, unit=RATE, target=1.0, load=PRODUCE_100B),
+    Case(name="consume-100b", kind=Kind.CONSUME, unit=RATE, target=1.2, load=PRODUCE_100B),
+    Case(name="produce-100b-64", kind=Kind.PRODUCE, unit=RATE, target=1.6, load=PRODUCE_64),
+    Case(name="consume-100b-64", kind=Kind.CONSUME, unit=RATE, target=1.0, load=PRODUCE_64),
+    Case(name="produce-1kb", kind=Kind.PRODUCE, unit=RATE, target=1.0, load=PRODUCE_1KB),
+    Case(name="consume-1kb", kind=Kind.CONSUME, unit=RATE, target=1.2, load=PRODUCE_1KB),
+    Case(name="produce-single", kind=Kind.PRODUCE, unit=RATE, target=1.8, load=SINGLE),
+    Case(name="lots-100b", kind=Kind.PRODUCE, unit=RATE, target=None, load=LOTS_100B),
+    Case(name="lots-100b-64", kind=Kind.PRODUCE, unit=RATE, target=None, load=LOTS_64),
+    Case(name="latency-p50", kind=Kind.LATENCY, unit="ms", target=1.35, load=LATENCY, higher_is_better=False),
+    Case(name="produce-long", kind=Kind.PRODUCE, unit=RATE, target=0.9, load=LONG, warm_up=False),
+    Case(name="memory-after", kind=Kind.MEMORY_AFTER, unit="MB", target=0.25, higher_is_better=False, rounds_max=1),
+)  # fmt: skip

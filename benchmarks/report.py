@@ -1,0 +1,113 @@
+"""The closing table, and the same figures as JSON: medians, every round behind them, ratio, target, pass or miss."""
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cases import Case
+from benchmarks.measure import Figures
+
+VERDICTS = {True: "[green]pass[/]", False: "[red]miss[/]", None: ""}
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One case's rounds on each broker, by the broker's name; a broker that was not there has no rounds."""
+
+    case: Case
+    rounds: dict[str, list[Figures]] = field(default_factory=dict)
+
+    def add(self, broker: str, figures: Figures) -> None:
+        self.rounds.setdefault(broker, []).append(figures)
+
+    def median(self, broker: str, figure: str = "value") -> float | None:
+        values = [figures[figure] for figures in self.rounds.get(broker, ()) if figure in figures]
+        return median(values) if values else None
+
+    def ratio(self, ours: str, yardstick: str) -> float | None:
+        mine, theirs = self.median(ours), self.median(yardstick)
+        return mine / theirs if mine is not None and theirs else None
+
+    def passes(self, ratio: float) -> bool | None:
+        if self.case.target is None:
+            return None
+        return ratio >= self.case.target if self.case.higher_is_better else ratio <= self.case.target
+
+
+def show(outcomes: Sequence[Outcome], *, ours: str, yardstick: str, notes: Sequence[str], console: Console) -> None:
+    table = Table(title=f"{ours} (every acknowledgement synced) beside {yardstick} (unsynced default), medians")
+    table.add_column("case", no_wrap=True)
+    for name in (yardstick, "CPU s", ours, "CPU s", "ratio", "target", ""):
+        table.add_column(name, justify="right", no_wrap=True)
+    for outcome in outcomes:
+        ratio = outcome.ratio(ours, yardstick)
+        sign = "≥" if outcome.case.higher_is_better else "≤"
+        verdict = "" if ratio is None else VERDICTS[outcome.passes(ratio)]
+        table.add_row(
+            outcome.case.name,
+            _figure(outcome, yardstick),
+            _seconds(outcome.median(yardstick, "cpu")),
+            _figure(outcome, ours),
+            _seconds(outcome.median(ours, "cpu")),
+            "-" if ratio is None else f"{ratio:.2f}",
+            "" if outcome.case.target is None else f"{sign} {outcome.case.target:g}",
+            verdict,
+        )
+    console.print(table)
+    for note in notes:
+        console.print(note, markup=False)
+
+
+def save(outcomes: Sequence[Outcome], *, ours: str, yardstick: str, notes: Sequence[str], name: str = "kafka") -> Path:
+    RESULTS.mkdir(exist_ok=True)
+    moment = datetime.now(UTC)
+    path = RESULTS / f"{name}-{moment:%Y%m%dT%H%M%SZ}.json"
+    document = {
+        "at": moment.isoformat(timespec="seconds"),
+        "machine": {"system": platform.platform(), "python": platform.python_version()},
+        "notes": list(notes),
+        "cases": [_as_json(outcome, ours, yardstick) for outcome in outcomes],
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    return path
+
+
+def _as_json(outcome: Outcome, ours: str, yardstick: str) -> dict[str, Any]:
+    ratio = outcome.ratio(ours, yardstick)
+    return {
+        "case": outcome.case.name,
+        "unit": outcome.case.unit,
+        "target": outcome.case.target,
+        "higher_is_better": outcome.case.higher_is_better,
+        "medians": {broker: outcome.median(broker) for broker in outcome.rounds},
+        "ratio": ratio,
+        "passes": None if ratio is None else outcome.passes(ratio),
+        "rounds": outcome.rounds,
+    }
+
+
+def _figure(outcome: Outcome, broker: str) -> str:
+    value = outcome.median(broker)
+    if value is None:
+        return "-"
+    tails = [outcome.median(broker, name) for name in ("p99", "p999")]
+    if tails[0] is not None:
+        return " · ".join(f"{each:.2f}" for each in (value, *tails) if each is not None) + f" {outcome.case.unit}"
+    return (
+        f"{value:,.0f} {outcome.case.unit.replace('records', '')}"
+        if value >= 100
+        else f"{value:.2f} {outcome.case.unit}"
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

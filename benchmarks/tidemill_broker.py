@@ -1,0 +1,77 @@
+"""Our own broker as the benchmarks and the tests of real processes start it: `tidemill dev --json`."""
+
+import json
+import os
+import selectors
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.broker import STOP_SECONDS_MAX, BrokerProcess, free_port, wait_for_port
+
+READY_SECONDS_MAX = 30.0
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+class TidemillBroker(BrokerProcess):
+    """
+    One `tidemill dev` process; port 0 lets it choose.
+
+    `settings` go through a configuration file to `tidemill broker`, since `dev` takes none.
+    `wrapper` is put before the command (strace), and then `pid` is the wrapper's; the ready line's is `broker_pid`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int = 0,
+        settings: Mapping[str, str | int] | None = None,
+        wrapper: Sequence[str] = (),
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        data = directory / "data"
+        if settings is None:
+            arguments = ["dev", "--json", "--data", str(data)]
+            arguments += ["--kafka", f"127.0.0.1:{port}", "--http", "127.0.0.1:0"]
+        else:
+            port = port or free_port()
+            configuration = directory / "broker.yaml"
+            keys = {"log.dirs": str(data), "listeners": f"PLAINTEXT://127.0.0.1:{port}", **settings}
+            configuration.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items()))
+            arguments = ["broker", "--json", "--config", str(configuration)]
+        source = str(REPOSITORY / "src")
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+        command = [*wrapper, sys.executable, "-m", "tidemill", *arguments]
+        super().__init__("Tidemill", command, log=directory / "broker.log", environment=environment)
+        self.broker_pid = self.pid
+        self._port = 0 if settings is None else port
+
+    def wait_until_ready(self) -> None:
+        if self._port:  # `tidemill broker` promises no ready line
+            self.bootstrap = f"127.0.0.1:{self._port}"
+            wait_for_port(self._port, self, seconds_max=READY_SECONDS_MAX)
+            return
+        ready = self._ready_line()
+        self.bootstrap = str(ready["kafka"])
+        self.broker_pid = int(ready["pid"])
+
+    def stop_wrapped(self) -> None:
+        """End the broker itself, not what it runs under: that ends by itself once it has written everything down."""
+        if self.broker_pid != self.pid:
+            os.kill(self.broker_pid, signal.SIGTERM)
+            self._process.wait(STOP_SECONDS_MAX)
+        self.stop()
+
+    def _ready_line(self) -> dict[str, Any]:
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.output, selectors.EVENT_READ)
+            while selector.select(READY_SECONDS_MAX):
+                line = self.output.readline()
+                if not line:
+                    break
+                if line.startswith(b"{") and (event := json.loads(line)).get("event") == "ready":
+                    return dict(event)
+        raise RuntimeError(f"Tidemill did not become ready; its last words:\n{self.last_words()}")

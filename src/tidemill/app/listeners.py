@@ -1,0 +1,140 @@
+"""Listeners: named addresses that clients connect to, and the addresses that clients are told.
+
+Only PLAINTEXT is built.  An address that others than this machine can reach must be asked for by
+`tidemill.insecure.bind=true`, because nothing on it is encrypted and nobody is asked who he is.
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+INSECURE_BIND: Final = "tidemill.insecure.bind"
+_ENTRY: Final = re.compile(r"([A-Za-z0-9_.-]+)://(.*)")
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
+
+
+class SettingRefused(Exception):
+    """A setting that a broker cannot start with; the sentence names the key, the value and the fix."""
+
+    def __init__(self, key: str, value: str, why: str) -> None:
+        super().__init__(f"{key}={value} is refused: {why}")
+
+
+class Address(NamedTuple):
+    host: str  # without brackets
+    port: int  # 0: a free one
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False  # a name may mean anything tomorrow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    name: str
+    bind: Address
+    advertised: Address | None = None  # None: where it is bound, with the port that was found
+
+    def advertised_as(self, bound_port: int) -> Address:
+        return self.advertised or Address(self.bind.host, bound_port)
+
+
+def address_of(key: str, text: str) -> Address:
+    """`HOST:PORT`; without a host, the loopback address."""
+    host, colon, port = text.strip().rpartition(":")
+    if not (colon and port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise SettingRefused(key, text, "HOST:PORT is wanted, for example 127.0.0.1:9092; port 0 takes a free one")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise SettingRefused(key, text, f"write an IPv6 address in brackets: [{host}]:{port}")
+    return Address(host or "127.0.0.1", int(port))
+
+
+def check_bind(key: str, address: Address, *, insecure_bind: bool) -> None:
+    if not (insecure_bind or address.is_loopback):
+        raise SettingRefused(
+            key,
+            str(address),
+            "anyone who reaches this address could read and write everything; "
+            f"bind to 127.0.0.1, or set {INSECURE_BIND}=true (in the environment: TIDEMILL_SET_INSECURE_BIND=true)",
+        )
+
+
+def listeners_of(
+    listeners: tuple[str, ...], advertised: tuple[str, ...], protocol_map: str, *, insecure_bind: bool
+) -> tuple[Listener, ...]:
+    """The listeners in the order given, each with what it advertises."""
+    key = "listeners"
+    bound = _entries(key, listeners)
+    if not bound:
+        raise SettingRefused(key, "", "at least one is wanted, for example PLAINTEXT://127.0.0.1:9092")
+    protocols = _protocols(protocol_map)
+    told = _entries("advertised.listeners", advertised)
+    for name, address in told.items():
+        if name not in bound:
+            raise SettingRefused(
+                "advertised.listeners", f"{name}://{address}", f"listeners has no {name}; add it there"
+            )
+        if address.port == 0 or address.host in _WILDCARDS:
+            raise SettingRefused(
+                "advertised.listeners", f"{name}://{address}", "name the host and port that clients shall connect to"
+            )
+    for name, address in bound.items():
+        _check(name, address, protocols, is_told=name in told)
+        check_bind(key, address, insecure_bind=insecure_bind)
+    fixed = [address for address in bound.values() if address.port]
+    for address in fixed:
+        if fixed.count(address) > 1:
+            raise SettingRefused(key, ",".join(listeners), f"{address} is named twice; give each listener its own port")
+    return tuple(Listener(name=name, bind=address, advertised=told.get(name)) for name, address in bound.items())
+
+
+def _check(name: str, address: Address, protocols: Mapping[str, str], *, is_told: bool) -> None:
+    shown = f"{name}://{address}"
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise SettingRefused(
+            "listeners", shown, f"add {name}:PLAINTEXT to listener.security.protocol.map, which does not know {name}"
+        )
+    if protocol != "PLAINTEXT":
+        raise SettingRefused("listeners", shown, f"{name} speaks {protocol}, and only PLAINTEXT is built yet; use it")
+    if address.host in _WILDCARDS and not is_told:
+        raise SettingRefused(
+            "listeners",
+            shown,
+            f"clients cannot connect to {address.host}; add {name}://HOST:PORT to advertised.listeners",
+        )
+
+
+def _entries(key: str, texts: tuple[str, ...]) -> dict[str, Address]:
+    entries: dict[str, Address] = {}
+    for text in texts:
+        matched = _ENTRY.fullmatch(text)
+        if not matched:
+            raise SettingRefused(key, text, "NAME://HOST:PORT is wanted, for example PLAINTEXT://127.0.0.1:9092")
+        name = matched[1].upper()  # as Kafka does
+        if name in entries:
+            raise SettingRefused(key, ",".join(texts), f"{name} is named twice; give each listener its own name")
+        entries[name] = address_of(key, matched[2])
+    return entries
+
+
+def _protocols(text: str) -> dict[str, str]:
+    protocols = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = pair.partition(":")
+        if not (name and colon and protocol):
+            raise SettingRefused("listener.security.protocol.map", text, f"{pair!r} is not NAME:PROTOCOL")
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols

@@ -1,0 +1,164 @@
+"""What a broker is started with: a YAML file, the environment over it, `--set` over both.
+
+Keys are flat and have Kafka's names, ours begin with `tidemill.`.  `TIDEMILL_SET_LOG_DIRS` means `log.dirs`,
+`TIDEMILL_SET_JOIN` means `tidemill.join`; other `TIDEMILL_*` variables belong to commands.
+A key hides its synonyms in weaker sources: `--set log.retention.hours=1` beats `log.retention.ms`
+in the file.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from tidemill.app.listeners import (
+    INSECURE_BIND,
+    Address,
+    Listener,
+    SettingRefused,
+    address_of,
+    check_bind,
+    listeners_of,
+)
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.config_key import Standing
+from tidemill.model.config_keys import BROKER_KEYS, BROKER_SYNONYMS
+from tidemill.model.config_resolution import BrokerLayers, broker_flag, broker_value, check_static
+from tidemill.model.errors import KafkaError
+
+ENVIRONMENT_PREFIX: Final = "TIDEMILL_SET_"
+FILE_BYTES_MAX: Final = 1 << 20  # a configuration, not a log that was named by mistake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    static: Mapping[str, str]  # every key that was set, as text, each of them checked: `BrokerLayers.static`
+    data_directory: str
+    broker_id: BrokerId | None  # None: the data directory's, or 1 in a new one
+    listeners: tuple[Listener, ...]
+    http: Address
+    ineffective_keys: tuple[str, ...]  # set, accepted, and without effect here: to be named once at the start
+
+
+def settings_from(*, file: str | None, environment: Mapping[str, str], sets: Sequence[str]) -> Settings:
+    """SettingRefused names what is wrong."""
+    layers = (_from_file(file) if file else {}, _from_environment(environment), _from_sets(sets))
+    return settings_of(_merged(*layers))
+
+
+def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, str]) -> Settings:
+    """For `tidemill dev`: three options; the environment may set anything else."""
+    options = {"log.dirs": data, "listeners": f"PLAINTEXT://{kafka}", "tidemill.http.listener": http}
+    return settings_of(_merged(_from_environment(environment), options))
+
+
+def settings_of(static: Mapping[str, str]) -> Settings:
+    """Check every key alone, then what they mean together."""
+    try:
+        check_static(static)
+    except KafkaError as error:
+        raise _refused(error) from error
+    layers = BrokerLayers(static=MappingProxyType(dict(static)))
+    insecure_bind = broker_flag(layers, INSECURE_BIND)
+    http_key = "tidemill.http.listener"
+    http = address_of(http_key, _text(layers, http_key))
+    check_bind(http_key, http, insecure_bind=insecure_bind)
+    broker_id = broker_value(layers, "broker.id")
+    assert isinstance(broker_id, int)
+    return Settings(
+        static=layers.static,
+        data_directory=_items(layers, "log.dirs")[0],
+        broker_id=BrokerId(broker_id) if broker_id >= 0 else None,
+        listeners=listeners_of(
+            _items(layers, "listeners"),
+            _items(layers, "advertised.listeners"),
+            _text(layers, "listener.security.protocol.map"),
+            insecure_bind=insecure_bind,
+        ),
+        http=http,
+        ineffective_keys=tuple(
+            sorted(name for name in static if BROKER_KEYS[name].standing is Standing.WITHOUT_EFFECT)
+        ),
+    )
+
+
+def _refused(error: KafkaError) -> SettingRefused:
+    refused = SettingRefused("", "", "")
+    refused.args = (error.message,)  # it names key, value and fix already
+    return refused
+
+
+def _text(layers: BrokerLayers, name: str) -> str:
+    value = broker_value(layers, name)
+    assert isinstance(value, str), name
+    return value
+
+
+def _items(layers: BrokerLayers, name: str) -> tuple[str, ...]:
+    value = broker_value(layers, name)
+    assert value is None or isinstance(value, tuple), name
+    return value or ()
+
+
+def _merged(*weaker_to_stronger: Mapping[str, str]) -> dict[str, str]:
+    merged: dict[str, str] = {}
+    for source in weaker_to_stronger:
+        hidden = {synonym for name in source for synonym in BROKER_SYNONYMS.get(name, ())}
+        merged = {name: text for name, text in merged.items() if name not in hidden} | dict(source)
+    return merged
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    for variable, text in sorted(environment.items()):
+        if variable.startswith(ENVIRONMENT_PREFIX):
+            name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
+            ours = f"tidemill.{name}"
+            found[ours if name not in BROKER_KEYS and ours in BROKER_KEYS else name] = text
+    return found
+
+
+def _from_sets(sets: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in sets:
+        name, equals, value = text.partition("=")
+        if not (name.strip() and equals):
+            raise SettingRefused("--set", text, "KEY=VALUE is wanted, for example --set num.partitions=12")
+        found[name.strip()] = value
+    return found
+
+
+def _from_file(path: str) -> dict[str, str]:
+    import yaml  # 1 MB that `dev` does without
+
+    try:
+        with Path(path).open("rb") as file:
+            text = file.read(FILE_BYTES_MAX + 1)
+        if len(text) > FILE_BYTES_MAX:
+            raise SettingRefused("--config", path, f"a file of at most {FILE_BYTES_MAX} bytes is wanted")
+        # Composed, not loaded: scalars stay the text that was written, and a key that stands twice is seen.
+        root = yaml.compose(text.decode(), Loader=yaml.SafeLoader)
+    except OSError as error:
+        raise SettingRefused("--config", path, f"it cannot be read ({error.strerror}); name a YAML file") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingRefused("--config", path, f"it is not YAML: {' '.join(str(error).split())}") from error
+    if root is None:
+        return {}
+    if not isinstance(root, yaml.MappingNode):
+        raise SettingRefused("--config", path, "lines of KEY: VALUE are wanted, for example num.partitions: 12")
+    found: dict[str, str] = {}
+    for key_node, value_node in root.value:
+        where = f"{path}:{key_node.start_mark.line + 1}"
+        name = str(key_node.value)
+        match value_node:
+            case yaml.ScalarNode(value=str(value)):
+                pass
+            case yaml.SequenceNode(value=items) if all(isinstance(item, yaml.ScalarNode) for item in items):
+                value = ",".join(str(item.value) for item in items)
+            case _:
+                raise SettingRefused(name, "{…}", f"{where}: keys are flat; write `{name}.…: VALUE` on one line")
+        if name in found:
+            raise SettingRefused(name, value, f"{where}: the key stands in the file twice; leave one out")
+        found[name] = value
+    return found

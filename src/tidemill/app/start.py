@@ -1,0 +1,190 @@
+"""One broker on the real machine: the composition root.  Start, tell when it is ready, stop in order.
+
+Nothing stands above this floor: what goes wrong with the machine (a sync that failed) ends the process here, at once.
+"""
+
+import asyncio
+import gc
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from tidemill.app.listeners import Listener
+from tidemill.app.settings import Settings
+from tidemill.batches.native import is_compiled
+from tidemill.broker import wiring
+from tidemill.broker.broker import Broker, Machine
+from tidemill.broker.kafka_connection import KafkaConnection
+from tidemill.metadata.metadata_records import Endpoint
+from tidemill.model.config_resolution import broker_int, broker_value
+from tidemill.runtime import event_loop
+from tidemill.runtime.os_clock import OsClock
+from tidemill.runtime.os_disk import OsDisk
+from tidemill.runtime.os_entropy import OsEntropy
+from tidemill.runtime.tcp_server import TcpServer
+from tidemill.runtime.thread_jobs import ThreadJobs
+from tidemill.storage.data_directory import DirectoryProblem
+from tidemill.storage.recovery import JournalDamaged
+from tidemill.storage.store import StoreOptions
+from tidemill.telemetry.event_log import EventLog
+
+TICK_S: Final = 0.25
+READ_THREADS: Final = 2  # reads that must wait for the disk; they release the GIL
+STOP_S: Final = 1.5  # a clean stop takes less; then the journal answers for the rest at the next start
+FAILED_EXIT: Final = 3
+
+
+class Ready(NamedTuple):
+    """Where the broker is reached, as text."""
+
+    kafka: str
+    http: str
+    data: str
+
+
+class StartProblem(Exception):
+    """The broker cannot start; the sentence says why and what to do."""
+
+
+def run(settings: Settings, *, ready: Callable[[Ready], None], as_json: bool) -> None:
+    """Run until SIGINT or SIGTERM."""
+    stopping = asyncio.Event()
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        await _Process(settings, loop, as_json=as_json).run(ready, stopping)
+
+    event_loop.run(main, stop=stopping.set)
+
+
+class _Process:
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop, *, as_json: bool) -> None:
+        self.settings = settings
+        self.loop = loop
+        self.clock = OsClock()
+        self.events = EventLog(sys.stderr.write, self.clock.wall_ms, as_json=as_json)
+        self.disk = OsDisk(settings.data_directory)
+        self.servers: list[TcpServer] = []
+        self.jobs: list[ThreadJobs] = []
+        self.http: Any = None
+
+    async def run(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
+        broker = await self._start()
+        tick = self.loop.create_task(self._tick(broker))
+        gc.collect()
+        gc.freeze()  # what is there now stays; spares every later collection the walk
+        gc.set_threshold(50_000, 20, 20)
+        ready(await self._listen(broker))
+        await self._serve_http(broker)
+        await stopping.wait()
+        await self._stop(broker, tick)
+
+    async def _start(self) -> Broker:
+        try:
+            self.disk.lock()
+        except BlockingIOError as error:
+            raise StartProblem(
+                f"log.dirs={self.settings.data_directory} is {error.strerror}: stop it, or use another"
+            ) from error
+        options = self._options()
+        try:
+            identity, store, found = wiring.open_directory(self.disk, self.settings.broker_id, OsEntropy(), options)
+        except (DirectoryProblem, JournalDamaged) as problem:
+            raise StartProblem(f"log.dirs={self.settings.data_directory}: {problem}") from problem
+        self.events.event(
+            "recovered", blocks=found.blocks, rows=found.rows, cut_bytes=found.cut_bytes, shards=len(store.shards)
+        )
+        for shard_id, damage in found.damaged.items():
+            self.events.error("shard damaged", shard=shard_id, problem=damage)
+        if not is_compiled():
+            self.events.warning("records are walked in plain Python", fix="install a C compiler and Tidemill again")
+        for key in self.settings.ineffective_keys:
+            self.events.warning("setting has no effect here", key=key)
+        return await wiring.bring_up(identity, store, self.settings.static, self._machine())
+
+    def _options(self) -> StoreOptions:
+        from tidemill.model.config_resolution import BrokerLayers
+
+        layers = BrokerLayers(static=self.settings.static)
+        return StoreOptions(journal_bytes_max=broker_int(layers, "tidemill.journal.bytes.max"))
+
+    def _machine(self) -> Machine:
+        journal = ThreadJobs(self.loop, name="journal")
+        background = ThreadJobs(self.loop, name="background")
+        reads = ThreadJobs(self.loop, name="read", threads=READ_THREADS)
+        self.jobs = [journal, background, reads]
+        return Machine(
+            turns=self.loop,
+            clock=self.clock,
+            entropy=OsEntropy(),
+            journal_jobs=journal,
+            background_jobs=background,
+            read_jobs=reads,
+            call_later=self.loop.call_later,
+            failed=self._failed,
+            events=self.events,
+        )
+
+    def _failed(self, error: BaseException) -> None:
+        """The machine is wrong: what this process believes to be on disk may not be there.  End now, flush nothing."""
+        self.events.error("the broker ends", problem=f"{type(error).__name__}: {error}")
+        sys.stderr.flush()
+        os._exit(FAILED_EXIT)
+
+    async def _tick(self, broker: Broker) -> None:
+        while True:
+            broker.tick()
+            await asyncio.sleep(TICK_S)
+
+    async def _listen(self, broker: Broker) -> Ready:
+        frame_bytes_max = broker_int(broker.layers, "socket.request.max.bytes")
+        endpoints = []
+        for listener in self.settings.listeners:
+            server = TcpServer(self.loop, _factory(broker, listener, frame_bytes_max))
+            try:
+                await server.listen(listener.bind.host, listener.bind.port)
+            except OSError as error:
+                raise StartProblem(f"listeners={listener.name}://{listener.bind}: {error.strerror or error}") from error
+            self.servers.append(server)
+            address = listener.advertised_as(server.addresses[0][1])
+            endpoints.append(Endpoint(listener.name, address.host, address.port, "PLAINTEXT"))
+        from tidemill.app.http_listener import HttpListener
+
+        self.http = HttpListener()
+        try:
+            http = self.http.bind(self.settings.http)
+        except OSError as error:
+            raise StartProblem(f"tidemill.http.listener={self.settings.http}: {error.strerror or error}") from error
+        rack = broker_value(broker.layers, "broker.rack")
+        await wiring.register(broker, tuple(endpoints), rack if isinstance(rack, str) else None)
+        first = endpoints[0]
+        kafka = f"[{first.host}]:{first.port}" if ":" in first.host else f"{first.host}:{first.port}"
+        self.events.event("ready", kafka=kafka, http=str(http))
+        return Ready(kafka, str(http), os.path.abspath(self.settings.data_directory))
+
+    async def _serve_http(self, broker: Broker) -> None:
+        from tidemill.app.observed import ObservedBroker
+        from tidemill.http.application import Application
+
+        await self.http.start(Application(ObservedBroker(broker)))
+
+    async def _stop(self, broker: Broker, tick: asyncio.Task[None]) -> None:
+        self.events.event("stopping")
+        for server in self.servers:
+            server.stop_listening()
+        try:
+            await asyncio.wait_for(wiring.go_down(broker), STOP_S)
+        except TimeoutError:
+            self.events.warning("the stop took too long; the next start reads the journal")
+        tick.cancel()
+        for server in self.servers:
+            server.close()
+        await self.http.stop()
+        for jobs in self.jobs:
+            jobs.stop()
+        broker.store.close()
+        self.events.event("stopped")
+
+
+def _factory(broker: Broker, listener: Listener, frame_bytes_max: int) -> Callable[[Any], KafkaConnection]:
+    return lambda writer: KafkaConnection(broker, listener.name, writer, frame_bytes_max)

@@ -1,0 +1,231 @@
+"""A fetch under way: read what is there, wait for what is not, answer once.
+
+evaluate ─▶ enough bytes, an error, or no time left ─▶ answer
+   ▲   └──▶ a read must wait for the disk ─▶ a reader's thread ─▶ evaluate
+   └─────── a high watermark moved (watched), or the time is over
+"""
+
+from typing import Any, Final
+
+from tidemill.broker.fetch_session import FetchKey, FetchSession, Wanted
+from tidemill.broker.request_context import RequestContext
+from tidemill.model import errors
+from tidemill.shard.partition import Partition
+from tidemill.shard.pending import Pending
+from tidemill.storage.disk import Buffer
+from tidemill.storage.partition_log import OffsetGone
+from tidemill.storage.segment import SegmentDamaged
+from tidemill.wire.messages.fetch import Response
+
+PartitionResponse = Response.Topic.Partition
+Read = tuple[list[Buffer], int]
+NOTHING: Final[Read] = ([], 0)
+
+
+class DelayedFetch(Pending):
+    __slots__ = (
+        "_bytes_max",
+        "_bytes_min",
+        "_context",
+        "_is_over",
+        "_is_reading",
+        "_is_scheduled",
+        "_reads",
+        "_session",
+        "_timer",
+        "_watched",
+    )
+
+    def __init__(self, context: RequestContext, session: FetchSession, *, bytes_min: int, bytes_max: int) -> None:
+        super().__init__()
+        self._context = context
+        self._session = session
+        self._bytes_min = bytes_min
+        self._bytes_max = bytes_max
+        self._is_over = False
+        self._is_reading = False
+        self._is_scheduled = False
+        self._timer: Any = None
+        self._watched: list[Partition] = []
+        self._reads: dict[FetchKey, Read | int] = {}  # what readers' threads found: bytes, or an error code
+
+    def begin(self, wait_ms: int) -> "Response | DelayedFetch":
+        """The response, if it can be given at once."""
+        self._is_over = wait_ms <= 0
+        response = self._evaluate()
+        if response is not None:
+            return response
+        if not self._is_over:
+            self._timer = self._context.broker.machine.call_later(wait_ms / 1000, self._time_over)
+        return self
+
+    def _time_over(self) -> None:
+        self._is_over = True
+        self._again()
+
+    def _notified(self) -> None:
+        """Several partitions may move in one turn: look once."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._context.broker.machine.turns.call_soon(self._again)
+
+    def _again(self) -> None:
+        self._is_scheduled = False
+        if self.is_done or self._is_reading:
+            return
+        response = self._evaluate()
+        if response is not None:
+            self._end(response)
+
+    def _end(self, response: Response) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in self._watched:
+            partition.unwatch(self._notified)
+        self.complete(response)
+
+    def _evaluate(self) -> Response | None:
+        """The response when it is time for it; else somebody will call again."""
+        table = self._context.broker.shard_table
+        answers: list[tuple[FetchKey, Wanted, PartitionResponse]] = []
+        total = 0
+        has_error = False
+        to_read: list[tuple[FetchKey, Wanted, Partition, int]] = []
+        partitions: list[Partition] = []
+        for key, wanted in self._session.wanted.items():
+            name = key[0] or table.name_of(key[1])  # type: ignore[arg-type]
+            partition = table.partition(name, key[2]) if name is not None else None
+            code = self._problem(key, wanted, partition)
+            if code or partition is None:
+                answers.append((key, wanted, _refused(key, code)))
+                has_error = True
+                continue
+            partitions.append(partition)
+            room = min(wanted.bytes_max, self._bytes_max - total)
+            found = self._read(key, wanted, partition, room, is_first=total == 0)
+            if found is None:
+                to_read.append((key, wanted, partition, max(room, 1)))
+                continue
+            if isinstance(found, int):
+                answers.append((key, wanted, _refused(key, found)))
+                has_error = True
+                continue
+            total += found[1]
+            answers.append((key, wanted, _answer(partition, key, wanted, found[0])))
+        if to_read and total < self._bytes_max:
+            self._read_elsewhere(to_read)
+            return None
+        if has_error or self._is_over or total >= self._bytes_min or not self._session.wanted:
+            return self._built(answers)
+        if not self._watched:
+            self._watched = partitions
+            for partition in partitions:
+                partition.watch(self._notified)
+        return None
+
+    def _problem(self, key: FetchKey, wanted: Wanted, partition: Partition | None) -> int:
+        broker = self._context.broker
+        if partition is None:
+            return broker.missing_partition(key[0], key[1])
+        shard = partition.shard
+        if not shard.is_serving:
+            return errors.KAFKA_STORAGE_ERROR if shard.log.damage else errors.NOT_LEADER_OR_FOLLOWER
+        epoch = wanted.leader_epoch
+        if epoch >= 0 and epoch != shard.replica.term:
+            return errors.FENCED_LEADER_EPOCH if epoch < shard.replica.term else errors.UNKNOWN_LEADER_EPOCH
+        if not partition.log.log_start <= wanted.fetch_offset <= partition.log.end_offset:
+            return errors.OFFSET_OUT_OF_RANGE
+        return errors.NONE
+
+    def _read(
+        self, key: FetchKey, wanted: Wanted, partition: Partition, room: int, *, is_first: bool
+    ) -> Read | int | None:
+        """None: only a thread that may wait can tell."""
+        if key in self._reads:
+            return self._reads[key]
+        if room <= 0 and not is_first:
+            return NOTHING
+        try:
+            found = partition.log.read(wanted.fetch_offset, room, partition.high_watermark, may_wait=False)
+        except (SegmentDamaged, OffsetGone) as error:
+            return self._context.broker.read_failed(partition, error)
+        if found is not None and found[1] > room and not is_first:
+            return NOTHING  # one batch larger than what is left: it comes first next time
+        return found
+
+    def _read_elsewhere(self, wanted: list[tuple[FetchKey, Wanted, Partition, int]]) -> None:
+        broker = self._context.broker
+        self._is_reading = True
+
+        def read() -> dict[FetchKey, Read | Exception]:
+            found: dict[FetchKey, Read | Exception] = {}
+            room = self._bytes_max
+            for key, want, partition, bytes_max in wanted:
+                if room <= 0:
+                    found[key] = NOTHING
+                    continue
+                end = partition.high_watermark
+                try:
+                    result = partition.log.read(want.fetch_offset, min(bytes_max, room), end, may_wait=True)
+                except (SegmentDamaged, OffsetGone, ValueError) as error:
+                    found[key] = error
+                    continue
+                assert result is not None, "a read that may wait answers"
+                room -= result[1]
+                found[key] = result
+            return found
+
+        def done(found: dict[FetchKey, Read | Exception]) -> None:
+            self._is_reading = False
+            for key, _, partition, _ in wanted:
+                result = found[key]
+                if isinstance(result, Exception):
+                    self._reads[key] = broker.read_failed(partition, result)
+                else:
+                    self._reads[key] = result
+            self._again()
+
+        broker.machine.read_jobs.submit(read, done, broker.machine.failed)
+
+    def _built(self, answers: list[tuple[FetchKey, Wanted, PartitionResponse]]) -> Response:
+        session = self._session
+        topics: dict[tuple[str, bytes], list[PartitionResponse]] = {}
+        fetched = 0
+        for key, wanted, answer in answers:
+            told = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset)
+            has_news = answer.error_code or answer.records or told != wanted.told
+            if session.is_incremental and not has_news:
+                continue
+            wanted.told = None if answer.error_code else told
+            topics.setdefault((key[0], key[1]), []).append(answer)
+            if answer.records:
+                fetched += sum(len(part) for part in answer.records if not isinstance(part, int))
+                if session.session_id:
+                    session.wanted[key] = session.wanted.pop(key)  # fairness: what was served goes last next time
+        self._context.broker.metrics.fetch_bytes += fetched
+        responses = [
+            Response.Topic(topic=topic, topic_id=topic_id, partitions=partitions)  # type: ignore[arg-type]
+            for (topic, topic_id), partitions in topics.items()
+        ]
+        return Response(session_id=session.session_id, responses=responses)
+
+
+def _answer(partition: Partition, key: FetchKey, wanted: Wanted, batches: list[Buffer]) -> PartitionResponse:
+    answer = PartitionResponse(
+        partition_index=key[2],
+        error_code=errors.NONE,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log.log_start,
+        records=batches,
+    )
+    if wanted.last_fetched_epoch >= 0:
+        epoch, end = partition.log.epochs.end_offset(wanted.last_fetched_epoch, partition.log.end_offset)
+        if epoch != wanted.last_fetched_epoch or end < wanted.fetch_offset:
+            answer.diverging_epoch = PartitionResponse.DivergingEpoch(epoch=epoch, end_offset=end)
+            answer.records = []
+    return answer
+
+
+def _refused(key: FetchKey, error_code: int) -> PartitionResponse:
+    return PartitionResponse(partition_index=key[2], error_code=error_code, high_watermark=-1, records=[])

@@ -1,0 +1,38 @@
+"""Which handler answers which API: all that works, and nothing else is advertised."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final
+
+from tidemill.broker.handlers import (
+    api_versions,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
+from tidemill.broker.request_context import RequestContext
+from tidemill.wire.api import ALL
+from tidemill.wire.schema import Api
+
+Handler = Callable[[Any, RequestContext], object]
+
+_MODULES: Final[tuple[ModuleType, ...]] = (
+    api_versions,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
+
+_BY_NAME: Final = {api.name: api for api in ALL.values()}
+
+HANDLERS: Final[dict[int, Handler]] = {
+    _BY_NAME[module.__name__.rpartition(".")[2]].key: module.handle for module in _MODULES
+}
+"""API key → handler: the one whose file has the API's name.  It gives a response, or a `Pending` that will."""
+
+OFFERED: Final[dict[int, Api]] = {key: ALL[key] for key in HANDLERS}
+"""What ApiVersions lists."""

@@ -1,0 +1,114 @@
+"""Fetch sessions: what a client wants to fetch, remembered between its requests.  KIP-227.
+
+    full request (id 0, epoch 0)  ─▶ a session is made, its id answered; every partition is in the response
+    incremental (id, epoch + 1)   ─▶ changes are applied; only partitions with news are in the response
+    id 0, epoch −1                ─▶ no session
+    id, epoch −1                  ─▶ the session ends
+
+A cache with a bound: the session unused for longest makes room.
+"""
+
+from typing import Final
+
+from tidemill.model import errors
+from tidemill.model.entropy import Entropy
+from tidemill.wire.messages.fetch import Request
+
+SESSIONS_MAX: Final = 1_000  # Kafka's max.incremental.fetch.session.cache.slots
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+EPOCH_MAX: Final = (1 << 31) - 1
+
+FetchKey = tuple[str, bytes, int]  # topic name, topic id, partition
+
+
+class Wanted:
+    """One partition of a fetch, and what its client was last told of it."""
+
+    __slots__ = ("bytes_max", "fetch_offset", "last_fetched_epoch", "leader_epoch", "told")
+
+    def __init__(self, asked: Request.Topic.Partition) -> None:
+        self.told: tuple[int, int, int] | None = None  # (high watermark, last stable offset, log start offset)
+        self.update(asked)
+
+    def update(self, asked: Request.Topic.Partition) -> None:
+        self.fetch_offset = asked.fetch_offset
+        self.bytes_max = asked.partition_max_bytes
+        self.leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+
+
+class FetchSession:
+    __slots__ = ("epoch", "is_incremental", "session_id", "wanted")
+
+    def __init__(self, session_id: int, wanted: dict[FetchKey, Wanted]) -> None:
+        self.session_id = session_id
+        self.epoch = 1  # of the next request
+        self.is_incremental = False  # whether the request at hand is
+        self.wanted = wanted
+
+
+class FetchSessions:
+    """By id, least recently used first."""
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._entropy = entropy
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def session_for(self, request: Request) -> FetchSession | int:
+        """The session to answer `request` in (id 0: none is kept), or an error code."""
+        session_id, epoch = request.session_id, request.session_epoch
+        if epoch == FINAL_EPOCH:
+            self._sessions.pop(session_id, None)
+            return FetchSession(0, _wanted_in(request))
+        if epoch == INITIAL_EPOCH:
+            self._sessions.pop(session_id, None)
+            return self._begin(_wanted_in(request))
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return errors.FETCH_SESSION_ID_NOT_FOUND
+        self._sessions[session_id] = session
+        if session.epoch != epoch:
+            return errors.INVALID_FETCH_SESSION_EPOCH
+        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        session.is_incremental = True
+        _apply(session, request)
+        return session
+
+    def _begin(self, wanted: dict[FetchKey, Wanted]) -> FetchSession:
+        if not wanted:
+            return FetchSession(0, wanted)
+        if len(self._sessions) >= SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = int.from_bytes(self._entropy.random_bytes(4)) & EPOCH_MAX
+        session = FetchSession(session_id, wanted)
+        self._sessions[session_id] = session
+        return session
+
+
+def _wanted_in(request: Request) -> dict[FetchKey, Wanted]:
+    return {
+        (topic.topic, topic.topic_id, asked.partition): Wanted(asked)
+        for topic in request.topics
+        for asked in topic.partitions
+    }
+
+
+def _apply(session: FetchSession, request: Request) -> None:
+    wanted = session.wanted
+    for forgotten in request.forgotten_topics_data:
+        for number in forgotten.partitions:
+            wanted.pop((forgotten.topic, forgotten.topic_id, number), None)
+    for topic in request.topics:
+        for asked in topic.partitions:
+            key = (topic.topic, topic.topic_id, asked.partition)
+            known = wanted.get(key)
+            if known is None:
+                wanted[key] = Wanted(asked)
+            else:
+                known.update(asked)

@@ -1,0 +1,30 @@
+"""
+ApiVersions (key 18): v0-4
+
+What this broker speaks: only what works.
+
+v1  throttle_time_ms
+v3  flexible; client software name and version (KIP-511); features
+v4  features from version 0 on
+"""
+
+import re
+from typing import Final
+
+from tidemill.broker.request_context import RequestContext
+from tidemill.model import errors
+from tidemill.wire.api import advertised
+from tidemill.wire.messages.api_versions import Request, Response
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(request: Request, context: RequestContext) -> Response:
+    if context.version >= 3 and not _is_legal(request):
+        return Response(error_code=errors.INVALID_REQUEST, api_keys=())
+    return Response(error_code=errors.NONE, api_keys=advertised(context.connection.offered))
+
+
+def _is_legal(request: Request) -> bool:
+    """KIP-511: names and versions may end up in metrics, so they are held to a pattern."""
+    return all(_SOFTWARE.fullmatch(text) for text in (request.client_software_name, request.client_software_version))

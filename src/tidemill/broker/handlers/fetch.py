@@ -1,0 +1,35 @@
+"""
+Fetch (key 1): v4-18
+
+Whole batches up to the high watermark, at least one if there is any, waiting for min_bytes up to max_wait_ms.
+
+v7   sessions (KIP-227)
+v9   leader epochs fence (KIP-320)
+v11  rack_id: there are no follower reads
+v12  last_fetched_epoch, diverging_epoch
+v13  topics by id
+v15  replica_state: replicas speak the peer protocol, whoever calls himself one here is served as a client
+
+read_committed reads to the high watermark: there are no transactions yet.
+"""
+
+from tidemill.broker.delayed_fetch import DelayedFetch
+from tidemill.broker.request_context import RequestContext
+from tidemill.model import errors
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages.fetch import Request, Response
+
+
+def handle(request: Request, context: RequestContext) -> Response | Pending:
+    session = context.broker.fetch_sessions.session_for(request)
+    if isinstance(session, int):
+        return Response(error_code=session, responses=())
+    if request.max_bytes <= 0 or request.max_wait_ms < 0:
+        return Response(error_code=errors.INVALID_REQUEST, responses=())
+    fetch = DelayedFetch(
+        context,
+        session,
+        bytes_min=request.min_bytes,
+        bytes_max=min(request.max_bytes, context.broker.fetch_bytes_max),
+    )
+    return fetch.begin(request.max_wait_ms)

@@ -1,0 +1,42 @@
+"""InitProducerId (key 22): v0-5
+
+An idempotent producer gets an id of its own, or, when it brings one, the next epoch of it (KIP-360).  A transactional
+id is refused with an error that clients do not try again: transactions are not built yet.
+
+v2  flexible v3  producer_id and producer_epoch in the request
+"""
+
+from typing import Final
+
+from tidemill.broker.request_context import RequestContext
+from tidemill.model import errors
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages.init_producer_id import Request, Response
+
+EPOCH_MAX: Final = (1 << 15) - 1
+NONE: Final = -1
+
+
+def handle(request: Request, context: RequestContext) -> Response | Pending:
+    if request.transactional_id is not None:
+        return _refused(errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE):
+        return _refused(errors.INVALID_REQUEST)
+    if request.producer_id != NONE and request.producer_epoch < EPOCH_MAX - 1:
+        return Response(
+            error_code=errors.NONE, producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1
+        )
+    pending = Pending()
+
+    def taken(producer_id: int | None) -> None:
+        if producer_id is None:
+            pending.complete(_refused(errors.COORDINATOR_NOT_AVAILABLE))
+        else:
+            pending.complete(Response(error_code=errors.NONE, producer_id=producer_id, producer_epoch=0))
+
+    context.broker.producer_ids.take(taken)
+    return pending
+
+
+def _refused(error_code: int) -> Response:
+    return Response(error_code=error_code, producer_id=NONE, producer_epoch=NONE)

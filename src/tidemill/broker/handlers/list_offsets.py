@@ -1,0 +1,101 @@
+"""ListOffsets (key 2): v1-11
+
+Offsets by timestamp, and by the names of the ends: −1 latest, −2 earliest, −3 largest timestamp (KIP-734), −4
+earliest local (KIP-405), −5 latest tiered (KIP-1005: none).
+
+v2  isolation_level (the last stable offset is the high watermark) v4  leader epochs v6  flexible
+"""
+
+from typing import Final
+
+from tidemill.broker.request_context import RequestContext
+from tidemill.model import errors
+from tidemill.shard import lookup
+from tidemill.shard.partition import Partition
+from tidemill.shard.pending import Pending
+from tidemill.storage.partition_log import OffsetGone
+from tidemill.storage.segment import SegmentDamaged
+from tidemill.wire.messages.list_offsets import Request, Response
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+LARGEST_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+
+PartitionRequest = Request.Topic.Partition
+PartitionResponse = Response.Topic.Partition
+Lookup = tuple[Partition, int, PartitionResponse]  # whose answer must be looked up: the partition and the timestamp
+
+
+def handle(request: Request, context: RequestContext) -> Response | Pending:
+    broker = context.broker
+    topics = []
+    lookups: list[Lookup] = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            partition = broker.shard_table.partition(topic.name, asked.partition_index)
+            answer = PartitionResponse(partition_index=asked.partition_index, error_code=errors.NONE)
+            answer.error_code = _problem(context, topic.name, partition, asked)
+            if partition is not None and not answer.error_code and not _answer_end(partition, asked, answer):
+                lookups.append((partition, asked.timestamp, answer))
+            answers.append(answer)
+        topics.append(Response.Topic(name=topic.name, partitions=answers))
+    response = Response(topics=topics)
+    return _look_up(context, lookups, response) if lookups else response
+
+
+def _problem(context: RequestContext, topic: str, partition: Partition | None, asked: PartitionRequest) -> int:
+    if partition is None:
+        return context.broker.missing_partition(topic, b"")
+    shard = partition.shard
+    if not shard.is_serving:
+        return errors.KAFKA_STORAGE_ERROR if shard.log.damage else errors.NOT_LEADER_OR_FOLLOWER
+    epoch = asked.current_leader_epoch
+    if epoch >= 0 and epoch != shard.replica.term:
+        return errors.FENCED_LEADER_EPOCH if epoch < shard.replica.term else errors.UNKNOWN_LEADER_EPOCH
+    if asked.timestamp < LATEST_TIERED:
+        return errors.UNSUPPORTED_VERSION
+    return errors.NONE
+
+
+def _answer_end(partition: Partition, asked: PartitionRequest, answer: PartitionResponse) -> bool:
+    """Answer what needs no reading; false when it does."""
+    log = partition.log
+    if asked.timestamp == LATEST:
+        answer.offset, answer.leader_epoch = partition.high_watermark, partition.leader_epoch
+    elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset, answer.leader_epoch = log.log_start, log.epochs.epoch_at(log.log_start)
+    elif asked.timestamp != LATEST_TIERED:
+        return False
+    return True
+
+
+def _look_up(context: RequestContext, lookups: list[Lookup], response: Response) -> Pending:
+    pending = Pending()
+    broker = context.broker
+    ends = [partition.high_watermark for partition, _, _ in lookups]
+
+    def look_up() -> list[lookup.Stamped | Exception | None]:
+        found: list[lookup.Stamped | Exception | None] = []
+        for (partition, timestamp, _), end in zip(lookups, ends, strict=True):
+            try:
+                if timestamp == LARGEST_TIMESTAMP:
+                    found.append(lookup.with_largest_timestamp(partition, end))
+                else:
+                    found.append(lookup.first_at_or_after(partition, timestamp, end))
+            except (SegmentDamaged, OffsetGone, ValueError) as error:
+                found.append(error)
+        return found
+
+    def done(found: list[lookup.Stamped | Exception | None]) -> None:
+        for (partition, _, answer), stamped in zip(lookups, found, strict=True):
+            if isinstance(stamped, Exception):
+                answer.error_code = broker.read_failed(partition, stamped)
+            elif stamped is not None:
+                answer.offset, answer.timestamp, answer.leader_epoch = stamped
+        pending.complete(response)
+
+    broker.machine.read_jobs.submit(look_up, done, broker.machine.failed)
+    return pending

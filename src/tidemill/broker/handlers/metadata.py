@@ -1,0 +1,101 @@
+"""Metadata (key 3): v0-13
+
+Brokers, topics, and who leads what.  Leader and epoch are one pair: while a leader has not confirmed its term there
+is none.
+
+v4   allow_auto_topic_creation v7   leader_epoch v8   authorized operations (not asked for: INT32_MIN; there is no
+authorizer yet) v10  topic ids v12  topics by id
+"""
+
+from tidemill.broker.request_context import RequestContext
+from tidemill.broker.shard_table import leader_of
+from tidemill.metadata.image import ClusterImage, Topic
+from tidemill.metadata.topics import CreateTopics, NewTopic
+from tidemill.model import errors
+from tidemill.model.config_resolution import broker_flag
+from tidemill.model.topic import INTERNAL_TOPICS, METADATA_TOPIC, NO_TOPIC_ID, name_problem
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages.metadata import Request, Response
+
+TopicResponse = Response.Topic
+PartitionResponse = Response.Topic.Partition
+
+
+def handle(request: Request, context: RequestContext) -> Response | Pending:
+    missing = _to_create(request, context)
+    if not missing:
+        return _answer(request, context)
+    pending = Pending()
+    created = context.broker.controller.submit(CreateTopics(topics=tuple(NewTopic(name=name) for name in missing)))
+    created.then(lambda _: context.broker.when_led(missing, lambda: pending.complete(_answer(request, context))))
+    return pending
+
+
+def _to_create(request: Request, context: RequestContext) -> list[str]:
+    """Names that the client asked for by name, that may be created by asking, and are legal."""
+    broker = context.broker
+    if context.version >= 4 and not request.allow_auto_topic_creation:
+        return []
+    if not request.topics or not broker.controller.leads:
+        return []
+    if not broker_flag(broker.layers, "auto.create.topics.enable"):
+        return []
+    image = broker.image
+    names = dict.fromkeys(topic.name for topic in request.topics if topic.name)
+    return [n for n in names if image.topic(n) is None and name_problem(n) is None and n not in INTERNAL_TOPICS]
+
+
+def _answer(request: Request, context: RequestContext) -> Response:
+    broker = context.broker
+    image = broker.image
+    wants_all = request.topics is None or (context.version == 0 and not request.topics)
+    if wants_all:
+        topics = [_describe(context, image, topic) for topic in image.topics.values() if topic.name != METADATA_TOPIC]
+    else:
+        topics = [_asked(context, image, asked) for asked in request.topics or ()]
+    return Response(
+        brokers=broker.endpoints_for(context.connection.listener),
+        cluster_id=image.cluster_id,
+        controller_id=broker.broker_id if broker.controller.leads else -1,
+        topics=topics,
+    )
+
+
+def _asked(context: RequestContext, image: ClusterImage, asked: Request.Topic) -> TopicResponse:
+    if asked.name is None:
+        topic = image.topic_by_id(asked.topic_id)
+        if topic is None:
+            return TopicResponse(error_code=errors.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id, partitions=())
+        return _describe(context, image, topic)
+    topic = image.topic(asked.name)
+    if topic is not None:
+        return _describe(context, image, topic)
+    code = errors.INVALID_TOPIC_EXCEPTION if name_problem(asked.name) else errors.UNKNOWN_TOPIC_OR_PARTITION
+    return TopicResponse(error_code=code, name=asked.name, topic_id=NO_TOPIC_ID, partitions=())
+
+
+def _describe(context: RequestContext, image: ClusterImage, topic: Topic) -> TopicResponse:
+    shards = context.broker.shard_table.shards
+    partitions = []
+    for number in range(topic.partition_count):
+        shard_id = topic.shard_of(number)
+        assert shard_id is not None, f"partition {number} of {topic.name} is in no shard"
+        replicas = [voter.broker_id for voter in image.shards[shard_id].voters]
+        leader = leader_of(image, shards, topic, number)
+        partitions.append(
+            PartitionResponse(
+                error_code=errors.NONE if leader else errors.LEADER_NOT_AVAILABLE,
+                partition_index=number,
+                leader_id=leader[0] if leader else -1,
+                leader_epoch=leader[1] if leader else -1,
+                replica_nodes=replicas,
+                isr_nodes=replicas,
+            )
+        )
+    return TopicResponse(
+        error_code=errors.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
+    )

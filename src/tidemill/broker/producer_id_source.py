@@ -1,0 +1,40 @@
+"""Producer ids for InitProducerId: taken one by one from blocks that the controller gives out."""
+
+from collections import deque
+from collections.abc import Callable
+
+from tidemill.broker.controller_host import ControllerHost
+from tidemill.metadata.producer_ids import AllocateProducerIds, ProducerIdBlock
+from tidemill.model.broker_id import BrokerId
+
+
+class ProducerIdSource:
+    def __init__(self, controller: ControllerHost, broker_id: BrokerId) -> None:
+        self._controller = controller
+        self._broker_id = broker_id
+        self._ids = range(0)
+        self._waiting: deque[Callable[[int | None], None]] = deque()
+        self._is_asking = False
+
+    def take(self, taken: Callable[[int | None], None]) -> None:
+        """`taken` gets an id that no other producer has had, now or later; None when none can be had now."""
+        self._waiting.append(taken)
+        self._give()
+
+    def _give(self) -> None:
+        while self._waiting and self._ids:
+            taken, self._ids = self._ids[0], self._ids[1:]
+            self._waiting.popleft()(taken)
+        if self._waiting and not self._is_asking:
+            self._is_asking = True
+            self._controller.submit(AllocateProducerIds(broker_id=self._broker_id)).then(self._allocated)
+
+    def _allocated(self, block: ProducerIdBlock | None) -> None:
+        self._is_asking = False
+        if block is None or not block.ids:
+            waiting, self._waiting = self._waiting, deque()
+            for taken in waiting:
+                taken(None)
+            return
+        self._ids = block.ids
+        self._give()

@@ -1,0 +1,53 @@
+"""Which broker a command talks to, and whether one answers there."""
+
+import os
+import socket
+from typing import Annotated, Final
+
+import typer
+
+from tidemill.cli.failure import ExitCode, Failed, usage
+
+BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
+CONNECT_TIMEOUT_S: Final = 5.0  # longer than any handshake across the world; a person waits
+
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT[,…]",
+        help="The broker to ask.  Otherwise TIDEMILL_BOOTSTRAP, otherwise 127.0.0.1:9092.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON, one object per line; errors on stderr likewise.")]
+
+
+def resolve(option: str | None) -> str:
+    """The option, else the environment, else the default; checked for form, normalised to `host:port,…`."""
+    given, source = option, "--bootstrap"
+    if given is None:
+        given, source = os.environ.get("TIDEMILL_BOOTSTRAP") or BOOTSTRAP_DEFAULT, "TIDEMILL_BOOTSTRAP"
+    addresses = [part.strip() for part in given.split(",")]
+    for address in addresses:
+        host, colon, port = address.rpartition(":")
+        if not (host and colon and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+            raise usage(f"{source} {given!r}: {address!r} is not HOST:PORT; write for example {BOOTSTRAP_DEFAULT}")
+    return ",".join(addresses)
+
+
+def reach(bootstrap: str) -> None:
+    """Fail with `NO_BROKER` unless one of the addresses takes a connection: librdkafka itself would try for minutes."""
+    reasons = []
+    for address in bootstrap.split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S):
+                return
+        except OSError as error:
+            reasons.append(f"{address}: {error.strerror or error}")
+    raise no_broker(bootstrap, "; ".join(reasons))
+
+
+def no_broker(bootstrap: str, reason: str) -> Failed:
+    fix = "start one with `tidemill dev`, or name one with --bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP"
+    return Failed(f"no broker at {bootstrap} ({reason}); {fix}", exit_code=ExitCode.NO_BROKER)

@@ -1,0 +1,82 @@
+"""`tidemill broker`: a broker as a configuration file says."""
+
+import json
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidemill.cli.bootstrap import JsonOption
+from tidemill.cli.failure import usage
+
+if TYPE_CHECKING:
+    from tidemill.app.settings import Settings
+
+
+def register(application: typer.Typer) -> None:
+    application.command()(broker)
+
+
+def broker(
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="YAML with flat keys in Kafka's names.", show_default=False)
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Overrides the file and the environment.  Repeat it."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """
+    Run a broker until SIGINT or SIGTERM; one line per event on stderr.
+
+    In the environment TIDEMILL_SET_LOG_DIRS means log.dirs, and so on; it overrides the file.
+
+    Example of a FILE:
+
+      broker.id: 1
+
+      log.dirs: /var/lib/tidemill
+
+      listeners: PLAINTEXT://127.0.0.1:9092
+
+    Examples:
+
+      tidemill broker --config broker.yaml --set num.partitions=12
+
+      tidemill broker --set log.dirs=/tmp/mill --set listeners=PLAINTEXT://127.0.0.1:0 --json
+    """
+    from tidemill.app.settings import settings_from
+
+    run_broker(
+        lambda: settings_from(file=config, environment=os.environ, sets=set_ or []), as_json=as_json, greet=False
+    )
+
+
+def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet: bool) -> None:
+    """Start, tell when it is ready, and return when it has stopped.  What settings refuse is a usage error."""
+    from tidemill.app.listeners import SettingRefused
+
+    try:
+        settings = read_settings()
+    except SettingRefused as refused:
+        raise usage(str(refused)) from refused
+
+    from tidemill.app.start import Ready, run
+
+    def ready(addresses: Ready) -> None:
+        row = {
+            "event": "ready",
+            "kafka": addresses.kafka,
+            "http": addresses.http,
+            "data": addresses.data,
+            "pid": os.getpid(),
+        }
+        if as_json:
+            print(json.dumps(row), flush=True)
+        elif greet:
+            print(f"Tidemill is ready: Kafka at {addresses.kafka}, http://{addresses.http}, data in {addresses.data}")
+            print(f"Try:  tidemill topics list --bootstrap {addresses.kafka}      Ctrl-C stops it.", flush=True)
+
+    run(settings, ready=ready, as_json=as_json)

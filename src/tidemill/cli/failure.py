@@ -1,0 +1,36 @@
+"""How a command fails: a sentence that names what was asked, what was wrong and the fix, and an exit code."""
+
+import json
+import sys
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NO_BROKER = 3
+    INTERRUPTED = 130  # what a shell expects after Ctrl-C: 128 + SIGINT
+
+
+class Failed(Exception):
+    """Ends the command.  `name` is Kafka's name of the error, where it has one."""
+
+    def __init__(self, message: str, *, exit_code: ExitCode = ExitCode.FAILED, name: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_code = exit_code
+        self.name = name
+
+    def print(self, *, as_json: bool) -> None:
+        """On stderr: stdout holds results only."""
+        if as_json:
+            row = {"event": "error", "exit_code": int(self.exit_code), "error": self.name, "message": self.message}
+            print(json.dumps(row), file=sys.stderr)
+        else:
+            named = f"{self.name}: " if self.name else ""
+            print(f"tidemill: {named}{self.message}", file=sys.stderr)
+
+
+def usage(message: str) -> Failed:
+    return Failed(message, exit_code=ExitCode.USAGE)

@@ -1,0 +1,61 @@
+"""The one door to confluent-kafka for commands: quiet clients, and its errors in our words."""
+
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from tidemill.cli.bootstrap import no_broker, reach
+from tidemill.cli.failure import Failed
+from tidemill.model import errors
+
+REQUEST_TIMEOUT_S: Final = 30.0
+T = TypeVar("T")
+
+
+def client_config(bootstrap: str, **more: Any) -> dict[str, Any]:
+    """librdkafka's properties for `bootstrap`, which was reached just before: `log_level` 0 keeps stderr ours."""
+    reach(bootstrap)
+    return {"bootstrap.servers": bootstrap, "client.id": "tidemill", "log_level": 0, **more}
+
+
+_NO_BROKER: Final = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE})
+
+
+def failed(error: KafkaError, about: str, bootstrap: str) -> Failed:
+    """What `error` means for who asked `about`: a lost broker is told apart from a refusal."""
+    if error.code() in _NO_BROKER:
+        return no_broker(bootstrap, f"{about}: {error.str()}")
+    if error.code() == KafkaError._TIMED_OUT:
+        return no_broker(bootstrap, f"{about}: no answer in time")
+    name = error_name(error)
+    fix = _FIXES.get(name)
+    return Failed(f"{about}: {error.str().rstrip('.')}" + (f"; {fix}" if fix else ""), name=name)
+
+
+def error_name(error: KafkaError) -> str:
+    """Kafka's own name; for what librdkafka found itself, its name without the leading `_`."""
+    code = error.code()
+    return errors.name(code) if code > 0 else error.name().lstrip("_")
+
+
+_FIXES: Final = {
+    "TOPIC_ALREADY_EXISTS": "change it with `tidemill topics alter`, or delete it first",
+    "UNKNOWN_TOPIC_OR_PARTITION": "`tidemill topics list` shows what there is, `tidemill topics create` makes one",
+    "UNKNOWN_TOPIC": "`tidemill topics list` shows what there is, `tidemill topics create` makes one",
+    "UNKNOWN_PARTITION": "`tidemill topics describe` shows what there is",
+    "INVALID_REPLICATION_FACTOR": "--replication-factor must not exceed the number of brokers",
+    "INVALID_PARTITIONS": "--partitions must be at least 1, and may only grow",
+    "INVALID_TOPIC_EXCEPTION": "use ASCII letters, digits, '.', '_' and '-', at most 249 of them",
+    "MESSAGE_TOO_LARGE": "raise the topic's max.message.bytes with `tidemill topics alter TOPIC --config …`",
+}
+
+
+def awaited(future: "Future[T]", about: str, bootstrap: str) -> T:
+    """The future's result, or `Failed` about what was asked."""
+    try:
+        return future.result(timeout=REQUEST_TIMEOUT_S)
+    except KafkaException as exception:
+        raise failed(exception.args[0], about, bootstrap) from exception
+    except TimeoutError as exception:
+        raise no_broker(bootstrap, f"{about}: no answer in {REQUEST_TIMEOUT_S:g} s") from exception

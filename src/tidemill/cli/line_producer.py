@@ -1,0 +1,95 @@
+"""A producer that counts: what was acknowledged, what was refused, and why."""
+
+import json
+import sys
+import time
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from tidemill.cli.kafka import REQUEST_TIMEOUT_S, client_config, error_name, failed
+
+REFUSALS_SHOWN_MAX: Final = 10  # the first ones tell the cause; the count tells the rest
+DELIVERY_TIMEOUT_MS: Final = 30_000
+FLUSH_TURN_S: Final = 0.5  # short, so that Ctrl-C is heard
+CREATION_WAIT_S: Final = 3.0  # a broker that creates topics by itself answers "unknown" first, and knows it soon
+RECORD_BYTES_MAX: Final = (
+    1_000_000_000  # librdkafka's own limit at its largest: the broker's limit is the one that counts
+)
+_LOST: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
+_NOT_YET: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE})
+
+
+class LineProducer:
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.produced_count = 0
+        self.refused_count = 0
+        self.lost_broker = False
+        self._topic = topic
+        config = client_config(
+            bootstrap,
+            **{
+                "enable.idempotence": True,  # a retry neither doubles nor reorders
+                "linger.ms": 5,
+                "message.timeout.ms": DELIVERY_TIMEOUT_MS,
+                "message.max.bytes": RECORD_BYTES_MAX,
+            },
+        )
+        self._producer = Producer(config)
+        self._await_topic(bootstrap)
+
+    def _await_topic(self, bootstrap: str) -> None:
+        """Fail at once when the topic is not there, instead of with every record after half a minute."""
+        deadline = time.monotonic() + CREATION_WAIT_S
+        while True:
+            try:
+                error = self._producer.list_topics(self._topic, timeout=REQUEST_TIMEOUT_S).topics[self._topic].error
+            except KafkaException as exception:
+                raise failed(exception.args[0], f"topic {self._topic!r}", bootstrap) from exception
+            if error is None:
+                return
+            if error.code() not in _NOT_YET or time.monotonic() > deadline:
+                raise failed(error, f"topic {self._topic!r}", bootstrap)
+            time.sleep(0.1)
+
+    def send(self, record: dict[str, Any], line_number: int) -> None:
+        """Waits while the client's queue is full."""
+
+        def settled(error: KafkaError | None, _: Any) -> None:
+            if error is None:
+                self.produced_count += 1
+            else:
+                self.lost_broker = self.lost_broker or error.code() in _LOST
+                self.refuse(f"line {line_number}: {error_name(error)}: {error.str()}")
+
+        while True:
+            try:
+                self._producer.produce(self._topic, on_delivery=settled, **record)
+            except BufferError:
+                self._producer.poll(FLUSH_TURN_S)
+            except KafkaException as exception:  # the client itself refuses it
+                settled(exception.args[0], None)
+                return
+            else:
+                self._producer.poll(0)
+                return
+
+    def refuse(self, reason: str) -> None:
+        self.refused_count += 1
+        if self.refused_count <= REFUSALS_SHOWN_MAX:
+            print(f"tidemill: refused: {reason}", file=sys.stderr)
+
+    def flush(self) -> None:
+        """Ends when every record is settled: each is, within its delivery time-out."""
+        while self._producer.flush(FLUSH_TURN_S):
+            pass
+
+    def report(self, *, as_json: bool) -> None:
+        counts = {"produced": self.produced_count, "refused": self.refused_count}
+        if as_json:
+            print(json.dumps({"event": "produced", "topic": self._topic, **counts}), file=sys.stderr)
+        else:
+            print(
+                f"produced {self.produced_count} records to {self._topic}, {self.refused_count} refused",
+                file=sys.stderr,
+            )

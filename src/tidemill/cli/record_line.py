@@ -1,0 +1,68 @@
+"""A line of stdin as a record: text, JSON or base64."""
+
+import base64
+import json
+from typing import Any, Final
+
+from tidemill.cli.record_json import bytes_from_json
+
+_TAKEN: Final = frozenset({"key", "value", "headers", "timestamp"})
+_LEFT_TO_THE_BROKER: Final = frozenset({"topic", "partition", "offset", "timestamp_type"})  # `consume` prints them
+
+
+def record_of_line(line: bytes, format_: str, key_separator: bytes | None) -> dict[str, Any]:
+    """Arguments of `Producer.produce`; ValueError says what is wrong with the line, and what would do."""
+    match format_:
+        case "text":
+            return _from_text(line, key_separator)
+        case "base64":
+            return {"value": base64.b64decode(line, validate=True)}
+        case "json":
+            return _from_json(line)
+        case _:
+            raise AssertionError(format_)
+
+
+def _from_text(line: bytes, key_separator: bytes | None) -> dict[str, Any]:
+    if key_separator is None:
+        return {"value": line}
+    key, found, value = line.partition(key_separator)
+    if not found:
+        raise ValueError(
+            f"no key separator {key_separator.decode()!r} in {line[:80]!r}; --format json allows null keys"
+        )
+    return {"key": key, "value": value}
+
+
+def _from_json(line: bytes) -> dict[str, Any]:
+    fields = json.loads(line)
+    if not isinstance(fields, dict):
+        raise ValueError('wanted an object such as {"key": "k", "value": "v"}; --format text takes lines as they are')
+    if unknown := sorted(fields.keys() - _TAKEN - _LEFT_TO_THE_BROKER):
+        raise ValueError(f"unknown field {unknown[0]!r}; there are {', '.join(sorted(_TAKEN))}")
+    record: dict[str, Any] = {
+        "key": bytes_from_json(fields.get("key"), "key"),
+        "value": bytes_from_json(fields.get("value"), "value"),
+        "headers": _headers(fields.get("headers")),
+    }
+    timestamp = fields.get("timestamp")
+    if timestamp is not None:
+        if not isinstance(timestamp, int) or isinstance(timestamp, bool) or timestamp < 0:
+            raise ValueError(f"timestamp: wanted milliseconds since 1970, got {json.dumps(timestamp)}")
+        record["timestamp"] = timestamp
+    return record
+
+
+def _headers(listed: object) -> list[tuple[str, bytes | None]]:
+    if listed is None:
+        return []
+    if not isinstance(listed, list):
+        raise ValueError(f"headers: wanted a list of [name, value], got {json.dumps(listed)}")
+    headers = []
+    for pair in listed:
+        match pair:
+            case [str(name), value]:
+                headers.append((name, bytes_from_json(value, f"header {name!r}")))
+            case _:
+                raise ValueError(f"headers: wanted [name, value], got {json.dumps(pair)}")
+    return headers

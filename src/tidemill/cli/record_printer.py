@@ -1,0 +1,193 @@
+"""Read a topic's partitions, or a group's share of them, and print each record once it is known to be wanted.
+
+Bounds are taken at the start: from where, and (unless following) up to which end offset, in each partition.
+With a group, what is committed is what was written to stdout and flushed, no more.
+"""
+
+import json
+import signal
+import sys
+import time
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from tidemill.cli.bootstrap import no_broker
+from tidemill.cli.kafka import client_config, failed
+from tidemill.cli.output import reader_has_left
+from tidemill.cli.record_json import record_as_json
+from tidemill.cli.start_position import StartPosition
+from tidemill.cli.topic_admin import TopicAdmin
+
+BATCH_RECORDS_MAX: Final = 1_000
+BATCH_WAIT_S: Final = 0.1  # how long a lone record may wait for company, and Ctrl-C for an ear
+COMMIT_EVERY_S: Final = 5.0
+SILENCE_MAX_S: Final = 60.0  # longer than a group waits for a member that died; with `--follow` silence is normal
+NO_GROUP: Final = "tidemill-consume"  # librdkafka wants a name; nobody joins it and nothing is committed
+
+
+class RecordPrinter:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        position: StartPosition,
+        *,
+        group: str | None,
+        follow: bool,
+        count_max: int | None,
+        as_json: bool,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._group = group
+        self._follow = follow
+        self._count_left = count_max
+        self._as_json = as_json
+        self._starts, self._ends = self._bounds(position)
+        self._unfinished = set(
+            self._starts
+        )  # partitions of ours with records still to print; emptied only without --follow
+        self._assigned = False
+        self._next_offsets: dict[int, int] = {}  # one behind the newest record that was written, not yet committed
+        config = client_config(
+            bootstrap,
+            **{
+                "group.id": group or NO_GROUP,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",  # when retention overtakes us: go on with what is left
+                "enable.partition.eof": True,
+                "fetch.queue.backoff.ms": 1,
+            },
+        )
+        self._consumer = Consumer(config)
+
+    def _bounds(self, position: StartPosition) -> tuple[dict[int, int], dict[int, int]]:
+        admin = TopicAdmin(self._bootstrap)
+        partitions = admin.partitions_of(self._topic)
+        earliest = admin.offsets_of(self._topic, partitions, OffsetSpec.earliest())
+        ends = admin.offsets_of(self._topic, partitions, OffsetSpec.latest())
+        if position.latest:
+            return ends, ends
+        if position.timestamp_ms is not None:
+            found = admin.offsets_of(self._topic, partitions, OffsetSpec.for_timestamp(position.timestamp_ms))
+            return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}, ends
+        if position.offset is not None:
+            return {
+                partition: self._within(partition, position.offset, earliest, ends) for partition in partitions
+            }, ends
+        return earliest, ends
+
+    def _within(self, partition: int, offset: int, earliest: dict[int, int], ends: dict[int, int]) -> int:
+        nearest = min(max(offset, earliest[partition]), ends[partition])
+        if nearest != offset:
+            bounds = f"{earliest[partition]} … {ends[partition]}"
+            print(
+                f"tidemill: {self._topic}-{partition} has no offset {offset}; begins at {nearest} (it holds {bounds})",
+                file=sys.stderr,
+            )
+        return nearest
+
+    def run(self) -> None:
+        """Until all is printed, `--max` is met, or a signal or a closed pipe ends it; then leave the group properly."""
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            if self._group is None:
+                self._take(TopicPartition(self._topic, partition) for partition in sorted(self._starts))
+            else:
+                self._consumer.subscribe(
+                    [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+                )
+            self._print_all()
+        finally:
+            try:
+                self._commit()
+            finally:
+                self._consumer.close()
+
+    def _take(self, partitions: Any) -> None:
+        taken = []
+        for partition in partitions:
+            start = partition.offset if partition.offset >= 0 else self._starts.get(partition.partition, 0)
+            taken.append(TopicPartition(self._topic, partition.partition, start))
+        self._consumer.assign(taken)
+        self._assigned = True
+        self._unfinished = {
+            partition.partition
+            for partition in taken
+            if self._follow or partition.offset < self._ends.get(partition.partition, 0)
+        }
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._take(consumer.committed(partitions) if partitions else [])
+
+    def _on_revoke(self, consumer: Consumer, _: list[TopicPartition]) -> None:
+        self._commit()
+        consumer.unassign()
+
+    def _on_lost(self, consumer: Consumer, _: list[TopicPartition]) -> None:
+        """Somebody else reads them already: what we have not committed, they will print again."""
+        self._next_offsets.clear()
+        consumer.unassign()
+
+    def _print_all(self) -> None:
+        heard_at = time.monotonic()
+        commit_at = heard_at + COMMIT_EVERY_S
+        while not self._assigned or self._unfinished:
+            records = self._consumer.consume(BATCH_RECORDS_MAX, BATCH_WAIT_S)
+            for record in records:
+                self._print(record)
+                if self._count_left == 0:
+                    return
+            sys.stdout.buffer.flush()
+            if not records and reader_has_left():
+                return
+            now = time.monotonic()
+            if now >= commit_at:
+                self._commit()
+                commit_at = now + COMMIT_EVERY_S
+            if records:
+                heard_at = now
+            elif not self._follow and now > heard_at + SILENCE_MAX_S:
+                raise no_broker(self._bootstrap, f"topic {self._topic!r}: silent for {SILENCE_MAX_S:g} s")
+
+    def _print(self, record: Any) -> None:
+        error, partition, offset = record.error(), record.partition(), record.offset()
+        if error is not None:
+            # The end of a partition also tells that its last offsets hold control records, which are not delivered.
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise failed(error, f"topic {self._topic!r}", self._bootstrap)
+            if not self._follow and offset >= self._ends[partition]:
+                self._unfinished.discard(partition)
+            return
+        if not self._follow:
+            if partition not in self._unfinished:
+                return
+            if offset + 1 >= self._ends[partition]:
+                self._unfinished.discard(partition)
+            if offset >= self._ends[partition]:
+                return
+        self._write(record)
+        self._next_offsets[partition] = offset + 1
+        if self._count_left is not None:
+            self._count_left -= 1
+
+    def _write(self, record: Any) -> None:
+        write = sys.stdout.buffer.write
+        if self._as_json:
+            write(json.dumps(record_as_json(record), ensure_ascii=False).encode())
+        else:
+            write(record.value() or b"")
+        write(b"\n")
+
+    def _commit(self) -> None:
+        if self._group is None or not self._next_offsets:
+            return
+        sys.stdout.buffer.flush()
+        offsets = [TopicPartition(self._topic, *pair) for pair in sorted(self._next_offsets.items())]
+        self._next_offsets.clear()
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as exception:
+            raise failed(exception.args[0], f"commit of group {self._group!r}", self._bootstrap) from exception

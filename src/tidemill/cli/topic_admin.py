@@ -1,0 +1,156 @@
+"""Topics as values: what `tidemill topics` asks of a broker through confluent-kafka's admin client."""
+
+from typing import Any, Final
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ListOffsetsResultInfo,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, client_config, failed
+
+DESCRIBED_AT_ONCE_MAX: Final = 500  # topics in one request: a cluster of 10,000 must not answer in one frame
+BROKER_DECIDES: Final = -1
+
+
+class TopicAdmin:
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._client = AdminClient(client_config(bootstrap))
+
+    def create(
+        self, name: str, partitions: int | None, replication_factor: int | None, configs: dict[str, str]
+    ) -> None:
+        topic = NewTopic(name, partitions or BROKER_DECIDES, replication_factor or BROKER_DECIDES, config=configs)
+        futures = self._client.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)
+        awaited(futures[name], f"topic {name!r}", self._bootstrap)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every topic, by name."""
+        try:
+            names = sorted(self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
+        except KafkaException as exception:
+            raise failed(exception.args[0], "topics", self._bootstrap) from exception
+        pages = range(0, len(names), DESCRIBED_AT_ONCE_MAX)
+        return [
+            row
+            for page in pages
+            for row in self.rows_of(names[page : page + DESCRIBED_AT_ONCE_MAX], missing_is_failure=False)
+        ]
+
+    def rows_of(self, names: list[str], *, missing_is_failure: bool) -> list[dict[str, Any]]:
+        """`topics list`'s objects for `names`; one that was deleted meanwhile is left out unless that is a failure."""
+        return [_row(description) for description in self._described(names, missing_is_failure=missing_is_failure)]
+
+    def descriptions_of(self, names: list[str]) -> list[dict[str, Any]]:
+        """`topics describe`'s objects: a row whose `partitions` are listed, and its configurations."""
+        descriptions = self._described(list(dict.fromkeys(names)), missing_is_failure=True)
+        return [
+            _row(description)
+            | {"configs": self._configs_of(description.name), "partitions": self._partitions(description)}
+            for description in descriptions
+        ]
+
+    def alter_configs(self, name: str, configs: dict[str, str], deletions: list[str]) -> None:
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in configs.items()
+        ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in deletions]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        futures = self._client.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+        awaited(futures[resource], f"topic {name!r}", self._bootstrap)
+
+    def grow(self, name: str, partitions: int) -> None:
+        futures = self._client.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_S)
+        awaited(futures[name], f"topic {name!r}, --partitions {partitions}", self._bootstrap)
+
+    def delete(self, name: str) -> None:
+        futures = self._client.delete_topics([name], request_timeout=REQUEST_TIMEOUT_S)
+        awaited(futures[name], f"topic {name!r}", self._bootstrap)
+
+    def partitions_of(self, name: str) -> list[int]:
+        (description,) = self._described([name], missing_is_failure=True)
+        return [partition.id for partition in description.partitions]
+
+    def offsets_of(self, name: str, partitions: list[int], spec: OffsetSpec) -> dict[int, int]:
+        """Offset by partition; −1 where no record is as new as the timestamp of `spec`."""
+        return {
+            partition: result.offset
+            for partition, result in self._listed(name, partitions, spec).items()
+            if result is not None
+        }
+
+    def _described(self, names: list[str], *, missing_is_failure: bool) -> list[Any]:
+        if not names:
+            return []
+        try:
+            futures = self._client.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S)
+        except KafkaException as exception:
+            raise failed(exception.args[0], f"topic {names[0]!r}", self._bootstrap) from exception
+        descriptions = []
+        for name in names:
+            error = futures[name].exception(timeout=REQUEST_TIMEOUT_S)
+            missing = isinstance(error, KafkaException) and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            if missing and not missing_is_failure:
+                continue
+            descriptions.append(awaited(futures[name], f"topic {name!r}", self._bootstrap))
+        return descriptions
+
+    def _configs_of(self, name: str) -> dict[str, str | None]:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        futures = self._client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+        entries = awaited(futures[resource], f"configurations of topic {name!r}", self._bootstrap)
+        return {key: entry.value for key, entry in sorted(entries.items())}
+
+    def _partitions(self, description: Any) -> list[dict[str, Any]]:
+        led = [partition.id for partition in description.partitions if partition.leader is not None]
+        starts = self._listed(description.name, led, OffsetSpec.earliest())
+        ends = self._listed(description.name, led, OffsetSpec.latest())
+        rows = []
+        for partition in sorted(description.partitions, key=lambda partition: partition.id):
+            start, end = starts.get(partition.id), ends.get(partition.id)
+            rows.append(
+                {
+                    "partition": partition.id,
+                    "leader": partition.leader.id if partition.leader is not None else None,
+                    "epoch": end.leader_epoch if end else None,
+                    "log_start": start.offset if start else None,
+                    "end_offset": end.offset if end else None,
+                }
+            )
+        return rows
+
+    def _listed(self, name: str, partitions: list[int], spec: OffsetSpec) -> dict[int, ListOffsetsResultInfo | None]:
+        if not partitions:
+            return {}
+        futures = self._client.list_offsets(
+            {TopicPartition(name, partition): spec for partition in partitions},
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=REQUEST_TIMEOUT_S,
+        )
+        return {
+            asked.partition: awaited(future, f"offsets of {name}-{asked.partition}", self._bootstrap)
+            for asked, future in futures.items()
+        }
+
+
+def _row(description: Any) -> dict[str, Any]:
+    return {
+        "topic": description.name,
+        "topic_id": _url_safe(str(description.topic_id)),
+        "partitions": len(description.partitions),
+        "replication_factor": len(description.partitions[0].replicas) if description.partitions else 0,
+        "internal": description.is_internal,
+    }
+
+
+def _url_safe(topic_id: str) -> str:
+    """Kafka's text form of an id: librdkafka writes plain base64, Kafka and we the URL-safe kind."""
+    return topic_id.replace("+", "-").replace("/", "_")

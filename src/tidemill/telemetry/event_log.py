@@ -1,0 +1,63 @@
+"""One line per event: for people, or as JSON for programs.  Whose stream and whose clock it is, the caller says."""
+
+import json
+from collections.abc import Callable
+from typing import Final
+
+Field = str | int | float | bool | None
+LINE_CHARACTERS_MAX: Final = 4_096  # journald and most collectors cut longer lines, anywhere
+
+
+class EventLog:
+    """`event("segment removed", topic="flights", bytes=4096)`.  `write` gets whole lines, newline included."""
+
+    def __init__(self, write: Callable[[str], object], wall_ms: Callable[[], int], *, as_json: bool) -> None:
+        self._write = write
+        self._wall_ms = wall_ms
+        self._as_json = as_json
+
+    def event(self, event: str, **fields: Field) -> None:
+        """Something that a person who runs a broker wants to know."""
+        self._line("info", event, fields)
+
+    def warning(self, event: str, **fields: Field) -> None:
+        """Something that such a person may have to act on."""
+        self._line("warning", event, fields)
+
+    def error(self, event: str, **fields: Field) -> None:
+        """Something is broken."""
+        self._line("error", event, fields)
+
+    def _line(self, level: str, event: str, fields: dict[str, Field]) -> None:
+        moment = _rfc3339(self._wall_ms())
+        if self._as_json:
+            line = json.dumps({"time": moment, "level": level, "event": event, **fields}, ensure_ascii=False)
+            if len(line) > LINE_CHARACTERS_MAX:  # cut values, not the line: it must stay JSON
+                shorter = {name: value[:200] if isinstance(value, str) else value for name, value in fields.items()}
+                line = json.dumps({"time": moment, "level": level, "event": event, **shorter, "cut": True})
+        else:
+            text = " ".join(f"{name}={_shown(value)}" for name, value in fields.items())
+            line = f"{moment} {level:<7} {event}{'  ' if text else ''}{text}"[:LINE_CHARACTERS_MAX]
+        self._write(line + "\n")
+
+
+def _shown(value: Field) -> str:
+    """Values with blanks, quotes or control characters are quoted, so that a line stays one line."""
+    text = str(value)
+    plain = text.isprintable() and text and not set(text) & set(" \"'=")
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
+def _rfc3339(wall_ms: int) -> str:
+    """UTC with milliseconds, by arithmetic: this floor has no clock and no calendar of the machine."""
+    days, ms = divmod(wall_ms, 86_400_000)
+    # Days since 0000-03-01, in eras of 400 years: the year starts in March so that a leap day ends it.
+    era, day_of_era = divmod(days + 719_468, 146_097)
+    year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month_from_march = (5 * day_of_year + 2) // 153
+    day = day_of_year - (153 * month_from_march + 2) // 5 + 1
+    month = month_from_march + 3 if month_from_march < 10 else month_from_march - 9
+    year = era * 400 + year_of_era + (1 if month <= 2 else 0)
+    seconds, ms = divmod(ms, 1_000)
+    return f"{year:04}-{month:02}-{day:02}T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}Z"

@@ -1,0 +1,109 @@
+"""
+The order that an acknowledgement stands for: the journal write that holds the value, then a successful sync of that
+file, then the answer on the connection the request came on.
+
+Only what strace saw counts: a sync must have begun after the write had ended, and the answer after the sync had ended.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.fault.strace_transcript import Call
+
+SIZE = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One Produce request the audit sent: on a connection from `client_port`, with a value nobody else sent."""
+
+    value: bytes
+    correlation_id: int
+    client_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The three calls, in this order, for one request."""
+
+    request: Request
+    write: Call
+    sync: Call
+    answer: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    request: Request
+    what: str
+
+
+def audit(requests: Sequence[Request], calls: Sequence[Call], *, file_name: str = "") -> list[Proof | Breach]:
+    """A verdict on each request; `file_name` is what the journal's path must contain."""
+    writes = [call for call in calls if call.is_write and call.target.startswith("/") and file_name in call.target]
+    syncs = [call for call in calls if call.is_sync and call.result == 0]
+    return [_verdict(request, writes, syncs, calls) for request in requests]
+
+
+def _verdict(request: Request, writes: Sequence[Call], syncs: Sequence[Call], calls: Sequence[Call]) -> Proof | Breach:
+    answer = _answer(request, calls)
+    if answer is None:
+        return Breach(request, "no answer was seen")
+    holding = [call for call in writes if request.value in call.data and call.result == len(call.data)]
+    if not holding:
+        return Breach(request, "no complete write of its value to the journal was seen")
+    if all(write.ended >= answer.began for write in holding):
+        return Breach(request, "the answer left before the write of its value had ended")
+    for write in holding:
+        for sync in syncs:
+            if sync.target == write.target and write.ended < sync.began and sync.ended < answer.began:
+                return Proof(request, write, sync, answer)
+    return Breach(request, f"the answer left before {holding[0].target} was synced")
+
+
+def _answer(request: Request, calls: Sequence[Call]) -> Call | None:
+    """The write in which the first byte of the response lay; several responses may lie in one write, or one in two."""
+    buffered, began_in = bytearray(), dict[int, Call]()
+    consumed = 0
+    for call in calls:
+        if not (call.is_write and call.is_on_connection and _peer_port(call.target) == request.client_port):
+            continue
+        if call.result < 0:
+            continue
+        began_in[consumed + len(buffered)] = call
+        buffered += call.data[: call.result]
+        for position, correlation_id in _take_responses(buffered):
+            if correlation_id == request.correlation_id:
+                start = max(place for place in began_in if place <= consumed + position)
+                return began_in[start]
+        whole = _whole_bytes(buffered)
+        consumed += whole
+        del buffered[:whole]
+    return None
+
+
+def _take_responses(buffered: bytearray) -> Iterator[tuple[int, int]]:
+    position = 0
+    while len(buffered) - position >= 8:
+        size = SIZE.unpack_from(buffered, position)[0]
+        if len(buffered) - position - 4 < size:
+            return
+        yield position, SIZE.unpack_from(buffered, position + 4)[0]
+        position += 4 + size
+
+
+def _whole_bytes(buffered: bytearray) -> int:
+    position = 0
+    while len(buffered) - position >= 4:
+        size = SIZE.unpack_from(buffered, position)[0]
+        if len(buffered) - position - 4 < size:
+            break
+        position += 4 + size
+    return position
+
+
+def _peer_port(target: str) -> int:
+    """The client's end of "TCP:[127.0.0.1:9092->127.0.0.1:51234]"; 0 for a listener."""
+    _, arrow, peer = target.partition("->")
+    return int(peer.rstrip("]").rpartition(":")[2]) if arrow else 0

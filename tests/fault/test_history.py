@@ -1,0 +1,115 @@
+"""The checker finds each kind of wrong, and nothing where nothing is wrong."""
+
+from dataclasses import replace
+
+from tests.fault.history import History, Law, Read, Send, distinct_laws, parse_value, value_of, violations
+
+
+def sound() -> History:
+    """Two producers, two partitions; the send without an answer was stored, as it may be."""
+    sends = [Send(1, 0, 0, 0), Send(1, 1, 0, 1), Send(2, 0, 0, 2), Send(2, 1, 1, 0), Send(2, 2, 1, None)]
+    reads = [Read(0, offset, value_of(*name)) for offset, name in enumerate([(1, 0), (1, 1), (2, 0)])]
+    reads += [Read(1, offset, value_of(*name)) for offset, name in enumerate([(2, 1), (2, 2)])]
+    return History(sends=sends, reads=reads[:2], final=reads)
+
+
+def test_a_value_names_itself() -> None:
+    """
+    What was damaged on its way is known without looking at anything else.
+    """
+    value = value_of(3, 14)
+
+    damaged = value.replace(b"3-14", b"3-15")
+
+    assert parse_value(value) == (3, 14)
+    assert parse_value(damaged) is None
+
+
+def test_a_sound_history_breaks_no_law() -> None:
+    """
+    An unanswered send may have been stored.
+    """
+    assert violations(sound()) == []
+
+
+def test_an_unanswered_send_may_be_absent() -> None:
+    """
+    Its outcome was never promised.
+    """
+    history = sound()
+    history.final.pop()
+
+    assert violations(history) == []
+
+
+def test_an_acknowledged_value_that_is_gone_is_lost() -> None:
+    """
+    Acknowledged means on disk.
+    """
+    history = sound()
+    history.final.remove(Read(1, 0, value_of(2, 1)))
+    history.final.remove(Read(1, 1, value_of(2, 2)))
+
+    assert {Law.NOTHING_LOST} == distinct_laws(violations(history))
+
+
+def test_a_value_that_was_read_once_stays() -> None:
+    """
+    What a consumer saw was below the high watermark.
+    """
+    history = sound()
+    history.reads.append(Read(1, 2, value_of(2, 2)))
+
+    assert Law.NOTHING_LOST in distinct_laws(violations(history))
+
+
+def test_a_value_at_two_offsets_is_a_duplicate() -> None:
+    """
+    A retry is stored once.
+    """
+    history = sound()
+    history.final.append(Read(1, 2, value_of(2, 2)))
+
+    assert Law.ONE_OFFSET_PER_VALUE in distinct_laws(violations(history))
+
+
+def test_an_offset_with_two_values_is_rewritten_history() -> None:
+    """
+    An offset is given once.
+    """
+    history = sound()
+    history.reads.append(Read(0, 2, value_of(1, 0)))
+
+    assert Law.ONE_VALUE_PER_OFFSET in distinct_laws(violations(history))
+
+
+def test_values_in_another_order_than_sent_are_reordered() -> None:
+    """
+    Also where no answer came: the log itself is looked at.
+    """
+    history = sound()
+    history.final[3:] = [Read(1, 0, value_of(2, 2)), Read(1, 1, value_of(2, 1))]
+    history.sends[3] = replace(history.sends[3], offset=None)
+
+    assert {Law.SEND_ORDER} == distinct_laws(violations(history))
+
+
+def test_a_value_nobody_sent_is_invented() -> None:
+    """
+    So is one that was sent to another partition, or that is damaged.
+    """
+    for value in (value_of(9, 9), value_of(1, 0)[:-1] + b"!"):
+        history = sound()
+        history.final.append(Read(1, 2, value))
+
+        assert Law.NOTHING_INVENTED in distinct_laws(violations(history))
+
+
+def test_a_gap_in_the_offsets_is_told() -> None:
+    """
+    Offsets are dense as long as nothing was deleted or compacted.
+    """
+    history = sound()
+    history.final[-1] = replace(history.final[-1], offset=2)
+
+    assert {Law.DENSE} == distinct_laws(violations(history))

@@ -1,0 +1,166 @@
+"""
+No answer leaves before its sync: shown on the running broker, call by call; and the auditor is tried on transcripts
+that break the order.
+"""
+
+import shutil
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks import raw_load, workloads
+from benchmarks.tidemill_broker import TidemillBroker
+from tests.fault.strace_transcript import STRING_BYTES_MAX, TRACED, parse
+from tests.fault.sync_audit import Breach, Proof, Request, audit
+
+CONNECTIONS, REQUESTS_PER_CONNECTION, IN_FLIGHT = 4, 12, 3
+TOPIC = "audit"
+
+JOURNAL, CLIENT = "7</data/journal/0>", "9<TCP:[127.0.0.1:9092->127.0.0.1:40001]>"
+WRITE = f'11 pwritev({JOURNAL}, [{{iov_base="..value-1..", iov_len=11}}], 1, 4096) = 11'
+SYNC = f"11 fdatasync({JOURNAL}) = 0"
+RESUMED = "11 <... pwritev resumed>) = 11"
+ANSWER = f'10 write({CLIENT}, "\\0\\0\\0\\6\\0\\0\\0\\5ok", 10) = 10'
+REQUEST = Request(b"value-1", 5, 40001)
+
+
+def verdict(*lines: str) -> Proof | Breach:
+    (only,) = audit([REQUEST], parse(lines))
+    return only
+
+
+def test_write_sync_answer_is_the_order() -> None:
+    """
+    Each step begins after the one before has ended.
+    """
+    proof = verdict(WRITE, SYNC, ANSWER)
+
+    assert isinstance(proof, Proof)
+    assert (proof.write.began, proof.sync.began, proof.answer.began) == (0, 1, 2)
+
+
+def test_a_later_sync_of_the_same_file_counts_too() -> None:
+    """
+    A sync makes every earlier write of the file durable, whoever asked for it.
+    """
+    other = SYNC.replace("11 ", "12 ")
+
+    assert isinstance(verdict(WRITE, other, ANSWER), Proof)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param([WRITE, ANSWER, SYNC], id="answer before sync"),
+        pytest.param([ANSWER, WRITE, SYNC], id="answer before write"),
+        pytest.param([SYNC, WRITE, ANSWER], id="sync before write"),
+        pytest.param([WRITE, SYNC.replace("= 0", "= -1 EIO (Input/output error)"), ANSWER], id="failed sync"),
+        pytest.param([WRITE, SYNC.replace("journal/0", "journal/1"), ANSWER], id="sync of another file"),
+        pytest.param([WRITE.replace("value-1", "value-2"), SYNC, ANSWER], id="another value"),
+        pytest.param([WRITE.replace("= 11", "= 7"), SYNC, ANSWER], id="short write"),
+        pytest.param([WRITE, SYNC], id="no answer"),
+        pytest.param([WRITE, SYNC, ANSWER.replace("\\5ok", "\\4ok")], id="answer to another request"),
+        pytest.param([WRITE, SYNC, ANSWER.replace("40001", "40002")], id="answer on another connection"),
+        pytest.param(
+            [WRITE, SYNC.replace(") = 0", " <unfinished ...>"), ANSWER, "11 <... fdatasync resumed>) = 0"],
+            id="answer while the sync still runs",
+        ),
+        pytest.param(
+            [WRITE.replace(") = 11", " <unfinished ...>"), SYNC.replace("11 ", "12 "), RESUMED, ANSWER],
+            id="sync began before the write had ended",
+        ),
+    ],
+)  # fmt: skip
+def test_the_auditor_tells_a_breach(lines: list[str]) -> None:
+    """
+    An auditor that passes everything would prove nothing.
+    """
+    assert isinstance(verdict(*lines), Breach)
+
+
+def test_answers_are_found_where_several_share_a_write() -> None:
+    """
+    A response may begin in the middle of one write and end in the next.
+    """
+    first = f'10 write({CLIENT}, "\\0\\0\\0\\6\\0\\0\\0\\4ok\\0\\0\\0\\6\\0", 15) = 15'
+    second = f'10 write({CLIENT}, "\\0\\0\\5ok", 5) = 5'
+
+    assert isinstance(verdict(WRITE, SYNC, first, second), Proof)
+    assert isinstance(verdict(WRITE, first, SYNC, second), Breach)
+
+
+@pytest.mark.timeout(120)
+def test_every_acknowledgement_follows_its_sync(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    For each acks=all request: the journal write that holds its value, a successful sync of that file, the answer.
+    """
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed (Debian package strace)")
+    transcript = tmp_path / "strace.txt"
+    strace = ["strace", "-f", "-yy", "-v", "-s", str(STRING_BYTES_MAX), "-o", str(transcript)]
+    broker = TidemillBroker(tmp_path, wrapper=[*strace, "-e", "trace=" + ",".join(TRACED)])
+    try:
+        broker.wait_until_ready()
+        workloads.create_topic(bootstrap=broker.bootstrap, topic=TOPIC, partitions=1)
+        # A client that waits and retries comes first, so that the raw requests meet a partition that is led.
+        workloads.produce(
+            bootstrap=broker.bootstrap, topic=TOPIC, records=1, record_bytes=100, partitions=1,
+            one_record_per_request=False, by_lot=False,
+        )  # fmt: skip
+        requests = send_from_several_connections(broker.bootstrap)
+    finally:
+        broker.stop_wrapped()
+
+    lines = transcript.read_text(encoding="latin-1").splitlines()
+    verdicts = audit(requests, parse(lines), file_name="journal")
+
+    proofs = [each for each in verdicts if isinstance(each, Proof)]
+    with capsys.disabled():
+        files = sorted({proof.write.target.rpartition("/")[2] for proof in proofs})
+        print(f"\nsync audit: {len(proofs)} of {len(requests)} answers left after the sync of {', '.join(files)}")
+    assert [each.what for each in verdicts if isinstance(each, Breach)] == []
+    assert len(proofs) == CONNECTIONS * REQUESTS_PER_CONNECTION
+
+
+def send_from_several_connections(bootstrap: str) -> list[Request]:
+    """Pipelined on each connection and at once on all, so that blocks are shared between requests."""
+    requests: list[Request] = []
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            requests.extend(send_pipelined(bootstrap, number))
+        except (OSError, AssertionError) as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    return requests
+
+
+def send_pipelined(bootstrap: str, number: int) -> list[Request]:
+    host, _, port = bootstrap.rpartition(":")
+    requests: list[Request] = []
+    with socket.create_connection((host, int(port)), timeout=30) as connection, connection.makefile("rb") as answers:
+        client_port = connection.getsockname()[1]
+        for first in range(0, REQUESTS_PER_CONNECTION, IN_FLIGHT):
+            frames = b""
+            for index in range(first, first + IN_FLIGHT):
+                correlation_id = 1_000 * (number + 1) + index
+                value = b"audit-%d-%d-of-%d" % (number, index, client_port)
+                batch = raw_load.record_batch([value], timestamp=int(time.time() * 1_000))
+                frames += raw_load.produce_frame(TOPIC, 0, batch, correlation_id=correlation_id)
+                requests.append(Request(value, correlation_id, client_port))
+            connection.sendall(frames)
+            for _ in range(IN_FLIGHT):
+                response = answers.read(struct.unpack(">i", answers.read(4))[0])
+                assert raw_load.produce_error(response, TOPIC) == 0, response
+    return requests

@@ -1,0 +1,127 @@
+"""`tidemill produce` and `tidemill consume` against a real broker."""
+
+import json
+import signal
+import subprocess
+import sys
+
+from tests.integration.cli.command import ENVIRONMENT, new_topic, tidemill
+
+
+def test_records_come_out_as_they_went_in(bootstrap: str) -> None:
+    """
+    Bytes that are no text, null values and repeated headers included.
+    """
+    name = new_topic(bootstrap)
+    record = {
+        "key": {"base64": "/w=="},
+        "value": None,
+        "headers": [["h", "1"], ["h", "é"]],
+        "timestamp": 1_600_000_000_000,
+    }
+    produced = tidemill(
+        "produce", name, "--format", "json", stdin=json.dumps(record).encode() + b"\n", bootstrap=bootstrap
+    )
+
+    consumed = tidemill("consume", name, "--format", "json", bootstrap=bootstrap)
+
+    place = {"topic": name, "partition": 0, "offset": 0, "timestamp_type": "CreateTime"}
+    assert (0, record | place) == (produced.exit_code, json.loads(consumed.out))
+
+
+def test_a_refused_line_is_counted_and_told(bootstrap: str) -> None:
+    """
+    The others are produced; the exit code is 1.
+    """
+    name = new_topic(bootstrap)
+
+    produced = tidemill("produce", name, "--key-separator", ":", "--json", stdin=b"a:1\nb\nc:3", bootstrap=bootstrap)
+
+    told, counts = produced.err.splitlines()
+    assert 1 == produced.exit_code
+    assert "line 2" in told
+    assert {"event": "produced", "topic": name, "produced": 2, "refused": 1} == json.loads(counts)
+
+
+def test_base64_lines_are_bytes(bootstrap: str) -> None:
+    """
+    For values that hold newlines.
+    """
+    name = new_topic(bootstrap)
+    tidemill("produce", name, "--format", "base64", stdin=b"YQpi\n", bootstrap=bootstrap)
+
+    consumed = tidemill("consume", name, bootstrap=bootstrap)
+
+    assert "a\nb\n" == consumed.out
+
+
+def test_reading_begins_where_it_is_told(bootstrap: str) -> None:
+    """
+    At an end, an offset or a moment; and stops at `--max`.
+    """
+    name = new_topic(bootstrap)
+    lines = [json.dumps({"value": str(n), "timestamp": 1_600_000_000_000 + 1000 * n}) for n in range(5)]
+    tidemill("produce", name, "--format", "json", stdin="\n".join(lines).encode(), bootstrap=bootstrap)
+
+    outs = [
+        tidemill("consume", name, *options, bootstrap=bootstrap).out.split()
+        for options in (
+            ("--from", "earliest"),
+            ("--from", "latest"),
+            ("--from", "offset:3"),
+            ("--from", "time:2020-09-13T12:26:42Z"),
+            ("--from", "offset:1", "--max", "2"),
+        )
+    ]
+
+    assert [["0", "1", "2", "3", "4"], [], ["3", "4"], ["2", "3", "4"], ["1", "2"]] == outs
+
+
+def test_a_group_goes_on_where_it_stopped(bootstrap: str) -> None:
+    """
+    What was printed is committed, and nothing more.
+    """
+    name = new_topic(bootstrap)
+    tidemill("produce", name, stdin=b"1\n2\n3\n", bootstrap=bootstrap)
+
+    outs = [
+        tidemill("consume", name, "--group", f"{name}-g", *options, bootstrap=bootstrap).out.split()
+        for options in (("--max", "2"), (), ())
+    ]
+
+    assert [["1", "2"], ["3"], []] == outs
+
+
+def test_following_ends_well_on_ctrl_c(bootstrap: str) -> None:
+    """
+    That is how one ends it.
+    """
+    name = new_topic(bootstrap)
+    tidemill("produce", name, stdin=b"1\n", bootstrap=bootstrap)
+    command = [sys.executable, "-m", "tidemill", "consume", name, "--follow", "--bootstrap", bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as following:
+        assert following.stdout is not None
+        line = following.stdout.readline()
+
+        following.send_signal(signal.SIGINT)
+        rest, errors = following.communicate(timeout=30)
+
+    assert (b"1\n", b"", b"", 0) == (line, rest, errors, following.returncode)
+
+
+def test_a_reader_who_has_seen_enough_ends_it_quietly(bootstrap: str) -> None:
+    """
+    As in `tidemill consume … --follow | head -1`.
+    """
+    name = new_topic(bootstrap)
+    tidemill("produce", name, stdin=b"1\n", bootstrap=bootstrap)
+    command = [sys.executable, "-m", "tidemill", "consume", name, "--follow", "--bootstrap", bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as following:
+        assert following.stdout is not None and following.stderr is not None
+        following.stdout.readline()
+
+        following.stdout.close()
+        exit_code = following.wait(timeout=30)
+        errors = following.stderr.read()
+
+    assert (0, b"") == (exit_code, errors)

@@ -1,0 +1,144 @@
+"""
+What the contract asks of a client library, in one synchronous vocabulary; each library has a thin adapter to it.
+
+A refusal is `Refused` with the protocol's error code, whatever the library calls it.
+What a library cannot do raises `Unsupported`, whose message becomes the reason of a skip.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Place = tuple[str, int]  # topic, partition
+Headers = tuple[tuple[str, bytes | None], ...]
+
+WAIT_SECONDS_MAX = 20.0  # no single step of a case may take longer
+SESSION_MS = 6_000  # the shortest that Kafka's defaults allow
+
+
+class Refused(Exception):
+    """The broker (or the library for it) said no."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(f"error {code}: {message}")
+        self.code = code
+
+
+class Unsupported(Exception):
+    """The library has no such thing; the message says what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A record on its way: what a producer may say about it."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    state: str
+    member_count: int
+
+
+class Producing(Protocol):
+    def send(self, topic: str, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
+        """Send all, wait for all; partition and offset of each, in order.  Raises `Refused` for the first refusal."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Consuming(Protocol):
+    def subscribe(self, topics: Sequence[str]) -> None: ...
+
+    def assign(self, offsets: Mapping[Place, int]) -> None: ...
+
+    def assignment(self) -> set[Place]: ...
+
+    def poll(self, seconds: float) -> list[Record]:
+        """What has come within that time; raises `Refused` where the library reports an error."""
+        ...
+
+    def seek(self, place: Place, offset: int) -> None: ...
+
+    def commit(self, offsets: Mapping[Place, int]) -> None: ...
+
+    def committed(self, place: Place) -> int | None: ...
+
+    def offsets_for_times(self, timestamps: Mapping[Place, int]) -> dict[Place, int | None]: ...
+
+    def bounds(self, place: Place) -> tuple[int, int]:
+        """Log start offset and end offset."""
+        ...
+
+    def close(self) -> None:
+        """Leaves the group, unless the member is static."""
+        ...
+
+
+class Client(Protocol):
+    """One library, bound to one broker."""
+
+    name: str
+    bootstrap: str
+
+    def producer(
+        self,
+        *,
+        acks: str = "all",
+        compression: str = "none",
+        idempotent: bool = False,
+        request_bytes_max: int = 1_000_000,
+        request_timeout_ms: int = 10_000,
+    ) -> Producing: ...
+
+    def consumer(
+        self,
+        group: str | None = None,
+        *,
+        reset: str = "earliest",
+        instance_id: str | None = None,
+        fetch_bytes_max: int = 1_000_000,
+    ) -> Consuming: ...
+
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, replicas: int = 1) -> None: ...
+
+    def delete_topic(self, name: str) -> None: ...
+
+    def create_partitions(self, name: str, total: int) -> None: ...
+
+    def topics(self) -> dict[str, int]:
+        """Every topic's partition count."""
+        ...
+
+    def topic_configs(self, name: str) -> dict[str, str]: ...
+
+    def broker_configs(self) -> dict[str, str]: ...
+
+    def alter_topic_config(self, name: str, key: str, value: str) -> None: ...
+
+    def delete_records(self, place: Place, before: int) -> None: ...
+
+    def groups(self) -> set[str]: ...
+
+    def describe_group(self, group: str) -> GroupDescription: ...
+
+    def delete_group(self, group: str) -> None: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,73 @@
+"""
+The broker that the contract meets, and the matrix it ends with.
+
+By default `tidemill` is started as a process of its own.  `TIDEMILL_TEST_BOOTSTRAP=host:port` uses a running broker
+instead, for example Apache Kafka (see `python -m benchmarks.apache_kafka`), and `TIDEMILL_TEST_BROKER_PID` tells its
+process id to the cases that stop it for a while.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks.tidemill_broker import TidemillBroker
+
+# Short delays, so that the suite waits for nothing but its own deadlines.
+SETTINGS: dict[str, str | int] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "log.retention.check.interval.ms": 200,
+}
+OUTCOMES = pytest.StashKey[dict[str, dict[str, str]]]()
+SIGNS = {"passed": "pass", "failed": "FAIL", "skipped": "skip"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBroker:
+    bootstrap: str
+    pid: int | None
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    if bootstrap := os.environ.get("TIDEMILL_TEST_BOOTSTRAP"):
+        pid = os.environ.get("TIDEMILL_TEST_BROKER_PID")
+        yield RunningBroker(bootstrap, int(pid) if pid else None)
+        return
+    directory: Path = tmp_path_factory.mktemp("broker")
+    process = TidemillBroker(directory, settings=SETTINGS)
+    try:
+        process.wait_until_ready()
+        yield RunningBroker(process.bootstrap, process.broker_pid)
+    finally:
+        process.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report: pytest.TestReport = yield  # type: ignore[assignment]
+    callspec = getattr(item, "callspec", None)
+    if callspec is not None and "case" in callspec.params and (report.when == "call" or not report.passed):
+        row = item.config.stash.setdefault(OUTCOMES, {}).setdefault(callspec.params["case"].__name__, {})
+        reason = f" ({report.longrepr[2].removeprefix('Skipped: ')})" if isinstance(report.longrepr, tuple) else ""
+        row[callspec.params["client"]] = SIGNS[report.outcome] + reason
+    return report  # type: ignore[return-value]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    outcomes = config.stash.get(OUTCOMES, {})
+    if not outcomes:
+        return
+    clients = sorted({client for row in outcomes.values() for client in row})
+    width = max(map(len, outcomes))
+    terminalreporter.section("client contract")
+    terminalreporter.line(f"{'case':{width}}  {'  '.join(f'{client:15}' for client in clients)}".rstrip())
+    reasons = []
+    for name, row in sorted(outcomes.items()):
+        cells = [row.get(client, "-") for client in clients]
+        terminalreporter.line(f"{name:{width}}  {'  '.join(f'{cell.split()[0]:15}' for cell in cells)}".rstrip())
+        reasons += [f"skip {client} {name}: {cell[5:]}" for client, cell in row.items() if cell.startswith("skip")]
+    for reason in reasons:
+        terminalreporter.line(reason)

@@ -1,0 +1,34 @@
+"""Every case of the contract with every client, against a broker process."""
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.clients.adapters import CLIENTS, connect
+from tests.integration.clients.client_contract import CASES, Case, Stage
+from tests.integration.clients.client_port import Client, Unsupported
+from tests.integration.clients.conftest import RunningBroker
+
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="module", params=CLIENTS)
+def client(request: pytest.FixtureRequest, broker: RunningBroker) -> Iterator[Client]:
+    connected = connect(request.param, broker.bootstrap)
+    yield connected
+    connected.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_client_contract(client: Client, case: Case, broker: RunningBroker) -> None:
+    """
+    What holds with one client holds with all, and what holds with Apache Kafka holds here.
+    """
+    name = f"contract-{os.getpid()}-{next(NUMBERS)}"
+    with Stage(client, name=name, broker_pid=broker.pid) as stage:
+        try:
+            case(stage)
+        except Unsupported as reason:
+            pytest.skip(str(reason))

@@ -1,0 +1,150 @@
+"""Threads that do blocking work and report to the loop."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from tidemill.runtime.thread_jobs import ThreadJobs
+from tidemill.shard.jobs import Jobs
+
+
+def run(main: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main(runner.get_loop()))
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def test_one_thread_keeps_the_order_and_the_loop_hears_in_it() -> None:
+    """
+    Jobs run off the loop one after the other, and are reported on it in the same order.
+    """
+    ran: list[int] = []
+    told: list[tuple[int, bool]] = []
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        jobs, over, here = ThreadJobs(loop, name="journal"), asyncio.Event(), threading.current_thread()
+        port: Jobs = jobs
+
+        def job(number: int) -> int:
+            assert threading.current_thread() is not here
+            ran.append(number)
+            return number
+
+        def done(number: int) -> None:
+            told.append((number, threading.current_thread() is here))
+            if number == 999:
+                over.set()
+
+        for number in range(1000):
+            port.submit(lambda number=number: job(number), done, fail)
+        await over.wait()
+        jobs.stop()
+
+    run(main)
+
+    assert ran == list(range(1000))
+    assert told == [(number, True) for number in range(1000)]
+
+
+def test_what_a_job_raises_is_told() -> None:
+    """
+    Also what is no Exception: nobody else would hear of it.  The thread goes on.
+    """
+    told: list[object] = []
+
+    class Ending(BaseException):
+        pass
+
+    def raising() -> None:
+        raise Ending
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        jobs, over = ThreadJobs(loop, name="journal"), asyncio.Event()
+        jobs.submit(raising, told.append, lambda error: told.append(type(error)))
+        jobs.submit(lambda: "next", lambda result: (told.append(result), over.set()), fail)
+        await over.wait()
+        jobs.stop()
+
+    run(main)
+
+    assert told == [Ending, "next"]
+
+
+def test_several_threads_work_at_once() -> None:
+    """
+    A read that waits for the disk does not hold up the others.
+    """
+    told: list[str] = []
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        jobs, over, meeting = ThreadJobs(loop, name="reads", threads=3), asyncio.Event(), threading.Barrier(3)
+
+        def done(_: int) -> None:
+            told.append("met")
+            if len(told) == 3:
+                over.set()
+
+        for _ in range(3):
+            jobs.submit(lambda: meeting.wait(timeout=5), done, fail)
+        await over.wait()
+        jobs.stop()
+
+    run(main)
+
+    assert told == ["met"] * 3
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_stop_carries_out_what_was_submitted(threads: int) -> None:
+    """
+    Nothing handed over is dropped, and every report still comes.
+    """
+    ran: list[int] = []
+    told: list[int] = []
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        jobs = ThreadJobs(loop, name="journal", threads=threads)
+        for number in range(20):
+            jobs.submit(lambda number=number: (time.sleep(0.001), ran.append(number))[1] or number, told.append, fail)
+        jobs.stop()
+        jobs.stop()
+        assert sorted(ran) == list(range(20))
+        assert (told, jobs.unreported) == ([], 20)
+        await asyncio.sleep(0)
+        assert jobs.unreported == 0
+
+    run(main)
+
+    assert sorted(told) == list(range(20))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("journal")]
+
+
+def test_an_idle_thread_holds_nothing_in_memory() -> None:
+    """
+    A block's bytes go when its report has been heard, not when the next block comes.
+    """
+    freed = threading.Event()
+
+    class Batch:
+        def __del__(self) -> None:
+            freed.set()
+
+    async def main(loop: asyncio.AbstractEventLoop) -> None:
+        jobs, over = ThreadJobs(loop, name="journal"), asyncio.Event()
+        batch = Batch()
+        jobs.submit(lambda batch=batch: batch, lambda _: over.set(), fail)
+        del batch
+        await over.wait()
+        heard = await loop.run_in_executor(None, freed.wait, 5)
+        jobs.stop()
+        assert heard
+
+    run(main)

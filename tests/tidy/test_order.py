@@ -1,0 +1,49 @@
+"""Order is part of the result where simulation runs."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.tree import attribute_names, files, named, parsed
+
+SIMULATED = files("model", "wire", "batches", "raft", "metadata", "coordinator", "storage", "shard", "broker")
+WALKS_SETS = {"asyncio.TaskGroup", "asyncio.wait", "asyncio.as_completed", "futures.wait", "futures.as_completed"}
+
+
+def _is_set(node: ast.expr) -> bool:
+    called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("set", "frozenset")
+    return called or isinstance(node, ast.Set | ast.SetComp)
+
+
+@pytest.mark.parametrize("path", SIMULATED, ids=named)
+def test_nothing_waits_on_an_unordered_set(path: Path) -> None:
+    """
+    `TaskGroup`, `asyncio.wait` and `as_completed` walk sets of tasks, whose order a seed does not fix.
+    """
+    used = {name for _, name in attribute_names(path)}
+    imported = {
+        f"asyncio.{alias.name}"
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ImportFrom) and node.module == "asyncio"
+        for alias in node.names
+    }
+
+    assert set() == (used | imported) & WALKS_SETS
+
+
+@pytest.mark.parametrize("path", SIMULATED, ids=named)
+def test_no_loop_walks_a_set_made_on_the_spot(path: Path) -> None:
+    """
+    The order of a set of bytes or strings differs from run to run; `sorted` or `dict.fromkeys` keep it.
+    """
+    loops = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.For | ast.comprehension)]
+    # A set comprehension over a set forgets the order again, and does no harm.
+    harmless = {
+        id(generator)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.SetComp)
+        for generator in node.generators
+    }
+
+    assert [] == [loop.iter.lineno for loop in loops if _is_set(loop.iter) and id(loop) not in harmless]

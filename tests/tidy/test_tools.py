@@ -1,0 +1,28 @@
+"""Style, types and floors, as their tools judge them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BESIDE_PYTHON = Path(sys.executable).parent
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",), ("lint-imports", "--no-cache")],
+    ids=" ".join,
+)
+def test_a_tool_finds_nothing(command: tuple[str, ...]) -> None:
+    """
+    What a machine can judge, no review has to.
+    """
+    program, *arguments = command
+
+    finished = subprocess.run(
+        [BESIDE_PYTHON / program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=240
+    )
+
+    assert 0 == finished.returncode, finished.stdout[-8_000:] + finished.stderr[-2_000:]

@@ -1,0 +1,31 @@
+"""Both forms of `scan`: whatever holds for one must hold for the other."""
+
+import warnings
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+from hypothesis import settings
+
+from tidemill.batches import arrow, check, native
+from tidemill.batches import scan as plain
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka  # noqa: F401  kafka-python reads its schemas in a deprecated way, once, when it is first imported
+
+settings.register_profile("tidemill", deadline=None)  # the cores are shared: a slow example is no failure
+settings.load_profile("tidemill")
+
+
+@pytest.fixture(scope="module", params=["compiled", "plain"])
+def scan(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+    """One form of `scan`, in use by everything in `batches` while the test runs."""
+    form = native.compiled_scan() if request.param == "compiled" else plain
+    if form is None:
+        pytest.skip("there is no build of scan.py: no C compiler, or tools/build_extension.py has not run")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (arrow, check):
+            patch.setattr(module, "scan", form)
+        patch.setattr(check, "_check_records", form.check_records)
+        yield form

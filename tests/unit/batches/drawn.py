@@ -1,0 +1,22 @@
+"""Records as hypothesis draws them."""
+
+from hypothesis import strategies as st
+
+from tidemill.batches.records import Record
+
+contents = st.none() | st.binary(max_size=200)
+headers = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=20)), max_size=4).map(tuple)
+
+
+def lists_of_records(timestamps: st.SearchStrategy[int]) -> st.SearchStrategy[list[Record]]:
+    record = st.builds(Record, key=contents, value=contents, headers=headers, timestamp=timestamps)
+    return st.lists(record, min_size=1, max_size=20)
+
+
+record_lists = lists_of_records(st.integers(-1, 1 << 42))
+dated_record_lists = lists_of_records(st.integers(0, 1 << 42))  # aiokafka's builder takes −1 for "not set yet"
+
+
+def numbered(records: list[Record], base_offset: int = 0) -> list[Record]:
+    """The records as they are read back: each with its offset."""
+    return [record._replace(offset=base_offset + index) for index, record in enumerate(records)]

@@ -1,0 +1,346 @@
+"""Batches and Arrow columns."""
+
+import struct
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.batches.drawn import numbered, record_lists
+from tidemill.batches.arrow import (
+    AbortedTransaction,
+    batches_from,
+    record_batch_from,
+    record_batches_from,
+    schema,
+)
+from tidemill.batches.batch import HEADER_BYTES, MalformedBatch, read_header
+from tidemill.batches.builder import append_record, build_batch
+from tidemill.batches.check import check_producer_batch
+from tidemill.batches.compression import Codec, CompressionError
+from tidemill.batches.control import EndMarker, build_end_marker
+from tidemill.batches.records import Record, read_records
+
+ALL_COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+
+
+def records_of(rows: pa.RecordBatch) -> list[Record]:
+    """The rows as records, read value by value."""
+    stamps = rows.column("timestamp").cast(pa.int64()).to_pylist()
+    return [
+        Record(
+            row["key"],
+            row["value"],
+            tuple((header["key"], header["value"]) for header in row["headers"] or ()),
+            stamp // 1000,
+            row["offset"],
+        )
+        for row, stamp in zip(rows.drop_columns("timestamp").to_pylist(), stamps, strict=True)
+    ]
+
+
+def run_of(*lists: list[Record], codec: int = Codec.NONE) -> tuple[bytes, list[Record]]:
+    """Batches one after another, and their records with offsets."""
+    run, records = b"", []
+    for some in lists:
+        run += build_batch(some, base_offset=len(records), codec=codec)
+        records += numbered(some, len(records))
+    return run, records
+
+
+@given(lists=st.lists(record_lists, min_size=1, max_size=4), codec=st.sampled_from(list(Codec)))
+@settings(max_examples=50)
+def test_columns_hold_what_the_batches_hold(scan, lists, codec):
+    """Every field of every record, over several batches; and Arrow finds nothing wrong with the buffers."""
+    run, records = run_of(*lists, codec=codec)
+
+    rows = record_batch_from(run, "flights", 3, include_headers=True)
+
+    rows.validate(full=True)
+    assert records == records_of(rows)
+    assert {("flights", 3, 0)} == set(
+        zip(*(rows.column(name).to_pylist() for name in ("topic", "partition", "timestampType")), strict=True)
+    )
+
+
+@given(lists=st.lists(record_lists, min_size=1, max_size=3), start=st.integers(0, 50), size=st.integers(0, 50))
+@settings(max_examples=50)
+def test_rows_outside_the_wanted_offsets_are_left_out(scan, lists, start, size):
+    """The first and the last batch are trimmed."""
+    run, records = run_of(*lists)
+
+    rows = record_batch_from(run, "t", 0, start_offset=start, end_offset=start + size, columns=["offset", "value"])
+
+    wanted = [record for record in records if start <= record.offset < start + size]
+    assert [(record.offset, record.value) for record in wanted] == list(
+        zip(rows.column("offset").to_pylist(), rows.column("value").to_pylist(), strict=True)
+    )
+
+
+@given(records=record_lists, names=st.lists(st.sampled_from(ALL_COLUMNS), min_size=1, unique=True))
+@settings(max_examples=50)
+def test_only_the_wanted_columns_are_made(scan, records, names):
+    """In the order in which they are named, with the same contents."""
+    run, _ = run_of(records)
+
+    some = record_batch_from(run, "t", 1, columns=names)
+
+    everything = record_batch_from(run, "t", 1, include_headers=True)
+    assert some == everything.select(names)
+
+
+def test_the_schema_is_that_of_sparks_kafka_source():
+    """Spark compares it exactly: no large or view types, microseconds in UTC."""
+    text = [f"{field.name}: {field.type}" for field in schema(include_headers=True)]
+
+    assert text == [
+        "key: binary",
+        "value: binary",
+        "topic: string",
+        "partition: int32",
+        "offset: int64",
+        "timestamp: timestamp[us, tz=UTC]",
+        "timestampType: int32",
+        "headers: list<element: struct<key: string, value: binary>>",
+    ]
+    assert schema().names == ALL_COLUMNS[:-1]
+    with pytest.raises(ValueError, match="'colour' is unknown"):
+        schema(["colour"])
+
+
+def test_log_append_time_stands_for_the_records_own(scan):
+    """timestampType 1, and one time for all."""
+    run = build_batch([Record(None, b"a", (), 5), Record(None, b"b", (), 6)], log_append_time=1_700_000_000_123)
+
+    rows = record_batch_from(run, "t", 0, columns=["timestamp", "timestampType"])
+
+    when = datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC)
+    assert rows.to_pylist() == [{"timestamp": when, "timestampType": 1}] * 2
+
+
+def test_timestamps_that_microseconds_cannot_hold_are_clamped(scan):
+    """A record of the year 292,277 does not end a job."""
+    run = build_batch([Record(None, b"", (), 1 << 62)])
+
+    rows = record_batch_from(run, "t", 0, columns=["timestamp"])
+
+    assert rows.column(0).cast(pa.int64()).to_pylist() == [((1 << 63) - 1) // 1000 * 1000]
+
+
+def test_headers_that_are_none_are_null_and_odd_names_are_replaced(scan):
+    """As Spark's Kafka source and Java's clients do."""
+    named = bytearray()
+    append_record(named, 0, 0, None, None, [("ab", b"x")])
+    damaged = bytes(named).replace(b"ab", b"\xffb")
+    batch = build_batch([Record(None, None, (("ab", b"x"),)), Record(None, None)])
+    run = bytes(batch).replace(bytes(named), damaged)
+
+    rows = record_batch_from(run, "t", 0, columns=["headers"], check_crc=False)
+
+    assert rows.column(0).to_pylist() == [[{"key": "\ufffdb", "value": b"x"}], None]
+
+
+def test_control_batches_and_aborted_transactions_are_left_out(scan):
+    """KIP-98: a producer's transactional batches from the first aborted offset to its marker are void."""
+
+    def sent(value: bytes, offset: int, producer_id: int) -> bytearray:
+        return build_batch(
+            [Record(None, value)],
+            base_offset=offset,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=producer_id >= 0,
+        )
+
+    def ended(marker: EndMarker, offset: int, producer_id: int) -> bytearray:
+        return build_end_marker(
+            marker, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=0, base_offset=offset
+        )
+
+    run = b"".join(
+        [
+            sent(b"before", 0, 7),
+            ended(EndMarker.COMMIT, 1, 7),
+            sent(b"void", 2, 7),
+            sent(b"another's", 3, 8),
+            sent(b"plain", 4, -1),
+            ended(EndMarker.COMMIT, 5, 8),
+            ended(EndMarker.ABORT, 6, 7),
+            sent(b"after", 7, 7),
+        ]
+    )
+
+    committed = record_batch_from(run, "t", 0, columns=["value"], aborted=[AbortedTransaction(7, 2)])
+    uncommitted = record_batch_from(run, "t", 0, columns=["value"])
+
+    assert committed.column(0).to_pylist() == [b"before", b"another's", b"plain", b"after"]
+    assert uncommitted.num_rows == 5
+
+
+def test_many_parts_become_groups_of_bounded_size(scan):
+    """Batches are never cut; nothing to say is nothing said."""
+    run, records = run_of(*[[Record(None, bytes(100))] * 5] * 8)
+
+    groups = list(record_batches_from([run[:-1], b"", run], "t", 0, columns=["offset"], group_bytes_max=1_200))
+
+    assert [group.num_rows for group in groups] == [10] * 7 + [5]
+    assert list(record_batches_from(run, "t", 0, start_offset=len(records))) == []
+    assert record_batch_from(b"", "t", 0).num_rows == 0
+
+
+def test_a_batch_that_does_not_match_its_crc_is_refused_unless_nobody_asks(scan):
+    """The reader checks what the network brought."""
+    run = build_batch([Record(None, b"value")])
+    run[-3] ^= 1
+
+    with pytest.raises(MalformedBatch, match="CRC"):
+        record_batch_from(run, "t", 0)
+
+    assert record_batch_from(run, "t", 0, check_crc=False).num_rows == 1
+
+
+@pytest.mark.parametrize("count", [-1, 2, 3, 1 << 30])
+def test_a_wrong_record_count_is_refused_before_anything_is_allocated(scan, count):
+    """The header is not believed."""
+    run = build_batch([Record(None, b"value")])
+    struct.pack_into(">i", run, 57, count)
+
+    with pytest.raises(ValueError, match="record"):
+        record_batch_from(run, "t", 0, check_crc=False)
+
+
+def test_old_formats_and_bombs_are_refused(scan):
+    """Each by its own error, both ValueErrors."""
+    old = build_batch([Record(None, b"value")])
+    old[16] = 1
+    bomb = build_batch([Record(None, bytes(1 << 20))], codec=Codec.GZIP)
+
+    with pytest.raises(MalformedBatch, match="magic 1"):
+        record_batch_from(old, "t", 0)
+    with pytest.raises(CompressionError, match="more than 65536"):
+        record_batch_from(bomb, "t", 0, size_max=1 << 16)
+
+
+# Columns → batches
+
+
+@given(records=record_lists, codec=st.sampled_from(list(Codec)), skipped=st.integers(0, 5))
+@settings(max_examples=50)
+def test_columns_become_the_batches_that_they_came_from(scan, records, codec, skipped):
+    """Also when they are a slice of longer ones: Arrow's offsets then do not begin at nought."""
+    run, _ = run_of([Record(b"skipped", None, (("a", b"b"),))] * skipped + records)
+    rows = record_batch_from(run, "t", 0, include_headers=True).slice(skipped)
+
+    batches = batches_from(rows, timestamp=0, codec=codec, producer_id=3, producer_epoch=1, base_sequence=9)
+
+    assert len(batches) == 1
+    assert check_producer_batch(batches[0]) is None
+    assert numbered(records) == read_records(batches[0])
+    assert read_header(batches[0])[9:12] == (3, 1, 9)
+    if codec == Codec.NONE:
+        assert build_batch(records)[HEADER_BYTES:] == batches[0][HEADER_BYTES:]
+
+
+def test_batches_stay_below_their_size_and_sequences_run_on(scan):
+    """A record that is larger by itself gets a batch of its own."""
+    values = [bytes(size) for size in (10, 10, 400, 10, 10, 10, 60)]
+    rows = pa.table({"value": pa.chunked_array([values[:4], values[4:]], pa.binary())})
+
+    batches = batches_from(
+        rows,
+        timestamp=77,
+        batch_bytes_max=HEADER_BYTES + 50,
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=(1 << 31) - 3,
+        is_transactional=True,
+    )
+
+    headers = [read_header(batch) for batch in batches]
+    assert [header.record_count for header in headers] == [2, 1, 1, 2, 1]
+    assert [header.base_offset for header in headers] == [0, 2, 3, 4, 6]
+    assert [header.base_sequence for header in headers][:3] == [(1 << 31) - 3, (1 << 31) - 1, 0]
+    assert all(header.is_transactional for header in headers)
+    assert values == [record.value for batch in batches for record in read_records(batch)]
+    assert {77} == {record.timestamp for batch in batches for record in read_records(batch)}
+
+
+def test_batches_hold_at_most_so_many_records(scan):
+    """`batch_records_max`."""
+    rows = pa.table({"value": pa.array([b"a"] * 5)})
+
+    batches = batches_from(rows, timestamp=0, batch_records_max=2)
+
+    assert [read_header(batch).record_count for batch in batches] == [2, 2, 1]
+
+
+def test_text_columns_null_timestamps_and_null_headers_are_taken(scan):
+    """What Spark's sink accepts: key and value as text or bytes; a row without a time gets the caller's."""
+    when = datetime(2024, 1, 1, tzinfo=UTC)
+    rows = pa.table(
+        {
+            "key": pa.array(["ключ", None]),
+            "value": pa.array(["значение", None], pa.large_string()),
+            "timestamp": pa.array([when, None], pa.timestamp("us", tz="UTC")),
+            "headers": pa.array([None, [{"key": "n", "value": None}]], schema(["headers"]).field(0).type),
+        }
+    )
+
+    (batch,) = batches_from(rows, timestamp=99)
+
+    assert read_records(batch) == [
+        Record("ключ".encode(), "значение".encode(), (), int(when.timestamp() * 1000), 0),
+        Record(None, None, (("n", None),), 99, 1),
+    ]
+
+
+def test_no_rows_are_no_batches_and_a_value_is_needed(scan):
+    """An empty micro-batch is ordinary; a table without `value` is a mistake, named."""
+    empty = pa.table({"value": pa.array([], pa.binary())})
+
+    assert batches_from(empty, timestamp=0) == []
+    with pytest.raises(ValueError, match="no column 'value' among colour"):
+        batches_from(pa.table({"colour": [b"x"]}), timestamp=0)
+
+
+def test_offsets_that_lie_are_refused(scan):
+    """Arrow buffers from elsewhere are no more believed than bytes are."""
+    ends = pa.py_buffer(struct.pack("iii", 0, 1 << 20, 5))
+    rows = pa.RecordBatch.from_arrays(
+        [pa.Array.from_buffers(pa.binary(), 2, [None, ends, pa.py_buffer(b"short")])], names=["value"]
+    )
+
+    with pytest.raises(ValueError, match="row 0 has"):
+        batches_from(rows, timestamp=0)
+
+
+def test_spark_agrees_with_the_schema():
+    """Its own conversion of the Kafka source's schema, where PySpark is installed."""
+    types = pytest.importorskip("pyspark.sql.pandas.types")
+    ddl = pytest.importorskip("pyspark.sql.types")
+    spark_schema = ddl.StructType(
+        [
+            ddl.StructField("key", ddl.BinaryType()),
+            ddl.StructField("value", ddl.BinaryType()),
+            ddl.StructField("topic", ddl.StringType()),
+            ddl.StructField("partition", ddl.IntegerType()),
+            ddl.StructField("offset", ddl.LongType()),
+            ddl.StructField("timestamp", ddl.TimestampType()),
+            ddl.StructField("timestampType", ddl.IntegerType()),
+            ddl.StructField(
+                "headers",
+                ddl.ArrayType(
+                    ddl.StructType(
+                        [ddl.StructField("key", ddl.StringType()), ddl.StructField("value", ddl.BinaryType())]
+                    )
+                ),
+            ),
+        ]
+    )
+
+    theirs = types.to_arrow_schema(spark_schema, timezone="UTC")
+
+    assert theirs == schema(include_headers=True)

@@ -1,0 +1,172 @@
+"""What a producer may send."""
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.batches.drawn import record_lists
+from tidemill.batches.batch import stamp_crc, stamp_max_timestamp
+from tidemill.batches.builder import build_batch
+from tidemill.batches.check import check_producer_batch
+from tidemill.batches.compression import Codec
+from tidemill.batches.records import Record
+from tidemill.model import errors
+
+RECORDS = [Record(b"key", b"value", (("name", b"content"),), 1_000 + n) for n in range(3)]
+
+
+def code_of(batch, **bounds):
+    problem = check_producer_batch(batch, **bounds)
+    return None if problem is None else errors.name(problem.error_code)
+
+
+def altered(form, position, value, **built_with):
+    """A batch with one field changed under a right CRC."""
+    batch = build_batch(RECORDS, **built_with)
+    struct.pack_into(form, batch, position, value)
+    stamp_crc(batch)
+    return batch
+
+
+@settings(max_examples=40)
+@given(records=record_lists, codec=st.sampled_from(list(Codec)))
+def test_what_is_built_well_is_accepted(scan, records, codec):
+    """With every codec, in every kind of buffer."""
+    batch = build_batch(records, codec=codec, producer_id=4, producer_epoch=0, base_sequence=0)
+
+    found = [code_of(form(batch)) for form in (bytes, bytearray, memoryview)]
+
+    assert found == [None, None, None]
+
+
+def test_a_batch_is_all_there_and_alone():
+    """One partition of a Produce request carries exactly one batch."""
+    batch = bytes(build_batch(RECORDS))
+
+    cut = {code_of(batch[:end]) for end in range(len(batch))}
+
+    assert cut == {"CORRUPT_MESSAGE"}
+    assert code_of(batch + batch) == "INVALID_RECORD"
+    assert code_of(batch + b"\0") == "INVALID_RECORD"
+
+
+def test_every_flipped_bit_under_the_crc_is_seen():
+    """The CRC begins with the attributes and ends with the batch."""
+    batch = build_batch(RECORDS)
+
+    found = set()
+    for position in range(17, len(batch)):
+        batch[position] ^= 1
+        found.add(code_of(batch))
+        batch[position] ^= 1
+
+    assert found == {"CORRUPT_MESSAGE"}
+
+
+@pytest.mark.parametrize(
+    ("magic", "code"),
+    [(0, "UNSUPPORTED_FOR_MESSAGE_FORMAT"), (1, "UNSUPPORTED_FOR_MESSAGE_FORMAT"), (3, "CORRUPT_MESSAGE")],
+)
+def test_old_message_formats_are_refused_by_name(magic, code):
+    """Also where the message is shorter than a batch's header."""
+    batch = build_batch(RECORDS)
+    batch[16] = magic
+
+    assert code_of(batch) == code
+    assert code_of(batch[:30]) == code if magic < 2 else "CORRUPT_MESSAGE"
+
+
+@pytest.mark.parametrize(
+    ("form", "position", "value", "code"),
+    [
+        (">i", 57, 0, "INVALID_RECORD"),  # record count
+        (">i", 57, -1, "INVALID_RECORD"),
+        (">i", 57, 4, "INVALID_RECORD"),
+        (">i", 23, 3, "INVALID_RECORD"),  # last offset delta
+        (">i", 23, -1, "INVALID_RECORD"),
+        (">h", 21, 0x20, "INVALID_RECORD"),  # control
+        (">h", 21, 0x10, "INVALID_RECORD"),  # transactional, without a producer id
+        (">h", 21, 0x08, "INVALID_TIMESTAMP"),  # LogAppendTime
+        (">h", 21, 5, "UNSUPPORTED_COMPRESSION_TYPE"),
+        (">h", 21, 7, "UNSUPPORTED_COMPRESSION_TYPE"),
+        (">q", 43, 9, "INVALID_RECORD"),  # a producer id, without epoch and sequence
+        (">q", 35, 5, "INVALID_TIMESTAMP"),  # max timestamp
+        (">q", 27, (1 << 63) - 1, "INVALID_RECORD"),  # base timestamp: the deltas go beyond int64
+    ],
+)
+def test_a_header_that_cannot_be_is_refused(scan, form, position, value, code):
+    """Each field that a client fills in, one at a time."""
+    assert code_of(altered(form, position, value)) == code
+
+
+def test_count_and_delta_that_agree_but_are_wrong_are_seen_in_the_records(scan):
+    """Uncompressed records are walked."""
+    batch = altered(">i", 57, 2)
+    struct.pack_into(">i", batch, 23, 1)
+    stamp_crc(batch)
+
+    problem = check_producer_batch(batch)
+
+    assert problem is not None
+    assert (problem.error_code, problem.message) == (
+        errors.INVALID_RECORD,
+        "record 2 of the batch: bytes follow the last record",
+    )
+
+
+@pytest.mark.parametrize(("epoch", "sequence"), [(-1, 0), (0, -1)])
+def test_an_idempotent_producer_has_an_epoch_and_a_sequence(epoch, sequence):
+    """Negative ones mean "none", which contradicts its id."""
+    batch = build_batch(RECORDS, producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+
+    assert code_of(batch) == "INVALID_RECORD"
+
+
+def test_a_transactional_batch_with_a_producer_is_for_the_caller_to_judge():
+    """Nothing is wrong with its form."""
+    batch = build_batch(RECORDS, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+    assert code_of(batch) is None
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_timestamps_stay_within_the_bounds_of_the_topic(scan, codec):
+    """message.timestamp.before.max.ms and .after.max.ms; neither counts under LogAppendTime."""
+    batch = build_batch(RECORDS, codec=codec)
+
+    found = [
+        code_of(batch, timestamp_min=1_000, timestamp_max=1_002),
+        code_of(batch, timestamp_min=1_001),
+        code_of(batch, timestamp_max=1_001),
+        code_of(batch, timestamp_min=1_001, timestamp_max=1_001, is_log_append_time=True),
+    ]
+
+    assert found == [None, "INVALID_TIMESTAMP", "INVALID_TIMESTAMP", None]
+
+
+def test_records_without_a_timestamp_are_not_too_early():
+    """−1 is no time."""
+    batch = build_batch([Record(b"k", b"v")])
+
+    assert code_of(batch, timestamp_min=1_000) is None
+
+
+def test_a_wrong_max_timestamp_can_be_put_right(scan):
+    """Kafka corrects it silently (old Sarama never fills it in), so the problem says what it should be."""
+    batch = altered(">q", 35, -1)
+
+    problem = check_producer_batch(batch)
+
+    assert problem is not None
+    assert problem.max_timestamp == 1_002
+    stamp_max_timestamp(batch, problem.max_timestamp)
+    assert check_producer_batch(batch) is None
+
+
+def test_zstd_is_refused_where_the_request_is_too_old_for_it():
+    """Produce before v7 (KIP-110)."""
+    batch = build_batch(RECORDS, codec=Codec.ZSTD)
+
+    assert code_of(batch, is_zstd_allowed=False) == "UNSUPPORTED_COMPRESSION_TYPE"

@@ -1,0 +1,42 @@
+"""Which form of `scan` runs."""
+
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+
+from tidemill.batches import native
+from tidemill.batches import scan as plain
+from tidemill.batches.scan_build import compiled_name
+
+SOURCE = Path(plain.__file__)
+
+
+def test_the_plain_form_is_the_source():
+    """`tidemill.batches.scan` itself is never compiled; only `native` chooses."""
+    assert SOURCE.suffix == ".py"
+
+
+def test_a_build_of_this_source_is_used_where_there_is_one():
+    """`native.scan` and `is_compiled` tell the same story."""
+    name = compiled_name(SOURCE.read_bytes())
+    is_built = SOURCE.with_name(name + EXTENSION_SUFFIXES[0]).exists()
+
+    form = native.scan
+
+    assert native.is_compiled() is is_built
+    assert form.__name__ == f"tidemill.batches.{name if is_built else 'scan'}"
+
+
+def test_a_build_of_another_source_is_not_found(monkeypatch: pytest.MonkeyPatch):
+    """One byte of difference is another name: a stale build is never run."""
+    monkeypatch.setattr(native, "get_data", lambda package, name: SOURCE.read_bytes() + b"\n")
+
+    assert native.compiled_scan() is None
+
+
+def test_without_the_source_the_plain_form_is_all_there_is(monkeypatch: pytest.MonkeyPatch):
+    """A loader that gives no data."""
+    monkeypatch.setattr(native, "get_data", lambda package, name: None)
+
+    assert native.compiled_scan() is None

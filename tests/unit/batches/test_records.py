@@ -1,0 +1,65 @@
+"""Reading records one by one."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill.batches.batch import MalformedBatch
+from tidemill.batches.builder import build_batch
+from tidemill.batches.compression import Codec, CompressionError
+from tidemill.batches.records import Record, read_records
+
+RECORDS = [Record(b"key", b"value", (("name", b"content"), ("empty", None)), 5), Record(None, None, (), 6)]
+
+
+@given(place=st.integers(61, 200), noise=st.binary(min_size=1, max_size=8))
+def test_damaged_records_are_read_or_refused(place, noise):
+    """Nothing but MalformedBatch comes out of a batch whose CRC nobody checked."""
+    built = build_batch(RECORDS)
+    built[min(place, len(built) - 1) :][: len(noise)] = noise
+    start = min(place, len(built) - len(noise))
+    built[start : start + len(noise)] = noise
+
+    try:
+        found = len(read_records(built))
+    except MalformedBatch:
+        found = 2
+
+    assert found == 2
+
+
+def test_a_cut_batch_is_refused():
+    """At every byte."""
+    built = bytes(build_batch(RECORDS))
+
+    for end in range(len(built)):
+        with pytest.raises(MalformedBatch):
+            read_records(built[:end])
+
+
+def test_what_follows_the_last_record_is_refused():
+    """A record count that is too small hides records."""
+    built = build_batch(RECORDS)
+    struct.pack_into(">i", built, 57, 1)
+
+    with pytest.raises(MalformedBatch, match="follow the last record"):
+        read_records(built)
+
+
+def test_compressed_records_are_capped():
+    """A batch of 200 bytes may hold megabytes."""
+    built = build_batch([Record(None, bytes(1 << 20))], codec=Codec.ZSTD)
+
+    with pytest.raises(CompressionError, match="more than"):
+        read_records(built, size_max=1 << 20)
+
+
+def test_a_batch_is_read_at_its_position():
+    """In a buffer of several."""
+    built = build_batch(RECORDS, base_offset=10)
+
+    found = read_records(b"noise" + built + b"noise", position=5)
+
+    assert [RECORDS[0]._replace(offset=10), RECORDS[1]._replace(offset=11)] == found

@@ -1,0 +1,280 @@
+"""Walking records, in both forms, on good bytes and on bad ones."""
+
+import random
+import struct
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.batches.drawn import numbered, record_lists
+from tidemill.batches import native
+from tidemill.batches import scan as plain
+from tidemill.batches.batch import HEADER_BYTES, read_header
+from tidemill.batches.builder import append_record, append_varint, build_batch
+from tidemill.batches.records import Record, read_records
+
+OFFSET_MAX = (1 << 63) - 1
+
+
+def block_of(records):
+    batch = build_batch(records)
+    return bytes(batch[HEADER_BYTES:]), read_header(batch).base_timestamp
+
+
+@settings(max_examples=40)
+@given(records=record_lists)
+def test_a_good_block_is_walked_to_its_end(scan, records):
+    """Count, and the bounds of the timestamps."""
+    block, base = block_of(records)
+
+    found = scan.check_records(block, 0, len(block), len(records), base)
+
+    stamps = [record.timestamp for record in records]
+    assert found == (0, len(records), min(stamps), max(stamps))
+
+
+@settings(max_examples=40)
+@given(records=record_lists, noise=st.binary(max_size=20))
+def test_a_block_is_split_where_its_records_begin(scan, records, noise):
+    """Each piece is one record: put together again from any of them on, they are read."""
+    block, _ = block_of(records)
+    buffer = noise + block + noise
+
+    starts = scan.record_starts(buffer, len(noise), len(noise) + len(block), len(records))
+
+    pieces = [buffer[start:end] for start, end in pairwise(starts)]
+    alone = [bytes(build_batch([record])[HEADER_BYTES:]) for record in records]
+    assert b"".join(pieces) == block
+    assert len(pieces) == len(alone)
+
+
+@settings(max_examples=40)
+@given(records=record_lists, timestamp=st.integers(-1, 1 << 42))
+def test_the_first_record_at_or_after_a_timestamp_is_found(scan, records, timestamp):
+    """The first by offset, whatever the order of the timestamps."""
+    block, base = block_of(records)
+
+    found = scan.first_at_or_after(block, 0, len(block), len(records), base, timestamp)
+
+    late = [(index, record.timestamp) for index, record in enumerate(records) if record.timestamp >= timestamp]
+    assert found == (late[0] if late else None)
+
+
+def record(body: bytes) -> bytes:
+    """`body` behind the length that it has."""
+    block = bytearray()
+    append_varint(block, len(body))
+    return bytes(block) + body
+
+
+# attributes, timestamp delta, offset delta, key, value, headers
+MALFORMED = {
+    "no bytes": (b"", 1),
+    "a length of nothing": (b"\x00", 1),
+    "a negative length": (b"\x01", 1),
+    "a length beyond the block": (b"\x7e\x00\x00\x00\x01\x01\x00", 1),
+    "a length of six bytes": (b"\x8c\x80\x80\x80\x80\x00" + bytes(6), 1),
+    "a length without an end": (b"\x80" * 20, 1),
+    "no timestamp": (record(b"\x00"), 2),
+    "a timestamp of eleven bytes": (record(b"\x00" + b"\x80" * 10 + b"\x00\x00\x01\x01\x00"), 2),
+    "a timestamp of more than 64 bits": (record(b"\x00" + b"\xff" * 9 + b"\x02\x00\x01\x01\x00"), 2),
+    "a timestamp out of range": (record(b"\x00" + b"\xfe" + b"\xff" * 8 + b"\x01\x00\x01\x01\x00"), 2),
+    "no offset": (record(b"\x00\x00"), 3),
+    "a negative offset": (record(b"\x00\x00\x01\x01\x01\x00"), 3),
+    "an offset of another place": (record(b"\x00\x00\x02\x01\x01\x00"), 3),
+    "an offset of 34 bits": (record(b"\x00\x00\xfe\xff\xff\xff\x3f\x01\x01\x00"), 3),
+    "no key": (record(b"\x00\x00\x00"), 4),
+    "a key of length −2": (record(b"\x00\x00\x00\x03\x01\x00"), 4),
+    "a key beyond the record": (record(b"\x00\x00\x00\x08\x01\x00") + bytes(9), 4),
+    "no value": (record(b"\x00\x00\x00\x01"), 5),
+    "a value of length −2": (record(b"\x00\x00\x00\x01\x03\x00"), 5),
+    "a value beyond the record": (record(b"\x00\x00\x00\x01\x08\x00") + bytes(9), 5),
+    "no headers": (record(b"\x00\x00\x00\x01\x01"), 6),
+    "a negative header count": (record(b"\x00\x00\x00\x01\x01\x01"), 6),
+    "more headers than there is room for": (record(b"\x00\x00\x00\x01\x01\x04\x00\x01"), 6),
+    "two billion headers": (record(b"\x00\x00\x00\x01\x01\xfe\xff\xff\xff\x0f") + bytes(9), 6),
+    "a header without a name": (record(b"\x00\x00\x00\x01\x01\x02\x01\x01"), 6),
+    "a header's name beyond the record": (record(b"\x00\x00\x00\x01\x01\x02\x10\x01") + bytes(9), 6),
+    "a header without a value": (record(b"\x00\x00\x00\x01\x01\x02\x02a"), 6),
+    "a header's value of length −2": (record(b"\x00\x00\x00\x01\x01\x02\x00\x03"), 6),
+    "a header's value beyond the record": (record(b"\x00\x00\x00\x01\x01\x02\x00\x10") + bytes(9), 6),
+    "bytes behind the headers": (record(b"\x00\x00\x00\x01\x01\x00\x00"), 7),
+    "bytes behind the last record": (record(b"\x00\x00\x00\x01\x01\x00") + b"\x00", 8),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_a_malformed_record_is_refused_for_what_it_is(scan, case):
+    """One mistake each; a base timestamp at the end of the range makes a delta overflow."""
+    block, problem = MALFORMED[case]
+
+    found = scan.check_records(block, 0, len(block), 1, 1 << 62)
+
+    assert plain.PROBLEMS[found[0]] == plain.PROBLEMS[problem]
+
+
+@pytest.mark.parametrize(("position", "end"), [(-1, 4), (3, 2), (0, 11), (11, 11)])
+def test_a_window_outside_the_buffer_is_refused(scan, position, end):
+    """Before a single byte is read."""
+    with pytest.raises(ValueError, match="does not lie in"):
+        scan.check_records(bytes(10), position, end, 1, 0)
+
+
+@pytest.mark.parametrize("count", [-1, 3, 1 << 30])
+def test_more_records_than_bytes_are_refused_before_anything_is_allocated(scan, count):
+    """A record takes at least seven bytes."""
+    block, _ = block_of([Record(None, None)] * 2)
+
+    with pytest.raises(ValueError, match="do not fit"):
+        scan.record_starts(block, 0, len(block), count)
+
+
+def test_a_column_without_room_is_refused(scan):
+    """The buffers are the caller's; they are measured before they are written."""
+    with pytest.raises(ValueError, match="slots"):
+        scan.ColumnFill(9, 100, 0, 10).want_offsets(memoryview(bytearray(64)).cast("q"))
+    with pytest.raises(ValueError, match="parts"):
+        scan.ColumnFill(9, 1 << 31, 0, 10)
+
+
+def columns_of(form, block, count, base_timestamp):
+    """Everything that a form of `scan` writes for a block, or what it raises."""
+    rows, size = max(len(block) // 7, 1), len(block)
+    slots = {
+        "offsets": bytearray(8 * rows),
+        "timestamps": bytearray(8 * rows),
+        "types": bytearray(4 * rows),
+        "key": [bytearray(4 * rows + 4), bytearray(rows), bytearray(size)],
+        "value": [bytearray(4 * rows + 4), bytearray(rows), bytearray(size)],
+        "headers": [
+            bytearray(4 * rows + 4),
+            bytearray(rows),
+            bytearray(4 * (size // 2) + 4),
+            bytearray(size),
+            bytearray(4 * (size // 2) + 4),
+            bytearray(size // 16 + 1),
+            bytearray(size),
+        ],
+    }
+
+    def views(name, *forms):
+        return [memoryview(slot).cast(kind) for slot, kind in zip(slots[name], forms, strict=True)]
+
+    fill = form.ColumnFill(rows, size, 3, 200)
+    fill.want_offsets(memoryview(slots["offsets"]).cast("q"))
+    fill.want_timestamps(memoryview(slots["timestamps"]).cast("q"))
+    fill.want_timestamp_types(memoryview(slots["types"]).cast("i"))
+    fill.want_keys(*views("key", "i", "B", "B"))
+    fill.want_values(*views("value", "i", "B", "B"))
+    fill.want_headers(*views("headers", "i", "B", "i", "B", "i", "B", "B"))
+    try:
+        fill.add(block, 0, len(block), count, 1, base_timestamp)
+        outcome = "done"
+    except ValueError as error:
+        outcome = str(error)
+    return outcome, fill.rows, fill.key_nulls, fill.header_count, slots
+
+
+def outcome_of(act, *arguments):
+    try:
+        found = act(*arguments)
+    except ValueError as error:
+        return str(error)
+    return list(found) if found is not None else None
+
+
+def mutated(chance: random.Random, block: bytes) -> bytes:
+    """A few bytes changed, inserted, removed, or the end cut off."""
+    damaged = bytearray(block)
+    for _ in range(chance.randrange(1, 4)):
+        place = chance.randrange(len(damaged) + 1)
+        match chance.randrange(5):
+            case 0:
+                damaged[place : place + 1] = bytes([chance.randrange(256)])
+            case 1:
+                damaged[place : place + 1] = chance.choice([b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff"])
+            case 2:
+                damaged[place:place] = chance.randbytes(chance.randrange(1, 11))
+            case 3:
+                del damaged[place : place + chance.randrange(1, 5)]
+            case 4:
+                del damaged[place:]
+    return bytes(damaged)
+
+
+@pytest.mark.skipif(not native.is_compiled(), reason="there is no compiled form to compare with")
+def test_both_forms_say_the_same_of_20_000_damaged_blocks():
+    """
+    The compiled form has no bounds but its own: it must neither crash nor differ, and what lies around the block
+    must not matter.
+    """
+    chance = random.Random(20_260)
+    compiled = native.scan
+    seeds = [
+        [Record(chance.choice([None, b"", b"key"]), chance.randbytes(chance.randrange(30)), (), n) for n in range(3)],
+        [Record(b"k" * 70, None, (("a", b"1"), ("", None)), -1), Record(None, b"v" * 130, (), 1 << 40)],
+        [Record(None, None)],
+    ]
+    blocks = [block_of(records) for records in seeds]
+
+    different = []
+    for number in range(20_000):
+        block, base = chance.choice(blocks)
+        block = mutated(chance, block) if number % 20 else chance.randbytes(chance.randrange(40))
+        count = chance.choice([1, 2, 3, 3, 3])
+        base = chance.choice([base, base, base, OFFSET_MAX - 1, -OFFSET_MAX])
+        around = chance.randbytes(12)
+        window = (around + block + around, 12, 12 + len(block), count)
+        ours = (
+            compiled.check_records(*window, base),
+            outcome_of(compiled.first_at_or_after, *window, base, 5),
+            [start - 12 if isinstance(start, int) else start for start in outcome_of(compiled.record_starts, *window)],
+            columns_of(compiled, block, count, base) if number % 4 == 0 else None,
+        )
+        theirs = (
+            plain.check_records(block, 0, len(block), count, base),
+            outcome_of(plain.first_at_or_after, block, 0, len(block), count, base, 5),
+            list(outcome_of(plain.record_starts, block, 0, len(block), count)),
+            columns_of(plain, block, count, base) if number % 4 == 0 else None,
+        )
+        if ours != theirs:
+            different.append((block, count, base, ours, theirs))
+
+    assert different == []
+
+
+def test_what_the_check_accepts_can_be_read(scan):
+    """Two readers written apart agree: the check here, and the plain one for coordinators."""
+    chance = random.Random(7)
+    records = [Record(b"key", b"value", (("name", b"content"),), n) for n in range(3)]
+    batch = build_batch(records)
+    header = bytes(batch[:HEADER_BYTES])
+
+    accepted = 0
+    for _ in range(2_000):
+        block = mutated(chance, bytes(batch[HEADER_BYTES:]))
+        if scan.check_records(block, 0, len(block), 3, 0)[0] == 0:
+            accepted += 1
+            again = bytearray(header + block)
+            struct.pack_into(">i", again, 8, len(again) - 12)
+            assert len(read_records(again)) == 3
+
+    assert accepted > 0
+
+
+def test_an_offset_gap_is_kept(scan):
+    """Compacted batches have gaps: columns and search go by the delta, not by the place."""
+    block = bytearray()
+    for delta in (0, 4, 9):
+        append_record(block, delta, delta, None, b"v", ())
+    offsets = memoryview(bytearray(24)).cast("q")
+
+    fill = scan.ColumnFill(3, len(block), 101, 109)
+    fill.want_offsets(offsets)
+    fill.add(bytes(block), 0, len(block), 3, 100, 0)
+
+    assert (fill.rows, offsets[0]) == (1, 104)
+    assert scan.first_at_or_after(bytes(block), 0, len(block), 3, 0, 5) == (9, 9)
+    assert numbered([Record(None, b"v")])[0].offset == 0

@@ -1,0 +1,38 @@
+"""`--from` in its four forms."""
+
+import pytest
+
+from tidemill.cli.failure import ExitCode, Failed
+from tidemill.cli.start_position import StartPosition, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("earliest", StartPosition()),
+        ("latest", StartPosition(latest=True)),
+        ("offset:12", StartPosition(offset=12)),
+        ("time:1970-01-01T00:00:01.500Z", StartPosition(timestamp_ms=1500)),
+        ("time:1970-01-01T01:00:00+01:00", StartPosition(timestamp_ms=0)),
+    ],
+)
+def test_a_start_is_a_word_an_offset_or_a_moment(text: str, position: StartPosition) -> None:
+    """
+    A moment is a point in time wherever it is read: it names its zone.
+    """
+    parsed = parse(text)
+
+    assert position == parsed
+
+
+@pytest.mark.parametrize(
+    "text", ["", "newest", "offset:", "offset:-1", "offset:٣", "time:x", "time:2026-01-01T00:00:00"]
+)
+def test_any_other_start_is_a_usage_error_that_shows_a_right_one(text: str) -> None:
+    """
+    A person reads the message and can type the right thing.
+    """
+    with pytest.raises(Failed, match=r"--from .*(for example|add Z)") as caught:
+        parse(text)
+
+    assert ExitCode.USAGE == caught.value.exit_code

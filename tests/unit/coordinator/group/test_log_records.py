@@ -1,0 +1,247 @@
+"""The bytes of `__consumer_offsets`, held against Kafka's own."""
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill.coordinator.group import log_records
+from tidemill.coordinator.group.log_records import (
+    BadRecord,
+    CommittedOffset,
+    GroupKey,
+    GroupMetadata,
+    LoggedMember,
+    OffsetKey,
+    SnapshotEnd,
+    SnapshotEndKey,
+)
+from tidemill.model.topic import TopicId
+
+# Written by Apache Kafka 4.3.1's generated classes (MessageUtil.toVersionPrefixedByteBuffer).
+OFFSET_KEYS = {
+    0: "0000000762696c6c696e670007666c696768747300000005",
+    1: "0001000762696c6c696e670007666c696768747300000005",
+}
+OFFSET_VALUES = {
+    0: "000000000000000010680004686572650000018bcfe56800",
+    1: "000100000000000010680004686572650000018bcfe568000000018bcfee8fc0",
+    2: "000200000000000010680004686572650000018bcfe56800",
+    3: "00030000000000001068000000070004686572650000018bcfe56800",
+    4: ("000400000000000010680000000705686572650000018bcfe56800010010112233445566778899aabbccddeeff00"),
+}
+GROUP_VALUES = {
+    0: (
+        "00000008636f6e73756d657200000003000572616e676500036d2d310000000200036d2d310003617070000a"
+        "2f3132372e302e302e310000afc80000000300010200000002090800036d2d320003617070000a2f3132372e"
+        "302e302e31000017700000000000000000"
+    ),
+    1: (
+        "00010008636f6e73756d657200000003000572616e676500036d2d310000000200036d2d310003617070000a"
+        "2f3132372e302e302e31000493e00000afc80000000300010200000002090800036d2d320003617070000a2f"
+        "3132372e302e302e310000ea60000017700000000000000000"
+    ),
+    2: (
+        "00020008636f6e73756d657200000003000572616e676500036d2d310000018bcfe568000000000200036d2d"
+        "310003617070000a2f3132372e302e302e31000493e00000afc80000000300010200000002090800036d2d32"
+        "0003617070000a2f3132372e302e302e310000ea60000017700000000000000000"
+    ),
+    3: (
+        "00030008636f6e73756d657200000003000572616e676500036d2d310000018bcfe568000000000200036d2d"
+        "3100046465736b0003617070000a2f3132372e302e302e31000493e00000afc8000000030001020000000209"
+        "0800036d2d32ffff0003617070000a2f3132372e302e302e310000ea60000017700000000000000000"
+    ),
+    4: (
+        "000409636f6e73756d6572000000030672616e6765046d2d310000018bcfe5680003046d2d31056465736b04"
+        "6170700b2f3132372e302e302e31000493e00000afc80400010203090800046d2d3200046170700b2f313237"
+        "2e302e302e310000ea600000177001010000"
+    ),
+}
+EMPTY_GROUP_VALUES = {
+    0: "00000008636f6e73756d657200000004ffffffff00000000",
+    1: "00010008636f6e73756d657200000004ffffffff00000000",
+    2: "00020008636f6e73756d657200000004ffffffff0000018bcfe5680000000000",
+    3: "00030008636f6e73756d657200000004ffffffff0000018bcfe5680000000000",
+    4: "000409636f6e73756d65720000000400000000018bcfe568000100",
+}
+OFFSET_VALUE_WITHOUT_TOPIC_ID = "000400000000000010680000000705686572650000018bcfe5680000"
+GROUP_KEY = "0002000762696c6c696e67"
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = TopicId(bytes.fromhex("112233445566778899aabbccddeeff00"))
+OFFSET_KEY = OffsetKey(group_id="billing", topic="flights", partition=5)
+
+
+def offset_value(version):
+    return CommittedOffset(
+        offset=4200,
+        leader_epoch=7 if version >= 3 else -1,
+        metadata="here",
+        committed_at_ms=NOW_MS,
+        expires_at_ms=NOW_MS + 600_000 if version == 1 else -1,
+        topic_id=TOPIC_ID if version >= 4 else TopicId(bytes(16)),
+    )
+
+
+def group_value(version):
+    return GroupMetadata(
+        protocol_type="consumer",
+        generation=3,
+        protocol_name="range",
+        leader="m-1",
+        state_since_ms=NOW_MS if version >= 2 else -1,
+        members=(
+            LoggedMember(
+                member_id="m-1",
+                instance_id="desk" if version >= 3 else None,
+                client_id="app",
+                client_host="/127.0.0.1",
+                rebalance_timeout_ms=300_000 if version >= 1 else -1,
+                session_timeout_ms=45_000,
+                subscription=b"\x00\x01\x02",
+                assignment=b"\x09\x08",
+            ),
+            LoggedMember(
+                member_id="m-2",
+                client_id="app",
+                client_host="/127.0.0.1",
+                rebalance_timeout_ms=60_000 if version >= 1 else -1,
+                session_timeout_ms=6_000,
+                subscription=b"",
+                assignment=b"",
+            ),
+        ),
+    )
+
+
+def empty_group_value(version):
+    return GroupMetadata(
+        protocol_type="consumer",
+        generation=4,
+        protocol_name=None,
+        leader=None,
+        state_since_ms=NOW_MS if version >= 2 else -1,
+    )
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_of_kafkas_values_is_read(version):
+    """
+    A partition that Kafka wrote over the years can be taken over.
+    """
+    assert log_records.read_offset(bytes.fromhex(OFFSET_VALUES[version])) == offset_value(version)
+    assert log_records.read_group(bytes.fromhex(GROUP_VALUES[version])) == group_value(version)
+    assert log_records.read_group(bytes.fromhex(EMPTY_GROUP_VALUES[version])) == empty_group_value(version)
+
+
+def test_kafkas_keys_are_read():
+    """
+    The version of a key tells its kind.
+    """
+    assert log_records.read_key(bytes.fromhex(OFFSET_KEYS[0])) == OFFSET_KEY
+    assert log_records.read_key(bytes.fromhex(OFFSET_KEYS[1])) == OFFSET_KEY
+    assert log_records.read_key(bytes.fromhex(GROUP_KEY)) == GroupKey(group_id="billing")
+
+
+@pytest.mark.parametrize("version", [*range(3, 23), 31_999])
+def test_kinds_that_are_not_ours_are_passed_over(version):
+    """
+    Kafka's newer group types have their records in the same topic.
+    """
+    assert log_records.read_key(version.to_bytes(2, "big") + b"whatever") is None
+
+
+def test_what_we_write_is_what_kafka_writes():
+    """
+    Byte for byte: offsets in version 4, in version 1 with a retention, groups in version 3.
+    """
+    plain = log_records.offset_commit(OFFSET_KEY, offset_value(4))
+    with_retention = log_records.offset_commit(OFFSET_KEY, offset_value(1))
+    group = log_records.group_metadata("billing", group_value(3))
+    empty = log_records.group_metadata("billing", empty_group_value(3))
+
+    assert (plain.key.hex(), plain.value.hex()) == (OFFSET_KEYS[1], OFFSET_VALUES[4])
+    assert (with_retention.key.hex(), with_retention.value.hex()) == (OFFSET_KEYS[1], OFFSET_VALUES[1])
+    assert (group.key.hex(), group.value.hex()) == (GROUP_KEY, GROUP_VALUES[3])
+    assert empty.value.hex() == EMPTY_GROUP_VALUES[3]
+
+
+def test_a_commit_without_a_topic_id_has_no_tag():
+    """
+    As Kafka leaves out a tagged field with its default.
+    """
+    value = offset_value(4)
+    value.topic_id = TopicId(bytes(16))
+
+    assert log_records.offset_commit(OFFSET_KEY, value).value.hex() == OFFSET_VALUE_WITHOUT_TOPIC_ID
+
+
+def test_tombstones_are_keys_without_a_value():
+    """
+    What compaction and Kafka's tools expect.
+    """
+    assert log_records.offset_tombstone(OFFSET_KEY) == (bytes.fromhex(OFFSET_KEYS[1]), None)
+    assert log_records.group_tombstone("billing") == (bytes.fromhex(GROUP_KEY), None)
+
+
+def test_a_snapshot_ends_with_a_record_of_our_own():
+    """
+    Its bytes, as the format page has them.
+    """
+    end = SnapshotEnd(first_offset=4200, record_count=36, written_at_ms=NOW_MS)
+
+    record = log_records.snapshot_end(end)
+
+    assert record.key.hex() == "7d00"
+    assert record.value.hex() == "0000" + "0000000000001068" + "00000024" + "0000018bcfe56800"
+    assert log_records.read_key(record.key) == SnapshotEndKey()
+    assert log_records.read_snapshot_end(record.value) == end
+
+
+@pytest.mark.parametrize("tag_bytes", ["0105021234", "02001011223344556677889900112233445566" + "0905aabbccddee"])
+def test_tags_of_a_newer_writer_are_skipped(tag_bytes):
+    """
+    KIP-915: later Kafkas add tagged fields only.
+    """
+    plain = OFFSET_VALUE_WITHOUT_TOPIC_ID[:-2]
+
+    assert log_records.read_offset(bytes.fromhex(plain + tag_bytes)).offset == 4200
+
+
+@given(
+    offset=st.integers(0, 2**63 - 1),
+    epoch=st.integers(-1, 2**31 - 1),
+    metadata=st.text(max_size=200),
+    topic_id=st.binary(min_size=16, max_size=16),
+)
+def test_what_is_written_is_read_again(offset, epoch, metadata, topic_id):
+    """
+    Any offset, any text.
+    """
+    value = CommittedOffset(
+        offset=offset, leader_epoch=epoch, metadata=metadata, committed_at_ms=NOW_MS, topic_id=TopicId(topic_id)
+    )
+
+    record = log_records.offset_commit(OFFSET_KEY, value)
+
+    assert log_records.read_offset(record.value) == value
+
+
+@given(
+    golden=st.sampled_from([*OFFSET_VALUES.values(), *GROUP_VALUES.values()]),
+    cut=st.integers(0, 200),
+    flips=st.lists(st.tuples(st.integers(0, 199), st.integers(0, 255)), max_size=3),
+)
+def test_damage_is_told_and_never_anything_else(golden, cut, flips):
+    """
+    Every length is held against the bytes that are there.
+    """
+    data = bytearray.fromhex(golden)[:cut]
+    for at, byte in flips:
+        if at < len(data):
+            data[at] = byte
+
+    for read in (log_records.read_offset, log_records.read_group, log_records.read_key):
+        with contextlib.suppress(BadRecord):
+            read(bytes(data))

@@ -1,0 +1,306 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete, and when offsets go."""
+
+import pytest
+
+from tests.unit.coordinator.group.group_world import FLIGHTS_ID, TIDES_ID, World, leaving
+from tidemill.coordinator.group.requests import (
+    CommitOffsets,
+    DeleteOffsets,
+    FetchOffsets,
+    ForgetTopics,
+    OffsetToCommit,
+    TopicPartitionId,
+)
+from tidemill.model import errors
+from tidemill.model.topic import TopicId
+
+DAY_MS = 86_400_000
+RETENTION_MS = 7 * DAY_MS
+
+
+def forget_offsets(world, *, topic="flights", group_id="g"):
+    asked = TopicPartitionId(topic=topic, topic_id=world.topic_ids[topic], partition=0)
+    return world.ask(DeleteOffsets(waiter=world.waiter(), group_id=group_id, partitions=(asked,)))
+
+
+def test_what_was_committed_is_fetched_by_any_later_leader():
+    """
+    With its leader epoch and metadata.
+    """
+    world = World()
+    world.commit(offset=42, metadata="here", leader_epoch=3)
+
+    world.restart()
+    asked = (TopicPartitionId(topic="flights", topic_id=FLIGHTS_ID, partition=0),)
+    (found,) = world.ask(FetchOffsets(waiter="w", group_id="g", partitions=asked)).offsets
+
+    assert (found.offset, found.leader_epoch, found.metadata) == (42, 3, "here")
+    assert found.topic_id == FLIGHTS_ID
+
+
+def test_what_was_never_committed_is_minus_one_and_no_error():
+    """
+    Also for a group that nobody knows.
+    """
+    world = World()
+    world.commit()
+
+    assert world.fetch(partition=7) == -1
+    assert world.fetch("other") == -1
+    assert world.fetch_all("other") == {}
+
+
+def test_all_offsets_of_a_group_are_fetched_without_naming_them():
+    """
+    OffsetFetch with null topics.
+    """
+    world = World()
+    world.commit(offset=1)
+    world.commit(offset=2, partition=1)
+    world.commit(offset=3, topic="tides")
+
+    assert world.fetch_all() == {("flights", 0): 1, ("flights", 1): 2, ("tides", 0): 3}
+
+
+@pytest.mark.parametrize(
+    ("fields", "error_code"),
+    [
+        ({}, errors.UNKNOWN_MEMBER_ID),
+        ({"generation": 1, "member_id": "nobody"}, errors.UNKNOWN_MEMBER_ID),
+        ({"generation": 9, "member_id": "app-00000000-0000-4000-8000-000000000001"}, errors.ILLEGAL_GENERATION),
+        ({"generation": -1, "member_id": "app-00000000-0000-4000-8000-000000000001"}, errors.ILLEGAL_GENERATION),
+    ],
+)
+def test_only_members_commit_for_a_group_in_use(fields, error_code):
+    """
+    A consumer that assigns partitions by itself may commit only while nobody is in the group.
+    """
+    world = World()
+    world.stable()
+
+    assert world.commit(**fields) == error_code
+
+
+def test_a_fenced_instance_cannot_commit():
+    """
+    Its partitions belong to the process that replaced it.
+    """
+    world = World()
+    (desk,) = world.static("desk")
+    world.join(instance_id="desk")
+
+    code = world.commit(generation=1, member_id=desk.member_id, instance_id="desk")
+
+    assert code == errors.FENCED_INSTANCE_ID
+
+
+def test_a_commit_into_a_generation_without_assignment_is_refused():
+    """
+    REBALANCE_IN_PROGRESS, so that the client joins again instead of failing.
+    """
+    world = World()
+    parked = world.join()
+    world.wait(3_000)
+    member = world.answer(parked)
+
+    assert world.commit(generation=1, member_id=member.member_id) == errors.REBALANCE_IN_PROGRESS
+
+
+def test_a_member_may_commit_while_a_rebalance_is_prepared():
+    """
+    It commits what it has read before it gives its partitions up.
+    """
+    world = World()
+    (member,) = world.stable()
+    world.join()
+
+    assert world.commit(generation=1, member_id=member.member_id) == errors.NONE
+
+
+def test_a_generation_of_an_unknown_group_is_refused_in_the_words_of_the_version():
+    """
+    GROUP_ID_NOT_FOUND from v9, ILLEGAL_GENERATION before.
+    """
+    world = World()
+
+    assert world.commit(generation=1, member_id="m") == errors.GROUP_ID_NOT_FOUND
+    assert world.commit(generation=1, member_id="m", knows_group_id_not_found=False) == errors.ILLEGAL_GENERATION
+    assert world.state() == "Dead"
+
+
+def test_metadata_has_a_bound_for_each_partition():
+    """
+    offset.metadata.max.bytes; the other partitions of the request are committed.
+    """
+    world = World()
+    offsets = tuple(
+        OffsetToCommit(topic="flights", topic_id=FLIGHTS_ID, partition=index, offset=5, metadata="m" * size)
+        for index, size in enumerate((4_096, 4_097))
+    )
+
+    committed = world.ask(CommitOffsets(waiter="w", group_id="g", offsets=offsets))
+
+    assert committed.error_codes == (errors.NONE, errors.OFFSET_METADATA_TOO_LARGE)
+    assert world.fetch_all() == {("flights", 0): 5}
+
+
+def test_a_topic_made_again_under_its_old_name_does_not_see_the_old_commits():
+    """
+    Committed offsets belong to a topic id.
+    """
+    world = World()
+    world.commit(offset=42)
+    world.topic_ids["flights"] = TopicId(b"made again 12345")
+
+    before = world.fetch()
+    world.commit(offset=1)
+    world.restart()
+
+    assert before == -1
+    assert world.fetch() == 1
+
+
+def test_forgetting_a_deleted_topic_does_not_touch_the_one_made_again():
+    """
+    However late the news of the deletion comes.
+    """
+    world = World()
+    world.commit(offset=42)
+    world.commit(offset=43, partition=1)
+    world.topic_ids["flights"] = TopicId(b"made again 12345")
+    world.commit(offset=1)
+
+    world.ask(ForgetTopics(topic_ids=frozenset({FLIGHTS_ID})))
+
+    assert world.fetch_all() == {("flights", 0): 1}
+    assert FLIGHTS_ID not in world.groups.topic_ids()
+
+
+def test_offsets_of_topics_that_a_group_reads_cannot_be_deleted():
+    """
+    Those that it does not read can.
+    """
+    world = World()
+    (member,) = world.stable()
+    world.commit(generation=1, member_id=member.member_id)
+    world.commit(generation=1, member_id=member.member_id, topic="tides")
+
+    reads = forget_offsets(world)
+    unread = forget_offsets(world, topic="tides")
+
+    assert reads.error_codes == (errors.GROUP_SUBSCRIBED_TO_TOPIC,)
+    assert unread.error_codes == (errors.NONE,)
+    assert world.fetch_all() == {("flights", 0): 42}
+
+
+def test_offsets_of_a_group_that_is_no_consumer_are_kept_while_it_is_in_use():
+    """
+    Nobody can tell what it reads.
+    """
+    world = World()
+    world.stable(protocol_type="connect")
+
+    assert forget_offsets(world).error_code == errors.NON_EMPTY_GROUP
+    assert forget_offsets(world, group_id="other").error_code == errors.GROUP_ID_NOT_FOUND
+
+
+def test_a_simple_consumers_offsets_expire_a_retention_after_the_commit():
+    """
+    And the group with the last of them.
+    """
+    world = World()
+    world.commit()
+    world.wait(DAY_MS)
+    world.commit(partition=1)
+
+    world.wait(RETENTION_MS - DAY_MS + 600_000)
+    between = world.fetch_all()
+    world.wait(DAY_MS)
+
+    assert between == {("flights", 1): 42}
+    assert world.fetch_all() == {}
+    assert world.state() == "Dead"
+
+
+def test_a_groups_offsets_expire_a_retention_after_it_became_empty():
+    """
+    Not after the commit: a quiet topic's offsets live as long as somebody reads it (KIP-211).
+    """
+    world = World()
+    (member,) = world.stable(session_timeout_ms=1_800_000)
+    world.commit(generation=1, member_id=member.member_id)
+    for _ in range(2 * 24 * 9):
+        world.wait(1_800_000 - 1)
+        world.heartbeat(member)
+    world.leave(leaving(member))
+
+    world.wait(RETENTION_MS - 1_200_000)
+    kept = world.fetch()
+    world.wait(2_400_000)
+
+    assert kept == 42
+    assert world.fetch() == -1
+    assert world.state() == "Dead"
+
+
+def test_a_stable_groups_offsets_expire_only_for_what_it_no_longer_reads():
+    """
+    The subscription is read from the members' metadata.
+    """
+    world = World()
+    (member,) = world.stable(session_timeout_ms=1_800_000)
+    world.commit(generation=1, member_id=member.member_id)
+    world.commit(generation=1, member_id=member.member_id, topic="tides")
+
+    for _ in range(2 * 24 * 8):
+        world.wait(1_800_000 - 1)
+        world.heartbeat(member)
+
+    assert world.fetch_all() == {("flights", 0): 42}
+
+
+def test_a_retention_that_the_client_asked_for_counts():
+    """
+    v2-4; such a record has no topic id in Kafka's format: it is the topic of that name when it is read.
+    """
+    world = World()
+    world.commit(retention_ms=3_600_000, topic="tides")
+    world.restart()
+
+    world.wait(3_000_000)
+    kept = world.fetch(topic="tides")
+    world.wait(1_200_000)
+
+    assert kept == 42
+    assert world.groups.topic_ids() == set()
+
+
+def test_an_old_record_is_of_the_topic_that_has_the_name_now():
+    """
+    Values before version 4 have no topic id; the host resolves the name.
+    """
+    world = World()
+    world.commit(retention_ms=3_600_000, topic="tides")
+
+    assert world.groups.topic_ids() == {TIDES_ID}
+
+
+def test_many_expired_offsets_go_in_bounded_steps():
+    """
+    No step holds the broker up; all are gone in the end.
+    """
+    world = World()
+    for group_index in range(4):
+        offsets = tuple(
+            OffsetToCommit(topic="flights", topic_id=FLIGHTS_ID, partition=index, offset=1) for index in range(3_000)
+        )
+        world.ask(CommitOffsets(waiter=world.waiter(), group_id=f"g{group_index}", offsets=offsets))
+    sizes = []
+    carry_out = world.carry_out
+    world.carry_out = lambda result: (sizes.append(len(result.records)), carry_out(result))
+
+    world.wait(RETENTION_MS + 600_000)
+
+    assert sum(sizes) == 12_000
+    assert max(sizes) == 6_000
+    assert world.groups.topic_ids() == set()

@@ -1,0 +1,106 @@
+"""A snapshot stands for everything before its first record."""
+
+from tests.unit.coordinator.group.group_world import FLIGHTS_ID, World
+from tidemill.coordinator.group.requests import CommitOffsets, OffsetToCommit
+
+
+def append(world, records):
+    for record in records:
+        world.log.append(record)
+        world.groups.replay(*record)
+
+
+def busy_world():
+    world = World()
+    world.stable(2)
+    for index in range(5):
+        offsets = tuple(
+            OffsetToCommit(topic="flights", topic_id=FLIGHTS_ID, partition=partition, offset=index)
+            for partition in range(7)
+        )
+        world.ask(CommitOffsets(waiter=world.waiter(), group_id=f"simple {index}", offsets=offsets))
+    return world
+
+
+def test_the_log_behind_a_snapshot_says_the_same_as_the_whole_log():
+    """
+    So the log may begin there.
+    """
+    world = busy_world()
+    first_offset = len(world.log)
+
+    chunks = world.groups.snapshot_chunks(records_max=4)
+    sizes = []
+    for chunk in chunks:
+        sizes.append(len(chunk))
+        append(world, chunk)
+    append(world, [chunks.end_record(first_offset, world.now_ms)])
+    whole = world.replayed()
+    del world.log[:first_offset]
+
+    assert world.replayed()._state == whole._state
+    assert (sum(sizes), max(sizes)) == (36, 4)
+
+
+def test_what_changes_between_chunks_ends_up_as_it_is():
+    """
+    Commits, deletions, new groups: before and behind the chunk they would have been in.
+    """
+    world = busy_world()
+    first_offset = len(world.log)
+    chunks = world.groups.snapshot_chunks(records_max=3)
+
+    for step, chunk in enumerate(chunks):
+        append(world, chunk)
+        world.commit(f"simple {step % 5}", offset=1_000 + step, partition=step % 9)
+        if step in (2, 6):
+            world.delete(f"simple {step % 4}")
+        world.commit(f"new {step}")
+    append(world, [chunks.end_record(first_offset, world.now_ms)])
+    whole = world.replayed()
+    del world.log[:first_offset]
+
+    assert world.replayed()._state == whole._state
+
+
+def test_the_end_record_tells_every_later_leader_where_the_log_may_begin():
+    """
+    A run without an end record, of a leader that was lost, tells nothing.
+    """
+    world = busy_world()
+    chunks = world.groups.snapshot_chunks()
+    for chunk in chunks:
+        append(world, chunk)
+    before = world.replayed().snapshot_end
+
+    append(world, [chunks.end_record(6, world.now_ms)])
+    after = world.replayed().snapshot_end
+
+    assert before is None
+    assert (after.first_offset, after.record_count, after.written_at_ms) == (6, 36, world.now_ms)
+
+
+def test_a_snapshot_of_nothing_is_an_end_record_alone():
+    """
+    A partition without groups can be emptied.
+    """
+    world = World()
+
+    chunks = world.groups.snapshot_chunks()
+
+    assert list(chunks) == []
+    assert chunks.record_count == 0
+
+
+def test_what_is_deleted_before_its_chunk_is_not_written_again():
+    """
+    A record behind its tombstone would bring it back.
+    """
+    world = busy_world()
+    chunks = world.groups.snapshot_chunks(records_max=3)
+    first = next(chunks)  # the group that is in use, and two of the seven offsets of the next
+
+    world.delete(*(f"simple {index}" for index in range(5)))
+
+    assert len(first) == 3
+    assert list(chunks) == []

@@ -1,0 +1,491 @@
+"""The controller's stories: what a command changes, and what its user is told."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tidemill.metadata.brokers import FoundCluster, RegisterBroker
+from tidemill.metadata.configs import AlterConfigs, Change, IncrementalAlterConfigs, Operation
+from tidemill.metadata.controller import Controller
+from tidemill.metadata.image import EMPTY, ClusterImage
+from tidemill.metadata.metadata_records import ConfigResource, Endpoint
+from tidemill.metadata.partitions import CreatePartitions, MorePartitions
+from tidemill.metadata.producer_ids import AllocateProducerIds
+from tidemill.metadata.topic_configs import TopicConfigs
+from tidemill.metadata.topics import CreateInternalTopic, CreateTopics, DeleteTopics, NewTopic
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.config_resolution import NOTHING
+from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID, OFFSETS_TOPIC, TopicId
+
+NOW_MS = 1_700_000_000_000
+SET, DELETE, APPEND, SUBTRACT = Operation
+ENDPOINTS = (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
+
+
+class Counting:
+    """Chance that counts: every draw is another."""
+
+    def __init__(self) -> None:
+        self._drawn = 0
+
+    def random_bytes(self, count: int) -> bytes:
+        self._drawn += 1
+        return self._drawn.to_bytes(count, "big")
+
+
+class Cluster:
+    """A controller, and everything it ever decided."""
+
+    def __init__(self, brokers: int = 1, static: Mapping[str, str] = NOTHING) -> None:
+        self.controller = Controller(EMPTY, broker_id=BrokerId(1), static=static, entropy=Counting())
+        self.do(FoundCluster(cluster_id="c", voter=voter(1)))
+        for broker_id in range(1, brokers + 1):
+            self.do(registration(broker_id))
+
+    def do(self, command: Any) -> Any:
+        result = self.controller.decide(command, NOW_MS)
+        self.controller.replay(result.records)
+        return result.response
+
+    def create(self, name: str, **wanted: Any) -> Any:
+        (answer,) = self.do(CreateTopics(topics=(NewTopic(name=name, **wanted),)))
+        return answer
+
+    def set(self, resource: ConfigResource, *changes: Change) -> Any:
+        (answer,) = self.do(IncrementalAlterConfigs(resources=((resource, changes),)))
+        return answer
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.controller.image
+
+    def ranges(self, topic: str) -> list[tuple[int, range]]:
+        return [(shard_id, self.image.shards[shard_id].partitions) for shard_id in self.image.topics[topic].shard_ids]
+
+
+def voter(broker_id: int) -> Voter:
+    return Voter(BrokerId(broker_id), DirectoryId(bytes([broker_id]) * 16))
+
+
+def registration(broker_id: int) -> RegisterBroker:
+    return RegisterBroker(
+        broker_id=BrokerId(broker_id), directory_id=voter(broker_id).directory_id, endpoints=ENDPOINTS
+    )
+
+
+def topic(name: str) -> ConfigResource:
+    return ConfigResource(2, name)
+
+
+def code(answer: Any) -> int:
+    return errors.NONE if answer.problem is None else int(answer.problem.error_code)
+
+
+def test_a_founded_cluster_holds_its_own_log() -> None:
+    """Shard 0 carries the metadata topic, whose id every Kafka client knows."""
+    cluster = Cluster()
+
+    image = cluster.image
+
+    assert (METADATA_TOPIC_ID, [(0, range(1))]) == (
+        image.topics[METADATA_TOPIC].topic_id,
+        cluster.ranges(METADATA_TOPIC),
+    )
+    assert (voter(1),) == image.shards[image.topics[METADATA_TOPIC].shard_ids[0]].voters
+
+
+def test_deciding_changes_nothing() -> None:
+    """Only replay does, so that a failed append leaves nothing to undo."""
+    cluster = Cluster()
+    before = cluster.image
+
+    result = cluster.controller.decide(CreateTopics(topics=(NewTopic(name="t"),)), NOW_MS)
+
+    assert result.records
+    assert before is cluster.image
+
+
+def test_a_topic_gets_eight_partitions_in_one_shard() -> None:
+    """Who does not say gets `num.partitions`; one broker needs one shard for up to 16 of them."""
+    cluster = Cluster()
+
+    answer = cluster.create("t")
+
+    assert (code(answer), answer.partition_count, answer.replication_factor) == (errors.NONE, 8, 1)
+    assert [(1, range(8))] == cluster.ranges("t")
+
+
+def test_a_wide_topic_has_shards_of_sixteen() -> None:
+    """No shard has more partitions than one vote should carry, and none is much smaller than another."""
+    cluster = Cluster()
+
+    cluster.create("t", partition_count=40)
+
+    assert [(1, range(14)), (2, range(14, 27)), (3, range(27, 40))] == cluster.ranges("t")
+    assert [shard.shard_id for p in (13, 14, 39) if (shard := cluster.image.shard_of("t", p))] == [1, 2, 3]
+    assert [cluster.image.shard_of("t", p) for p in (-1, 40)] == [None, None]
+
+
+def test_every_broker_can_lead_a_shard() -> None:
+    """With brokers to spare a topic has as many shards, and their voters go round."""
+    cluster = Cluster(brokers=3)
+
+    cluster.create("t", partition_count=4, replication_factor=2)
+
+    voters = [[v.broker_id for v in cluster.image.shards[shard_id].voters] for shard_id, _ in cluster.ranges("t")]
+    assert voters == [[2, 3], [3, 1], [1, 2]]
+    assert [range(2), range(2, 3), range(3, 4)] == [held for _, held in cluster.ranges("t")]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error_code", "says"),
+    [
+        ({"name": ""}, errors.INVALID_TOPIC_EXCEPTION, "is empty"),
+        ({"name": "a/b"}, errors.INVALID_TOPIC_EXCEPTION, "'a/b'"),
+        ({"name": "old"}, errors.TOPIC_ALREADY_EXISTS, "'old' already exists"),
+        ({"name": "with_dot"}, errors.INVALID_TOPIC_EXCEPTION, "'with.dot' differ only in"),
+        ({"name": OFFSETS_TOPIC}, errors.INVALID_TOPIC_EXCEPTION, "is internal"),
+        ({"name": "t", "partition_count": 0}, errors.INVALID_PARTITIONS, "0 is wrong"),
+        ({"name": "t", "partition_count": -2}, errors.INVALID_PARTITIONS, "-2 is wrong"),
+        ({"name": "t", "partition_count": 10_001}, errors.INVALID_PARTITIONS, "1 to 10000"),
+        ({"name": "t", "replication_factor": 0}, errors.INVALID_REPLICATION_FACTOR, "must be 1 or more"),
+        ({"name": "t", "replication_factor": 3}, errors.INVALID_REPLICATION_FACTOR, "this cluster has 1 broker"),
+        ({"name": "t", "assignments": ((0, (BrokerId(9),)),)}, errors.INVALID_REPLICA_ASSIGNMENT, "names broker 9"),
+        (
+            {"name": "t", "assignments": ((1, (BrokerId(1),)),)},
+            errors.INVALID_REPLICA_ASSIGNMENT,
+            "each of the partitions",
+        ),
+        ({"name": "t", "assignments": ((0, ()),)}, errors.INVALID_REPLICA_ASSIGNMENT, "names no broker"),
+        (
+            {"name": "t", "assignments": ((0, (BrokerId(1), BrokerId(1))),)},
+            errors.INVALID_REPLICA_ASSIGNMENT,
+            "names a broker twice",
+        ),
+        (
+            {"name": "t", "assignments": ((0, (BrokerId(1),)),), "partition_count": 1},
+            errors.INVALID_REQUEST,
+            "must both be -1",
+        ),
+        ({"name": "t", "settings": (("retention.m", "1"),)}, errors.INVALID_CONFIG, "did you mean retention.ms?"),
+        ({"name": "t", "settings": (("retention.ms", "-2"),)}, errors.INVALID_CONFIG, "retention.ms=-2 is refused"),
+        ({"name": "t", "settings": (("retention.ms", None),)}, errors.INVALID_CONFIG, "has no value"),
+        ({"name": "t", "settings": (("cleanup.policy", "compact"),)}, errors.INVALID_CONFIG, "keyed topics"),
+        (
+            {"name": "t", "settings": (("tidemill.kind", "timer"),)},
+            errors.INVALID_CONFIG,
+            "timer topics are not built yet",
+        ),
+    ],
+)
+def test_a_topic_that_cannot_be_is_refused_by_name(wanted: dict[str, Any], error_code: int, says: str) -> None:
+    """A refusal names what is wrong, and nothing is written."""
+    cluster = Cluster()
+    cluster.create("old")
+    cluster.create("with.dot")
+    before = cluster.image
+
+    answer = cluster.create(**wanted)
+
+    assert error_code == code(answer)
+    assert says in answer.problem.message
+    assert before == cluster.image
+
+
+def test_one_refused_topic_does_not_touch_the_others() -> None:
+    """Each topic of a request stands for itself, and one named twice is not created at all."""
+    cluster = Cluster()
+    names = ("good", "bad/", "twice", "other", "twice")
+
+    answers = cluster.do(CreateTopics(topics=tuple(NewTopic(name=name, partition_count=17) for name in names)))
+
+    expected = [errors.NONE, errors.INVALID_TOPIC_EXCEPTION, errors.INVALID_REQUEST, errors.NONE]
+    assert expected == [code(answer) for answer in answers]
+    assert [[shard_id for shard_id, _ in cluster.ranges(name)] for name in ("good", "other")] == [[1, 2], [3, 4]]
+
+
+def test_names_of_one_request_must_differ_in_more_than_dots() -> None:
+    """The first of two that metrics cannot tell apart is created."""
+    cluster = Cluster()
+
+    answers = cluster.do(CreateTopics(topics=(NewTopic(name="a.b"), NewTopic(name="a_b"))))
+
+    assert [code(answer) for answer in answers] == [errors.NONE, errors.INVALID_TOPIC_EXCEPTION]
+
+
+def test_one_request_creates_so_much_and_no_more() -> None:
+    """What would hold the loop too long is refused; the rest of the request is not."""
+    cluster = Cluster()
+    wanted = [("a", 6_000), ("b", 6_000), ("c", 3)]
+
+    answers = cluster.do(CreateTopics(topics=tuple(NewTopic(name=n, partition_count=c) for n, c in wanted)))
+
+    assert [code(answer) for answer in answers] == [errors.NONE, errors.INVALID_PARTITIONS, errors.NONE]
+
+
+def test_what_is_only_checked_is_not_made() -> None:
+    """`validate_only` answers as if, and writes nothing."""
+    cluster = Cluster()
+
+    result = cluster.controller.decide(CreateTopics(topics=(NewTopic(name="t"),), validate_only=True), NOW_MS)
+
+    assert (result.records, result.response[0].partition_count) == ((), 8)
+
+
+def test_partitions_go_where_they_are_told() -> None:
+    """Neighbours with the same brokers share a shard; others begin a new one."""
+    cluster = Cluster(brokers=2)
+    one, two = (BrokerId(1),), (BrokerId(2),)
+
+    cluster.create("t", assignments=((0, one), (1, one), (2, two), (3, one)))
+
+    assert [range(2), range(2, 3), range(3, 4)] == [held for _, held in cluster.ranges("t")]
+
+
+def test_a_deleted_topic_takes_all_its_traces() -> None:
+    """Shards, ids, settings and its claim on names go; its shard ids never come back."""
+    cluster = Cluster()
+    cluster.create("a.b", settings=(("retention.ms", "5"),))
+    before = Cluster().image
+
+    (answer,) = cluster.do(DeleteTopics(topics=("a.b",)))
+
+    assert code(answer) == errors.NONE
+    image = cluster.image
+    assert (before.topics, before.shards, before.configs) == (image.topics, image.shards, image.configs)
+    assert (before.topics_by_id, before.metric_names, 2) == (
+        image.topics_by_id,
+        image.metric_names,
+        image.next_shard_id,
+    )
+
+
+def test_topics_are_deleted_by_name_and_by_id() -> None:
+    """What is not there, and what is the cluster's own, is refused."""
+    cluster = Cluster()
+    by_id = cluster.create("by.id").topic_id
+    cluster.create("by.name")
+    wanted = ("by.name", by_id, "by.name", "none", TopicId(b"n" * 16), METADATA_TOPIC)
+
+    answers = cluster.do(DeleteTopics(topics=wanted))
+
+    assert [code(answer) for answer in answers] == [
+        errors.NONE,
+        errors.NONE,
+        errors.INVALID_REQUEST,
+        errors.UNKNOWN_TOPIC_OR_PARTITION,
+        errors.UNKNOWN_TOPIC_ID,
+        errors.INVALID_TOPIC_EXCEPTION,
+    ]
+    assert list(cluster.image.topics) == [METADATA_TOPIC]
+
+
+def test_deleting_can_be_forbidden() -> None:
+    """`delete.topic.enable=false` is obeyed."""
+    cluster = Cluster(static={"delete.topic.enable": "false"})
+    cluster.create("t")
+
+    (answer,) = cluster.do(DeleteTopics(topics=("t",)))
+
+    assert code(answer) == errors.TOPIC_DELETION_DISABLED
+
+
+def test_new_partitions_form_new_shards() -> None:
+    """What is there does not move."""
+    cluster = Cluster()
+    cluster.create("t", partition_count=3)
+    cluster.create("between")
+
+    (answer,) = cluster.do(CreatePartitions(topics=(MorePartitions(name="t", partition_count=21),)))
+
+    assert code(answer) == errors.NONE
+    assert [(1, range(3)), (3, range(3, 12)), (4, range(12, 21))] == cluster.ranges("t")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error_code"),
+    [
+        (MorePartitions(name="none", partition_count=9), errors.UNKNOWN_TOPIC_OR_PARTITION),
+        (MorePartitions(name="t", partition_count=8), errors.INVALID_PARTITIONS),
+        (MorePartitions(name="t", partition_count=-1), errors.INVALID_PARTITIONS),
+        (MorePartitions(name="t", partition_count=10_001), errors.INVALID_PARTITIONS),
+        (
+            MorePartitions(name="t", partition_count=10, assignments=((BrokerId(1),),)),
+            errors.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        (MorePartitions(name="t", partition_count=9, assignments=((BrokerId(7),),)), errors.INVALID_REPLICA_ASSIGNMENT),
+        (MorePartitions(name=METADATA_TOPIC, partition_count=9), errors.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+def test_partitions_only_grow(wanted: MorePartitions, error_code: int) -> None:
+    """A number that is not more, or that cannot be placed, is refused."""
+    cluster = Cluster()
+    cluster.create("t")
+
+    (answer,) = cluster.do(CreatePartitions(topics=(wanted,)))
+
+    assert error_code == code(answer)
+
+
+def test_the_offsets_topic_is_made_once() -> None:
+    """Its answer is the same whoever asks first; time and size take nothing from it."""
+    cluster = Cluster()
+
+    first = cluster.do(CreateInternalTopic(name=OFFSETS_TOPIC))
+    again = cluster.do(CreateInternalTopic(name=OFFSETS_TOPIC))
+
+    assert (8, 1, first.topic_id) == (first.partition_count, first.replication_factor, again.topic_id)
+    config = TopicConfigs(BrokerId(1), {}).of(cluster.image, OFFSETS_TOPIC)
+    assert (
+        config.cleanup_policy,
+        config.retention_ms,
+        config.retention_bytes,
+        config.segment_bytes,
+    ) == ("compact", -1, -1, 104_857_600)
+
+
+def test_settings_are_set_and_taken_back() -> None:
+    """What was changed is in force at once; what was taken back is as if never set."""
+    cluster = Cluster()
+    cluster.create("t")
+    before = cluster.image
+    configs = TopicConfigs(BrokerId(1), {})
+
+    cluster.set(topic("t"), Change("retention.ms", SET, " 5 "), Change("max.message.bytes", SET, "9"))
+    during = configs.of(cluster.image, "t")
+    cluster.set(topic("t"), Change("retention.ms", DELETE, None), Change("max.message.bytes", DELETE, None))
+    after = configs.of(cluster.image, "t")
+
+    assert [(c.retention_ms, c.max_message_bytes) for c in (during, after)] == [(5, 9), (604_800_000, 1_048_588)]
+    assert before.configs == cluster.image.configs
+
+
+def test_a_default_for_the_cluster_reaches_topics_that_say_nothing() -> None:
+    """Topic, broker, cluster, start: the nearest one counts."""
+    cluster = Cluster()
+    cluster.create("own", settings=(("retention.ms", "1"),))
+    cluster.create("none")
+    configs = TopicConfigs(BrokerId(1), {"log.retention.hours": "1"})
+
+    started = configs.of(cluster.image, "none").retention_ms
+    cluster.set(ConfigResource(4, ""), Change("log.retention.ms", SET, "20"))
+    default = configs.of(cluster.image, "none").retention_ms
+    cluster.set(ConfigResource(4, "1"), Change("log.retention.ms", SET, "10"))
+    dynamic = configs.of(cluster.image, "none").retention_ms
+
+    assert (started, default, dynamic, configs.of(cluster.image, "own").retention_ms) == (3_600_000, 20, 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("resource", "change", "error_code", "says"),
+    [
+        (topic("none"), Change("retention.ms", SET, "1"), errors.UNKNOWN_TOPIC_OR_PARTITION, "'none'"),
+        (topic("t"), Change("nonsense", SET, "1"), errors.INVALID_CONFIG, "unknown configuration key 'nonsense'"),
+        (topic("t"), Change("nonsense", DELETE, None), errors.INVALID_CONFIG, "unknown configuration key"),
+        (topic("t"), Change("retention.ms", SET, "soon"), errors.INVALID_CONFIG, "retention.ms=soon is refused"),
+        (topic("t"), Change("retention.ms", SET, None), errors.INVALID_REQUEST, "has no value"),
+        (topic("t"), Change("retention.ms", APPEND, "1"), errors.INVALID_CONFIG, "is for lists"),
+        (topic("t"), Change("cleanup.policy", APPEND, "compact"), errors.INVALID_CONFIG, "delete,compact is refused"),
+        (topic("t"), Change("unclean.leader.election.enable", SET, "true"), errors.INVALID_CONFIG, "would lose them"),
+        (topic("t"), Change("compression.type", SET, "zstd"), errors.INVALID_CONFIG, "not built yet"),
+        (topic(METADATA_TOPIC), Change("retention.ms", SET, "1"), errors.INVALID_CONFIG, "is fixed"),
+        (ConfigResource(4, ""), Change("num.partitions", SET, "1"), errors.INVALID_CONFIG, "when the broker starts"),
+        (ConfigResource(4, "7"), Change("log.retention.ms", SET, "1"), errors.INVALID_REQUEST, "there are: 1"),
+        (
+            ConfigResource(32, ""),
+            Change("share.session.timeout.ms", SET, "1"),
+            errors.INVALID_REQUEST,
+            "name of a group",
+        ),
+        (ConfigResource(8, "1"), Change("x", SET, "1"), errors.INVALID_REQUEST, "resource type 8"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_by_name(
+    resource: ConfigResource, change: Change, error_code: int, says: str
+) -> None:
+    """Key, value and fix are in the answer; nothing is written."""
+    cluster = Cluster()
+    cluster.create("t")
+    before = cluster.image
+
+    answer = cluster.set(resource, Change("min.insync.replicas", SET, "1"), change)
+
+    assert error_code == code(answer)
+    assert says in answer.problem.message
+    assert before == cluster.image
+
+
+def test_a_list_grows_and_shrinks() -> None:
+    """APPEND and SUBTRACT begin with the value that counts."""
+    cluster = Cluster()
+    cluster.create("t")
+    key = "leader.replication.throttled.replicas"
+
+    cluster.set(topic("t"), Change(key, APPEND, "0:1,1:1"))
+    cluster.set(topic("t"), Change(key, APPEND, "1:1,2:1"))
+    cluster.set(topic("t"), Change(key, SUBTRACT, "0:1"))
+
+    assert {key: "1:1,2:1"} == cluster.image.topic_overrides("t")
+
+
+def test_a_full_replacement_takes_back_what_it_does_not_name() -> None:
+    """AlterConfigs says all there is to say."""
+    cluster = Cluster()
+    cluster.create("t", settings=(("retention.ms", "1"), ("segment.ms", "2"), ("tidemill.kind", "log")))
+
+    cluster.do(AlterConfigs(resources=((topic("t"), (("segment.ms", "3"), ("flush.ms", "4"))),)))
+
+    assert cluster.image.topic_overrides("t") == {"segment.ms": "3", "flush.ms": "4", "tidemill.kind": "log"}
+
+
+def test_a_group_keeps_its_settings() -> None:
+    """They are checked and kept, also those that do nothing yet."""
+    cluster = Cluster()
+
+    answer = cluster.set(ConfigResource(32, "g"), Change("share.auto.offset.reset", SET, "earliest"))
+
+    assert code(answer) == errors.NONE
+    assert cluster.image.configs[ConfigResource(32, "g")] == {"share.auto.offset.reset": "earliest"}
+
+
+def test_no_producer_id_is_given_twice() -> None:
+    """Blocks follow one another, whoever asks."""
+    cluster = Cluster(brokers=2)
+
+    blocks = [cluster.do(AllocateProducerIds(broker_id=BrokerId(broker_id))) for broker_id in (1, 2, 1)]
+    stranger = cluster.do(AllocateProducerIds(broker_id=BrokerId(3)))
+
+    assert [range(1_000), range(1_000, 2_000), range(2_000, 3_000)] == [block.ids for block in blocks]
+    assert (errors.BROKER_ID_NOT_REGISTERED, range(0)) == (code(stranger), stranger.ids)
+
+
+def test_a_broker_that_moves_is_known_at_its_new_address() -> None:
+    """The same again writes nothing; another directory under the same number is refused."""
+    cluster = Cluster()
+    moved = RegisterBroker(broker_id=BrokerId(1), directory_id=voter(1).directory_id, endpoints=(), rack="r")
+    thief = RegisterBroker(broker_id=BrokerId(1), directory_id=voter(2).directory_id, endpoints=())
+
+    same = cluster.controller.decide(registration(1), NOW_MS)
+    cluster.do(moved)
+    refused = cluster.do(thief)
+
+    assert (
+        same.records,
+        cluster.image.brokers[BrokerId(1)].rack,
+        cluster.image.brokers[BrokerId(1)].endpoints,
+    ) == ((), "r", ())
+    assert code(refused) == errors.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_a_directory_of_another_cluster_is_refused() -> None:
+    """Founding again changes nothing; founding another is refused."""
+    cluster = Cluster()
+    before = cluster.image
+
+    again = cluster.do(FoundCluster(cluster_id="c", voter=voter(1)))
+    other = cluster.do(FoundCluster(cluster_id="d", voter=voter(1)))
+
+    assert (code(again), code(other)) == (errors.NONE, errors.INCONSISTENT_CLUSTER_ID)
+    assert before == cluster.image

@@ -1,0 +1,128 @@
+"""What holds after any commands whatever."""
+
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tidemill.metadata.apply import apply
+from tidemill.metadata.brokers import FoundCluster, RegisterBroker
+from tidemill.metadata.configs import AlterConfigs, Change, IncrementalAlterConfigs, Operation
+from tidemill.metadata.controller import Controller
+from tidemill.metadata.image import EMPTY
+from tidemill.metadata.metadata_records import ConfigResource, Endpoint, Record, ShardRecord, decode, encode
+from tidemill.metadata.partitions import CreatePartitions, MorePartitions
+from tidemill.metadata.producer_ids import AllocateProducerIds
+from tidemill.metadata.snapshot import restore, snapshot_records
+from tidemill.metadata.topics import CreateInternalTopic, CreateTopics, DeleteTopics, NewTopic
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.shard import ShardId
+from tidemill.model.topic import OFFSETS_TOPIC
+
+names = st.sampled_from(["a", "b", "a.b", "a_b", "c-d", "__x", OFFSETS_TOPIC, "no/name"])
+keys = st.sampled_from(["retention.ms", "segment.ms", "cleanup.policy", "flush.ms", "log.retention.ms", "nonsense"])
+values = st.sampled_from(["1", "-1", "7000", "delete", "true", "x"])
+resources = st.builds(ConfigResource, st.sampled_from([2, 4, 32]), names | st.sampled_from(["", "1"]))
+
+
+class Counting:
+    def __init__(self) -> None:
+        self._drawn = 0
+
+    def random_bytes(self, count: int) -> bytes:
+        self._drawn += 1
+        return self._drawn.to_bytes(count, "big")
+
+
+class AnyCommands(RuleBasedStateMachine):
+    @initialize()
+    def found(self) -> None:
+        self.controller = Controller(EMPTY, broker_id=BrokerId(1), static={}, entropy=Counting())
+        self.log: list[Record] = []
+        self.shards_ever: set[ShardId] = set()
+        self.producer_ids: list[range] = []
+        self.do(FoundCluster(cluster_id="c", voter=Voter(BrokerId(1), DirectoryId(bytes(16)))))
+        self.register(1, 9092)
+
+    def do(self, command: Any) -> Any:
+        before = self.controller.image
+        result = self.controller.decide(command, 0)
+        assert before is self.controller.image
+        for record in result.records:
+            if isinstance(record, ShardRecord):
+                assert record.shard_id not in self.shards_ever, "a shard id is used once"
+                self.shards_ever.add(record.shard_id)
+        self.log += [decode(encode(record)) for record in result.records]
+        self.controller.replay(result.records)
+        return result.response
+
+    @rule(broker_id=st.integers(1, 3), port=st.integers(1, 3))
+    def register(self, broker_id: int, port: int) -> None:
+        endpoints = (Endpoint("PLAINTEXT", "h", port, "PLAINTEXT"),)
+        directory_id = DirectoryId(bytes(15) + bytes([broker_id]))
+        self.do(RegisterBroker(broker_id=BrokerId(broker_id), directory_id=directory_id, endpoints=endpoints))
+
+    @rule(wanted=st.lists(st.tuples(names, st.integers(-1, 40), st.integers(-1, 3), keys, values), max_size=3))
+    def create(self, wanted: list[tuple[str, int, int, str, str]]) -> None:
+        topics = tuple(
+            NewTopic(name=name, partition_count=count, replication_factor=factor, settings=((key, value),))
+            for name, count, factor, key, value in wanted
+        )
+        self.do(CreateTopics(topics=topics))
+
+    @rule(name=names, count=st.integers(0, 50))
+    def grow(self, name: str, count: int) -> None:
+        self.do(CreatePartitions(topics=(MorePartitions(name=name, partition_count=count),)))
+
+    @rule(wanted=st.lists(names, max_size=2))
+    def delete(self, wanted: list[str]) -> None:
+        self.do(DeleteTopics(topics=tuple(wanted)))
+
+    @rule()
+    def need_offsets(self) -> None:
+        self.do(CreateInternalTopic(name=OFFSETS_TOPIC))
+
+    @rule(resource=resources, key=keys, operation=st.sampled_from(Operation), value=values)
+    def change(self, resource: ConfigResource, key: str, operation: Operation, value: str) -> None:
+        self.do(IncrementalAlterConfigs(resources=((resource, (Change(key, operation, value),)),)))
+
+    @rule(resource=resources, wanted=st.dictionaries(keys, values, max_size=2))
+    def replace(self, resource: ConfigResource, wanted: dict[str, str]) -> None:
+        self.do(AlterConfigs(resources=((resource, tuple(wanted.items())),)))
+
+    @rule(broker_id=st.integers(1, 4))
+    def allocate(self, broker_id: int) -> None:
+        block = self.do(AllocateProducerIds(broker_id=BrokerId(broker_id))).ids
+        assert not any(block.start < given.stop and given.start < block.stop for given in self.producer_ids)
+        self.producer_ids += [block] if block else []
+
+    @rule()
+    def snapshot(self) -> None:
+        """A snapshot in the log changes nothing, whole or cut short."""
+        image = self.controller.image
+        run = list(snapshot_records(image))
+
+        assert image == restore(run, end_offset=image.offset)
+        assert image == apply(image, run[: len(run) // 2], end_offset=image.offset)
+        assert image == apply(image, run, end_offset=image.offset)
+
+    @invariant()
+    def replaying_the_log_gives_the_same_image(self) -> None:
+        image = self.controller.image
+
+        assert image == apply(EMPTY, self.log)
+
+    @invariant()
+    def partitions_lie_in_one_shard_each(self) -> None:
+        image = self.controller.image
+        for topic in image.topics.values():
+            held = [p for shard_id in topic.shard_ids for p in image.shards[shard_id].partitions]
+            assert list(range(topic.partition_count)) == held
+            assert all(p in image.shards[topic.shard_of(p) or ShardId(0)].partitions for p in held)
+            assert topic is image.topics_by_id[topic.topic_id]
+        assert len(image.shards) == sum(len(topic.shard_ids) for topic in image.topics.values())
+
+
+AnyCommands.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestAnyCommands = AnyCommands.TestCase

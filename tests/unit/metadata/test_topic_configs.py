@@ -1,0 +1,62 @@
+"""Compiled configurations are made again only where settings changed."""
+
+from tidemill.metadata.apply import apply
+from tidemill.metadata.image import EMPTY
+from tidemill.metadata.metadata_records import ConfigRecord, ConfigResource, RemoveTopicRecord, TopicRecord
+from tidemill.metadata.topic_configs import TopicConfigs
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.topic import TopicId
+
+IDS = [TopicId(bytes([number]) * 16) for number in range(2)]
+
+
+def retention(topic: str, value: str) -> ConfigRecord:
+    return ConfigRecord(ConfigResource(2, topic), "retention.ms", value)
+
+
+TWO_TOPICS = apply(
+    EMPTY, [TopicRecord(IDS[0], "a", "log"), TopicRecord(IDS[1], "b", "log"), retention("a", "1"), retention("b", "2")]
+)
+
+
+def test_a_change_elsewhere_compiles_nothing() -> None:
+    """The same object comes back as long as the topic's settings are the same."""
+    configs = TopicConfigs(BrokerId(1), {})
+    before = configs.of(TWO_TOPICS, "a")
+    image = apply(TWO_TOPICS, [retention("b", "3")])
+
+    after = configs.of(image, "a")
+
+    assert before is after
+    assert configs.of(image, "b").retention_ms == 3
+
+
+def test_a_change_is_seen_at_once_and_only_in_its_image() -> None:
+    """An older image, which somebody may still read, tells what it told."""
+    configs = TopicConfigs(BrokerId(1), {})
+    image = apply(TWO_TOPICS, [retention("a", "3")])
+
+    seen = [configs.of(which, "a").retention_ms for which in (TWO_TOPICS, image, TWO_TOPICS)]
+
+    assert seen == [1, 3, 1]
+
+
+def test_topics_without_settings_share_one() -> None:
+    """Ten thousand of them cost one compiled value."""
+    configs = TopicConfigs(BrokerId(1), {"log.retention.ms": "9"})
+
+    shared = [configs.of(TWO_TOPICS, name) for name in ("x", "y")]
+
+    assert shared[0] is shared[1]
+    assert shared[0].retention_ms == 9
+
+
+def test_a_topic_that_comes_back_brings_nothing_along() -> None:
+    """A topic that is deleted and created again begins with the defaults."""
+    configs = TopicConfigs(BrokerId(1), {})
+    configs.of(TWO_TOPICS, "a")
+    image = apply(TWO_TOPICS, [RemoveTopicRecord(IDS[0]), TopicRecord(IDS[0], "a", "log")])
+
+    config = configs.of(image, "a")
+
+    assert config.retention_ms == 604_800_000

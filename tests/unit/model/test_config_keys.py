@@ -1,0 +1,171 @@
+"""The tables of configuration keys: complete, legal in themselves, and honest."""
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from tidemill.model import errors
+from tidemill.model.config_key import ConfigKey, Standing, Update, parse
+from tidemill.model.config_keys import (
+    BROKER_KEYS,
+    BROKER_SYNONYMS,
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    TOPIC_SYNONYMS,
+    known_key,
+    parse_named,
+)
+from tidemill.model.config_types import ConfigType, ConfigValue, text_of_value, value_of_text
+from tidemill.model.errors import KafkaError
+
+EVERY_KEY = [*TOPIC_KEYS.values(), *BROKER_KEYS.values(), *GROUP_KEYS.values()]
+SHARED = "min.insync.replicas"  # one of the names that topics and brokers have both
+
+
+@pytest.mark.parametrize("key", EVERY_KEY, ids=lambda key: key.name)
+def test_a_default_is_legal_and_comes_back_from_its_text(key: ConfigKey) -> None:
+    """Who writes down what DescribeConfigs shows gets the same broker, refused keys included."""
+    shown = key.default_text
+
+    back = None if shown is None else parse(key, shown)
+
+    assert key.default == back
+
+
+@pytest.mark.parametrize("key", EVERY_KEY, ids=lambda key: key.name)
+def test_a_key_is_documented_in_a_sentence(key: ConfigKey) -> None:
+    """A user learns from the documentation what the key does here, or why it does nothing."""
+    sentence = key.documentation
+
+    assert sentence.endswith(".")
+    assert (key.standing is Standing.OBEYED) == (not sentence.startswith(("Accepted", "Only the default")))
+
+
+def test_kafkas_keys_are_all_there() -> None:
+    """Kafka 4.3 has 360 static and three dynamic broker keys, 34 topic keys and 17 group keys; KIP-1191 adds one."""
+    theirs = [
+        [name for name in keys if not name.startswith("tidemill.")] for keys in (BROKER_KEYS, TOPIC_KEYS, GROUP_KEYS)
+    ]
+
+    assert [len(names) for names in theirs] == [363, 34, 18]
+
+
+def test_synonyms_are_keys() -> None:
+    """Whatever a topic falls back to is a key of the broker, with the same type of value."""
+    named = [(topic, broker) for topic, synonyms in TOPIC_SYNONYMS.items() for broker, _ in synonyms]
+
+    numbers = (ConfigType.INT, ConfigType.LONG)
+    for topic, broker in named:
+        types = {TOPIC_KEYS[topic].type, BROKER_KEYS[broker].type}
+        assert len(types) == 1 or types <= set(numbers), topic
+    assert set(BROKER_SYNONYMS) <= set(BROKER_KEYS)
+
+
+def test_nothing_that_needs_a_restart_can_be_changed() -> None:
+    """TLS, SASL and listeners are set up once, when the broker starts."""
+    dynamic = [name for name, key in BROKER_KEYS.items() if key.update is not Update.READ_ONLY]
+
+    assert not [name for name in dynamic if name.startswith(("ssl.", "sasl.", "listener", "tidemill."))]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("retention.ms", " -1 ", -1),
+        ("retention.ms", "+5", 5),
+        ("min.cleanable.dirty.ratio", ".5", 0.5),
+        ("preallocate", "TRUE", True),
+        ("cleanup.policy", " delete ", ("delete",)),
+        ("leader.replication.throttled.replicas", "", ()),
+        ("leader.replication.throttled.replicas", "0:1 , 1:1", ("0:1", "1:1")),
+        ("message.timestamp.type", "LogAppendTime", "LogAppendTime"),
+        ("tidemill.kind", "log", "log"),
+        ("unclean.leader.election.enable", "false", False),
+    ],
+)
+def test_text_becomes_a_value(name: str, text: str, value: ConfigValue) -> None:
+    """As in Kafka, blanks around a value do not count."""
+    parsed = parse_named(TOPIC_KEYS, name, text)
+
+    assert value == parsed
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("retention.ms", "-2", "retention.ms=-2 is refused: at least -1 is wanted"),
+        ("retention.ms", "1_000", "a whole number of type LONG"),
+        ("retention.ms", "٣", "a whole number of type LONG"),
+        ("retention.ms", "9223372036854775808", "a whole number of type LONG"),
+        ("retention.ms", "9" * 5_000, "a whole number of type LONG"),
+        ("retention.ms", "1" * 40_000, "at most 32767 characters"),
+        ("segment.bytes", "1048575", "at least 1048576 is wanted"),
+        ("segment.bytes", "2147483648", "a whole number of type INT"),
+        ("min.cleanable.dirty.ratio", "1.5", "at most 1 is wanted"),
+        ("min.cleanable.dirty.ratio", "nan", "a decimal number is wanted"),
+        ("preallocate", "yes", "true or false is wanted"),
+        ("message.timestamp.type", "now", "one of CreateTime, LogAppendTime is wanted"),
+        ("cleanup.policy", "shrink", "one of compact, delete is wanted"),
+        ("cleanup.policy", "delete,delete", "named twice"),
+        ("cleanup.policy", "compact", "keyed topics"),
+        ("compression.type", "zstd", "leave it out, or use 'producer'"),
+        ("tidemill.kind", "keyed", "keyed topics are not built yet; use log"),
+        ("retention.mss", "1", "unknown configuration key 'retention.mss'; did you mean retention.ms?"),
+        ("zzz", "1", "unknown configuration key 'zzz'"),
+    ],
+)
+def test_a_refusal_names_key_value_and_fix(name: str, text: str, says: str) -> None:
+    """The user need not look anything up."""
+    with pytest.raises(KafkaError) as refused:
+        parse_named(TOPIC_KEYS, name, text)
+
+    assert refused.value.error_code == errors.INVALID_CONFIG
+    assert says in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("log.dirs", "a,b", "exactly one directory"),
+        ("log.retention.ms", "0", "-1 (keep all), or at least 1"),
+        ("process.roles", "broker,controller", "no roles to choose; leave it out"),
+        ("authorizer.class.name", "org.acme.Authorizer", "a Java class cannot run here"),
+        ("ssl.keystore.password", "secret", "ssl.keystore.password=(hidden) is refused"),
+        ("unclean.leader.election.enable", "true", "would lose them"),
+        ("tidemill.join", "127.0.0.1:9093", "several brokers are not built yet"),
+    ],
+)
+def test_a_broker_is_not_started_on_a_promise_it_cannot_keep(name: str, text: str, says: str) -> None:
+    """What would be a lie if it were ignored is refused, and a secret is not shown."""
+    with pytest.raises(KafkaError) as refused:
+        parse_named(BROKER_KEYS, name, text)
+
+    assert says in refused.value.message
+    assert "secret" not in refused.value.message
+
+
+@given(st.sampled_from(EVERY_KEY), st.text(max_size=30))
+def test_any_text_is_a_value_or_is_refused(key: ConfigKey, text: str) -> None:
+    """Nothing but a refusal comes out of foreign text, and a value's text means the value."""
+    try:
+        value = parse(key, text)
+    except KafkaError as refused:
+        assert key.name in refused.message
+    else:
+        assert value == parse(key, text_of_value(value) or "")
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1))
+def test_every_long_is_a_value(number: int) -> None:
+    """The bounds are those of the type, not of what is usual."""
+    text = text_of_value(number)
+
+    assert number == value_of_text(ConfigType.LONG, text or "")
+
+
+def test_the_same_name_may_be_another_key() -> None:
+    """A topic's key and a broker's key of one name are two keys: one is always dynamic."""
+    keys = (known_key(TOPIC_KEYS, SHARED), known_key(BROKER_KEYS, SHARED))
+
+    assert [key.name for key in keys] == [SHARED, SHARED]
+    assert keys[0] is not keys[1]

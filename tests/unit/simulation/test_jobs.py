@@ -1,0 +1,84 @@
+"""The simulated jobs: in order, and reported when the test says so."""
+
+import pytest
+
+from tidemill.shard.jobs import Jobs
+from tidemill.simulation.disk_operation import PowerLost
+from tidemill.simulation.jobs import SimulatedJobs
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def test_nothing_happens_inside_submit() -> None:
+    """
+    As with threads, a report comes in a later turn than the submission.
+    """
+    jobs, told = SimulatedJobs(), []
+    port: Jobs = jobs
+
+    port.submit(lambda: told.append("ran"), lambda _: told.append("told"), fail)
+    before = [*told]
+    jobs.settle()
+
+    assert (before, told) == ([], ["ran", "told"])
+
+
+def test_jobs_and_reports_keep_their_order() -> None:
+    """
+    First submitted, first done, first told.
+    """
+    jobs, told = SimulatedJobs(), []
+    for number in range(3):
+        jobs.submit(lambda number=number: number, told.append, fail)
+
+    jobs.settle()
+
+    assert told == [0, 1, 2]
+
+
+def test_a_test_can_stand_between_a_job_and_its_report() -> None:
+    """
+    The disk has it, the loop has not heard.
+    """
+    jobs, told = SimulatedJobs(), []
+    jobs.submit(lambda: told.append("disk"), lambda _: told.append("loop"), fail)
+
+    jobs.carry_out()
+    between, waiting = [*told], jobs.unreported
+    jobs.report()
+
+    assert (between, waiting, told, jobs.unreported) == (["disk"], 1, ["disk", "loop"], 0)
+
+
+def test_what_reports_submit_is_settled_too() -> None:
+    """
+    A journal hands over its next block when it hears of the last.
+    """
+    jobs, told = SimulatedJobs(), []
+
+    def again(number: int) -> None:
+        told.append(number)
+        if number < 3:
+            jobs.submit(lambda: number + 1, again, fail)
+
+    jobs.submit(lambda: 0, again, fail)
+    jobs.settle()
+
+    assert told == [0, 1, 2, 3]
+
+
+def test_an_error_is_reported_and_a_lost_machine_is_not() -> None:
+    """
+    `failed` gets what the job raised; `PowerLost` ends the run instead.
+    """
+    jobs, failures = SimulatedJobs(), []
+    jobs.submit(lambda: 1 // 0, fail, failures.append)
+    jobs.submit(lambda: fail(PowerLost()), fail, failures.append)
+
+    jobs.step()
+
+    with pytest.raises(PowerLost):
+        jobs.step()
+    assert [type(error) for error in failures] == [ZeroDivisionError]

@@ -1,0 +1,88 @@
+"""How messages are declared, and what a declaration gives."""
+
+import pytest
+
+from tidemill.wire.messages import fetch, produce
+from tidemill.wire.primitives import INT32, STRING, Records, read_uvarint, uvarint
+from tidemill.wire.schema import Message, field
+
+
+class Example(Message):
+    name: str = field(STRING)
+    count: int = field(INT32, since=2, default=-1)
+
+
+def test_a_message_is_made_by_keyword_with_its_defaults() -> None:
+    """
+    Required fields must be given; the others have what the protocol says.
+    """
+    example = Example(name="a")
+
+    assert (example.name, example.count, repr(example)) == ("a", -1, "Example(name='a', count=-1)")
+    with pytest.raises(TypeError):
+        Example(count=1)  # type: ignore[call-arg]
+
+
+def test_messages_are_equal_when_their_fields_are() -> None:
+    """
+    Lists and tuples of the same elements are the same field.
+    """
+    forgotten = fetch.Request.ForgottenTopic
+
+    made = [forgotten(topic="t", partitions=[1, 2]), forgotten(topic="t", partitions=(1, 2))]
+
+    assert made[0] == made[1] != forgotten(topic="t", partitions=(1, 3))
+
+
+def test_a_message_has_no_other_fields() -> None:
+    """
+    A misspelt field is an error, not a silent default on the wire.
+    """
+    example = Example(name="a")
+
+    with pytest.raises(AttributeError):
+        example.nmae = "b"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "records", [memoryview(b"batches"), [memoryview(b"bat"), b"ches"], (b"bat", bytearray(b"ches"))]
+)
+def test_records_are_sent_and_never_copied(records: Records) -> None:
+    """
+    Record batches leave as the buffers they are, between the parts that say what they are.
+    """
+    partition = fetch.Response.Topic.Partition(partition_index=0, error_code=0, high_watermark=1, records=records)
+    response = fetch.Response(responses=[fetch.Response.Topic(partitions=[partition, partition])])
+    buffers = list(records) if isinstance(records, (list, tuple)) else [records]
+
+    parts = fetch.API.encode_response(16, response, correlation_id=1)
+
+    assert [id(buffer) for buffer in buffers + buffers] == [id(part) for part in parts if part in buffers]
+    assert len(b"".join(parts)) - 4 == int.from_bytes(parts[0][:4], "big")
+
+
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, 268_435_456, 0xFFFFFFFF])
+def test_a_varint_is_read_as_it_was_written(value: int) -> None:
+    """
+    At every length that a varint can have.
+    """
+    encoded = uvarint(value)
+
+    assert (value, len(encoded)) == read_uvarint(memoryview(encoded + b"more"), 0)
+
+
+def test_produce_before_version_3_can_be_read_and_refused() -> None:
+    """
+    Librdkafka needs to see these versions; whoever uses them gets an answer it can read.
+    """
+    response = produce.Response(
+        responses=[
+            produce.Response.Topic(
+                name="t", partition_responses=[produce.Response.Topic.Partition(index=0, error_code=35, base_offset=-1)]
+            )
+        ]
+    )
+
+    sent = b"".join(produce.API.encode_response(0, response, correlation_id=1))
+
+    assert response == produce.API.decode_response(0, sent, 8)

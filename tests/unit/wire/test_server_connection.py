@@ -1,0 +1,166 @@
+"""The broker's end of a connection."""
+
+from itertools import permutations
+
+import pytest
+
+from tidemill.model import errors
+from tidemill.wire import api as apis
+from tidemill.wire.messages import api_versions, heartbeat, metadata, produce
+from tidemill.wire.primitives import ProtocolError, uvarint
+from tidemill.wire.schema import Api, Message
+from tidemill.wire.server_connection import ServerConnection
+
+ALIVE = heartbeat.Request(group_id="g", generation_id=1, member_id="m")
+
+
+def frame(
+    api: Api, version: int, request: Message, correlation_id: int = 7, client_id: str | None = "me"
+) -> memoryview:
+    return memoryview(bytearray(b"".join(api.encode_request(version, request, correlation_id, client_id))))[4:]
+
+
+@pytest.mark.parametrize("version", heartbeat.API.versions)
+@pytest.mark.parametrize("client_id", ["me", "", None, "größe" * 20])
+def test_a_request_is_read_with_its_header(version: int, client_id: str | None) -> None:
+    """
+    The envelope holds what the header says, with a legacy client id in every version.
+    """
+    connection = ServerConnection(apis.ALL)
+    data = frame(heartbeat.API, version, ALIVE, 11, client_id)
+
+    envelope = connection.receive(data)
+
+    assert (heartbeat.API, version, 11, client_id, ALIVE, len(data)) == (
+        envelope.api,
+        envelope.version,
+        envelope.correlation_id,
+        envelope.client_id,
+        envelope.request,
+        envelope.size,
+    )
+
+
+def test_unknown_tags_in_the_header_are_skipped() -> None:
+    """
+    A header of version 2 may carry fields that we do not know.
+    """
+    connection = ServerConnection(apis.ALL)
+    data = bytes(frame(heartbeat.API, 4, ALIVE))
+    with_tags = data[:12] + uvarint(1) + uvarint(5) + uvarint(2) + b"ab" + data[13:]
+
+    envelope = connection.receive(memoryview(with_tags))
+
+    assert envelope.request == ALIVE
+
+
+def test_records_are_views_on_the_frame() -> None:
+    """
+    What the broker writes into the records, it writes into the frame.
+    """
+    connection = ServerConnection(apis.ALL)
+    partition = produce.Request.Topic.Partition(index=0, records=memoryview(b"a batch"))
+    topic = produce.Request.Topic(name="t", partition_data=[partition])
+    data = frame(produce.API, 9, produce.Request(acks=1, timeout_ms=1, topic_data=[topic]))
+
+    received = connection.receive(data).request.topic_data[0].partition_data[0].records
+    received[0:1] = b"A"
+
+    assert b"A batch" in bytes(data)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_responses_leave_in_the_order_of_their_requests(order: tuple[int, ...]) -> None:
+    """
+    However the answers come, what is sent is in order, and each answer is sent as soon as it may be.
+    """
+    connection = ServerConnection(apis.ALL)
+    envelopes = [connection.receive(frame(heartbeat.API, 4, ALIVE, index)) for index in range(4)]
+    answers = [envelope.encode(heartbeat.Response(error_code=0)) for envelope in envelopes]
+
+    sent = [connection.respond(envelopes[index], answers[index]) for index in order]
+
+    ready = [min(set(range(5)) - set(order[: turn + 1])) for turn in range(4)]
+    assert ready == [len(b"".join(b"".join(turn) for turn in sent[: index + 1])) // 15 for index in range(4)]
+    assert b"".join(b"".join(answer) for answer in answers) == b"".join(b"".join(turn) for turn in sent)
+    assert connection.pending_count == 0
+
+
+def test_a_request_without_response_holds_its_place_and_sends_nothing() -> None:
+    """
+    Produce with acks=0: nothing leaves, but later answers wait until it is done.
+    """
+    connection = ServerConnection(apis.ALL)
+    silent, spoken = (connection.receive(frame(heartbeat.API, 4, ALIVE, index)) for index in range(2))
+    answer = spoken.encode(heartbeat.Response(error_code=0))
+
+    early = connection.respond(spoken, answer)
+    late = connection.respond(silent, None)
+
+    assert ([], answer) == (early, late)
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
+    """
+    KIP-511: error 35, all keys, and a header that any client can read.
+    """
+    connection = ServerConnection({18: api_versions.API, 3: metadata.API})
+    data = (18).to_bytes(2, "big") + (99).to_bytes(2, "big") + (5).to_bytes(4, "big") + b"\xff\xff\0whatever"
+
+    envelope = connection.receive(memoryview(data))
+    sent = b"".join(connection.respond(envelope, envelope.answer))
+
+    assert (len(sent) - 4).to_bytes(4, "big") + (5).to_bytes(4, "big") == sent[:8]
+    assert api_versions.Response(
+        error_code=errors.UNSUPPORTED_VERSION, api_keys=apis.advertised([3, 18])
+    ) == api_versions.API.decode_response(0, sent, 8)
+
+
+@pytest.mark.parametrize("version", api_versions.API.versions)
+def test_the_header_of_api_versions_never_changes(version: int) -> None:
+    """
+    Its body may be flexible; its header has no tagged fields, so that every client can read it.
+    """
+    response = api_versions.Response(error_code=0, api_keys=())
+
+    sent = b"".join(api_versions.API.encode_response(version, response, correlation_id=9))
+
+    assert response == api_versions.API.decode_response(version, sent, 8)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "no header"),
+        (b"\0\3\0\0\0\0\0\1\xff", "no header"),
+        (b"\3\xe7\0\0\0\0\0\1\xff\xff", "API key 999"),
+        (b"\0\3\0\x63\0\0\0\1\xff\xff", "metadata v99"),
+        (b"\0\3\xff\xff\0\0\0\1\xff\xff", "metadata v-1"),
+        (b"\0\3\0\0\0\0\0\1\x7f\xff", "client id of 32767"),
+        (b"\0\3\0\0\0\0\0\1\xff\xfe", "client id of -2"),
+        (b"\0\3\0\0\0\0\0\1\0\1\xff\0\0\0\0", "not UTF-8"),
+        (b"\0\3\0\x0c\0\0\0\1\xff\xff", "inside its header"),
+        (b"\0\3\0\x0c\0\0\0\1\xff\xff\x81\x80\x80\x04\0", "tagged fields"),
+        (b"\0\3\0\x0c\0\0\0\1\xff\xff\1\1\x7f", "127 bytes where 0"),
+    ],
+)
+def test_what_is_no_request_closes_the_connection(data: bytes, said: str) -> None:
+    """
+    ProtocolError, and a sentence that says what was wrong.
+    """
+    connection = ServerConnection({3: metadata.API})
+
+    with pytest.raises(ProtocolError, match=said):
+        connection.receive(memoryview(data))
+
+
+def test_a_body_that_was_kept_is_framed_for_any_request() -> None:
+    """
+    Metadata is encoded once and sent to many.
+    """
+    response = metadata.Response(brokers=(), topics=())
+    body = metadata.API.encode_response_body(12, response)
+
+    sent = [b"".join(metadata.API.frame_response(12, body, correlation_id)) for correlation_id in (1, 2)]
+
+    assert [b"".join(metadata.API.encode_response(12, response, correlation_id)) for correlation_id in (1, 2)] == sent

@@ -1,0 +1,132 @@
+"""Run the whole suite in stages, and tell at the end how its time was shared.
+
+    python tools/run_tests.py [PYTEST OPTION …]
+
+Each stage is a pytest run of its own, so that a stage which dies takes no other with it.  The last line has the form
+`N passed, N failed, N skipped in S s`; the exit code is 0 only when nothing failed and every stage could run.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+STAMP: Final = Path(".venv/made-from-pyproject")  # holds the seconds that making the environment took
+BUDGET_S: Final = 12 * 60
+NOTHING_COLLECTED: Final = 5  # pytest's exit code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    name: str
+    share_s: int
+    paths: tuple[str, ...]
+
+
+STAGES: Final = (
+    Stage(name="unit", share_s=60, paths=("tests/unit", "tests/tidy")),
+    Stage(name="crash points", share_s=120, paths=("tests/simulation",)),
+    Stage(name="clients", share_s=120, paths=("tests/integration/clients",)),
+    Stage(name="Spark", share_s=120, paths=("tests/integration/spark",)),
+)
+INSTALL_SHARE_S: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    stage: str
+    share_s: int
+    seconds: float
+    counts: dict[str, int]
+    is_broken: bool  # it failed, or could not run
+
+
+def stages(root: Path) -> list[Stage]:
+    """The named stages that have a directory here, and one for all other directories of tests."""
+    named = {path for stage in STAGES for path in stage.paths}
+    parents = {str(Path(path).parent) for path in named} - {"tests"}
+    folders = [folder for parent in ("tests", *sorted(parents)) for folder in sorted((root / parent).glob("*/"))]
+    others = tuple(
+        path
+        for path in (folder.relative_to(root).as_posix() for folder in folders)
+        if path not in named and path not in parents and any((root / path).rglob("test_*.py"))
+    )
+    present = [
+        Stage(name=stage.name, share_s=stage.share_s, paths=paths)
+        for stage in STAGES
+        if (paths := tuple(path for path in stage.paths if (root / path).is_dir()))
+    ]
+    spent_s = INSTALL_SHARE_S + sum(stage.share_s for stage in STAGES)
+    rest = [Stage(name="rest", share_s=BUDGET_S - spent_s, paths=others)] if others else []
+    return present + rest
+
+
+def counts_of(output: str) -> dict[str, int]:
+    """From pytest's closing line, the last that has counts: `{"passed": 3, "failed": 1}`."""
+    for line in reversed(output.splitlines()):
+        if re.search(r"\d+ \w+.* in [0-9.]+s", line):
+            words = re.findall(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed)", line)
+            return {("error" if word == "errors" else word): int(number) for number, word in words}
+    return {}
+
+
+def run(stage: Stage, options: list[str]) -> Outcome:
+    """One pytest run; its output is shown as it comes."""
+    print(f"\n── {stage.name}: {' '.join(stage.paths)}", flush=True)
+    started = time.monotonic()
+    command = [sys.executable, "-m", "pytest", *stage.paths, *options]
+    output = []
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            output.append(line)
+            print(line, end="", flush=True)
+    return Outcome(
+        stage=stage.name,
+        share_s=stage.share_s,
+        seconds=time.monotonic() - started,
+        counts=counts_of("".join(output)),
+        is_broken=process.returncode not in (0, NOTHING_COLLECTED),
+    )
+
+
+def report(outcomes: list[Outcome], install_s: float) -> str:
+    """The table of shares, and the closing line."""
+    lines = ["", f"{'stage':<14}{'seconds':>9}{'of':>6}", f"{'install':<14}{install_s:>9.1f}{INSTALL_SHARE_S:>6}"]
+    for outcome in outcomes:
+        mark = "  ← over its share" if outcome.seconds > outcome.share_s else ""
+        mark += "  ← broken" if outcome.is_broken else ""
+        lines.append(f"{outcome.stage:<14}{outcome.seconds:>9.1f}{outcome.share_s:>6}{mark}")
+    total_s = install_s + sum(outcome.seconds for outcome in outcomes)
+    lines.append(f"{'all':<14}{total_s:>9.1f}{BUDGET_S:>6}{'  ← over' if total_s > BUDGET_S else ''}")
+    sums = {word: sum(outcome.counts.get(word, 0) for outcome in outcomes) for word in ("passed", "failed", "skipped")}
+    # A stage that broke without a failed test (it could not collect, or died) counts as one.
+    sums["failed"] += sum(outcome.counts.get("error", 0) for outcome in outcomes)
+    sums["failed"] += sum(
+        outcome.is_broken and not (outcome.counts.get("failed") or outcome.counts.get("error")) for outcome in outcomes
+    )
+    lines.append(f"\n{sums['passed']} passed, {sums['failed']} failed, {sums['skipped']} skipped in {total_s:.0f} s")
+    return "\n".join(lines)
+
+
+def install_seconds(root: Path) -> float:
+    """What making the environment took; 0 when it was there before this run."""
+    stamp = root / STAMP
+    if not stamp.exists() or time.time() - stamp.stat().st_mtime > BUDGET_S:
+        return 0.0
+    return float(stamp.read_text().strip() or 0)
+
+
+def main(options: list[str]) -> int:
+    install_s = install_seconds(ROOT)
+    outcomes = [run(stage, options) for stage in stages(ROOT)]
+    print(report(outcomes, install_s))
+    return 1 if not outcomes or any(outcome.is_broken for outcome in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

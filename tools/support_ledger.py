@@ -1,0 +1,39 @@
+"""Write the table of `docs/protocol/support.md` anew from the broker's own handlers; notes that stand there are kept.
+
+python tools/support_ledger.py
+"""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LEDGER = ROOT / "docs" / "protocol" / "support.md"
+HEAD = "| key | API | versions | left out, and why |\n|---|---|---|---|\n"
+_ROW = re.compile(r"^\| (\d+) \| \w+ \| \d+-\d+ \| ?(.*?) ?\|$", re.MULTILINE)
+
+
+def table(notes: dict[int, str]) -> str:
+    """A row for each API that has a handler, by key."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from tidemill.broker.dispatch import HANDLERS
+    from tidemill.wire.api import ALL
+
+    rows = []
+    for key in sorted(HANDLERS):
+        versions = ALL[key].versions
+        name = ALL[key].request.__module__.rpartition(".")[2].title().replace("_", "")
+        rows.append(f"| {key} | {name} | {versions.start}-{versions.stop - 1} | {notes.get(key, '')} |\n")
+    return HEAD + "".join(rows)
+
+
+def main() -> None:
+    text = LEDGER.read_text()
+    notes = {int(key): note for key, note in _ROW.findall(text)}
+    before, _, rest = text.partition(HEAD)
+    after = rest[rest.index("\n\n") + 1 :] if "\n\n" in rest else ""
+    LEDGER.write_text(before + table(notes) + after)
+
+
+if __name__ == "__main__":
+    main()
