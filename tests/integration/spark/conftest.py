@@ -102,6 +102,6 @@ def produce(bootstrap: str) -> Callable[..., None]:
         for record in records:
             producer.produce(topic, on_delivery=lambda error, _: error and failures.append(error), **record)
             producer.poll(0)
-        assert (producer.flush(60), failures) == (0, [])
+        assert (0, []) == (producer.flush(60), failures)
 
     return send

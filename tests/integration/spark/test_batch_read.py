@@ -59,10 +59,10 @@ def test_every_column_is_what_was_produced(load, make_topic, produce):
     rows = load(topic, includeHeaders="true").orderBy("offset").collect()
 
     when = datetime(2013, 1, 1, 10, 0, 0, 123_000, tzinfo=UTC)
-    assert (b"k", b"v", topic, 0, 0, 0) == tuple(rows[0][c] for c in range(5)) + (rows[0].timestampType,)
+    assert (b"k", b"v", topic, 0, 0, 0) == (*rows[0][:5], rows[0].timestampType)
     assert when == rows[0].timestamp.astimezone(UTC)
-    assert [(h.key, h.value) for h in rows[0].headers] == [("a", b"1"), ("a", None), ("é", b"")]
-    assert [(r.key, r.value, r.headers) for r in rows[1:]] == [(None, None, None), (b"", b"", None)]
+    assert [("a", b"1"), ("a", None), ("é", b"")] == [(h.key, h.value) for h in rows[0].headers]
+    assert [(None, None, None), (b"", b"", None)] == [(r.key, r.value, r.headers) for r in rows[1:]]
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -116,7 +116,7 @@ def test_tasks_are_as_many_as_asked_for(load, ten):
     """
     counts = [load(ten, **options).rdd.getNumPartitions() for options in ({}, {"maxRecordsPerPartition": "4"})]
 
-    assert counts == [2, 5]
+    assert [2, 5] == counts
 
 
 def test_a_pattern_reads_all_topics_that_match(load, make_topic, produce, ten):
@@ -129,7 +129,7 @@ def test_a_pattern_reads_all_topics_that_match(load, make_topic, produce, ten):
     topics = load("", subscribePattern=f"{ten}.*").select("topic").distinct().collect()
 
     assert {ten, twin} == {row.topic for row in topics}
-    assert load("", subscribePattern=ten).count() == 15
+    assert 15 == load("", subscribePattern=ten).count()
 
 
 def test_only_the_columns_of_the_schema_are_decoded(load, ten):
@@ -138,14 +138,14 @@ def test_only_the_columns_of_the_schema_are_decoded(load, ten):
     """
     rows = load(ten, schema="OFFSET long, value binary").orderBy("offset").collect()
 
-    assert (rows[0].__fields__, (rows[0].OFFSET, bytes(rows[0].value))) == (["OFFSET", "value"], (0, b"0"))
+    assert (["OFFSET", "value"], (0, b"0")) == (rows[0].__fields__, (rows[0].OFFSET, bytes(rows[0].value)))
 
 
 def test_an_empty_topic_has_no_rows(load, make_topic):
     """
     And no task fails for want of work.
     """
-    assert load(make_topic(partitions=2)).count() == 0
+    assert 0 == load(make_topic(partitions=2)).count()
 
 
 def test_a_view_in_sql_takes_the_same_options(spark, bootstrap, ten):
@@ -157,7 +157,7 @@ def test_a_view_in_sql_takes_the_same_options(spark, bootstrap, ten):
         f"'kafka.bootstrap.servers' '{bootstrap}', subscribe '{ten}')"
     )
 
-    assert spark.sql("SELECT count(*) AS n FROM tide").first().n == 15
+    assert 15 == spark.sql("SELECT count(*) AS n FROM tide").first().n
 
 
 def test_offsets_that_are_gone_fail_or_are_skipped(load, bootstrap, ten):
@@ -172,7 +172,7 @@ def test_offsets_that_are_gone_fail_or_are_skipped(load, bootstrap, ten):
         deleted.result(30)
     starting = f'{{"{ten}":{{"0":2,"1":0}}}}'
 
-    with pytest.raises(Exception, match="asks for offset 2 .* which now begins at 6.* failOnDataLoss=false"):
+    with pytest.raises(Exception, match=r"asks for offset 2 .* which now begins at 6.* failOnDataLoss=false"):
         load(ten, startingOffsets=starting).count()
     left = offsets(load(ten, startingOffsets=starting, failOnDataLoss="false"))
 

@@ -70,7 +70,7 @@ def test_a_run_takes_what_is_there_in_steps_and_the_next_goes_on(spark, bootstra
     numbered.add(topic, 20)
     second = run_available(spark, bootstrap, topic, tmp_path, **options)
 
-    assert tuple([batch["numInputRows"] for batch in run] for run in (first, second)) == ([160, 160, 80], [80])
+    assert ([160, 160, 80], [80]) == tuple([batch["numInputRows"] for batch in run] for run in (first, second))
     assert all_offsets(120) == delivered(spark, tmp_path)
     stored = (tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1]
     assert {topic: {str(p): 40 for p in range(PARTITIONS)}} == json.loads(stored)

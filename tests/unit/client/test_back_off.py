@@ -37,7 +37,7 @@ def test_pauses_double_up_to_the_longest():
     for _ in range(6):
         waiting.pause(ClientError("x"))
 
-    assert clock.slept == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert [0.1, 0.2, 0.4, 0.8, 1.0, 1.0] == clock.slept
 
 
 def test_chance_takes_up_to_half_of_a_pause():
@@ -48,7 +48,7 @@ def test_chance_takes_up_to_half_of_a_pause():
 
     back_off(clock, chance=0.0).pause(ClientError("x"))
 
-    assert clock.slept == [0.05]
+    assert [0.05] == clock.slept
 
 
 def test_the_deadline_ends_it_and_names_the_cause():
@@ -73,4 +73,4 @@ def test_progress_starts_the_deadline_again():
         waiting.pause(ClientError("x"))
         waiting.progressed()
 
-    assert clock.slept == [0.1] * 5
+    assert [0.1] * 5 == clock.slept

@@ -91,4 +91,4 @@ def test_a_misspelt_key_is_found():
     """
     So that the source can warn of it.
     """
-    assert connection_settings.unknown_keys({**AT, "fetch.max.byte": "1", "group.id": "g"}) == ("fetch.max.byte",)
+    assert ("fetch.max.byte",) == connection_settings.unknown_keys({**AT, "fetch.max.byte": "1", "group.id": "g"})

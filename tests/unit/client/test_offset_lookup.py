@@ -1,8 +1,8 @@
 """Offsets by question, from leaders that move."""
 
 import pytest
-from tests.unit.client.fake_cluster import FakeCluster, Partition, Topic
 
+from tests.unit.client.fake_cluster import FakeCluster, Partition, Topic
 from tidemill.client.cluster_metadata import ClusterMetadata
 from tidemill.client.failures import UnknownTopic
 from tidemill.client.offset_lookup import EARLIEST, LATEST, NO_MATCH, look_up
@@ -32,7 +32,7 @@ def test_both_ends_and_times_are_found():
         cluster.partition.append_records([b"c"], timestamp=2_000)
         found = [looked_up(cluster, {T0: position})[T0] for position in (EARLIEST, LATEST, 1_500, 9_999)]
 
-    assert found == [0, 3, 2, NO_MATCH]
+    assert [0, 3, 2, NO_MATCH] == found
 
 
 def test_each_leader_is_asked_for_its_own():
@@ -60,7 +60,7 @@ def test_a_leader_that_has_moved_is_asked_where_it_is_now():
 
         cluster.hook = move
 
-        assert looked_up(cluster, {T0: LATEST}) == {T0: 0}
+        assert {T0: 0} == looked_up(cluster, {T0: LATEST})
 
 
 def test_an_election_is_waited_for():
@@ -77,7 +77,7 @@ def test_an_election_is_waited_for():
 
         cluster.hook = elect
 
-        assert looked_up(cluster, {T0: LATEST}) == {T0: 0}
+        assert {T0: 0} == looked_up(cluster, {T0: LATEST})
 
 
 def test_a_topic_that_does_not_exist_is_told_at_once():
@@ -106,4 +106,4 @@ def test_a_refusal_is_no_retry():
         with pytest.raises(Exception, match="TOPIC_AUTHORIZATION_FAILED"):
             looked_up(cluster, {T0: LATEST})
 
-        assert cluster.count("list_offsets") == 1
+        assert 1 == cluster.count("list_offsets")

@@ -4,8 +4,8 @@ import threading
 import time
 
 import pytest
-from tests.unit.client.fake_cluster import Disconnect, FakeCluster, Partition, Topic, at_versions
 
+from tests.unit.client.fake_cluster import Disconnect, FakeCluster, Partition, Topic, at_versions
 from tidemill.batches.batch import spans
 from tidemill.batches.builder import build_batch
 from tidemill.batches.control import EndMarker, build_end_marker
@@ -222,7 +222,7 @@ def test_offsets_below_the_log_start_are_told_with_what_is_there():
         with pytest.raises(OffsetOutOfRange) as raised:
             read(cluster.settings(), 10, 100)
 
-    assert (raised.value.fetch_offset, raised.value.log_start_offset, raised.value.end_offset) == (10, 50, 100)
+    assert (10, 50, 100) == (raised.value.fetch_offset, raised.value.log_start_offset, raised.value.end_offset)
 
 
 def test_a_topic_that_was_made_anew_is_not_read_for_the_old_one():
@@ -298,14 +298,14 @@ def test_read_committed_leaves_out_what_was_aborted():
         committed = read(cluster.settings(isolation_level="read_committed"), 0, one.end_offset)
         uncommitted = read(cluster.settings(), 0, one.end_offset)
 
-    assert committed == [b"committed before", b"of another", b"committed after"]
-    assert uncommitted == [
+    assert [b"committed before", b"of another", b"committed after"] == committed
+    assert [
         b"committed before",
         b"aborted",
         b"of another",
         b"aborted, too",
         b"committed after",
-    ]
+    ] == uncommitted
 
 
 def test_one_request_is_always_ahead():
@@ -332,7 +332,7 @@ def test_one_request_is_always_ahead():
         reading.close()
         metadata.close()
 
-    assert asked == 2
+    assert 2 == asked
 
 
 def test_a_read_that_is_given_up_leaves_no_answer_for_the_next():

@@ -21,21 +21,21 @@ def test_without_options_each_topic_partition_is_one_task():
     """
     And an empty one is none.
     """
-    assert bounds(divided(ranges(5, 0, 7))) == [(0, 10, 15), (2, 10, 17)]
+    assert [(0, 10, 15), (2, 10, 17)] == bounds(divided(ranges(5, 0, 7)))
 
 
 def test_more_partitions_come_out_of_the_large_ones():
     """
     Small ranges stay whole.
     """
-    assert bounds(divided(ranges(2, 100), partitions_min=4)) == [(0, 10, 12), (1, 10, 43), (1, 43, 76), (1, 76, 110)]
+    assert [(0, 10, 12), (1, 10, 43), (1, 43, 76), (1, 76, 110)] == bounds(divided(ranges(2, 100), partitions_min=4))
 
 
 def test_a_limit_of_records_divides_evenly():
     """
     Three parts of nearly the same size, not two full ones and a rest.
     """
-    assert bounds(divided(ranges(10), records_per_partition_max=4)) == [(0, 10, 13), (0, 13, 16), (0, 16, 20)]
+    assert [(0, 10, 13), (0, 13, 16), (0, 16, 20)] == bounds(divided(ranges(10), records_per_partition_max=4))
 
 
 def test_a_large_skew_does_not_starve_the_small():
@@ -64,7 +64,7 @@ def test_a_partition_that_went_back_counts_nothing():
     """
     It must not hold back a trigger, nor push one.
     """
-    assert waiting_count({TopicPartition("t", 0): 50}, {TopicPartition("t", 0): 10, TopicPartition("t", 1): 5}) == 5
+    assert 5 == waiting_count({TopicPartition("t", 0): 50}, {TopicPartition("t", 0): 10, TopicPartition("t", 1): 5})
 
 
 @given(SIZES, st.none() | st.integers(1, 40), st.none() | st.integers(20, 10_000))

@@ -28,7 +28,7 @@ def test_a_schema_of_some_columns_prunes_the_rest():
     """
     wanted = schema(OFFSET=LongType(), value=BinaryType(), timestamptype=IntegerType())
 
-    assert row_schema.chosen_columns(wanted, has_headers=False) == ("offset", "value", "timestampType")
+    assert ("offset", "value", "timestampType") == row_schema.chosen_columns(wanted, has_headers=False)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_defaults_are_those_of_sparks_kafka_source():
         batch.ending,
         stream.starting,
     )
-    assert (
+    assert (True, False, 120_000, 3, 10, 900_000, None, None) == (
         stream.is_failing_on_data_loss,
         stream.has_headers,
         stream.poll_timeout_ms,
@@ -31,7 +31,7 @@ def test_defaults_are_those_of_sparks_kafka_source():
         stream.trigger_delay_ms_max,
         stream.partitions_min,
         stream.records_per_partition_max,
-    ) == (True, False, 120_000, 3, 10, 900_000, None, None)
+    )
 
 
 def test_options_survive_the_way_to_an_executor():
@@ -145,6 +145,6 @@ def test_a_misspelt_option_is_pointed_out(caplog):
     """
     source_options.for_stream({**AT, "startingoffset": "earliest"})
 
-    assert [r.getMessage() for r in caplog.records] == [
-        "option startingoffset is ignored: did you mean startingoffsets?"
+    assert ["option startingoffset is ignored: did you mean startingoffsets?"] == [
+        r.getMessage() for r in caplog.records
     ]

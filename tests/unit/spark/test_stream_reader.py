@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
-from tests.unit.client.fake_cluster import FakeCluster, Partition, Topic
 
+from tests.unit.client.fake_cluster import FakeCluster, Partition, Topic
 from tidemill.model.topic import TopicId
 from tidemill.spark import row_schema, source_options
 from tidemill.spark.data_loss import DataLossError
@@ -80,7 +80,7 @@ def test_a_query_begins_where_its_options_say(cluster):
         )
     ]
 
-    assert begins == [{"t": {"0": 300, "1": 100}}, {"t": {"0": 0, "1": 0}}, {"t": {"0": 7, "1": 100}}]
+    assert [{"t": {"0": 300, "1": 100}}, {"t": {"0": 0, "1": 0}}, {"t": {"0": 7, "1": 100}}] == begins
 
 
 def test_offsets_for_some_partitions_only_are_refused(cluster):
@@ -99,9 +99,9 @@ def test_a_trigger_takes_what_its_limit_allows(cluster):
     start: JsonOffsets = {"t": {"0": 0, "1": 0}}
 
     assert ReadMaxRows(40) == stream.getDefaultReadLimit()
-    assert stream.latestOffset(start, ReadMaxRows(40)) == {"t": {"0": 30, "1": 10}}
-    assert stream.latestOffset(start, ReadAllAvailable()) == {"t": {"0": 300, "1": 100}}
-    assert stream.reportLatestOffset() == {"t": {"0": 300, "1": 100}}
+    assert {"t": {"0": 30, "1": 10}} == stream.latestOffset(start, ReadMaxRows(40))
+    assert {"t": {"0": 300, "1": 100}} == stream.latestOffset(start, ReadAllAvailable())
+    assert {"t": {"0": 300, "1": 100}} == stream.reportLatestOffset()
 
 
 def test_too_little_waits_until_it_is_enough_or_late(cluster):
@@ -134,7 +134,7 @@ def test_available_now_ends_where_it_began(cluster):
     while len(steps) < 3 or steps[-1] != steps[-2]:
         steps.append(stream.latestOffset(steps[-1], ReadMaxRows(350)))
 
-    assert steps[-1] == {"t": {"0": 300, "1": 100}}
+    assert {"t": {"0": 300, "1": 100}} == steps[-1]
 
 
 def test_a_new_partition_is_read_from_its_start(cluster):
@@ -147,7 +147,7 @@ def test_a_new_partition_is_read_from_its_start(cluster):
 
     end = stream.latestOffset(start, ReadAllAvailable())
 
-    assert planned(stream, start, end) == [(2, 0, 100)]
+    assert [(2, 0, 100)] == planned(stream, start, end)
 
 
 def test_a_pattern_finds_new_topics_but_no_internal_ones(cluster):
@@ -159,7 +159,7 @@ def test_a_pattern_finds_new_topics_but_no_internal_ones(cluster):
 
     begins = reader(cluster, subscribepattern="t.*", startingoffsets="earliest").initialOffset()
 
-    assert begins == {"t": {"0": 0, "1": 0}, "tide": {"0": 0}}
+    assert {"t": {"0": 0, "1": 0}, "tide": {"0": 0}} == begins
 
 
 def test_equal_ranges_for_more_tasks(cluster):
@@ -170,14 +170,14 @@ def test_equal_ranges_for_more_tasks(cluster):
 
     parts = planned(stream, {"t": {"0": 0, "1": 0}}, {"t": {"0": 300, "1": 100}})
 
-    assert parts == [(0, 0, 150), (0, 150, 300), (1, 0, 100)]
+    assert [(0, 0, 150), (0, 150, 300), (1, 0, 100)] == parts
 
 
 def test_nothing_new_plans_nothing(cluster):
     """
     Spark may plan an empty batch.
     """
-    assert planned(reader(cluster), {"t": {"0": 5}}, {"t": {"0": 5}}) == []
+    assert [] == planned(reader(cluster), {"t": {"0": 5}}, {"t": {"0": 5}})
 
 
 LOSSES = {
@@ -241,7 +241,7 @@ def test_an_end_that_lags_behind_an_election_is_asked_again(cluster):
     cluster.hook = arrive
     end = stream.latestOffset({"t": {"0": 300, "1": 100}}, ReadAllAvailable())
 
-    assert end == {"t": {"0": 300, "1": 100}}
+    assert {"t": {"0": 300, "1": 100}} == end
 
 
 def test_a_reader_travels_without_its_connections(cluster):
