@@ -1,8 +1,6 @@
 """Produce appends what it may, and says what it may not."""
 
-from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld, Client
-from tidemill.batches.batch import read_header
-from tidemill.batches.records import read_records
+from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.model import errors
 
 
