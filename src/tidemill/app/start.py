@@ -160,7 +160,7 @@ class _Process:
         first = endpoints[0]
         kafka = f"[{first.host}]:{first.port}" if ":" in first.host else f"{first.host}:{first.port}"
         self.events.event("ready", kafka=kafka, http=str(http))
-        return Ready(kafka, str(http), os.path.abspath(self.settings.data_directory))
+        return Ready(kafka, str(http), self.disk.root)
 
     async def _serve_http(self, broker: Broker) -> None:
         from tidemill.app.observed import ObservedBroker

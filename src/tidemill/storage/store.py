@@ -107,8 +107,8 @@ class Store:
 
     def truncate(self, log: ShardLog, from_index: int) -> None:
         """
-        Entries from `from_index` on are gone, here and, once that is journaled, after a restart.  No file is removed: what
-        is left of them is written over, or cut by recovery.
+        Entries from `from_index` on are gone, here and, once that is journaled, after a restart.  No file is removed:
+        what is left of them is written over, or cut by recovery.
         """
         log.truncate(from_index)
         shard_id = log.shard_id
@@ -125,7 +125,10 @@ class Store:
         self.pending_bytes = sum(ROW_BYTES + len(entry.payload or b"") for _, entry in kept)
 
     def settle(self, log: ShardLog, partition: int, offset: int) -> None:
-        """What lies below `offset` is no longer needed.  It leaves the log with the block that says so, and then the disk."""
+        """
+        What lies below `offset` is no longer needed.  It leaves the log with the block that says so, and then the
+        disk.
+        """
         self._queue(log.shard_id, Entry(Kind.SETTLED, b"", partition=partition, base_offset=offset))
 
     def _queue(self, shard_id: ShardId, row: Entry) -> None:
@@ -159,10 +162,9 @@ class Store:
         count = 0
         for _, entry in self._pending:
             grown = size + ROW_BYTES + len(entry.payload or b"")
-            if count and grown > limit:
+            if grown > limit and count:
                 break
-            size = grown
-            count += 1
+            size, count = grown, count + 1
         if padded(size) > self.journal.free_for_entries:
             count, size = self._freeing_rows()
         taken = self._pending[:count]
@@ -322,8 +324,8 @@ class Store:
 
     def begin_checkpoint(self) -> None:
         """
-        Choose P: the newest block, synced or not.  The state is taken now, less what is queued behind it: so a checkpoint
-        can begin when the ring is full and what is queued cannot be written before it ends.
+        Choose P: the newest block, synced or not.  The state is taken now, less what is queued behind it: so a
+        checkpoint can begin when the ring is full and what is queued cannot be written before it ends.
         """
         assert self.can_checkpoint, "a checkpoint cannot begin now"
         journal = self.journal
