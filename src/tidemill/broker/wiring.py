@@ -7,7 +7,8 @@ import asyncio
 import base64
 from collections.abc import Mapping
 
-from tidemill.broker.broker import Broker, Machine
+from tidemill.broker.broker import Broker
+from tidemill.broker.machine import Machine
 from tidemill.metadata.brokers import FoundCluster, RegisterBroker
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model.broker_id import BrokerId, DirectoryId
