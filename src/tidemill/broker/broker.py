@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from tidemill.broker.controller_host import ControllerHost
+from tidemill.broker.coordinator_host import CoordinatorHost
 from tidemill.broker.fetch_session import FetchSessions
-from tidemill.broker.producer_id_source import ProducerIdSource
 from tidemill.broker.machine import Machine
+from tidemill.broker.producer_id_source import ProducerIdSource
 from tidemill.broker.ready_loop import ReadyLoop
 from tidemill.broker.shard_table import ShardTable
 from tidemill.metadata.image import ClusterImage
@@ -63,6 +64,14 @@ class Broker:
             metrics=self.metrics,
         )
         self.producer_ids = ProducerIdSource(self.controller, identity.broker_id)
+        self.coordinators = CoordinatorHost(
+            machine=machine,
+            controller=self.controller,
+            shard_table=self.shard_table,
+            layers=lambda: self.layers,
+            when_led=self.when_led,
+            storage_problem=self.storage_problem,
+        )
         self.fetch_sessions = FetchSessions(machine.entropy)
         self.fetch_bytes_max = broker_int(self.layers, "fetch.max.bytes")
         self.in_flight_bytes = 0  # of requests that are being worked on, of all connections
@@ -83,6 +92,11 @@ class Broker:
 
     def _wake(self) -> None:
         self.ready_loop.wake()
+
+    def follow(self, before: ClusterImage, image: ClusterImage) -> None:
+        """The cluster image has changed: shards first, then who lives on them."""
+        self.shard_table.follow(before, image)
+        self.coordinators.follow(before, image)
 
     def endpoints_for(self, listener: str) -> list[metadata.Response.Broker]:
         """Every broker, as one who came through this listener reaches it."""
