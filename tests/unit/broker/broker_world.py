@@ -15,8 +15,9 @@ from typing import Any
 
 from tidemill.batches.builder import build_batch
 from tidemill.broker import wiring
-from tidemill.broker.broker import Broker, Machine
+from tidemill.broker.broker import Broker
 from tidemill.broker.kafka_connection import KafkaConnection
+from tidemill.broker.machine import Machine
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model.config_resolution import NOTHING
