@@ -39,7 +39,7 @@ def _other_endpoint(request: Request) -> Response:
     is_known = request.endpoint_type == CONTROLLERS
     return Response(
         error_code=errors.MISMATCHED_ENDPOINT_TYPE if is_known else errors.UNSUPPORTED_ENDPOINT_TYPE,
-        error_message=f"this is a listener for clients of brokers: endpoint type {BROKERS}, not {request.endpoint_type}",
+        error_message=f"brokers listen here: endpoint type {BROKERS}, not {request.endpoint_type}",
         endpoint_type=request.endpoint_type,
         cluster_id="",
         brokers=(),
