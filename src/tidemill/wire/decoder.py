@@ -39,8 +39,11 @@ _SIZED_TEXT: Final = tuple(Struct(f"{size}s").unpack_from for size in range(_SHO
 _COMPACT_TEXT: Final = (None, *_SIZED_TEXT)  # by the length plus one, as compact strings have it
 
 
-def compile_decoder(message: type, fields: tuple[Field, ...], version: int, *, is_flexible: bool) -> Decoder:
-    return _DecoderSource(version, is_flexible=is_flexible).compile(message, fields)
+def compile_decoder(
+    message: type, fields: tuple[Field, ...], version: int, *, is_flexible: bool, may_have_rest: bool = False
+) -> Decoder:
+    """`may_have_rest`: bytes behind the message are left alone."""
+    return _DecoderSource(version, is_flexible=is_flexible).compile(message, fields, may_have_rest=may_have_rest)
 
 
 def _long_text(view: memoryview, position: int, prefix: int, is_nullable: bool) -> tuple[str | None, int]:
@@ -127,7 +130,7 @@ class _DecoderSource:
         )
         self._run: list[tuple[str, str]] = []
 
-    def compile(self, message: type, fields: tuple[Field, ...]) -> Decoder:
+    def compile(self, message: type, fields: tuple[Field, ...], *, may_have_rest: bool) -> Decoder:
         source = self._source
         title = f"{message.__module__.rpartition('.')[2]} {message.__qualname__} v{self._version}"
         with source.block("def decode(view, at):"):
@@ -137,7 +140,8 @@ class _DecoderSource:
                 source.line("elements = 0")
                 target = self._nested(message, fields)
                 self._flush()
-                source.line("if at != end: refuse_rest(at, end)")
+                if not may_have_rest:
+                    source.line("if at != end: refuse_rest(at, end)")
                 source.line(f"return {target}")
             with source.block("except ProtocolError as error:"):
                 source.line(f"raise ProtocolError('{title}: ' + str(error)) from None")

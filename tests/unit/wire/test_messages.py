@@ -85,7 +85,8 @@ def test_what_was_encoded_is_decoded(api: Api, side: str, seed: int) -> None:
 @pytest.mark.parametrize(("api", "side"), SIDES)
 def test_a_message_that_is_cut_short_is_refused(api: Api, side: str) -> None:
     """
-    At whatever byte a message ends too early, it is a ProtocolError and nothing else; so is a byte too many.
+    At whatever byte a message ends too early, it is a ProtocolError and nothing else; so is a byte too many,
+    but for requests: brokers have always let that pass, and librdkafka 2.16 sends some.
     """
     random = Random(1)
     accepted = []
@@ -93,7 +94,8 @@ def test_a_message_that_is_cut_short_is_refused(api: Api, side: str) -> None:
     for version in api.versions:
         whole = body(api, side, version, draw(random, getattr(api, side), version))
         cuts = range(len(whole)) if len(whole) < 300 else sorted(random.sample(range(len(whole)), 60))
-        for damaged in [*(whole[:cut] for cut in cuts), whole + b"\0"]:
+        longer = [whole + b"\0"] if side == "response" else []
+        for damaged in [*(whole[:cut] for cut in cuts), *longer]:
             try:
                 decode(api, side, version, damaged)
             except ProtocolError:
@@ -165,7 +167,8 @@ def hostile_bodies() -> list[tuple[Api, int, bytes]]:
             (
                 apis.ALL[0],
                 7,
-                b"\xff\xff" + b"\0\1" + bytes(4) + b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\0" + raw + b"x",
+                # Null is legal, so there the count of the next topic's partitions is what is missing.
+                b"\xff\xff" + b"\0\1" + bytes(4) + b"\0\0\0\2\0\1t\0\0\0\1\0\0\0\0" + raw + b"x",
             ),  # records
             (apis.ALL[9], 5, b"\0\1g\0\0\0\1\0\1t" + raw + bytes(64)),  # an array of numbers
             (apis.ALL[11], 0, b"\0\1g\0\0\0\0\0\0\0\1c\0\0\0\1\0\1p" + raw),  # bytes
@@ -177,7 +180,7 @@ def hostile_bodies() -> list[tuple[Api, int, bytes]]:
             (apis.ALL[0], 9, b"\0" + b"\0\1" + bytes(4) + b"\2\2t\2\0\0\0\0" + varint + bytes(64)),  # records
             (apis.ALL[9], 6, b"\2g\2\2t" + varint + bytes(64)),  # an array of numbers
             (apis.ALL[18], 3, b"\2a\2b" + varint + bytes(64)),  # tagged fields
-            (apis.ALL[18], 3, b"\2a\2b\1" + varint + bytes(64)),  # a tag
+            (apis.ALL[18], 3, b"\2a\2b\1" + varint + b"\x7f" + bytes(64)),  # a tag
             (apis.ALL[18], 3, b"\2a\2b\1\5" + varint + bytes(64)),  # a tagged field's size
         ]
     return bodies
