@@ -13,7 +13,9 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tidemill.batches.batch import spans
 from tidemill.batches.builder import build_batch
+from tidemill.batches.records import Record, read_records
 from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
 from tidemill.broker.kafka_connection import KafkaConnection
@@ -27,7 +29,7 @@ from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.store import StoreOptions
 from tidemill.telemetry.event_log import EventLog
 from tidemill.wire.api import ALL
-from tidemill.wire.messages import produce
+from tidemill.wire.messages import fetch, produce
 from tidemill.wire.schema import Api, Message
 
 BEGIN_MS = 1_700_000_000_000
@@ -283,6 +285,28 @@ class BrokerWorld:
         )
         answered: produce.Response.Topic.Partition = self.ask(request, version=12).responses[0].partition_responses[0]
         return answered
+
+    def read(self, topic: str, number: int = 0) -> list[Record]:
+        """Every record from the log start to the high watermark, by fetches."""
+        partition = self.partition(topic, number)
+        offset = partition.log_start
+        records: list[Record] = []
+        while offset < partition.high_watermark:
+            batches = self._fetched(topic, number, offset)
+            for span in spans(batches):
+                batch = batches[span.position : span.position + span.size]
+                records += [record for record in read_records(batch) if record.offset >= offset]
+                offset = span.header.end_offset
+        return records
+
+    def _fetched(self, topic: str, number: int, offset: int) -> memoryview:
+        wanted = fetch.Request.Topic.Partition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = fetch.Request(
+            max_wait_ms=0, min_bytes=0, topics=[fetch.Request.Topic(topic=topic, partitions=[wanted])]
+        )
+        (answer,) = self.ask(request, version=12).responses[0].partitions
+        assert not answer.error_code and answer.records, f"fetch from {offset}: error {answer.error_code}"
+        return memoryview(answer.records)
 
 
 def api_of(request: Message) -> Api:

@@ -82,6 +82,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
                 appended = Appended(errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is written by the cluster alone")
             elif data.records is None:
                 appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
+            elif acks == ACKS_ALL and partition.config.min_insync_replicas > len(partition.shard.replica.voters):
+                appended = _too_few_replicas(partition)
             else:
                 batch = data.records
                 size = len(batch)
@@ -146,6 +148,14 @@ def _unknown(context: RequestContext, name: str | None, topic_id: bytes, number:
     if code == errors.NOT_LEADER_OR_FOLLOWER:
         return Appended(code, message=f"partition {number} of {name} is not led here")
     return Appended(code, message=f"topic {name} does not exist, or has no partition {number}")
+
+
+def _too_few_replicas(partition: Partition) -> Appended:
+    wanted, there = partition.config.min_insync_replicas, len(partition.shard.replica.voters)
+    return Appended(
+        errors.NOT_ENOUGH_REPLICAS,
+        message=f"min.insync.replicas of topic {partition.topic} is {wanted}, and it has {there}: lower it",
+    )
 
 
 def _not_serving(partition: Partition) -> Appended:
