@@ -116,11 +116,12 @@ class Broker:
                 )
         return found
 
-    def missing_partition(self, topic: str, topic_id: bytes) -> int:
-        """The error code for a partition that does not live here."""
+    def missing_partition(self, topic: str, topic_id: bytes, number: int) -> int:
+        """The error code for a partition that does not live here: elsewhere perhaps, or nowhere."""
         if not topic and self.shard_table.name_of(TopicId(topic_id)) is None:
             return errors.UNKNOWN_TOPIC_ID
-        if self.image.topic(topic) is not None or self.image.topic_by_id(TopicId(topic_id)) is not None:
+        known = self.image.topic(topic) or self.image.topic_by_id(TopicId(topic_id))
+        if known is not None and known.shard_of(number) is not None:
             return errors.NOT_LEADER_OR_FOLLOWER
         return errors.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -130,8 +131,7 @@ class Broker:
         shards = dict.fromkeys(partition.shard for partition in partitions)
         waiting = [shard for shard in shards if not shard.is_serving and shard.log.damage is None]
         if waiting and self.is_ready:
-            shard = waiting[0]
-            shard.when_committed(shard.log.last_index + 1, lambda _: self.when_led(topics, callback))
+            waiting[0].when_confirmed(lambda _: self.when_led(topics, callback))
         else:
             callback()
 

@@ -5,11 +5,21 @@ from types import ModuleType
 from typing import Any, Final
 
 from tidemill.broker.handlers import (
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_topic_partitions,
     fetch,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 from tidemill.broker.request_context import RequestContext
@@ -19,11 +29,21 @@ from tidemill.wire.schema import Api
 Handler = Callable[[Any, RequestContext], object]
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_topic_partitions,
     fetch,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 

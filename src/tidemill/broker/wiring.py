@@ -85,7 +85,7 @@ async def _confirmed(shard: Shard) -> None:
     """Its term's first entry has committed."""
     while not shard.is_serving:
         future = asyncio.get_running_loop().create_future()
-        shard.waiters.add(shard.log.last_index + 1, future.set_result)
+        shard.when_confirmed(future.set_result)
         await future
 
 

@@ -98,6 +98,11 @@ class Shard:
         else:
             self.waiters.add(index, waiter)
 
+    def when_confirmed(self, waiter: Waiter) -> None:
+        """The first entry of the present reign has committed, or, without one, of the next."""
+        replica = self.replica
+        self.when_committed(replica.term_start_index if replica.leads else replica.last_index + 1, waiter)
+
     def when_durable(self, index: int, waiter: Waiter) -> None:
         if index <= self.replica.durable_index:
             waiter(True)
