@@ -22,24 +22,7 @@ FLIGHT_COUNT = 336_776
 NO_DELAY_COUNT = 8_255  # flights that never left: their departure delay is NA
 LOCAL_ZONE = "America/New_York"
 
-_NUMBERS = frozenset(
-    [
-        "year",
-        "month",
-        "day",
-        "dep_time",
-        "sched_dep_time",
-        "dep_delay",
-        "arr_time",
-        "sched_arr_time",
-        "arr_delay",
-        "flight",
-        "air_time",
-        "distance",
-        "hour",
-        "minute",
-    ]
-)
+_TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})  # all other columns are numbers
 
 
 class FlightRecord(NamedTuple):
@@ -91,7 +74,7 @@ def _rows() -> Iterator[dict[str, str]]:
 def _value(name: str, text: str) -> object:
     if text in ("NA", ""):
         return None
-    return int(float(text)) if name in _NUMBERS else text
+    return text if name in _TEXTS else int(float(text))
 
 
 @lru_cache(maxsize=None)  # noqa: UP033 - a few hundred departures a day
