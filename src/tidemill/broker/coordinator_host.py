@@ -68,6 +68,7 @@ class CoordinatorHost:
             self.when_there(lambda: self._ask_there(group_id, request))
 
     def _ask_there(self, group_id: str, request: GroupRequest) -> None:
+        self.begin()  # A shard may have been led only after everybody looked.
         number = self.partition_of(group_id)
         hosted = None if number is None else self._hosted.get(number)
         if hosted is not None:

@@ -112,7 +112,7 @@ class Shard:
     def carry_out(self) -> None:
         ready = self.replica.ready()
         if ready.vote is not None:
-            self.store.vote(self.log, ready.vote.term, ready.vote.voted_for)
+            self.store.vote(self.shard_id, self.log, ready.vote.term, ready.vote.voted_for)
         if ready.entries:
             self.store.append(self.log, ready.entries)
             self._uncommitted.extend(ready.entries)

@@ -7,13 +7,14 @@ from typing import Final
 from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import BATCH, COMMAND, Entry, decode_voters, encode_voters
+from tidemill.raft.entry import COMMAND, decode_voters, encode_voters
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk
 from tidemill.storage.journal import Place
 from tidemill.storage.leader_epochs import EpochStart
 from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.producer_states import ProducerBatch
+from tidemill.storage.queued_rows import QueuedRows, VoteBefore
 from tidemill.storage.row import ROW_BYTES, decode_row, encode_row
 from tidemill.storage.segment import Segment
 from tidemill.storage.shard_log import Opening, ShardLog
@@ -33,6 +34,7 @@ _EPOCH: Final = Struct(">qqQ")
 _PRODUCER: Final = Struct(">qB")
 _PRODUCER_BATCH: Final = Struct(">hIIqqQq")
 _COUNT: Final = Struct(">I")
+NOTHING_QUEUED: Final = QueuedRows()
 
 
 @dataclass(slots=True)
@@ -68,18 +70,15 @@ def encode_closed(shard_id: ShardId, closed: ClosedShard) -> bytes:
     return _SHARD.pack(shard_id, CLOSED, closed.term) + _encode_vote(closed.voted_for)
 
 
-def encode_shard(log: ShardLog, queued: list[Entry]) -> bytes:
-    """The section of an open shard as it was before `queued`, its newest entries, were appended."""
+def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
+    """The section of an open shard, as it is but for what is queued."""
     saved = log.commit_index
-    last = queued[0].index - 1 if queued else log.last_index
-    firsts: dict[int, Entry] = {}
-    for entry in queued:
-        if entry.kind == BATCH:
-            firsts.setdefault(entry.partition, entry)
+    last = log.last_index if queued.first_index is None else queued.first_index - 1
     opening = log.opening.encode()
+    vote = queued.vote or VoteBefore(log.term, log.voted_for)
     parts = [
-        _SHARD.pack(log.shard_id, OPEN, log.journaled_term),
-        _encode_vote(log.journaled_vote),
+        _SHARD.pack(log.shard_id, OPEN, vote.term),
+        _encode_vote(vote.voted_for),
         _COUNT.pack(len(opening)),
         opening,
         _BOUNDARY.pack(saved, log.term_at(saved), log.last_append_time),
@@ -98,22 +97,27 @@ def encode_shard(log: ShardLog, queued: list[Entry]) -> bytes:
             parts.append(bytes(payload))
     parts.append(_COUNT.pack(len(log.partitions)))
     for partition in log.partitions.values():
-        parts.append(_encode_partition(partition, saved, last, firsts.get(partition.partition)))
+        parts.append(_encode_partition(partition, saved, last, queued))
     return b"".join(parts)
 
 
-def _encode_partition(log: PartitionLog, saved: int, last: int, behind: Entry | None) -> bytes:
-    """As of the entry `last`; `behind` is the first batch of this partition after it."""
-    end_offset = log.end_offset if behind is None else behind.base_offset
-    segments = []
-    for segment in log.segments:
-        size = segment.size
-        if behind is not None and segment.base_offset >= behind.segment_base:
-            size = behind.position if segment.base_offset == behind.segment_base else 0
-        if size:
-            segments.append(_SEGMENT.pack(segment.base_offset, size, segment.max_timestamp, segment.created_at))
-    epochs = [start for start in log.epochs.starts if start.log_index <= last]
-    parts = [_PARTITION.pack(log.partition, log.log_start, log.settled, end_offset, len(segments)), *segments]
+def _encode_partition(log: PartitionLog, saved: int, last: int, queued: QueuedRows) -> bytes:
+    log_start, settled, epochs, end_offset = log.log_start, log.settled, log.epochs.starts, log.end_offset
+    segments = log.segments
+    if before := queued.settled.get(log.partition):
+        log_start, settled, epochs = before[0].log_start, before[0].settled, before[0].epochs
+        segments = [*(segment for settling in before for segment in settling.removed), *segments]
+    sizes = [(segment, segment.size) for segment in segments if segment.size]
+    if first := queued.firsts.get(log.partition):
+        end_offset = first.base_offset
+        sizes = [
+            (segment, first.position if segment.base_offset == first.segment_base else size)
+            for segment, size in sizes
+            if segment.base_offset < first.segment_base + (first.position > 0)
+        ]
+    epochs = [start for start in epochs if start.log_index <= last]
+    parts = [_PARTITION.pack(log.partition, log_start, settled, end_offset, len(sizes))]
+    parts += [_SEGMENT.pack(s.base_offset, size, s.max_timestamp, s.created_at) for s, size in sizes]
     parts.append(_COUNT.pack(len(epochs)))
     parts += [_EPOCH.pack(*start) for start in epochs]
     producers = log.producers.as_of(saved)
@@ -175,7 +179,6 @@ def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> 
             continue
         log = ShardLog(disk, cache, shard_id, Opening.decode(reader.bytes(reader.count())))
         log.term, log.voted_for = term, voted_for
-        log.journaled_term, log.journaled_vote, log.is_journaled = term, voted_for, True
         _read_shard(reader, log)
         checkpoint.shards[shard_id] = log
     return checkpoint

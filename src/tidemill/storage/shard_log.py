@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
@@ -25,6 +25,13 @@ from tidemill.storage.tail_cache import TailCache
 TAIL_ENTRIES: Final = (
     256  # committed entries kept in memory: what a follower may lag before it is caught up by an install
 )
+
+
+class Truncated(NamedTuple):
+    """What a truncation did to segments."""
+
+    removed: list[Segment]  # nothing is left of them
+    cut: list[Segment]  # their ends are gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +72,6 @@ class ShardLog:
         "damage",
         "entries",
         "first_index",
-        "is_journaled",
-        "journaled_term",
-        "journaled_vote",
         "last_append_time",
         "last_index",
         "opening",
@@ -84,9 +88,6 @@ class ShardLog:
         self.opening = opening
         self.term = 0
         self.voted_for: Voter | None = None
-        self.is_journaled = False  # its opening is in a block
-        self.journaled_term = 0  # term and vote as the newest block has them: what a checkpoint may carry
-        self.journaled_vote: Voter | None = None
         self.voters: list[tuple[int, tuple[Voter, ...]]] = [(0, opening.voters)]  # (log index, in force from there on)
         self.commit_index = 0
         self.first_index = 1
@@ -160,18 +161,22 @@ class ShardLog:
         segment.place(len(entry.payload), max_timestamp, entry.base_offset, interval)
         log.end_offset = entry.base_offset + entry.record_count
 
-    def truncate(self, from_index: int) -> None:
+    def truncate(self, from_index: int) -> Truncated:
         """Entries from `from_index` on are gone."""
         assert from_index > self.commit_index, f"entry {from_index} of shard {self.shard_id} is committed"
         self.changed = True
+        removed: list[Segment] = []
         firsts: dict[int, Entry] = {}
         while self.last_index >= from_index:
             entry = self.entries.pop()
             self.last_index -= 1
             if entry.kind == BATCH:
                 firsts[entry.partition] = entry
+        cut: list[Segment] = []
         for number, entry in firsts.items():
-            self.partitions[number].truncate(entry)
+            partition = self.partitions[number]
+            removed += partition.truncate(entry)
+            cut += partition.segments[-1:]
         for partition in self.partitions.values():
             partition.epochs.truncate(from_index)
             partition.producers.truncate(from_index)
@@ -179,6 +184,7 @@ class ShardLog:
             self._term_starts.pop()
         while self.voters[-1][0] >= from_index:
             self.voters.pop()
+        return Truncated(removed, cut)
 
     def commit(self, index: int) -> None:
         """What is committed is never truncated; all but the newest of it may be forgotten."""
@@ -195,6 +201,11 @@ class ShardLog:
             del starts[0]
         while len(self.voters) > 1 and self.voters[1][0] <= index:
             del self.voters[0]
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether it is still in the log: neither truncated nor forgotten."""
+        at = entry.index - self.first_index
+        return 0 <= at < len(self.entries) and self.entries[at] is entry
 
     def entry_at(self, index: int) -> Entry:
         return self.entries[index - self.first_index]
