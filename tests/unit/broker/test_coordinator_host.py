@@ -302,4 +302,3 @@ def test_the_topic_is_made_once_however_many_ask() -> None:
     codes = [client.answer(*it).error_code for client, it in zip(clients, sent, strict=True)]
     assert [errors.UNKNOWN_MEMBER_ID] * 3 == codes
     assert 2 == len(world.broker.coordinators.hosted())
-
