@@ -109,7 +109,10 @@ class _Process:
         from tidemill.model.config_resolution import BrokerLayers
 
         layers = BrokerLayers(static=self.settings.static)
-        return StoreOptions(journal_bytes_max=broker_int(layers, "tidemill.journal.bytes.max"))
+        return StoreOptions(
+            journal_bytes_max=broker_int(layers, "tidemill.journal.bytes.max"),
+            producer_expiration_ms=broker_int(layers, "producer.id.expiration.ms"),
+        )
 
     def _machine(self) -> Machine:
         journal = ThreadJobs(self.loop, name="journal")

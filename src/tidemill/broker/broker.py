@@ -74,7 +74,9 @@ class Broker:
             storage_problem=self.storage_problem,
         )
         self.retention = RetentionHost(machine=machine, shard_table=self.shard_table, layers=lambda: self.layers)
-        self.fetch_sessions = FetchSessions(machine.entropy)
+        self.fetch_sessions = FetchSessions(
+            machine.entropy, broker_int(self.layers, "max.incremental.fetch.session.cache.slots")
+        )
         self.fetch_bytes_max = broker_int(self.layers, "fetch.max.bytes")
         self.in_flight_bytes = 0  # of requests that are being worked on, of all connections
         self.in_flight_bytes_max = _queued_bytes_max(self.layers)

@@ -94,7 +94,7 @@ BROKER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "max.incremental.fetch.session.cache.slots",
         INT,
         1_000,
-        "How many fetch sessions are kept; beyond it clients are served without one.",
+        "How many fetch sessions are kept; one more takes the place of one unused for two minutes, or is not made.",
         at_least=0,
     ),
     obeyed(
