@@ -21,7 +21,7 @@ class LeaderEpochs:
     __slots__ = ("starts",)
 
     def __init__(self, starts: list[EpochStart] | None = None) -> None:
-        self.starts = starts or []
+        self.starts = starts or []  # never changed in place: readers' threads look into it
 
     @property
     def latest(self) -> int:
@@ -30,14 +30,12 @@ class LeaderEpochs:
     def begin(self, epoch: int, start_offset: int, log_index: int) -> None:
         """The first entry of `epoch` is appended; of several epochs with one start offset the newest is kept."""
         assert epoch > self.latest, f"epoch {epoch} after {self.latest}"
-        while self.starts and self.starts[-1].start_offset == start_offset:
-            self.starts.pop()
-        self.starts.append(EpochStart(epoch, start_offset, log_index))
+        kept = [start for start in self.starts if start.start_offset != start_offset]
+        self.starts = [*kept, EpochStart(epoch, start_offset, log_index)]
 
     def truncate(self, log_index: int) -> None:
         """Entries from `log_index` on are gone."""
-        while self.starts and self.starts[-1].log_index >= log_index:
-            self.starts.pop()
+        self.starts = [start for start in self.starts if start.log_index < log_index]
 
     def advance(self, log_start_offset: int) -> None:
         """The entry that covers the log start is kept, moved up to it; those before it go."""
@@ -49,8 +47,9 @@ class LeaderEpochs:
 
     def epoch_at(self, offset: int) -> int:
         """The epoch that wrote `offset`; UNDEFINED_EPOCH for one before the table."""
-        at = bisect_right(self.starts, offset, key=lambda start: start.start_offset) - 1
-        return self.starts[at].epoch if at >= 0 else UNDEFINED_EPOCH
+        starts = self.starts
+        at = bisect_right(starts, offset, key=lambda start: start.start_offset) - 1
+        return starts[at].epoch if at >= 0 else UNDEFINED_EPOCH
 
     def end_offset(self, epoch: int, end_offset: int) -> tuple[int, int]:
         """

@@ -12,43 +12,48 @@ from tidemill.batches.checksum import crc32c
 
 VERSION: Final = 1
 _MAGIC: Final = b"TMIX"
+_Columns = tuple["array[int]", "array[int]", "array[int]"]
 
 
 class OffsetIndex:
     """Positions are bytes in the segment's file; timestamps are ms, and never fall from point to point."""
 
-    __slots__ = ("_offsets", "_positions", "_timestamps", "next_position")
+    __slots__ = ("_columns", "next_position")
 
     def __init__(self) -> None:
-        self._offsets = array("I")
-        self._positions = array("I")
-        self._timestamps = array("q")
+        # Offsets, positions, timestamps.  Readers' threads search while the loop adds: so the columns only grow, the
+        # one that is searched last of all, and a truncation puts others in their place.
+        self._columns: _Columns = (array("I"), array("I"), array("q"))
         self.next_position = 0  # a batch at or behind this position gets a point
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self._columns[0])
 
     def add(self, relative_offset: int, position: int, max_timestamp_before: int, interval_bytes: int) -> None:
-        self._offsets.append(relative_offset)
-        self._positions.append(position)
-        self._timestamps.append(max_timestamp_before)
+        offsets, positions, timestamps = self._columns
+        positions.append(position)
+        timestamps.append(max_timestamp_before)
+        offsets.append(relative_offset)
         self.next_position = position + interval_bytes
 
-    def position_before(self, relative_offset: int) -> int:
-        """Where a walk that looks for `relative_offset` can begin."""
-        at = bisect_right(self._offsets, relative_offset) - 1
-        return self._positions[at] if at >= 0 else 0
+    def point_before(self, relative_offset: int) -> tuple[int, int]:
+        """(relative offset, position) of the batch where a walk that looks for `relative_offset` can begin."""
+        offsets, positions, _ = self._columns
+        at = bisect_right(offsets, relative_offset) - 1
+        return (offsets[at], positions[at]) if at >= 0 else (0, 0)
 
-    def position_before_timestamp(self, timestamp: int) -> int:
-        """Where a walk that looks for the first record at or after `timestamp` can begin."""
-        at = bisect_left(self._timestamps, timestamp) - 1
-        return self._positions[at] if at >= 0 else 0
+    def position_before_timestamp(self, timestamp: int, size: int) -> int:
+        """Where a walk that looks for the first record at or after `timestamp` can begin, below `size`."""
+        _, positions, timestamps = self._columns
+        at = min(bisect_left(timestamps, timestamp), bisect_left(positions, size)) - 1
+        return positions[at] if at >= 0 else 0
 
     def truncate(self, size: int, interval_bytes: int) -> None:
         """The segment ends at `size` now."""
-        keep = bisect_left(self._positions, size)
-        del self._offsets[keep:], self._positions[keep:], self._timestamps[keep:]
-        self.next_position = self._positions[-1] + interval_bytes if keep else 0
+        offsets, positions, timestamps = self._columns
+        keep = bisect_left(positions, size)
+        self._columns = (offsets[:keep], positions[:keep], timestamps[:keep])
+        self.next_position = positions[keep - 1] + interval_bytes if keep else 0
 
     def encode(self) -> bytes:
         """
@@ -56,11 +61,11 @@ class OffsetIndex:
         big-endian.
         """
         columns = []
-        for column in (self._offsets, self._positions, self._timestamps):
+        for column in self._columns:
             swapped = column[:]
             swapped.byteswap()
             columns.append(swapped.tobytes())
-        body = len(self._offsets).to_bytes(4) + b"".join(columns)
+        body = len(self).to_bytes(4) + b"".join(columns)
         return _MAGIC + VERSION.to_bytes(2) + crc32c(body).to_bytes(4) + body
 
     @classmethod
@@ -73,11 +78,11 @@ class OffsetIndex:
             return None
         index = cls()
         at = 14
-        for column, width in ((index._offsets, 4), (index._positions, 4), (index._timestamps, 8)):
-            column.frombytes(data[at : at + width * count])
+        for column in index._columns:
+            column.frombytes(data[at : at + column.itemsize * count])
             column.byteswap()
-            at += width * count
-        if count and index._positions[-1] >= segment_size:
+            at += column.itemsize * count
+        if count and index._columns[1][-1] >= segment_size:
             return None
         index.next_position = segment_size
         return index

@@ -7,6 +7,7 @@ cache keeps it. Whatever comes from disk is checked before it leaves: CRC, offse
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
@@ -19,7 +20,7 @@ from tidemill.storage.disk import Buffer, Disk
 from tidemill.storage.leader_epochs import LeaderEpochs
 from tidemill.storage.producer_states import NO_PRODUCER_ID, ProducerBatch, ProducerStates
 from tidemill.storage.segment import UNKNOWN_TIMESTAMP as UNKNOWN
-from tidemill.storage.segment import Segment, SegmentDamaged, load_index, walk
+from tidemill.storage.segment import Segment, SegmentDamaged, build_index, load_index, read_start, walk
 from tidemill.storage.tail_cache import Tail, TailCache
 
 SEGMENT_POSITION_MAX: Final = (1 << 32) - 1  # positions are 4 B in rows and indexes
@@ -56,6 +57,7 @@ class PartitionLog:
         "directory",
         "end_offset",
         "epochs",
+        "is_closed",
         "log_start",
         "partition",
         "producers",
@@ -75,7 +77,8 @@ class PartitionLog:
         self.log_start = 0
         self.settled = 0  # below this, nothing is kept, checked or sent
         self.end_offset = 0
-        self.segments: list[Segment] = []
+        self.is_closed = False  # the shard does not live here any more
+        self.segments: list[Segment] = []  # grows in place, is cut by replacing it: readers' threads look into it
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
         self.tail: Tail = {}
@@ -140,35 +143,35 @@ class PartitionLog:
     def truncate(self, entry: Entry) -> list[Segment]:
         """The BATCH `entry` and all behind it are gone; the segments that nothing is left of."""
         self.end_offset = entry.base_offset
-        removed = []
-        while self.segments and self.segments[-1].base_offset > entry.segment_base:
-            removed.append(self.segments.pop())
-        if self.segments and self.segments[-1].base_offset == entry.segment_base:
-            if entry.position:
-                self.segments[-1].cut(entry.position, self.config.index_interval_bytes)
-            else:
-                removed.append(self.segments.pop())
+        kept = bisect_right(self.segments, entry.segment_base, key=lambda segment: segment.base_offset)
+        removed = self.segments[kept:]
+        self.segments = self.segments[:kept]
         if self.segments:
-            self.segments[-1].is_closed = False
+            last = self.segments[-1]
+            if last.base_offset == entry.segment_base:
+                last.cut(entry.position, self.config.index_interval_bytes)
+            last.is_closed = False
         for base_offset in [base for base in self.tail if base >= self.end_offset]:
             del self.tail[base_offset]
-        self._places.clear()
+        self._places = deque(maxlen=READ_PLACES_MAX)  # a new one: a reader that is under way notes its place in the old
         return removed
 
     def settle(self, offset: int) -> list[Segment]:
         """Nothing below `offset` is needed any more; the segments that held nothing else."""
         self.settled = max(self.settled, offset)
         self.log_start = max(self.log_start, offset)
-        removed = []
-        while self.segments:
-            end = self.segments[1].base_offset if len(self.segments) > 1 else self.end_offset
+        segments = self.segments
+        count = 0
+        for at in range(len(segments)):
+            end = segments[at + 1].base_offset if at + 1 < len(segments) else self.end_offset
             if end > offset:
                 break
-            removed.append(self.segments.pop(0))
-        if removed:
-            self._places.clear()
+            count = at + 1
+        if count:
+            self.segments = segments[count:]
+            self._places = deque(maxlen=READ_PLACES_MAX)
         self.epochs.advance(self.log_start)
-        return removed
+        return segments[:count]
 
     def read(self, offset: int, bytes_max: int, end_offset: int, *, may_wait: bool) -> tuple[list[Buffer], int] | None:
         """
@@ -181,7 +184,12 @@ class PartitionLog:
         found = self._read_tail(offset, bytes_max, end_offset)
         if found is not None:
             return found
-        return self._read_segments(offset, bytes_max, end_offset, may_wait)
+        try:
+            return self._read_segments(offset, bytes_max, end_offset, may_wait)
+        except SegmentDamaged:
+            if self.is_closed or offset < self.settled:
+                raise OffsetGone(f"offset {offset} of {self.directory} went while it was read") from None
+            raise
 
     def _read_tail(self, offset: int, bytes_max: int, end_offset: int) -> tuple[list[Buffer], int] | None:
         tail = self.tail
@@ -213,27 +221,30 @@ class PartitionLog:
     def _read_segments(
         self, offset: int, bytes_max: int, end_offset: int, may_wait: bool
     ) -> tuple[list[Buffer], int] | None:
+        places = self._places
         place = self._place_of(offset, may_wait)
         if place is None:
             return None
         segment, position = place
-        file = segment.opened(self._disk)
-        room = segment.written - position
+        written = segment.written
+        room = written - position
         if room <= 0:
-            return [], 0
+            if written < segment.size:
+                return self._read_tail(offset, bytes_max, end_offset) or ([], 0)
+            raise SegmentDamaged(segment.path, written, offset, "no batch in the segment holds this offset")
         data = self._read(segment, position, min(max(bytes_max, HEADER_BYTES), room), may_wait)
         if data is None:
             return None
         if len(data) >= HEADER_BYTES:
             first_size = read_header(data).size_bytes
             if HEADER_BYTES <= len(data) < first_size <= room:
-                more = file.read(position, first_size) if may_wait else file.read_cached(position, first_size)
+                more = self._read(segment, position, first_size, may_wait)
                 if more is None:
                     return None
                 data = more
         size, next_offset = self._checked_size(segment, position, data, offset, end_offset)
-        if position + size < segment.written:
-            self._places.append((next_offset, segment, position + size))
+        if size and position + size < written:
+            places.append((next_offset, segment, position + size))
         return ([memoryview(data)[:size]], size) if size else ([], 0)
 
     def _read(self, segment: Segment, position: int, size: int, may_wait: bool) -> bytes | bytearray | None:
@@ -249,7 +260,9 @@ class PartitionLog:
         at = 0
         expected = -1
         epoch_at = self.epochs.epoch_at
-        while at + HEADER_BYTES <= len(data):
+        if len(data) < HEADER_BYTES:
+            raise SegmentDamaged(segment.path, start, offset, f"the file ends at byte {start + len(data)}")
+        while at + HEADER_BYTES <= len(data) and expected < end_offset:  # what lies behind may be changing right now
             header = read_header(data, at)
             size = header.size_bytes
             if at + size > len(data) and size >= HEADER_BYTES and at:
@@ -264,8 +277,11 @@ class PartitionLog:
                     problem = f"the batch holds offsets {header.base_offset} to {header.end_offset - 1}, not {offset}"
             elif header.base_offset != expected:
                 problem = f"the batch begins at offset {header.base_offset}; {expected} should follow"
-            if problem is None and header.leader_epoch != epoch_at(header.base_offset):
-                problem = f"the batch is of epoch {header.leader_epoch}, the table says {epoch_at(header.base_offset)}"
+            if problem is None:
+                # The table begins at the log start, which may lie in the middle of the first batch.
+                epoch = epoch_at(offset if expected < 0 else header.base_offset)
+                if header.leader_epoch != epoch:
+                    problem = f"the batch is of epoch {header.leader_epoch}, the table says {epoch}"
             if problem is not None:
                 raise SegmentDamaged(segment.path, start + at, max(expected, offset), problem)
             if header.end_offset > end_offset:
@@ -275,36 +291,42 @@ class PartitionLog:
         return at, expected
 
     def segment_of(self, offset: int) -> Segment | None:
-        at = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
-        return self.segments[at] if at >= 0 else None
+        segments = self.segments
+        at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+        return segments[at] if at >= 0 else None
 
     def _place_of(self, offset: int, may_wait: bool) -> tuple[Segment, int] | None:
         """The segment and the position of the batch that holds `offset`."""
-        for remembered in self._places:
+        for remembered in tuple(self._places):  # in one step: other readers add to it meanwhile
             if remembered[0] == offset:
                 return remembered[1], remembered[2]
         segment = self.segment_of(offset)
         if segment is None:
             raise OffsetGone(f"offset {offset} lies before every segment of {self.directory}")
+        written = segment.written
+        if not written:
+            return segment, 0
+        if not may_wait:
+            return None
+        index = segment.index or load_index(self._disk, segment, self.config.index_interval_bytes)
         file = segment.opened(self._disk)
-        if segment.index is None or not may_wait:
-            if not may_wait:
-                return None
-            load_index(self._disk, segment, self.config.index_interval_bytes)
-            assert segment.index is not None
-        start = segment.index.position_before(offset - segment.base_offset)
-        for position, header in walk(file, segment.path, start, segment.written):
+        point, start = index.point_before(offset - segment.base_offset)
+        if start and read_start(file, start) != segment.base_offset + point:
+            index = build_index(self._disk, segment, self.config.index_interval_bytes)  # the file's was an older one
+            _, start = index.point_before(offset - segment.base_offset)
+        for position, header in walk(file, segment.path, start, written):
             if header.end_offset > offset:
                 return segment, position
-        return segment, segment.written
+        return segment, written
 
     def first_at_or_after(self, timestamp: int, end_offset: int) -> BatchHeader | None:
         """
         The header of the first batch below `end_offset` that has a record at or after `timestamp`.  May wait for the
         disk.
         """
-        for at, segment in enumerate(self.segments):
-            if self.segments[at + 1 :] and self.segments[at + 1].base_offset <= self.log_start:
+        segments = self.segments[:]
+        for at, segment in enumerate(segments):
+            if at + 1 < len(segments) and segments[at + 1].base_offset <= self.log_start:
                 continue
             if segment.max_timestamp != UNKNOWN and segment.max_timestamp < timestamp:
                 continue
@@ -318,31 +340,41 @@ class PartitionLog:
     def with_largest_timestamp(self, end_offset: int) -> BatchHeader | None:
         """The header of the first of the batches with the largest timestamp.  May wait for the disk."""
         largest = None
-        for segment in self.segments:
+        for segment in self.segments[:]:
             for header in self._headers(segment, UNKNOWN):
                 if header.base_offset >= end_offset:
                     return largest
-                if largest is None or header.max_timestamp > largest.max_timestamp:
+                is_kept = header.end_offset > self.log_start
+                if is_kept and (largest is None or header.max_timestamp > largest.max_timestamp):
                     largest = header
         return largest
 
-    def _headers(self, segment: Segment, timestamp: int) -> list[BatchHeader]:
-        """Headers of a segment's batches from where the time index points: from the file, then from memory."""
-        headers = []
+    def _headers(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
+        """
+        Headers of a segment's batches from where the time index points: from the file as far as it is written, then
+        from memory; and from the file again when memory has let go of some meanwhile.
+        """
+        position = 0
+        offset = segment.base_offset
         if segment.written:
-            if segment.index is None:
-                segment.opened(self._disk)
-                load_index(self._disk, segment, self.config.index_interval_bytes)
-            assert segment.index is not None
-            start = min(segment.index.position_before_timestamp(timestamp), segment.written)
-            file = segment.opened(self._disk)
-            headers = [header for _, header in walk(file, segment.path, start, segment.written)]
-        after = headers[-1].end_offset if headers else segment.base_offset
-        while (batch := self.tail.get(after)) is not None:
+            index = segment.index or load_index(self._disk, segment, self.config.index_interval_bytes)
+            position = index.position_before_timestamp(timestamp, segment.written)
+        while position < segment.size:
+            if position < (written := segment.written):
+                for _, header in walk(segment.opened(self._disk), segment.path, position, written):
+                    yield header
+                    offset = header.end_offset
+                position = written
+                continue
+            batch = self.tail.get(offset)
+            if batch is None:
+                if segment.written <= position:
+                    return  # truncated meanwhile
+                continue
             header = read_header(batch)
-            headers.append(header)
-            after = header.end_offset
-        return headers
+            yield header
+            offset = header.end_offset
+            position += len(batch)
 
     def close(self) -> None:
         for segment in self.segments:

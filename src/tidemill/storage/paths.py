@@ -36,7 +36,12 @@ def segment_file(directory: str, base_offset: int, ending: str = "log") -> str:
     return f"{directory}/{base_offset:0{OFFSET_DIGITS}}.{ending}"
 
 
+def index_file(segment_path: str) -> str:
+    """Of a closed segment: its offset index and its time index."""
+    return segment_path.removesuffix("log") + "index"
+
+
 def segment_base(name: str) -> int | None:
     """The base offset of a segment file's name, whatever its ending; None for other names."""
     stem, _, ending = name.partition(".")
-    return int(stem) if ending in ("log", "index", "timeindex") and stem.isdigit() else None
+    return int(stem) if ending in ("log", "index") and stem.isdigit() else None

@@ -180,7 +180,8 @@ def _check_damage(ring: list[RingFile], key: bytes, sequence: int) -> None:
     if synced > sequence:
         raise JournalDamaged(
             f"block {sequence + 1} of the journal cannot be read, but was synced: "
-            f"block {synced} was on disk when a later one was written. Nothing was changed.  Restore the directory, or start this broker on an empty one"
+            f"block {synced} was on disk when a later one was written. Nothing was changed.  "
+            "Restore the directory, or start this broker on an empty one"
         )
 
 

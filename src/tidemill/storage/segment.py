@@ -54,7 +54,7 @@ class Segment:
         self.path = paths.segment_file(directory, base_offset)
         self.base_offset = base_offset
         self.size = size  # of all batches appended
-        self.max_timestamp = max_timestamp  # the largest of any record in it
+        self.max_timestamp = max_timestamp  # the largest of any record in it, or of any that was cut from it
         self.created_at = created_at  # the largest timestamp of its first batch; `segment.ms` counts from it
         self.written = size  # up to here its bytes are in the file
         self.truncated_to = _NEVER  # where it was cut while a block was on its way to the file
@@ -64,10 +64,14 @@ class Segment:
         self.index: OffsetIndex | None = None if size else OffsetIndex()
 
     def opened(self, disk: Disk) -> File:
-        """The file, which exists.  Only the loop opens files; only the journal's thread makes them."""
-        if self.file is None:
-            self.file = disk.open(self.path)
-        return self.file
+        """The file, which exists: only the journal's thread makes files.  Called by every thread."""
+        file = self.file
+        if file is None:
+            try:
+                file = self.file = disk.open(self.path)
+            except FileNotFoundError:
+                raise SegmentDamaged(self.path, 0, self.base_offset, "the file is missing") from None
+        return file
 
     def place(self, size: int, max_timestamp: int, offset: int, interval_bytes: int) -> int:
         """Append a batch of `size` bytes; its position."""
@@ -87,7 +91,6 @@ class Segment:
         self.size = size
         self.written = min(self.written, size)
         self.truncated_to = min(self.truncated_to, size)
-        self.max_timestamp = UNKNOWN_TIMESTAMP
         if self.index is not None:
             self.index.truncate(size, interval_bytes)
 
@@ -96,7 +99,7 @@ class Segment:
 
     def spread_ended(self, end: int) -> None:
         """Bytes up to `end` are in the file, but for what was cut meanwhile."""
-        self.written = max(self.written, min(end, self.truncated_to))
+        self.written = max(self.written, min(end, self.truncated_to, self.size))
 
     def close(self) -> None:
         if self.file is not None:
@@ -125,9 +128,15 @@ def walk(file: File, path: str, position: int, end: int) -> Iterator[tuple[int, 
         position += size
 
 
-def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> None:
+def read_start(file: File, position: int) -> int:
+    """The base offset of the batch that should begin at `position`; -1 when the file ends before."""
+    data = file.read(position, HEADER_BYTES)
+    return read_header(data).base_offset if len(data) == HEADER_BYTES else -1
+
+
+def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
     """Give a segment its index: from its file if that is whole, else by walking the headers.  May wait for the disk."""
-    path = segment.path.removesuffix("log") + "index"
+    path = paths.index_file(segment.path)
     if disk.exists(path):
         file = disk.open(path)
         try:
@@ -136,7 +145,12 @@ def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> None:
             file.close()
         if index is not None:
             segment.index = index
-            return
+            return index
+    return build_index(disk, segment, interval_bytes)
+
+
+def build_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
+    """Give a segment its index by walking the headers.  May wait for the disk."""
     index = OffsetIndex()
     max_timestamp = UNKNOWN_TIMESTAMP
     for position, header in walk(segment.opened(disk), segment.path, 0, segment.written):
@@ -144,13 +158,14 @@ def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> None:
             index.add(header.base_offset - segment.base_offset, position, max_timestamp, interval_bytes)
         max_timestamp = max(max_timestamp, header.max_timestamp)
     segment.index = index
+    return index
 
 
 def save_index(disk: Disk, segment: Segment) -> None:
     """Keep a closed segment's index beside it.  Not synced: it is a hint, with a CRC."""
     if segment.index is None:
         return
-    file = disk.open(segment.path.removesuffix("log") + "index", create=True)
+    file = disk.open(paths.index_file(segment.path), create=True)
     try:
         data = segment.index.encode()
         file.truncate(len(data))

@@ -87,6 +87,8 @@ class Store:
     def close_shard(self, shard_id: ShardId) -> None:
         """It does not live here any more; its files go once that is journaled."""
         log = self.shards.pop(shard_id)
+        for partition in log.partitions.values():
+            partition.is_closed = True
         self.closed[shard_id] = ClosedShard(log.term, log.voted_for)
         self._queue(shard_id, Entry(Kind.CLOSED, b""))
         self._closings.append((self._rows_queued, log))
@@ -456,8 +458,7 @@ def sync_segment(segment: Segment) -> None:
 
 def remove_segment(disk: Disk, segment: Segment) -> None:
     segment.close()
-    for ending in ("log", "index"):
-        path = segment.path.removesuffix("log") + ending
+    for path in (segment.path, paths.index_file(segment.path)):
         if disk.exists(path):
             disk.remove(path)
 
