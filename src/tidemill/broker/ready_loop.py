@@ -77,6 +77,7 @@ class ReadyLoop:
             self._start(empty=True)
         if now - self._checkpoint_at >= CHECKPOINT_MS and self._store.can_checkpoint:
             self._begin_checkpoint()
+        self._store.close_surplus_files()
         self._run_background()
 
     def when_idle(self, callback: Callable[[], None]) -> None:

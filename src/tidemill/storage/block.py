@@ -44,6 +44,7 @@ class Block:
     parts: list[Buffer]
     is_full: bool = False  # the disk was: the bytes are in the journal and in memory, and go to the segments later
     new_directories: list[str] = field(default_factory=list)
+    stale_files: list[str] = field(default_factory=list)  # what truncations in it have left; gone before its bytes come
 
     def write(self, journal: Journal) -> None:
         """To the journal, durably.  Raises SyncFailed: the process must stop then."""
@@ -53,6 +54,9 @@ class Block:
 
     def spread(self, disk: Disk) -> None:
         """To the page cache of the segments.  A checkpoint syncs them later."""
+        for path in self.stale_files:
+            if disk.exists(path):
+                disk.remove(path)
         try:
             for run in self.runs:
                 spread_run(disk, run, self.new_directories)

@@ -14,6 +14,7 @@ from tidemill.storage.journal import Place
 from tidemill.storage.leader_epochs import EpochStart
 from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.producer_states import ProducerBatch
+from tidemill.storage.queued_rows import QueuedRows, VoteBefore
 from tidemill.storage.row import ROW_BYTES, decode_row, encode_row
 from tidemill.storage.segment import Segment
 from tidemill.storage.shard_log import Opening, ShardLog
@@ -33,6 +34,7 @@ _EPOCH: Final = Struct(">qqQ")
 _PRODUCER: Final = Struct(">qB")
 _PRODUCER_BATCH: Final = Struct(">hIIqqQq")
 _COUNT: Final = Struct(">I")
+NOTHING_QUEUED: Final = QueuedRows()
 
 
 @dataclass(slots=True)
@@ -68,20 +70,22 @@ def encode_closed(shard_id: ShardId, closed: ClosedShard) -> bytes:
     return _SHARD.pack(shard_id, CLOSED, closed.term) + _encode_vote(closed.voted_for)
 
 
-def encode_shard(log: ShardLog) -> bytes:
-    """The section of an open shard, as it is now."""
+def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
+    """The section of an open shard, as it is but for what is queued."""
     saved = log.commit_index
+    last = log.last_index if queued.first_index is None else queued.first_index - 1
     opening = log.opening.encode()
+    vote = queued.vote or VoteBefore(log.term, log.voted_for)
     parts = [
-        _SHARD.pack(log.shard_id, OPEN, log.term),
-        _encode_vote(log.voted_for),
+        _SHARD.pack(log.shard_id, OPEN, vote.term),
+        _encode_vote(vote.voted_for),
         _COUNT.pack(len(opening)),
         opening,
         _BOUNDARY.pack(saved, log.term_at(saved), log.last_append_time),
         encode_voters(log.voters[0][1]),
-        _COUNT.pack(log.last_index - saved),
+        _COUNT.pack(last - saved),
     ]
-    for index in range(saved + 1, log.last_index + 1):
+    for index in range(saved + 1, last + 1):
         entry = log.entry_at(index)
         payload = entry.payload
         if entry.kind != COMMAND:
@@ -93,16 +97,29 @@ def encode_shard(log: ShardLog) -> bytes:
             parts.append(bytes(payload))
     parts.append(_COUNT.pack(len(log.partitions)))
     for partition in log.partitions.values():
-        parts.append(_encode_partition(partition, saved))
+        parts.append(_encode_partition(partition, saved, last, queued))
     return b"".join(parts)
 
 
-def _encode_partition(log: PartitionLog, saved: int) -> bytes:
-    segments = [segment for segment in log.segments if segment.size]
-    parts = [_PARTITION.pack(log.partition, log.log_start, log.settled, log.end_offset, len(segments))]
-    parts += [_SEGMENT.pack(s.base_offset, s.size, s.max_timestamp, s.created_at) for s in segments]
-    parts.append(_COUNT.pack(len(log.epochs.starts)))
-    parts += [_EPOCH.pack(*start) for start in log.epochs.starts]
+def _encode_partition(log: PartitionLog, saved: int, last: int, queued: QueuedRows) -> bytes:
+    log_start, settled, epochs, end_offset = log.log_start, log.settled, log.epochs.starts, log.end_offset
+    segments = log.segments
+    if before := queued.settled.get(log.partition):
+        log_start, settled, epochs = before[0].log_start, before[0].settled, before[0].epochs
+        segments = [*(segment for settling in before for segment in settling.removed), *segments]
+    sizes = [(segment, segment.size) for segment in segments if segment.size]
+    if first := queued.firsts.get(log.partition):
+        end_offset = first.base_offset
+        sizes = [
+            (segment, first.position if segment.base_offset == first.segment_base else size)
+            for segment, size in sizes
+            if segment.base_offset < first.segment_base + (first.position > 0)
+        ]
+    epochs = [start for start in epochs if start.log_index <= last]
+    parts = [_PARTITION.pack(log.partition, log_start, settled, end_offset, len(sizes))]
+    parts += [_SEGMENT.pack(s.base_offset, size, s.max_timestamp, s.created_at) for s, size in sizes]
+    parts.append(_COUNT.pack(len(epochs)))
+    parts += [_EPOCH.pack(*start) for start in epochs]
     producers = log.producers.as_of(saved)
     parts.append(_COUNT.pack(len(producers)))
     for producer_id, batches in producers.items():

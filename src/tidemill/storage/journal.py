@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tidemill.storage import paths
-from tidemill.storage.disk import Buffer, Disk, File
+from tidemill.storage.disk import Buffer, Disk, DiskFull, File
 from tidemill.storage.journal_block import PAGE_BYTES, decode_header
 
 RESERVE_DIVISOR: Final = 8  # an eighth of the ring is for what frees it (rule J7)
@@ -62,6 +62,11 @@ class Journal:
     def free_for_entries(self) -> int:
         """What ordinary rows may take; the rest is for those that free space."""
         return self.free - self.capacity // RESERVE_DIVISOR
+
+    @property
+    def row_bytes_max(self) -> int:
+        """The largest row that ever finds room: a block of one row, in an empty ring."""
+        return self.capacity - self.capacity // RESERVE_DIVISOR - PAGE_BYTES
 
     @property
     def head(self) -> Place:
@@ -156,10 +161,15 @@ def prepare_file(disk: Disk, size: int) -> Iterator[File | None]:
     file = disk.open(paths.JOURNAL_NEXT, create=True)
     file.truncate(0)
     zeros = bytes(ZERO_STEP_BYTES)
-    for position in range(0, size, ZERO_STEP_BYTES):
-        file.write(position, [zeros[: size - position]])
-        file.sync()
-        yield None
+    try:
+        for position in range(0, size, ZERO_STEP_BYTES):
+            file.write(position, [zeros[: size - position]])
+            file.sync()
+            yield None
+    except DiskFull:
+        file.truncate(0)  # others need the room more
+        file.close()
+        raise
     yield file
 
 

@@ -6,6 +6,7 @@ none of it: whatever it will report as durable it has written and synced itself.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, read_header
 from tidemill.model.shard import ShardId
@@ -25,7 +26,7 @@ from tidemill.storage.journal import (
     read_extents,
 )
 from tidemill.storage.journal_block import HEADER_BYTES as BLOCK_HEADER_BYTES
-from tidemill.storage.journal_block import decode_header, decode_rows
+from tidemill.storage.journal_block import PAGE_BYTES, BlockHeader, decode_header, decode_rows
 from tidemill.storage.producer_states import NO_PRODUCER_ID, ProducerBatch
 from tidemill.storage.segment import Segment
 from tidemill.storage.shard_log import Opening, ShardLog, read_vote
@@ -84,10 +85,10 @@ def open_store(disk: Disk, key: bytes, options: StoreOptions) -> tuple[Store, Fo
         raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole; nothing was changed")
     ring = _open_ring(disk)
     found = Found()
-    store, newest = _fold(disk, key, options, cache, checkpoint, ring, found)
+    store, walked = _fold(disk, key, options, cache, checkpoint, ring, found)
     _check_damage(ring, key, store.journal.sequence)
-    _write_again(disk, checkpoint, ring, newest)
-    _act(store, found)
+    _write_again(disk, checkpoint, ring, walked[-1] if walked else None)
+    _act(store, walked, found)
     return store, found
 
 
@@ -100,16 +101,18 @@ def _open_ring(disk: Disk) -> list[RingFile]:
     ring = []
     for number in numbers:
         file = disk.open(paths.journal_file(number))
-        ring.append(RingFile(number, file, file.size()))
+        size = file.size()
+        if not size or size % PAGE_BYTES:
+            raise JournalDamaged(f"{paths.journal_file(number)} has {size} B; a part of it is missing")
+        ring.append(RingFile(number, file, size))
     return ring
 
 
-@dataclass(slots=True)
-class _Newest:
-    """The last whole block, as it was read."""
+class _Walked(NamedTuple):
+    """A whole block of the journal.  Its bytes are read again when they are needed: memory must not grow with it."""
 
     place: Place
-    data: bytes
+    header: BlockHeader
 
 
 def _fold(
@@ -120,7 +123,7 @@ def _fold(
     checkpoint: Checkpoint,
     ring: list[RingFile],
     found: Found,
-) -> tuple[Store, _Newest | None]:
+) -> tuple[Store, list[_Walked]]:
     """Rule R1, first half: from the checkpoint through all whole blocks in sequence to the final state."""
     journal = Journal(disk, ring, head=checkpoint.head, sequence=checkpoint.sequence)
     store = Store(disk, key, options, cache, journal)
@@ -128,7 +131,7 @@ def _fold(
     store.checkpoint_number, store.checkpoint_sequence = checkpoint.number, checkpoint.sequence
     capacity = journal.capacity
     place = checkpoint.head
-    newest = None
+    walked = []
     while True:
         header = decode_header(key, read_extents(ring, place, BLOCK_HEADER_BYTES))
         if header is None or header.sequence != journal.sequence + 1 or header.size_bytes > capacity:
@@ -143,10 +146,10 @@ def _fold(
             _fold_row(store, shard_id, row)
         found.blocks += 1
         found.rows += len(rows)
-        newest = _Newest(place, data)
+        walked.append(_Walked(place, header))
         place = place_after(ring, place, header.size_bytes)
     journal.resume(place)
-    return store, newest
+    return store, walked
 
 
 def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
@@ -161,6 +164,7 @@ def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
     if kind in (Kind.BATCH, Kind.COMMAND):
         assert row.payload is not None, f"{row} has no bytes"
         log.replay(row, read_header(row.payload).max_timestamp if kind == BATCH else 0)
+        row.payload = None if kind == BATCH else bytes(row.payload)  # views would keep the block in memory
     elif kind == Kind.VOTE:
         log.term, log.voted_for = row.term, read_vote(row)
     elif kind == Kind.TRUNCATE:
@@ -185,65 +189,107 @@ def _check_damage(ring: list[RingFile], key: bytes, sequence: int) -> None:
         )
 
 
-def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newest: _Newest | None) -> None:
+def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newest: _Walked | None) -> None:
     """Rule R2: a kill may have left checkpoint and newest block in the cache alone."""
     write_checkpoint(disk, checkpoint.number, checkpoint.data)
     disk.sync_directory("")
     disk.sync_directory(paths.JOURNAL)
     if newest is None:
         return
+    data = read_extents(ring, newest.place, newest.header.size_bytes)
     position, at = newest.place.position, 0
     slot = next(i for i, file in enumerate(ring) if file.number == newest.place.number)
-    while at < len(newest.data):
+    while at < len(data):
         here = ring[slot]
-        run = min(len(newest.data) - at, here.size - position)
+        run = min(len(data) - at, here.size - position)
         if run:
-            here.file.write(position, [newest.data[at : at + run]])
+            here.file.write(position, [data[at : at + run]])
             here.file.sync()
         at += run
         slot, position = (slot + 1) % len(ring), 0
 
 
-def _act(store: Store, found: Found) -> None:
+def _act(store: Store, walked: list[_Walked], found: Found) -> None:
     """Rule R1, second half, with R3 and R4: files follow the folded state."""
     disk = store.disk
     for log in store.folded_closings:
         remove_shard(disk, log)
-        store.note_dirty([], [paths.TOPICS])
+        store.note_dirty([], [paths.topic_directory(log.opening.topic_id), paths.TOPICS])
     store.folded_closings.clear()
     for log in store.shards.values():
-        _rewrite(store, log)
+        _check_files(disk, log)
+    _rewrite(store, walked)
+    for log in store.shards.values():
         for partition in log.partitions.values():
             _fit_files(store, log, partition.directory, partition.segments, found)
         if log.damage is not None:
             found.damaged[log.shard_id] = log.damage
             continue
         _restore_producers(disk, log)
-        for entry in log.entries:
-            if entry.kind == BATCH:
-                entry.payload = None
+        if log.damage is not None:
+            found.damaged[log.shard_id] = log.damage
     if disk.exists(paths.JOURNAL_NEXT):
         disk.remove(paths.JOURNAL_NEXT)  # a file that was being prepared; its zeros cannot be trusted
 
 
-def _rewrite(store: Store, log: ShardLog) -> None:
+def _check_files(disk: Disk, log: ShardLog) -> None:
+    """What the checkpoint stands for must be there, before anything is written that would hide a gap."""
+    for partition in log.partitions.values():
+        for segment in partition.segments:
+            if not segment.written:
+                continue
+            if not disk.exists(segment.path):
+                log.damage = f"{segment.path} is missing; it should have {segment.size} B"
+                return
+            size = segment.opened(disk).size()
+            if size < segment.written:
+                log.damage = f"{segment.path} has {size} B; it should have {segment.size}"
+                return
+
+
+def _rewrite(store: Store, walked: list[_Walked]) -> None:
     """Rule R3: equal or not, and never compared."""
-    made: list[str] = []
+    ring = store.journal.ring
+    made: dict[str, None] = {}
     segments: dict[Segment, None] = {}
-    for entry in log.entries:
-        payload = entry.payload
-        if entry.kind != BATCH or payload is None:
-            continue
-        segment = segment_of(log, entry)
-        if segment is None:
-            continue  # settled meanwhile
-        spread_run(store.disk, Run(segment, entry.position, [payload], entry.position + len(payload)), made)
-        segments[segment] = None
+    for place, header in walked:
+        rows = decode_rows(header, memoryview(read_extents(ring, place, header.size_bytes)))
+        if rows is None:
+            raise JournalDamaged(f"block {header.sequence} of the journal was whole, and is not any more")
+        for shard_id, row in rows:
+            log = store.shards.get(shard_id)
+            if row.kind != BATCH or log is None or log.damage is not None or not _is_final(log, row):
+                continue
+            segment = segment_of(log, row)
+            if segment is None or row.payload is None:
+                continue  # settled meanwhile
+            directories: list[str] = []
+            run = Run(segment, row.position, [row.payload], row.position + len(row.payload))
+            spread_run(store.disk, run, directories)
+            segments[segment] = None
+            made |= dict.fromkeys(directories)
     for segment in segments:
+        segment.spread_begins()
         segment.spread_ended(segment.size)
+        index = paths.index_file(segment.path)
+        if store.disk.exists(index):
+            store.disk.remove(index)  # of an older content, perhaps
         directory = segment.path.rpartition("/")[0]
-        made += [directory, directory.rpartition("/")[0], paths.TOPICS]
-    store.note_dirty(list(segments), list(dict.fromkeys(made)))
+        made |= dict.fromkeys([directory, directory.rpartition("/")[0], paths.TOPICS])
+    store.note_dirty(list(segments), list(made))
+
+
+def _is_final(log: ShardLog, row: Entry) -> bool:
+    """Whether this row is the one that the folded log has under its log index, in its place."""
+    if not log.first_index <= row.index <= log.last_index:
+        return False
+    entry = log.entry_at(row.index)
+    return (entry.term, entry.partition, entry.segment_base, entry.position) == (
+        row.term,
+        row.partition,
+        row.segment_base,
+        row.position,
+    )
 
 
 def segment_of(log: ShardLog, entry: Entry) -> Segment | None:
@@ -252,7 +298,7 @@ def segment_of(log: ShardLog, entry: Entry) -> Segment | None:
 
 
 def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segment], found: Found) -> None:
-    """Rule R4: cut what lies beyond; remove files that no row names; tell what is missing."""
+    """Rule R4: cut what lies beyond; remove files that no row names."""
     disk = store.disk
     known = {segment.base_offset: segment for segment in segments}
     for name in disk.list(directory):
@@ -263,16 +309,19 @@ def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segme
             store.note_dirty([], [directory])
     for segment in segments:
         if not disk.exists(segment.path):
-            log.damage = log.damage or f"{segment.path} is missing; it should have {segment.size} B"
-            continue
+            continue  # damage, noted already
         file = segment.opened(disk)
         size = file.size()
         if size > segment.size:
             file.truncate(segment.size)
             store.note_dirty([segment], [])
             found.cut_bytes += size - segment.size
-        elif size < segment.size:
-            log.damage = log.damage or f"{segment.path} has {size} B; it should have {segment.size}"
+    for segment in segments[:-1]:
+        segment.is_closed = True
+    for segment in segments[-1:]:
+        index = paths.index_file(segment.path)
+        if disk.exists(index):
+            disk.remove(index)  # of a time when another segment followed this one
 
 
 def _restore_producers(disk: Disk, log: ShardLog) -> None:
@@ -293,10 +342,13 @@ def _restore_producers(disk: Disk, log: ShardLog) -> None:
 
 
 def _header_of(disk: Disk, log: ShardLog, entry: Entry) -> BatchHeader | None:
-    """None for a batch whose segment is gone with what was settled."""
-    if entry.payload is not None:
-        return read_header(entry.payload)
+    """None for a batch whose segment is gone with what was settled, and for a damaged one."""
     segment = segment_of(log, entry)
     if segment is None:
         return None
-    return read_header(segment.opened(disk).read(entry.position, HEADER_BYTES))
+    data = segment.opened(disk).read(entry.position, HEADER_BYTES)
+    header = read_header(data) if len(data) == HEADER_BYTES else None
+    if header is None or (header.base_offset, header.leader_epoch) != (entry.base_offset, entry.term):
+        log.damage = log.damage or f"{segment.path}: at byte {entry.position}: offset {entry.base_offset} is not there"
+        return None
+    return header

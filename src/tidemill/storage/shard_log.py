@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
@@ -25,6 +25,13 @@ from tidemill.storage.tail_cache import TailCache
 TAIL_ENTRIES: Final = (
     256  # committed entries kept in memory: what a follower may lag before it is caught up by an install
 )
+
+
+class Truncated(NamedTuple):
+    """What a truncation did to segments."""
+
+    removed: list[Segment]  # nothing is left of them
+    cut: list[Segment]  # their ends are gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +161,8 @@ class ShardLog:
         segment.place(len(entry.payload), max_timestamp, entry.base_offset, interval)
         log.end_offset = entry.base_offset + entry.record_count
 
-    def truncate(self, from_index: int) -> list[Segment]:
-        """Entries from `from_index` on are gone; the segments that nothing is left of."""
+    def truncate(self, from_index: int) -> Truncated:
+        """Entries from `from_index` on are gone."""
         assert from_index > self.commit_index, f"entry {from_index} of shard {self.shard_id} is committed"
         self.changed = True
         removed: list[Segment] = []
@@ -165,8 +172,11 @@ class ShardLog:
             self.last_index -= 1
             if entry.kind == BATCH:
                 firsts[entry.partition] = entry
+        cut: list[Segment] = []
         for number, entry in firsts.items():
-            removed += self.partitions[number].truncate(entry)
+            partition = self.partitions[number]
+            removed += partition.truncate(entry)
+            cut += partition.segments[-1:]
         for partition in self.partitions.values():
             partition.epochs.truncate(from_index)
             partition.producers.truncate(from_index)
@@ -174,7 +184,7 @@ class ShardLog:
             self._term_starts.pop()
         while self.voters[-1][0] >= from_index:
             self.voters.pop()
-        return removed
+        return Truncated(removed, cut)
 
     def commit(self, index: int) -> None:
         """What is committed is never truncated; all but the newest of it may be forgotten."""
@@ -191,6 +201,11 @@ class ShardLog:
             del starts[0]
         while len(self.voters) > 1 and self.voters[1][0] <= index:
             del self.voters[0]
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether it is still in the log: neither truncated nor forgotten."""
+        at = entry.index - self.first_index
+        return 0 <= at < len(self.entries) and self.entries[at] is entry
 
     def entry_at(self, index: int) -> Entry:
         return self.entries[index - self.first_index]

@@ -8,6 +8,7 @@ What must hold stands in `docs/formats/journal.md`.  Nothing here waits, but for
 `spread`.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -21,6 +22,8 @@ from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_c
 from tidemill.storage.disk import Disk, File
 from tidemill.storage.journal import Journal, Place, prepare_file
 from tidemill.storage.journal_block import HEADER_BYTES, encode_block, padded
+from tidemill.storage.open_files import close_surplus
+from tidemill.storage.queued_rows import Before, SettledBefore, VoteBefore, queued_rows
 from tidemill.storage.row import ROW_BYTES
 from tidemill.storage.segment import Segment, save_index
 from tidemill.storage.shard_log import Opening, ShardLog, vote_row
@@ -64,7 +67,10 @@ class Store:
         self._last_was_empty = False
         self._dirty_segments: dict[Segment, None] = {}
         self._dirty_directories: dict[str, None] = {}
-        self._unspread: list[Run] = []  # what found no room on the disk
+        self._unspread: list[Block] = []  # what found no room on the disk, and what came behind it
+        self._before: deque[tuple[int, ShardId, Before]] = deque()  # what queued rows have changed; first their number
+        self._stale_files: deque[tuple[int, str]] = deque()  # of truncations; first the row that must be synced before
+        self._airborne: list[Run] = []
         self._removals: list[tuple[int, Segment]] = []  # (rows queued before it may go, segment)
         self._closings: list[tuple[int, ShardLog]] = []
         self._rows_queued = 0
@@ -94,6 +100,7 @@ class Store:
         self._closings.append((self._rows_queued, log))
 
     def vote(self, shard_id: ShardId, log: ShardLog, term: int, voted_for: Voter | None) -> None:
+        self._before.append((self._rows_queued + 1, shard_id, VoteBefore(log.term, log.voted_for)))
         log.term = term
         log.voted_for = voted_for
         log.changed = True
@@ -113,24 +120,30 @@ class Store:
 
     def truncate(self, log: ShardLog, from_index: int) -> None:
         """Entries from `from_index` on are gone, here and, once that is journaled, after a restart."""
-        removed = log.truncate(from_index)
+        truncated = log.truncate(from_index)
         self._queue(log.shard_id, Entry(Kind.TRUNCATE, b"", index=from_index))
-        self._remove(removed)
+        row = self._rows_queued
+        for segment in truncated.removed:
+            segment.file = None  # dropped: a segment of the same name may follow
+            self._stale_files += [(row, segment.path), (row, paths.index_file(segment.path))]
+        self._stale_files += [(row, paths.index_file(segment.path)) for segment in truncated.cut]
 
     def settle(self, log: ShardLog, partition: int, offset: int) -> None:
         """What lies below `offset` is no longer needed; it goes once that is journaled."""
-        removed = log.partitions[partition].settle(offset)
+        it = log.partitions[partition]
+        log_start, settled, epochs = it.log_start, it.settled, it.epochs.starts
+        removed = it.settle(offset)
         log.changed = True
         self._queue(log.shard_id, Entry(Kind.SETTLED, b"", partition=partition, base_offset=offset))
-        self._remove(removed)
+        self._before.append(
+            (self._rows_queued, log.shard_id, SettledBefore(partition, log_start, settled, epochs, removed))
+        )
+        self._removals += [(self._rows_queued, segment) for segment in removed]
 
     def _queue(self, shard_id: ShardId, row: Entry) -> None:
         self._pending.append((shard_id, row))
         self._rows_queued += 1
         self.pending_bytes += ROW_BYTES + len(row.payload or b"")
-
-    def _remove(self, segments: list[Segment]) -> None:
-        self._removals += [(self._rows_queued, segment) for segment in segments]
 
     # ── a block at a time ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -153,34 +166,31 @@ class Store:
         return self._block(rows) if rows else None
 
     def _take(self) -> list[tuple[ShardId, Entry]]:
-        """Rows from the front of the queue, as many as a block and the ring hold, up to the point of a capture."""
+        """Rows from the front of the queue, as many as a block and the ring hold."""
         pending = self._pending
         journal = self.journal
         limit = self.options.block_bytes_max
-        barrier = len(pending) if self._capture is None else self._capture.rows - self._rows_gathered
-        if barrier <= 0:
-            barrier = len(pending)
         size = HEADER_BYTES
         count = 0
         for _, entry in pending:
             grown = size + ROW_BYTES + len(entry.payload or b"")
-            if count == barrier or (count and grown > limit):
+            if count and grown > limit:
                 break
             size = grown
             count += 1
         if padded(size) > journal.free_for_entries:
-            return self._take_freeing(barrier)
+            return self._take_freeing()
         taken = pending[:count]
         del pending[:count]
         self._rows_gathered += count
         self.pending_bytes -= size - HEADER_BYTES
         return taken
 
-    def _take_freeing(self, barrier: int) -> list[tuple[ShardId, Entry]]:
+    def _take_freeing(self) -> list[tuple[ShardId, Entry]]:
         """Into the ring's reserve: only the rows at the front that free space, or must not wait (rule J7)."""
         count = 0
         size = HEADER_BYTES
-        for _, entry in self._pending[:barrier]:
+        for _, entry in self._pending:
             grown = size + ROW_BYTES + len(entry.payload or b"")
             if not _is_freeing(entry) or padded(grown) > self.journal.free:
                 break
@@ -197,10 +207,14 @@ class Store:
         parts, size = encode_block(self.key, journal.sequence + 1, journal.synced, rows)
         extents, joined = journal.reserve(size)
         self._last_was_empty = not rows
-        capture = self._capture
-        if capture is not None and capture.sequence is None and self._rows_gathered == capture.rows:
-            capture.sequence, capture.head = journal.sequence, journal.head
-        return Block(journal.sequence, rows, self._reports(rows), self._runs(rows), extents, joined, parts)
+        while self._before and self._before[0][0] <= self._rows_gathered:
+            self._before.popleft()
+        block = Block(journal.sequence, rows, self._reports(rows), self._runs(rows), extents, joined, parts)
+        while self._stale_files and self._stale_files[0][0] <= self._rows_gathered:
+            block.stale_files.append(self._stale_files.popleft()[1])
+        self._airborne = block.runs
+        self._choose_place()
+        return block
 
     def _reports(self, rows: list[tuple[ShardId, Entry]]) -> list[Report]:
         newest: dict[ShardId, int] = {}
@@ -208,7 +222,9 @@ class Store:
         for shard_id, entry in rows:
             kind = entry.kind
             if kind <= COMMAND:
-                newest[shard_id] = entry.index
+                log = self.shards.get(shard_id)
+                if log is not None and log.holds(entry):
+                    newest[shard_id] = entry.index
             elif kind == Kind.VOTE:
                 voted[shard_id] = entry.term
             elif kind == Kind.TRUNCATE:
@@ -230,7 +246,7 @@ class Store:
                 continue
             log = self.shards.get(shard_id)
             payload = entry.payload
-            if log is None or payload is None:
+            if log is None or payload is None or not log.holds(entry):
                 continue
             segment = _segment_at(log, entry)
             if segment is None:
@@ -251,21 +267,26 @@ class Store:
         """The block is durable and spread: what that means to whom."""
         self.journal.synced = block.sequence
         self._rows_synced += len(block.rows)
-        if block.is_full:
-            self._unspread += block.runs
+        self._airborne = []
+        capture = self._capture
+        if block.is_full or self._unspread or (capture is not None and capture.unspread):
+            self._unspread.append(block)  # in order: what is read from a file has no holes
         else:
-            for run in block.runs:
-                self._spread(run)
-            for _, entry in block.rows:
-                if entry.kind == BATCH:
-                    entry.payload = entry.header = None
+            self._spread(block)
         for directory in block.new_directories:
             self._dirty_directories[directory] = None
+        for path in block.stale_files:
+            self._dirty_directories[path.rpartition("/")[0]] = None
         return block.reports
 
-    def _spread(self, run: Run) -> None:
-        run.segment.spread_ended(run.end)
-        self._dirty_segments[run.segment] = None
+    def _spread(self, block: Block) -> None:
+        """Its bytes are in the segments; memory may let go of them."""
+        for run in block.runs:
+            run.segment.spread_ended(run.end)
+            self._dirty_segments[run.segment] = None
+        for _, entry in block.rows:
+            if entry.kind == BATCH:
+                entry.payload = entry.header = None
 
     def note_dirty(self, segments: list[Segment], directories: list[str]) -> None:
         """Recovery has written them: the next checkpoint syncs them."""
@@ -290,9 +311,8 @@ class Store:
                 for segment in partition.segments:
                     self._dirty_segments.pop(segment, None)
                 self._dirty_directories.pop(partition.directory, None)
-            topic = paths.topic_directory(log.opening.topic_id)
-            self._dirty_directories.pop(topic, None)
-            self._dirty_directories[paths.TOPICS] = None
+            topic = paths.topic_directory(log.opening.topic_id)  # other shards' partitions may lie there, too
+            self._dirty_directories[topic] = self._dirty_directories[paths.TOPICS] = None
             steps.append(lambda log=log: remove_shard(self.disk, log))  # type: ignore[misc]
         return steps
 
@@ -308,26 +328,42 @@ class Store:
 
     @property
     def can_checkpoint(self) -> bool:
-        return self._capture is None and (self._rows_queued > 0 or self.journal.sequence > self.checkpoint_sequence)
+        return self._capture is None and self.journal.sequence > self.checkpoint_sequence
 
     def begin_checkpoint(self) -> None:
         """
-        Choose P: the block that holds the last row queued so far.  The state is taken now, before a later row changes
-        it.
+        Choose P: the newest gathered block.  The state is taken now, before a later row changes it; what is only
+        queued is taken back out of it, for it may wait for the very room that this checkpoint makes.
         """
         assert self._capture is None, "a checkpoint is under way"
-        newest = self.journal.sequence
-        sections = [encode_closed(shard_id, closed) for shard_id, closed in self.closed.items()]
-        for log in self.shards.values():
+        self._capture = _Capture()
+        self._choose_place()
+
+    def _choose_place(self) -> None:
+        """Not while a truncation is queued: what it took is in no memory any more."""
+        capture = self._capture
+        if capture is None or capture.sequence is not None:
+            return
+        if any(row.kind == Kind.TRUNCATE for _, row in self._pending):
+            return
+        queued = queued_rows(self._pending, ((shard_id, before) for _, shard_id, before in self._before))
+        closing = {log.shard_id: log for row, log in self._closings if row > self._rows_gathered}
+        for shard_id, closed in self.closed.items():
+            if shard_id not in closing:
+                capture.sections.append(encode_closed(shard_id, closed))
+        for log in [*self.shards.values(), *closing.values()]:
+            rows = queued.get(log.shard_id)
+            if rows is not None:
+                if not rows.is_opening:
+                    capture.sections.append(encode_shard(log, rows))
+                continue
             if log.changed:
                 for partition in log.partitions.values():
                     partition.producers.expire(log.last_append_time, self.options.producer_expiration_ms)
                 log.section = encode_shard(log)
                 log.changed = False
-            sections.append(log.section)
-        self._capture = _Capture(self._rows_queued, sections)
-        if self._rows_gathered == self._rows_queued:
-            self._capture.sequence, self._capture.head = newest, self.journal.head
+            capture.sections.append(log.section)
+        capture.sequence, capture.head = self.journal.sequence, self.journal.head
 
     def checkpoint_steps(self) -> Iterator[None] | None:
         """
@@ -338,27 +374,25 @@ class Store:
         if capture is None or capture.sequence is None or self.journal.synced < capture.sequence or capture.is_running:
             return None
         capture.is_running = True
-        segments, self._dirty_segments = self._dirty_segments, {}
-        directories, self._dirty_directories = self._dirty_directories, {}
-        unspread, self._unspread = self._unspread, []
-        return self._carry_out(capture, list(segments), list(directories), unspread)
+        capture.segments, self._dirty_segments = self._dirty_segments, {}
+        capture.directories, self._dirty_directories = self._dirty_directories, {}
+        capture.unspread, self._unspread = self._unspread, []
+        here = {s for log in self.shards.values() for p in log.partitions.values() for s in p.segments}
+        runs = [run for block in capture.unspread for run in block.runs if run.segment in here]
+        return self._carry_out(capture, list(capture.segments), runs)
 
-    def _carry_out(
-        self, capture: "_Capture", segments: list[Segment], directories: list[str], unspread: list[Run]
-    ) -> Iterator[None]:
+    def _carry_out(self, capture: "_Capture", segments: list[Segment], unspread: list[Run]) -> Iterator[None]:
         """Rule C2: segments, directories, the checkpoint's own file."""
         assert capture.sequence is not None and capture.head is not None, "P has not been chosen"
-        made: list[str] = []
         for run in unspread:
-            spread_run(self.disk, run, made)
+            spread_run(self.disk, run, capture.made)
             yield
-        capture.respread = unspread
-        for segment in [*segments, *(run.segment for run in unspread)]:
+        for segment in dict.fromkeys([*segments, *(run.segment for run in unspread)]):
             sync_segment(segment)
             if segment.is_closed:
                 save_index(self.disk, segment)
             yield
-        for directory in dict.fromkeys([*directories, *made]):
+        for directory in dict.fromkeys([*capture.directories, *capture.made]):
             if self.disk.exists(directory):
                 self.disk.sync_directory(directory)
                 yield
@@ -373,22 +407,26 @@ class Store:
         assert capture is not None and capture.sequence is not None, "no checkpoint is under way"
         self.checkpoint_number += 1
         self.checkpoint_sequence = capture.sequence
-        for run in capture.respread:
-            self._spread(run)
+        for block in capture.unspread:
+            self._spread(block)
         self.journal.release(capture.sequence)
         self._capture = None
 
     def checkpoint_failed(self) -> None:
-        """The disk was full: P stays where it was, and everything is dirty still."""
+        """The disk was full: P stays where it was, and the next one has to do all that this one had to."""
         capture = self._capture
         assert capture is not None, "no checkpoint is under way"
         self._capture = None
-        for log in self.shards.values():
-            for partition in log.partitions.values():
-                for segment in partition.segments:
-                    if segment.on_disk:
-                        self._dirty_segments[segment] = None
-                self._dirty_directories[partition.directory] = None
+        self._unspread = capture.unspread + self._unspread
+        self._dirty_segments = capture.segments | self._dirty_segments
+        self._dirty_directories = capture.directories | dict.fromkeys(capture.made) | self._dirty_directories
+
+    def close_surplus_files(self) -> None:
+        """Called a few times a second."""
+        pinned = {*self._dirty_segments, *(run.segment for run in self._airborne)}
+        if self._capture is not None:
+            pinned |= self._capture.segments.keys()
+        close_surplus(self.shards.values(), pinned)
 
     @property
     def wants_growth(self) -> bool:
@@ -400,6 +438,7 @@ class Store:
             and journal.prepared is None
             and grown <= self.options.journal_bytes_max
             and journal.used * 2 > journal.capacity
+            and self.disk.free_space() > self.options.journal_file_bytes + journal.used
         )
 
     def growth_steps(self) -> Iterator[File | None]:
@@ -422,15 +461,17 @@ class Store:
 
 
 class _Capture:
-    """A checkpoint that has begun: the state after `rows` rows, to be written once they are durable."""
+    """A checkpoint that has begun: the state up to P, to be written once that is durable; and what it has in hand."""
 
-    def __init__(self, rows: int, sections: list[bytes]) -> None:
-        self.rows = rows
-        self.sections = sections
+    def __init__(self) -> None:
+        self.sections: list[bytes] = []
         self.sequence: int | None = None  # P
         self.head: Place | None = None  # where the block after P begins
         self.is_running = False
-        self.respread: list[Run] = []
+        self.segments: dict[Segment, None] = {}
+        self.directories: dict[str, None] = {}
+        self.made: list[str] = []
+        self.unspread: list[Block] = []
 
 
 def _is_freeing(entry: Entry) -> bool:
@@ -457,7 +498,7 @@ def sync_segment(segment: Segment) -> None:
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:
-    segment.close()
+    segment.file = None  # dropped, not closed: a reader may use it
     for path in (segment.path, paths.index_file(segment.path)):
         if disk.exists(path):
             disk.remove(path)

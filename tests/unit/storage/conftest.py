@@ -95,6 +95,20 @@ class Hand:
     def commit(self) -> None:
         self.shard.commit(self.shard.last_index)
 
+    def commit_durable(self) -> None:
+        """As far as rows have left the queue."""
+        waiting = [row.index for _, row in self.store._pending if row.kind == BATCH]
+        self.shard.commit(min(waiting, default=self.shard.last_index + 1) - 1)
+
+    def checkpoint_now(self) -> None:
+        """Without writing a block first."""
+        self.store.begin_checkpoint()
+        steps = self.store.checkpoint_steps()
+        assert steps is not None, "P does not wait for what is queued"
+        for _ in steps:
+            pass
+        self.store.checkpointed()
+
     def checkpoint(self) -> None:
         self.store.begin_checkpoint()
         self.write_all()
