@@ -7,8 +7,6 @@ from setuptools import setup
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from Cython.Build import cythonize
+from tools.build_extension import extensions
 
-from tools.build_extension import extension
-
-setup(ext_modules=cythonize([extension()], build_dir="build/cython"))
+setup(ext_modules=extensions("build/cython"))

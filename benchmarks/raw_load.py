@@ -183,8 +183,7 @@ def run(case: RawCase, host: str, port: int, topic: str, *, seconds: float) -> d
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         started = time.perf_counter()
         deadline = started + seconds
-        while sent < case.in_flight or answered < sent:
-            going_on = time.perf_counter() < deadline
+        while (going_on := time.perf_counter() < deadline) or answered < sent:
             if going_on and (room := case.in_flight - (sent - answered)):
                 lot = b"".join(frames[(sent + index) % case.partitions] for index in range(room))
                 connection.sendall(lot)

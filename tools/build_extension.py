@@ -23,15 +23,20 @@ sys.path.insert(0, str(ROOT / "src"))
 from tidemill.batches.scan_build import COMPILED_PREFIX, compiled_name  # noqa: E402
 
 
-def extension() -> Extension:
-    """`scan.py`, to be compiled under the name that its source asks for."""
+def extensions(build_dir: str) -> list[Extension]:
+    """`scan.py` as C, to be compiled under the name that its source asks for; a failure to compile is no error."""
+    from Cython.Build import cythonize
+
     source = BATCHES / "scan.py"
-    return Extension(
+    wanted = Extension(
         f"tidemill.batches.{compiled_name(source.read_bytes())}",
         [source.relative_to(ROOT).as_posix()],
         extra_compile_args=["-O3"],  # the copies of keys and values become wide moves
-        optional=True,
     )
+    modules: list[Extension] = cythonize([wanted], build_dir=build_dir, quiet=True)  # type: ignore[no-untyped-call]
+    for module in modules:
+        module.optional = True  # said here, because Cython forgets it
+    return modules
 
 
 def built() -> list[Path]:
@@ -41,7 +46,7 @@ def built() -> list[Path]:
 
 def build(*, force: bool = False) -> Path | None:
     """The build of the present source, made where it was missing; None where it cannot be made."""
-    name = extension().name.rpartition(".")[2]
+    name = compiled_name((BATCHES / "scan.py").read_bytes())
     for path in built():
         if force or path.name != name + EXTENSION_SUFFIXES[0]:
             path.unlink()
@@ -53,11 +58,8 @@ def build(*, force: bool = False) -> Path | None:
 
 
 def _compile() -> None:
-    from Cython.Build import cythonize
-
     with tempfile.TemporaryDirectory(prefix="tidemill-build-") as scratch:
-        modules = cythonize([extension()], build_dir=scratch, quiet=True, force=True)  # type: ignore[no-untyped-call]
-        command = build_ext(Distribution({"name": "tidemill", "ext_modules": modules}))
+        command = build_ext(Distribution({"name": "tidemill", "ext_modules": extensions(scratch)}))
         command.build_lib = f"{scratch}/lib"
         command.build_temp = f"{scratch}/temp"
         command.ensure_finalized()

@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.apache_kafka import ApacheKafka
-from benchmarks.tidemill_broker import TidemillBroker
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
+from benchmarks.apache_kafka import ApacheKafka
+from benchmarks.tidemill_broker import TidemillBroker
 from tests.fault.history import History, Read, Send, value_of
 
 TOPIC = "kill-nine"

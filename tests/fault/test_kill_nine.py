@@ -10,6 +10,7 @@ import random
 from pathlib import Path
 
 import pytest
+
 from tests.fault.history import summary, violations
 from tests.fault.kill_nine import Scene, start_kafka, start_tidemill
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from benchmarks import raw_load, workloads
 from benchmarks.tidemill_broker import TidemillBroker
 from tests.fault.strace_transcript import STRING_BYTES_MAX, TRACED, parse

@@ -14,8 +14,9 @@ from tidemill.app.listeners import Listener
 from tidemill.app.settings import Settings
 from tidemill.batches.native import is_compiled
 from tidemill.broker import wiring
-from tidemill.broker.broker import Broker, Machine
+from tidemill.broker.broker import Broker
 from tidemill.broker.kafka_connection import KafkaConnection
+from tidemill.broker.machine import Machine
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model.config_resolution import broker_int, broker_value
 from tidemill.runtime import event_loop
@@ -160,7 +161,7 @@ class _Process:
         first = endpoints[0]
         kafka = f"[{first.host}]:{first.port}" if ":" in first.host else f"{first.host}:{first.port}"
         self.events.event("ready", kafka=kafka, http=str(http))
-        return Ready(kafka, str(http), os.path.abspath(self.settings.data_directory))
+        return Ready(kafka, str(http), self.disk.root)
 
     async def _serve_http(self, broker: Broker) -> None:
         from tidemill.app.observed import ObservedBroker

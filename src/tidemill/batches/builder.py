@@ -1,6 +1,6 @@
 """Records → record batch: for what the broker itself writes (metadata, group offsets, markers), the CLI, and tests.
 
-Readable rather than fast, about 1 M records/s.  What carries data in bulk is `arrow.batches_from`.
+Readable rather than fast: some 600,000 records a second.  What carries data in bulk is `arrow.batches_from`.
 """
 
 from collections.abc import Sequence

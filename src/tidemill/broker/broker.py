@@ -5,28 +5,25 @@ shards, listeners.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from tidemill.broker.controller_host import ControllerHost
+from tidemill.broker.coordinator_host import CoordinatorHost
 from tidemill.broker.fetch_session import FetchSessions
+from tidemill.broker.machine import Machine
 from tidemill.broker.producer_id_source import ProducerIdSource
-from tidemill.broker.ready_loop import ReadyLoop, Turns
+from tidemill.broker.ready_loop import ReadyLoop
 from tidemill.broker.shard_table import ShardTable
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model import errors
-from tidemill.model.clock import Clock
 from tidemill.model.config_resolution import BrokerLayers, broker_int
-from tidemill.model.entropy import Entropy
 from tidemill.model.topic import TopicId
-from tidemill.shard.jobs import Jobs
 from tidemill.shard.partition import Partition
 from tidemill.storage.data_directory import Identity
 from tidemill.storage.partition_log import OffsetGone
 from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.store import Store
-from tidemill.telemetry.event_log import EventLog
 from tidemill.telemetry.metrics import Metrics
 from tidemill.wire.messages import metadata
 
@@ -35,21 +32,6 @@ class Connection(Protocol):
     def room_again(self) -> None:
         """All connections together are below their bound again."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
-    """What the broker asks of the machine, or of its twin."""
-
-    turns: Turns
-    clock: Clock
-    entropy: Entropy
-    journal_jobs: Jobs
-    background_jobs: Jobs
-    read_jobs: Jobs
-    call_later: Callable[[float, Callable[[], None]], Any]  # seconds; gives something with `cancel()`
-    failed: Callable[[BaseException], None]  # the machine is wrong: end the process
-    events: EventLog
 
 
 FREE_BYTES_MIN: Final = 256 << 20  # beside what the journal still has to spread
@@ -82,6 +64,14 @@ class Broker:
             metrics=self.metrics,
         )
         self.producer_ids = ProducerIdSource(self.controller, identity.broker_id)
+        self.coordinators = CoordinatorHost(
+            machine=machine,
+            controller=self.controller,
+            shard_table=self.shard_table,
+            layers=lambda: self.layers,
+            when_led=self.when_led,
+            storage_problem=self.storage_problem,
+        )
         self.fetch_sessions = FetchSessions(machine.entropy)
         self.fetch_bytes_max = broker_int(self.layers, "fetch.max.bytes")
         self.in_flight_bytes = 0  # of requests that are being worked on, of all connections
@@ -103,6 +93,11 @@ class Broker:
     def _wake(self) -> None:
         self.ready_loop.wake()
 
+    def follow(self, before: ClusterImage, image: ClusterImage) -> None:
+        """The cluster image has changed: shards first, then who lives on them."""
+        self.shard_table.follow(before, image)
+        self.coordinators.follow(before, image)
+
     def endpoints_for(self, listener: str) -> list[metadata.Response.Broker]:
         """Every broker, as one who came through this listener reaches it."""
         found = []
@@ -116,11 +111,12 @@ class Broker:
                 )
         return found
 
-    def missing_partition(self, topic: str, topic_id: bytes) -> int:
-        """The error code for a partition that does not live here."""
+    def missing_partition(self, topic: str, topic_id: bytes, number: int) -> int:
+        """The error code for a partition that does not live here: elsewhere perhaps, or nowhere."""
         if not topic and self.shard_table.name_of(TopicId(topic_id)) is None:
             return errors.UNKNOWN_TOPIC_ID
-        if self.image.topic(topic) is not None or self.image.topic_by_id(TopicId(topic_id)) is not None:
+        known = self.image.topic(topic) or self.image.topic_by_id(TopicId(topic_id))
+        if known is not None and known.shard_of(number) is not None:
             return errors.NOT_LEADER_OR_FOLLOWER
         return errors.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -130,8 +126,7 @@ class Broker:
         shards = dict.fromkeys(partition.shard for partition in partitions)
         waiting = [shard for shard in shards if not shard.is_serving and shard.log.damage is None]
         if waiting and self.is_ready:
-            shard = waiting[0]
-            shard.when_committed(shard.log.last_index + 1, lambda _: self.when_led(topics, callback))
+            waiting[0].when_confirmed(lambda _: self.when_led(topics, callback))
         else:
             callback()
 

@@ -74,7 +74,13 @@ class ControllerHost:
             pending.complete(result.response)
             return pending
         index = self._append(result.records)
-        shard.when_committed(index, lambda known: pending.complete(result.response if known else None))
+
+        def known(is_committed: bool) -> None:
+            if is_committed:
+                self._follow()  # whoever is answered finds the image, and what follows from it, as he was told
+            pending.complete(result.response if is_committed else None)
+
+        shard.when_committed(index, known)
         self._snapshot_when_due()
         return pending
 

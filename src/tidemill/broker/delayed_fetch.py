@@ -126,7 +126,7 @@ class DelayedFetch(Pending):
     def _problem(self, key: FetchKey, wanted: Wanted, partition: Partition | None) -> int:
         broker = self._context.broker
         if partition is None:
-            return broker.missing_partition(key[0], key[1])
+            return broker.missing_partition(key[0], key[1], key[2])
         shard = partition.shard
         if not shard.is_serving:
             return errors.KAFKA_STORAGE_ERROR if shard.log.damage else errors.NOT_LEADER_OR_FOLLOWER

@@ -5,12 +5,33 @@ from types import ModuleType
 from typing import Any, Final
 
 from tidemill.broker.handlers import (
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_topic_partitions,
     fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
     init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
     produce,
+    sync_group,
 )
 from tidemill.broker.request_context import RequestContext
 from tidemill.wire.api import ALL
@@ -19,12 +40,33 @@ from tidemill.wire.schema import Api
 Handler = Callable[[Any, RequestContext], object]
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_topic_partitions,
     fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
     init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
     produce,
+    sync_group,
 )
 
 _BY_NAME: Final = {api.name: api for api in ALL.values()}

@@ -1,13 +1,14 @@
 """Put a broker together and bring it up: the same steps on the real machine and in simulation.
 
-identity ─▶ store (recovered) ─▶ Broker ─▶ metadata shard led ─▶ cluster founded ─▶ every shard led ─▶ ready
+identity ─▶ store (recovered) ─▶ Broker ─▶ metadata shard led ─▶ cluster founded ─▶ every shard led ─▶ groups ─▶ ready
 """
 
 import asyncio
 import base64
 from collections.abc import Mapping
 
-from tidemill.broker.broker import Broker, Machine
+from tidemill.broker.broker import Broker
+from tidemill.broker.machine import Machine
 from tidemill.metadata.brokers import FoundCluster, RegisterBroker
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model.broker_id import BrokerId, DirectoryId
@@ -51,7 +52,7 @@ async def bring_up(identity: Identity, store: Store, static: Mapping[str, str], 
     controller = broker.controller
     shard = broker.shard_table.open_metadata(controller.image)
     await _confirmed(shard)
-    controller.on_image = broker.shard_table.follow
+    controller.on_image = broker.follow
     controller.attach(shard)
     controller.begin()
     founded = await answer_of(controller.submit(FoundCluster(cluster_id=identity.cluster_id, voter=identity.voter)))
@@ -60,6 +61,7 @@ async def bring_up(identity: Identity, store: Store, static: Mapping[str, str], 
     for shard in list(broker.shard_table.shards.values()):
         if shard.log.damage is None:
             await _confirmed(shard)
+    broker.coordinators.begin()
     return broker
 
 
@@ -85,13 +87,14 @@ async def _confirmed(shard: Shard) -> None:
     """Its term's first entry has committed."""
     while not shard.is_serving:
         future = asyncio.get_running_loop().create_future()
-        shard.waiters.add(shard.log.last_index + 1, future.set_result)
+        shard.when_confirmed(future.set_result)
         await future
 
 
 async def go_down(broker: Broker) -> None:
     """A clean stop: whoever waits is answered, everything is durable, and the next start has little to read."""
     broker.is_ready = False
+    broker.coordinators.stop()
     broker.shard_table.stop()
     broker.ready_loop.begin_stop()
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -31,6 +31,11 @@ class OsDisk:
         if not read_only:
             _make_directories(self._root)
 
+    @property
+    def root(self) -> str:
+        """The data directory's absolute path."""
+        return self._root
+
     def open(self, path: str, *, create: bool = False) -> "OsFile":
         where = self._where(file_parts(path))
         if self._read_only:

@@ -36,8 +36,8 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
     if size > config.max_message_bytes:
         return Appended(
             errors.MESSAGE_TOO_LARGE,
-            message=f"the batch has {size} B; max.message.bytes of topic {partition.topic} is {config.max_message_bytes}: "
-            "send smaller batches, or raise it",
+            message=f"the batch has {size} B; max.message.bytes of topic {partition.topic} is "
+            f"{config.max_message_bytes}: send smaller batches, or raise it",
         )
     before_max, after_max = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     problem = check_producer_batch(

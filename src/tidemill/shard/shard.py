@@ -98,6 +98,11 @@ class Shard:
         else:
             self.waiters.add(index, waiter)
 
+    def when_confirmed(self, waiter: Waiter) -> None:
+        """The first entry of the present reign has committed, or, without one, of the next."""
+        replica = self.replica
+        self.when_committed(replica.term_start_index if replica.leads else replica.last_index + 1, waiter)
+
     def when_durable(self, index: int, waiter: Waiter) -> None:
         if index <= self.replica.durable_index:
             waiter(True)
@@ -147,6 +152,7 @@ class Shard:
         assert entry.payload is not None, f"{entry} has lost its command"
         number, offset = read_log_start(entry.payload)
         if offset > self.partitions[number].log.log_start:
+            self.partitions[number].log.log_start = offset
             self.store.settle(self.log, number, offset)
             self.wake()
 

@@ -30,7 +30,7 @@ from tidemill.wire.source import Source
 
 Decoder = Callable[[Buffer, int], Any]
 
-ELEMENTS_MAX: Final = 1 << 20  # elements of all arrays in one message: more than any cluster has partitions
+ELEMENTS_MAX: Final = 1 << 18  # elements of all arrays in one message: more partitions than our clusters have
 ELEMENTS_FREE: Final = 1024  # so many may be of any size; more must have four bytes each, for each becomes an object
 
 _UNPACKERS: Final = 32  # arrays of numbers shorter than this have a struct of their own
@@ -39,8 +39,11 @@ _SIZED_TEXT: Final = tuple(Struct(f"{size}s").unpack_from for size in range(_SHO
 _COMPACT_TEXT: Final = (None, *_SIZED_TEXT)  # by the length plus one, as compact strings have it
 
 
-def compile_decoder(message: type, fields: tuple[Field, ...], version: int, *, is_flexible: bool) -> Decoder:
-    return _DecoderSource(version, is_flexible=is_flexible).compile(message, fields)
+def compile_decoder(
+    message: type, fields: tuple[Field, ...], version: int, *, is_flexible: bool, has_rest: bool = False
+) -> Decoder:
+    """`has_rest`: bytes behind the end of the message are passed over."""
+    return _DecoderSource(version, is_flexible=is_flexible).compile(message, fields, has_rest=has_rest)
 
 
 def _long_text(view: memoryview, position: int, prefix: int, is_nullable: bool) -> tuple[str | None, int]:
@@ -127,7 +130,7 @@ class _DecoderSource:
         )
         self._run: list[tuple[str, str]] = []
 
-    def compile(self, message: type, fields: tuple[Field, ...]) -> Decoder:
+    def compile(self, message: type, fields: tuple[Field, ...], *, has_rest: bool) -> Decoder:
         source = self._source
         title = f"{message.__module__.rpartition('.')[2]} {message.__qualname__} v{self._version}"
         with source.block("def decode(view, at):"):
@@ -137,7 +140,8 @@ class _DecoderSource:
                 source.line("elements = 0")
                 target = self._nested(message, fields)
                 self._flush()
-                source.line("if at != end: refuse_rest(at, end)")
+                if not has_rest:
+                    source.line("if at != end: refuse_rest(at, end)")
                 source.line(f"return {target}")
             with source.block("except ProtocolError as error:"):
                 source.line(f"raise ProtocolError('{title}: ' + str(error)) from None")

@@ -155,6 +155,7 @@ class Api:
         "key",
         "name",
         "request",
+        "request_has_rest",
         "response",
         "response_header_v1_from",
         "versions",
@@ -168,7 +169,9 @@ class Api:
         flexible_from: int | None,
         request: type[Message],
         response: type[Message],
+        request_has_rest: bool = False,
     ) -> None:
+        """`request_has_rest`: bytes behind the end of a request are passed over, as Kafka's brokers do with all."""
         self.key = key
         self.name = request.__module__.rpartition(".")[2]  # `list_offsets`: the name of its file on every floor
         self.versions = versions
@@ -176,6 +179,7 @@ class Api:
         # A client reads the answer to ApiVersions before it knows what the broker speaks: its header never changes.
         self.response_header_v1_from = versions.stop if key == API_VERSIONS_KEY else self.flexible_from
         self.request = request
+        self.request_has_rest = request_has_rest
         self.response = response
         self._request_decoders = [self._decoder_at_first(request, v) for v in range(versions.stop)]
         self._request_encoders = [self._encoder_at_first(request, v) for v in range(versions.stop)]
@@ -256,7 +260,13 @@ class Api:
         def compile_and_decode(view: Buffer, position: int) -> Any:
             table = self._request_decoders if message is self.request else self._response_decoders
             self._check(version)
-            decoder = compile_decoder(message, message.__fields__, version, is_flexible=version >= self.flexible_from)
+            decoder = compile_decoder(
+                message,
+                message.__fields__,
+                version,
+                is_flexible=version >= self.flexible_from,
+                has_rest=self.request_has_rest and message is self.request,
+            )
             table[version] = decoder
             return decoder(view, position)
 

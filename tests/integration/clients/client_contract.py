@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
 from tests.integration.clients.client_port import (
     WAIT_SECONDS_MAX,
     Client,

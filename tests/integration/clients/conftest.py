@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from benchmarks.tidemill_broker import TidemillBroker
 
 # Short delays, so that the suite waits for nothing but its own deadlines.

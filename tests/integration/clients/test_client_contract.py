@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
 from tests.integration.clients.adapters import CLIENTS, connect
 from tests.integration.clients.client_contract import CASES, Case, Stage
 from tests.integration.clients.client_port import Client, Unsupported

@@ -50,6 +50,18 @@ def test_a_block_is_split_where_its_records_begin(scan, records, noise):
     assert len(pieces) == len(alone)
 
 
+@settings(max_examples=40)
+@given(records=record_lists, timestamp=st.integers(-1, 1 << 42))
+def test_the_first_record_at_or_after_a_timestamp_is_found(scan, records, timestamp):
+    """The first by offset, whatever the order of the timestamps."""
+    block, base = block_of(records)
+
+    found = scan.first_at_or_after(block, 0, len(block), len(records), base, timestamp)
+
+    late = [(index, record.timestamp) for index, record in enumerate(records) if record.timestamp >= timestamp]
+    assert found == (late[0] if late else None)
+
+
 def record(body: bytes) -> bytes:
     """`body` behind the length that it has."""
     block = bytearray()

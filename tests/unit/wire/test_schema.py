@@ -3,7 +3,7 @@
 import pytest
 
 from tidemill.wire.messages import fetch, produce
-from tidemill.wire.primitives import INT32, STRING, read_uvarint, uvarint
+from tidemill.wire.primitives import INT32, STRING, Records, read_uvarint, uvarint
 from tidemill.wire.schema import Message, field
 
 
@@ -47,7 +47,7 @@ def test_a_message_has_no_other_fields() -> None:
 @pytest.mark.parametrize(
     "records", [memoryview(b"batches"), [memoryview(b"bat"), b"ches"], (b"bat", bytearray(b"ches"))]
 )
-def test_records_are_sent_and_never_copied(records: object) -> None:
+def test_records_are_sent_and_never_copied(records: Records) -> None:
     """
     Record batches leave as the buffers they are, between the parts that say what they are.
     """

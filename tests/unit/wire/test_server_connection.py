@@ -164,3 +164,15 @@ def test_a_body_that_was_kept_is_framed_for_any_request() -> None:
     sent = [b"".join(metadata.API.frame_response(12, body, correlation_id)) for correlation_id in (1, 2)]
 
     assert [b"".join(metadata.API.encode_response(12, response, correlation_id)) for correlation_id in (1, 2)] == sent
+
+
+def test_bytes_behind_a_request_are_let_pass() -> None:
+    """
+    librdkafka 2.16 asks Metadata v13 for all topics with three bytes too many; Kafka's brokers do not look there.
+    """
+    connection = ServerConnection({3: metadata.API})
+    sent = bytes.fromhex("0003000d00000003000772646b61666b6100" + "00000000" + "010000")
+
+    envelope = connection.receive(memoryview(sent))
+
+    assert metadata.Request(topics=None, allow_auto_topic_creation=False) == envelope.request

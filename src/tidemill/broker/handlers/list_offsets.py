@@ -8,6 +8,7 @@ v2  isolation_level (the last stable offset is the high watermark) v4  leader ep
 
 from typing import Final
 
+from tidemill.broker.leadership import leadership_problem
 from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard import lookup
@@ -48,13 +49,10 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
 
 def _problem(context: RequestContext, topic: str, partition: Partition | None, asked: PartitionRequest) -> int:
     if partition is None:
-        return context.broker.missing_partition(topic, b"")
-    shard = partition.shard
-    if not shard.is_serving:
-        return errors.KAFKA_STORAGE_ERROR if shard.log.damage else errors.NOT_LEADER_OR_FOLLOWER
-    epoch = asked.current_leader_epoch
-    if epoch >= 0 and epoch != shard.replica.term:
-        return errors.FENCED_LEADER_EPOCH if epoch < shard.replica.term else errors.UNKNOWN_LEADER_EPOCH
+        return context.broker.missing_partition(topic, b"", asked.partition_index)
+    code = leadership_problem(partition, asked.current_leader_epoch)
+    if code:
+        return code
     if asked.timestamp < LATEST_TIERED:
         return errors.UNSUPPORTED_VERSION
     return errors.NONE

@@ -7,10 +7,13 @@ v4   allow_auto_topic_creation v7   leader_epoch v8   authorized operations (not
 authorizer yet) v10  topic ids v12  topics by id
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from tidemill.broker.request_context import RequestContext
 from tidemill.broker.shard_table import leader_of
 from tidemill.metadata.image import ClusterImage, Topic
-from tidemill.metadata.topics import CreateTopics, NewTopic
+from tidemill.metadata.topics import CreatedTopic, CreateTopics, NewTopic
 from tidemill.model import errors
 from tidemill.model.config_resolution import broker_flag
 from tidemill.model.topic import INTERNAL_TOPICS, METADATA_TOPIC, NO_TOPIC_ID, name_problem
@@ -26,8 +29,13 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
     if not missing:
         return _answer(request, context)
     pending = Pending()
-    created = context.broker.controller.submit(CreateTopics(topics=tuple(NewTopic(name=name) for name in missing)))
-    created.then(lambda _: context.broker.when_led(missing, lambda: pending.complete(_answer(request, context))))
+
+    def decided(created: tuple[CreatedTopic, ...] | None) -> None:
+        problems = {topic.name: topic.problem.error_code for topic in created or () if topic.problem is not None}
+        context.broker.when_led(missing, lambda: pending.complete(_answer(request, context, problems)))
+
+    command = CreateTopics(topics=tuple(NewTopic(name=name) for name in missing))
+    context.broker.controller.submit(command).then(decided)
     return pending
 
 
@@ -45,14 +53,15 @@ def _to_create(request: Request, context: RequestContext) -> list[str]:
     return [n for n in names if image.topic(n) is None and name_problem(n) is None and n not in INTERNAL_TOPICS]
 
 
-def _answer(request: Request, context: RequestContext) -> Response:
+def _answer(request: Request, context: RequestContext, problems: Mapping[str, int] = MappingProxyType({})) -> Response:
+    """`problems` tells why topics could not be created."""
     broker = context.broker
     image = broker.image
     wants_all = request.topics is None or (context.version == 0 and not request.topics)
     if wants_all:
         topics = [_describe(context, image, topic) for topic in image.topics.values() if topic.name != METADATA_TOPIC]
     else:
-        topics = [_asked(context, image, asked) for asked in request.topics or ()]
+        topics = [_asked(context, image, asked, problems) for asked in request.topics or ()]
     return Response(
         brokers=broker.endpoints_for(context.connection.listener),
         cluster_id=image.cluster_id,
@@ -61,7 +70,9 @@ def _answer(request: Request, context: RequestContext) -> Response:
     )
 
 
-def _asked(context: RequestContext, image: ClusterImage, asked: Request.Topic) -> TopicResponse:
+def _asked(
+    context: RequestContext, image: ClusterImage, asked: Request.Topic, problems: Mapping[str, int]
+) -> TopicResponse:
     if asked.name is None:
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:
@@ -70,7 +81,8 @@ def _asked(context: RequestContext, image: ClusterImage, asked: Request.Topic) -
     topic = image.topic(asked.name)
     if topic is not None:
         return _describe(context, image, topic)
-    code = errors.INVALID_TOPIC_EXCEPTION if name_problem(asked.name) else errors.UNKNOWN_TOPIC_OR_PARTITION
+    absent = errors.INVALID_TOPIC_EXCEPTION if name_problem(asked.name) else errors.UNKNOWN_TOPIC_OR_PARTITION
+    code = problems.get(asked.name, absent)
     return TopicResponse(error_code=code, name=asked.name, topic_id=NO_TOPIC_ID, partitions=())
 
 

@@ -75,13 +75,15 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
             if refusal is not None:
                 appended = refusal
             elif partition is None:
-                appended = _unknown(context, name, topic.topic_id)
+                appended = _unknown(context, name, topic.topic_id, data.index)
             elif not partition.shard.is_serving:
                 appended = _not_serving(partition)
             elif name in INTERNAL_TOPICS:
                 appended = Appended(errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is written by the cluster alone")
             elif data.records is None:
                 appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
+            elif acks == ACKS_ALL and partition.config.min_insync_replicas > len(partition.shard.replica.voters):
+                appended = _too_few_replicas(partition)
             else:
                 batch = data.records
                 size = len(batch)
@@ -139,13 +141,21 @@ def _refusal(request: Request, context: RequestContext) -> Appended | None:
     return None
 
 
-def _unknown(context: RequestContext, name: str | None, topic_id: bytes) -> Appended:
+def _unknown(context: RequestContext, name: str | None, topic_id: bytes, number: int) -> Appended:
     if name is None:
         return Appended(errors.UNKNOWN_TOPIC_ID, message=f"no topic has the id {topic_id.hex()}")
-    topic = context.broker.image.topic(name)
-    if topic is not None:
-        return Appended(errors.NOT_LEADER_OR_FOLLOWER, message=f"a partition of {name} is not led here")
-    return Appended(errors.UNKNOWN_TOPIC_OR_PARTITION, message=f"topic {name} or its partition does not exist")
+    code = context.broker.missing_partition(name, b"", number)
+    if code == errors.NOT_LEADER_OR_FOLLOWER:
+        return Appended(code, message=f"partition {number} of {name} is not led here")
+    return Appended(code, message=f"topic {name} does not exist, or has no partition {number}")
+
+
+def _too_few_replicas(partition: Partition) -> Appended:
+    wanted, there = partition.config.min_insync_replicas, len(partition.shard.replica.voters)
+    return Appended(
+        errors.NOT_ENOUGH_REPLICAS,
+        message=f"min.insync.replicas of topic {partition.topic} is {wanted}, and it has {there}: lower it",
+    )
 
 
 def _not_serving(partition: Partition) -> Appended:

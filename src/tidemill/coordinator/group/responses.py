@@ -118,7 +118,8 @@ class ListedGroup:
 
 @dataclass(slots=True, kw_only=True)
 class GroupsListed:
-    groups: tuple[ListedGroup, ...]
+    error_code: int = errors.NONE
+    groups: tuple[ListedGroup, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)

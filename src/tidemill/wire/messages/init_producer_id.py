@@ -1,4 +1,4 @@
-"""InitProducerId: key 22, v0-6, flexible from v2.
+"""InitProducerId: key 22, v0-5, flexible from v2.
 
 A producer id and epoch, for idempotent and transactional producers.
 
@@ -6,11 +6,11 @@ v2  flexible
 v3  request: producer_id, producer_epoch; a producer may come back with its id (KIP-360)
 v4  PRODUCER_FENCED may be answered
 v5  TRANSACTION_ABORTABLE may be answered (KIP-890)
-v6  request: enable2_pc, keep_prepared_txn; response: ongoing_txn_producer_id, ongoing_txn_producer_epoch; two-phase
-    commit (KIP-939)
+
+Kafka's v6 (two-phase commit, KIP-939) is not spoken: a released Kafka 4.3 does not offer it either.
 """
 
-from tidemill.wire.primitives import BOOL, INT16, INT32, INT64, STRING
+from tidemill.wire.primitives import INT16, INT32, INT64, STRING
 from tidemill.wire.schema import Api, Message, field
 
 
@@ -19,8 +19,6 @@ class Request(Message):
     transaction_timeout_ms: int = field(INT32)
     producer_id: int = field(INT64, since=3, default=-1)
     producer_epoch: int = field(INT16, since=3, default=-1)
-    enable2_pc: bool = field(BOOL, since=6, default=False)
-    keep_prepared_txn: bool = field(BOOL, since=6, default=False)
 
 
 class Response(Message):
@@ -28,8 +26,6 @@ class Response(Message):
     error_code: int = field(INT16)
     producer_id: int = field(INT64, default=-1)
     producer_epoch: int = field(INT16)
-    ongoing_txn_producer_id: int = field(INT64, since=6, default=-1)
-    ongoing_txn_producer_epoch: int = field(INT16, since=6, default=-1)
 
 
-API = Api(key=22, versions=range(7), flexible_from=2, request=Request, response=Response)
+API = Api(key=22, versions=range(6), flexible_from=2, request=Request, response=Response)

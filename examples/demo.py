@@ -1,0 +1,430 @@
+"""All flights of 2013 through a broker, a consumer group and Spark; every row is counted and checked.
+
+    python -m examples.demo [--bootstrap HOST:PORT]
+
+Starts `tidemill dev` on free ports, unless a broker is named.  Fails loudly if one row is missing.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from examples import flights
+from examples.flights import FLIGHT_COUNT, LOCAL_ZONE, NO_DELAY_COUNT, FlightTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TOPIC = "flights"
+PARTITION_COUNT = 6
+MEMBER_COUNT = 2
+OUTPUT = Path("demo-output")
+SOURCE = Path(__file__).resolve().parent.parent / "src"
+QUIET_SECONDS_MAX = 60  # a step in which nothing moves for so long has failed
+START_SECONDS_MAX = 30
+
+console = Console()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the closing table."""
+
+    what: str
+    rows: int
+    seconds: float
+
+
+class DemoFailed(Exception):
+    """A row is missing, or a figure differs."""
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker that runs already")
+    wanted = arguments.parse_args()
+    shutil.rmtree(OUTPUT, ignore_errors=True)
+    OUTPUT.mkdir()
+    began = time.monotonic()
+    try:
+        with running_broker(wanted.bootstrap) as bootstrap:
+            show(run(bootstrap), time.monotonic() - began)
+    except (DemoFailed, KafkaException) as failure:
+        console.print(f"[bold red]The demo failed:[/] {failure}")
+        sys.exit(1)
+
+
+def run(bootstrap: str) -> list[Figure]:
+    create_topic(bootstrap)
+    table = FlightTable()
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description:<28}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+    ) as progress:
+        with ThreadPoolExecutor(1) as beside:
+            starting = beside.submit(spark_session)  # takes some seconds, which producing takes as well
+            produced = timed("produced", lambda: produce(bootstrap, table, progress))
+            consumed = timed("consumed by a group of two", lambda: consume(bootstrap, progress))
+            spark = starting.result()
+        try:
+            read = timed("read by Spark into Parquet", lambda: write_parquet(spark, bootstrap, progress))
+            means = check_parquet(spark, table)
+        finally:
+            spark.stop()
+    check("rows produced", FLIGHT_COUNT, produced.rows)
+    check("rows consumed", FLIGHT_COUNT, consumed.rows)
+    check("rows read by Spark", FLIGHT_COUNT, read.rows)
+    check("flights without a delay in the package", NO_DELAY_COUNT, table.no_delay_count)
+    show_means(means)
+    return [produced, consumed, read]
+
+
+def timed(what: str, act: Callable[[], int]) -> Figure:
+    began = time.monotonic()
+    rows = act()
+    return Figure(what, rows, time.monotonic() - began)
+
+
+def check(what: str, expected: object, actual: object) -> None:
+    if expected != actual:
+        raise DemoFailed(f"{what}: expected {expected}, got {actual}")
+
+
+# The broker
+
+
+@contextlib.contextmanager
+def running_broker(bootstrap: str | None) -> Iterator[str]:
+    """The one that is named, or `tidemill dev` on free loopback ports and a directory of its own."""
+    if bootstrap is not None:
+        console.print(f"Broker: {bootstrap}")
+        yield bootstrap
+        return
+    command = [sys.executable, "-m", "tidemill", "dev", "--json", "--data", str(OUTPUT / "data")]
+    with (OUTPUT / "broker.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": python_path()},
+        )
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            if not line:
+                raise DemoFailed(f"`tidemill dev` did not start; see {OUTPUT / 'broker.log'}")
+            ready = json.loads(line)
+            console.print(f"Broker: `tidemill dev` at {ready['kafka']}, health at http://{ready['http']}/health/ready")
+            yield str(ready["kafka"])
+        finally:
+            process.terminate()
+            process.wait(START_SECONDS_MAX)
+            process.stdout.close()
+
+
+def python_path() -> str:
+    """So that it runs from a checkout as well as installed."""
+    return os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def create_topic(bootstrap: str) -> None:
+    """Records of 2013 are older than any default retention."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = NewTopic(TOPIC, PARTITION_COUNT, 1, config={"retention.ms": "-1"})
+    admin.create_topics([topic])[TOPIC].result(START_SECONDS_MAX)
+
+
+# Produce
+
+
+def produce(bootstrap: str, table: FlightTable, progress: Progress) -> int:
+    """Answers with the number of records that the broker has acknowledged."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "compression.type": "lz4",
+        }
+    )
+    bar = progress.add_task("Producing", total=FLIGHT_COUNT)
+    acknowledged = 0
+
+    def delivered(error: object, _: Message) -> None:
+        nonlocal acknowledged
+        if error is not None:
+            raise DemoFailed(f"a record was refused: {error}")
+        acknowledged += 1
+
+    for number, flight in enumerate(flights.read(table), 1):
+        while True:
+            try:
+                producer.produce(TOPIC, flight.value, flight.key, timestamp=flight.timestamp_ms, on_delivery=delivered)
+                break
+            except BufferError:  # the client's queue is full: let it send
+                producer.poll(0.1)
+        if number % 2_000 == 0:
+            producer.poll(0)
+            progress.update(bar, completed=acknowledged)
+    producer.flush(QUIET_SECONDS_MAX)
+    progress.update(bar, completed=acknowledged)
+    return acknowledged
+
+
+# Consume
+
+
+class GroupCount:
+    """What the members of the group have received together: each offset must come to one of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: set[tuple[int, int]] = set()
+        self._assigned: dict[int, int] = {}  # member → partitions it holds
+        self.received = [0] * MEMBER_COUNT
+        self.repeated = 0
+        self.failures: list[Exception] = []
+
+    def assigned(self, member: int, count: int) -> None:
+        with self._lock:
+            self._assigned[member] = count
+
+    @property
+    def is_shared(self) -> bool:
+        """Both members have partitions, and none is left over: only now reading begins."""
+        with self._lock:
+            held = list(self._assigned.values())
+        return len(held) == MEMBER_COUNT and min(held) > 0 and sum(held) == PARTITION_COUNT
+
+    def add(self, member: int, messages: list[Message]) -> None:
+        places = {(m.partition(), m.offset()) for m in messages}
+        with self._lock:
+            self.repeated += len(messages) - len(places - self._seen)
+            self._seen |= places
+            self.received[member] += len(messages)
+
+    @property
+    def total(self) -> int:
+        return len(self._seen)
+
+
+def consume(bootstrap: str, progress: Progress) -> int:
+    """Two members of one group, one thread each; answers with the number of different records."""
+    count, done = GroupCount(), threading.Event()
+    bar = progress.add_task("Consuming, group of two", total=FLIGHT_COUNT)
+    members = [
+        threading.Thread(target=read_as_member, args=(bootstrap, member, count, done)) for member in range(MEMBER_COUNT)
+    ]
+    for thread in members:
+        thread.start()
+    last, moved_at = 0, time.monotonic()
+    while count.total < FLIGHT_COUNT and not count.failures and time.monotonic() < moved_at + QUIET_SECONDS_MAX:
+        time.sleep(0.05)  # the bar's own pace
+        if count.total != last:
+            last, moved_at = count.total, time.monotonic()
+        progress.update(bar, completed=last)
+    done.set()
+    for thread in members:
+        thread.join(QUIET_SECONDS_MAX)
+    progress.update(bar, completed=count.total)
+    if count.failures:
+        raise DemoFailed(f"a consumer failed: {count.failures[0]}")
+    if not count.is_shared:
+        raise DemoFailed(f"the group did not give both members partitions within {QUIET_SECONDS_MAX} s")
+    if min(count.received) == 0:
+        raise DemoFailed(f"one member of the group received nothing: {count.received}")
+    check("records that came twice", 0, count.repeated)
+    return count.total
+
+
+def read_as_member(bootstrap: str, member: int, count: GroupCount, done: threading.Event) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "flights-demo",
+            "client.id": f"member-{member}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    waiting: list[TopicPartition] = []
+
+    def on_assign(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.assign(partitions)
+        consumer.pause(partitions)  # until the other has joined: else this one reads what that one will be given
+        waiting[:] = partitions
+        count.assigned(member, len(partitions))
+
+    def on_revoke(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        count.assigned(member, 0)
+
+    try:
+        consumer.subscribe([TOPIC], on_assign=on_assign, on_revoke=on_revoke)
+        while not done.is_set():
+            messages = consumer.consume(2_000, 0.1)
+            if waiting and count.is_shared:
+                consumer.resume(waiting)
+                waiting.clear()
+            failed = [message.error() for message in messages if message.error()]
+            if failed:
+                raise KafkaException(failed[0])
+            count.add(member, messages)
+        if count.received[member]:
+            consumer.commit(asynchronous=False)
+    except Exception as failure:
+        count.failures.append(failure)
+        raise
+    finally:
+        consumer.close()
+
+
+# Spark
+
+
+def spark_session() -> "SparkSession":
+    from tidemill.spark import session
+
+    os.environ["PYTHONPATH"] = python_path()
+    stderr = os.dup(2)  # what Spark's JVM has to say goes to a file of its own
+    with (OUTPUT / "spark.log").open("wb") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            spark = (
+                session.builder("flights", "local[2]")
+                .config("spark.ui.enabled", "false")
+                .config("spark.driver.host", "127.0.0.1")
+                .config("spark.driver.bindAddress", "127.0.0.1")
+                .config("spark.sql.shuffle.partitions", "2")
+                .config("spark.ui.showConsoleProgress", "false")
+                .getOrCreate()
+            )
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+    return spark
+
+
+def write_parquet(spark: "SparkSession", bootstrap: str, progress: Progress) -> int:
+    """The topic through `format("tidemill")` into Parquet, one folder for each local month; answers with the rows."""
+    from pyspark.sql import functions as f
+
+    records = (
+        spark.read.format("tidemill").option("kafka.bootstrap.servers", bootstrap).option("subscribe", TOPIC).load()
+    )
+    schema = "carrier string, dep_delay double, origin string, dest string, flight int, month int"
+    rows = records.select(
+        f.col("key").cast("string").alias("key"),
+        "partition",
+        "offset",
+        "timestamp",
+        f.from_json(f.col("value").cast("string"), schema).alias("flight"),
+    ).select(
+        "key",
+        "partition",
+        "offset",
+        "timestamp",
+        "flight.carrier",
+        "flight.dep_delay",
+        "flight.origin",
+        "flight.dest",
+        f.col("flight.month").alias("scheduled_month"),
+        f.month(f.from_utc_timestamp("timestamp", LOCAL_ZONE)).alias("month"),
+    )
+    path = str(OUTPUT / "flights.parquet")
+    with_bar(spark, progress, "Spark: topic → Parquet", lambda: rows.write.partitionBy("month").parquet(path))
+    return int(spark.read.parquet(path).count())
+
+
+def with_bar(spark: "SparkSession", progress: Progress, title: str, act: Callable[[], Any]) -> None:
+    """Spark tells how many of its tasks are done."""
+    bar = progress.add_task(title, total=None)
+    tracker = spark.sparkContext.statusTracker()
+    with ThreadPoolExecutor(1) as beside:
+        acting = beside.submit(act)
+        while not acting.done():
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            for stage in filter(None, stages):
+                progress.update(bar, total=stage.numTasks, completed=stage.numCompletedTasks)
+            time.sleep(0.1)  # the bar's own pace
+        acting.result()
+    total = next(task.total for task in progress.tasks if task.id == bar) or 1
+    progress.update(bar, total=total, completed=total)
+
+
+def check_parquet(spark: "SparkSession", table: FlightTable) -> dict[str, float]:
+    """Hold what Spark wrote against the package's own table; answers with the mean delay by carrier."""
+    from pyspark.sql import functions as f
+
+    written = spark.read.parquet(str(OUTPUT / "flights.parquet"))
+    check("different offsets", FLIGHT_COUNT, written.select("partition", "offset").distinct().count())
+    check("rows without a delay", NO_DELAY_COUNT, written.where("dep_delay IS NULL").count())
+    check("rows whose key is not the carrier", 0, written.where("key <> carrier").count())
+    check("rows in another month's folder", 0, written.where("month <> scheduled_month").count())
+    check("rows by month", dict(table.by_month), counts(written, "month"))
+    means = {
+        row.carrier: row.mean
+        for row in written.where("dep_delay IS NOT NULL")
+        .groupBy("carrier")
+        .agg(f.mean("dep_delay").alias("mean"))
+        .collect()
+    }
+    expected = table.mean_delays()
+    check("carriers", sorted(expected), sorted(means))
+    for carrier, mean in expected.items():
+        if not math.isclose(mean, means[carrier], rel_tol=1e-9):
+            raise DemoFailed(f"mean delay of {carrier}: the package says {mean}, Spark says {means[carrier]}")
+    return means
+
+
+def counts(rows: "DataFrame", column: str) -> dict[int, int]:
+    return {row[column]: row["count"] for row in rows.groupBy(column).count().collect()}
+
+
+# What is shown at the end
+
+
+def show_means(means: dict[str, float]) -> None:
+    table = Table(title="Mean departure delay, equal to the package's own table")
+    table.add_column("carrier")
+    table.add_column("minutes", justify="right")
+    for carrier, mean in sorted(means.items(), key=lambda pair: -pair[1]):
+        table.add_row(carrier, f"{mean:.2f}")
+    console.print(table)
+
+
+def show(figures: list[Figure], seconds: float) -> None:
+    table = Table(title=f"All {FLIGHT_COUNT:,} flights are there, in {seconds:.0f} s")
+    for column in ("", "rows", "seconds", "rows/s"):
+        table.add_column(column, justify="left" if not column else "right")
+    for figure in figures:
+        table.add_row(figure.what, f"{figure.rows:,}", f"{figure.seconds:.1f}", f"{figure.rows / figure.seconds:,.0f}")
+    console.print(table)
+    console.print(f"Parquet by month: {OUTPUT / 'flights.parquet'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""
+CreatePartitions (key 37): v0-3
+
+More partitions for topics, each for itself; the answer comes when the new ones are led.  They form new shards: nothing
+that is there moves.
+"""
+
+from tidemill.broker.request_context import RequestContext
+from tidemill.metadata.partitions import CreatePartitions, GrownTopic, MorePartitions
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages.create_partitions import Request, Response
+
+TopicResponse = Response.Topic
+
+
+def handle(request: Request, context: RequestContext) -> Response | Pending:
+    broker = context.broker
+    if not broker.controller.leads:
+        return _all_refused(request, errors.NOT_CONTROLLER)
+    pending = Pending()
+    command = CreatePartitions(
+        topics=tuple(_wanted(topic) for topic in request.topics), validate_only=request.validate_only
+    )
+
+    def decided(grown: tuple[GrownTopic, ...] | None) -> None:
+        if grown is None:
+            pending.complete(_all_refused(request, errors.REQUEST_TIMED_OUT))
+            return
+        names = [topic.name for topic in grown if topic.problem is None]
+        broker.when_led(names, lambda: pending.complete(Response(results=[_answer(topic) for topic in grown])))
+
+    broker.controller.submit(command).then(decided)
+    return pending
+
+
+def _wanted(topic: Request.Topic) -> MorePartitions:
+    assignments = topic.assignments
+    return MorePartitions(
+        name=topic.name,
+        partition_count=topic.count,
+        assignments=None
+        if assignments is None
+        else tuple(tuple(BrokerId(broker_id) for broker_id in assigned.broker_ids) for assigned in assignments),
+    )
+
+
+def _answer(topic: GrownTopic) -> TopicResponse:
+    if topic.problem is None:
+        return TopicResponse(name=topic.name, error_code=errors.NONE)
+    return TopicResponse(name=topic.name, error_code=topic.problem.error_code, error_message=topic.problem.message)
+
+
+def _all_refused(request: Request, error_code: int) -> Response:
+    return Response(results=[TopicResponse(name=topic.name, error_code=error_code) for topic in request.topics])

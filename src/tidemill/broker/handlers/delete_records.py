@@ -1,0 +1,92 @@
+"""
+DeleteRecords (key 21): v0-2
+
+Moves the log start of partitions forward, and answers with where it is when that has committed.  Offset -1 is the high
+watermark; nothing above it can be deleted.
+
+timeout_ms is not needed: nothing here waits for another broker.
+"""
+
+from typing import Final
+
+from tidemill.broker.leadership import leadership_problem
+from tidemill.broker.request_context import RequestContext
+from tidemill.model import errors
+from tidemill.model.topic import INTERNAL_TOPICS
+from tidemill.shard.partition import Partition
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages.delete_records import Request, Response
+
+TO_HIGH_WATERMARK: Final = -1
+UNKNOWN: Final = -1
+ANY_EPOCH: Final = -1
+
+PartitionResponse = Response.Topic.Partition
+
+
+class _Awaited(Pending):
+    """Completes when every log start that moves has moved."""
+
+    __slots__ = ("response", "waiting")
+
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response
+        self.waiting = 1  # the handler itself, until it has begun all of them
+
+    def move(self, partition: Partition, offset: int, now_ms: int, answer: PartitionResponse) -> None:
+        self.waiting += 1
+        shard = partition.shard
+
+        def known(is_committed: bool) -> None:
+            if is_committed:
+                answer.low_watermark = partition.log_start
+            else:
+                answer.error_code = errors.REQUEST_TIMED_OUT
+            self.arrived()
+
+        shard.when_committed(shard.move_log_start(partition.number, offset, now_ms), known)
+
+    def arrived(self) -> None:
+        self.waiting -= 1
+        if not self.waiting:
+            self.complete(self.response)
+
+
+def handle(request: Request, context: RequestContext) -> Response | Pending:
+    topics: list[Response.Topic] = []
+    awaited = _Awaited(Response(topics=topics))
+    table = context.broker.shard_table
+    for topic in request.topics:
+        answers: list[PartitionResponse] = []
+        topics.append(Response.Topic(name=topic.name, partitions=answers))
+        for asked in topic.partitions:
+            answer = PartitionResponse(
+                partition_index=asked.partition_index, low_watermark=UNKNOWN, error_code=errors.NONE
+            )
+            answers.append(answer)
+            partition = table.partition(topic.name, asked.partition_index)
+            if partition is None:
+                answer.error_code = context.broker.missing_partition(topic.name, b"", asked.partition_index)
+                continue
+            offset = partition.high_watermark if asked.offset == TO_HIGH_WATERMARK else asked.offset
+            answer.error_code = _problem(topic.name, partition, offset)
+            if answer.error_code:
+                continue
+            if offset > partition.log_start:
+                awaited.move(partition, offset, context.now_ms, answer)
+            else:
+                answer.low_watermark = partition.log_start
+    awaited.arrived()
+    return awaited.response if awaited.is_done else awaited
+
+
+def _problem(topic: str, partition: Partition, offset: int) -> int:
+    if topic in INTERNAL_TOPICS:
+        return errors.INVALID_TOPIC_EXCEPTION
+    if "delete" not in partition.config.cleanup_policy:
+        return errors.POLICY_VIOLATION
+    code = leadership_problem(partition, ANY_EPOCH)
+    if code:
+        return code
+    return errors.NONE if 0 <= offset <= partition.high_watermark else errors.OFFSET_OUT_OF_RANGE

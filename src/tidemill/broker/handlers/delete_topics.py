@@ -1,0 +1,65 @@
+"""
+DeleteTopics (key 20): v1-6
+
+Topics by name, from v6 also by id.  Answered when the deletion has committed; the files go afterwards.
+
+v5  error_message (KIP-599)
+v6  topics by id (KIP-516)
+"""
+
+from tidemill.broker.request_context import RequestContext
+from tidemill.metadata.topics import DeletedTopic, DeleteTopics
+from tidemill.model import errors
+from tidemill.model.topic import NO_TOPIC_ID, TopicId
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages.delete_topics import Request, Response
+
+TopicResponse = Response.Topic
+
+
+def handle(request: Request, context: RequestContext) -> Response | Pending:
+    controller = context.broker.controller
+    wanted = [(topic.name, topic.topic_id) for topic in request.topics]
+    wanted += [(name, NO_TOPIC_ID) for name in request.topic_names]
+    if not controller.leads:
+        return _all_refused(wanted, errors.NOT_CONTROLLER)
+    refused = [_ambiguous(name, topic_id) for name, topic_id in wanted if (name is None) == (topic_id == NO_TOPIC_ID)]
+    topics = [
+        topic_id if name is None else name for name, topic_id in wanted if (name is None) != (topic_id == NO_TOPIC_ID)
+    ]
+    pending = Pending()
+
+    def decided(deleted: tuple[DeletedTopic, ...] | None) -> None:
+        if deleted is None:
+            pending.complete(_all_refused(wanted, errors.REQUEST_TIMED_OUT))
+        else:
+            pending.complete(Response(responses=[*map(_answer, deleted), *refused]))
+
+    controller.submit(DeleteTopics(topics=tuple(topics))).then(decided)
+    return pending
+
+
+def _answer(topic: DeletedTopic) -> TopicResponse:
+    problem = topic.problem
+    return TopicResponse(
+        name=topic.name,
+        topic_id=topic.topic_id or NO_TOPIC_ID,
+        error_code=errors.NONE if problem is None else problem.error_code,
+        error_message=None if problem is None else problem.message,
+    )
+
+
+def _ambiguous(name: str | None, topic_id: TopicId) -> TopicResponse:
+    given = "neither" if name is None else "both"
+    return TopicResponse(
+        name=name,
+        topic_id=topic_id,
+        error_code=errors.INVALID_REQUEST,
+        error_message=f"a topic is named by its name or by its id; {given} of them is given",
+    )
+
+
+def _all_refused(wanted: list[tuple[str | None, TopicId]], error_code: int) -> Response:
+    return Response(
+        responses=[TopicResponse(name=name, topic_id=topic_id, error_code=error_code) for name, topic_id in wanted]
+    )

@@ -1,0 +1,46 @@
+"""
+DescribeCluster (key 60): v0-2
+
+The brokers as one who came through this listener reaches them, and the controller.
+
+v1  endpoint_type: brokers only, because no controller listens elsewhere (KIP-919)
+v2  is_fenced: nobody is (KIP-1073)
+
+Authorized operations are not told (INT32_MIN): there is no authorizer yet.
+"""
+
+from typing import Final
+
+from tidemill.broker.request_context import RequestContext
+from tidemill.model import errors
+from tidemill.wire.messages.describe_cluster import Request, Response
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+def handle(request: Request, context: RequestContext) -> Response:
+    if request.endpoint_type != BROKERS:
+        return _other_endpoint(request)
+    broker = context.broker
+    brokers = [
+        Response.Broker(broker_id=known.node_id, host=known.host, port=known.port, rack=known.rack)
+        for known in broker.endpoints_for(context.connection.listener)
+    ]
+    return Response(
+        error_code=errors.NONE,
+        cluster_id=broker.image.cluster_id,
+        controller_id=broker.broker_id if broker.controller.leads else -1,
+        brokers=brokers,
+    )
+
+
+def _other_endpoint(request: Request) -> Response:
+    is_known = request.endpoint_type == CONTROLLERS
+    return Response(
+        error_code=errors.MISMATCHED_ENDPOINT_TYPE if is_known else errors.UNSUPPORTED_ENDPOINT_TYPE,
+        error_message=f"clients of brokers are served here: endpoint type {BROKERS}, not {request.endpoint_type}",
+        endpoint_type=request.endpoint_type,
+        cluster_id="",
+        brokers=(),
+    )

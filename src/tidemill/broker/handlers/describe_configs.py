@@ -1,0 +1,108 @@
+"""
+DescribeConfigs (key 32): v1-4
+
+Every key of topics, brokers and groups: the value that counts, and where it came from.
+
+v1  synonyms
+v3  types and documentation (KIP-569)
+
+A broker is described by itself alone, because only it knows what it was started with; the broker named "" is the
+cluster's default.  Broker loggers and client metrics have no configuration here.
+"""
+
+from collections.abc import Iterable
+
+from tidemill.broker.broker import Broker
+from tidemill.broker.request_context import RequestContext
+from tidemill.metadata.describe_configs import (
+    describe_broker,
+    describe_cluster_default,
+    describe_group,
+    describe_topic,
+)
+from tidemill.metadata.metadata_records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from tidemill.model import errors
+from tidemill.model.config_resolution import Resolved
+from tidemill.model.errors import KafkaError
+from tidemill.model.topic import name_problem
+from tidemill.wire.messages.describe_configs import Request, Response
+
+ResourceResponse = Response.Resource
+Config = ResourceResponse.Config
+
+
+def handle(request: Request, context: RequestContext) -> Response:
+    return Response(results=[_described(request, resource, context.broker) for resource in request.resources])
+
+
+def _described(request: Request, resource: Request.Resource, broker: Broker) -> ResourceResponse:
+    try:
+        resolved = _resolved(resource, broker)
+    except KafkaError as refused:
+        return ResourceResponse(
+            error_code=refused.error_code,
+            error_message=refused.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=(),
+        )
+    wanted = set(resource.configuration_keys or ())  # none named means all, as null does
+    configs = [
+        _config(setting, request, is_read_only=_is_read_only(resource, setting))
+        for setting in resolved
+        if not wanted or setting.key.name in wanted
+    ]
+    return ResourceResponse(
+        error_code=errors.NONE,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=configs,
+    )
+
+
+def _resolved(resource: Request.Resource, broker: Broker) -> Iterable[Resolved]:
+    name = resource.resource_name
+    image = broker.image
+    match resource.resource_type:
+        case _ if resource.resource_type == TOPIC_RESOURCE:
+            problem = name_problem(name)
+            if problem is not None:
+                raise KafkaError(errors.INVALID_TOPIC_EXCEPTION, problem)
+            return describe_topic(image, name, broker.layers)
+        case _ if resource.resource_type == BROKER_RESOURCE:
+            if not name:
+                return describe_cluster_default(image)
+            if name != str(broker.broker_id):
+                raise KafkaError(
+                    errors.INVALID_REQUEST,
+                    f"this is broker {broker.broker_id}; ask broker {name!r} itself, or with an empty name for the "
+                    "cluster's default",
+                )
+            return describe_broker(image, broker.broker_id, broker.static)
+        case _ if resource.resource_type == GROUP_RESOURCE:
+            if not name:
+                raise KafkaError(errors.INVALID_REQUEST, "a group resource needs the name of a group")
+            return describe_group(image, name, broker.layers)
+    raise KafkaError(
+        errors.INVALID_REQUEST,
+        f"resource type {resource.resource_type} has no configuration here; topics ({TOPIC_RESOURCE}), "
+        f"brokers ({BROKER_RESOURCE}) and groups ({GROUP_RESOURCE}) have",
+    )
+
+
+def _is_read_only(resource: Request.Resource, setting: Resolved) -> bool:
+    return resource.resource_type == BROKER_RESOURCE and not setting.key.is_dynamic
+
+
+def _config(setting: Resolved, request: Request, *, is_read_only: bool) -> Config:
+    synonyms = setting.synonyms if request.include_synonyms else ()
+    return Config(
+        name=setting.key.name,
+        value=setting.value,
+        read_only=is_read_only,
+        config_source=setting.source,
+        is_sensitive=setting.key.is_sensitive,
+        synonyms=[Config.Synonym(name=it.name, value=it.value, source=it.source) for it in synonyms],
+        config_type=setting.key.type,
+        documentation=setting.key.documentation if request.include_documentation else None,
+    )

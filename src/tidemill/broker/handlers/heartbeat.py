@@ -1,0 +1,32 @@
+"""
+Heartbeat (key 12): v0-4
+
+A classic group's member says it is alive; the answer tells it to rejoin, or not.
+
+v3  group_instance_id (KIP-345)
+"""
+
+from tidemill.broker.request_context import RequestContext
+from tidemill.coordinator.group.requests import Heartbeat
+from tidemill.coordinator.group.responses import HeartbeatTaken
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages.heartbeat import Request, Response
+
+
+def handle(request: Request, context: RequestContext) -> Pending:
+    pending = Pending()
+
+    def answer(reply: HeartbeatTaken) -> None:
+        pending.complete(Response(error_code=reply.error_code))
+
+    context.broker.coordinators.ask(
+        request.group_id,
+        Heartbeat(
+            waiter=answer,
+            group_id=request.group_id,
+            generation=request.generation_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+        ),
+    )
+    return pending

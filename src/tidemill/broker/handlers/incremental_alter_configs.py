@@ -1,0 +1,77 @@
+"""
+IncrementalAlterConfigs (key 44): v0-1
+
+Single settings of topics, brokers and groups: set, deleted, appended to, subtracted from (KIP-339).  A resource is
+changed as a whole or not at all.
+"""
+
+from tidemill.broker.request_context import RequestContext
+from tidemill.metadata.configs import AlteredResource, Change, IncrementalAlterConfigs, Operation
+from tidemill.metadata.metadata_records import ConfigResource
+from tidemill.model import errors
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages.incremental_alter_configs import Request, Response
+
+ResourceResponse = Response.Resource
+OPERATIONS = frozenset(Operation)
+
+
+def handle(request: Request, context: RequestContext) -> Response | Pending:
+    controller = context.broker.controller
+    if not controller.leads:
+        return _all_refused(request, errors.NOT_CONTROLLER)
+    refused = [_unknown_operation(resource) for resource in request.resources if not _is_legal(resource)]
+    pending = Pending()
+    command = IncrementalAlterConfigs(
+        resources=tuple(_changes(resource) for resource in request.resources if _is_legal(resource)),
+        validate_only=request.validate_only,
+    )
+
+    def decided(altered: tuple[AlteredResource, ...] | None) -> None:
+        if altered is None:
+            pending.complete(_all_refused(request, errors.REQUEST_TIMED_OUT))
+        else:
+            pending.complete(Response(responses=[*map(_answer, altered), *refused]))
+
+    controller.submit(command).then(decided)
+    return pending
+
+
+def _is_legal(resource: Request.Resource) -> bool:
+    return all(config.config_operation in OPERATIONS for config in resource.configs)
+
+
+def _changes(resource: Request.Resource) -> tuple[ConfigResource, tuple[Change, ...]]:
+    return ConfigResource(resource.resource_type, resource.resource_name), tuple(
+        Change(config.name, Operation(config.config_operation), config.value) for config in resource.configs
+    )
+
+
+def _unknown_operation(resource: Request.Resource) -> ResourceResponse:
+    return ResourceResponse(
+        error_code=errors.INVALID_REQUEST,
+        error_message="an operation is 0 (set), 1 (delete), 2 (append) or 3 (subtract)",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _answer(altered: AlteredResource) -> ResourceResponse:
+    problem = altered.problem
+    return ResourceResponse(
+        error_code=errors.NONE if problem is None else problem.error_code,
+        error_message=None if problem is None else problem.message,
+        resource_type=altered.resource.type,
+        resource_name=altered.resource.name,
+    )
+
+
+def _all_refused(request: Request, error_code: int) -> Response:
+    return Response(
+        responses=[
+            ResourceResponse(
+                error_code=error_code, resource_type=resource.resource_type, resource_name=resource.resource_name
+            )
+            for resource in request.resources
+        ]
+    )

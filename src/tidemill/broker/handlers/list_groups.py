@@ -1,0 +1,55 @@
+"""
+ListGroups (key 16): v0-5
+
+Every group that this broker coordinates.  While a partition still loads the whole is told to be asked again.
+
+v4  states_filter, group_state (KIP-518)
+v5  types_filter, group_type (KIP-848)
+"""
+
+from tidemill.broker.request_context import RequestContext
+from tidemill.coordinator.group.requests import ListGroups
+from tidemill.coordinator.group.responses import GroupsListed
+from tidemill.model import errors
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages.list_groups import Request, Response
+
+Group = Response.Group
+
+
+def handle(request: Request, context: RequestContext) -> Response | Pending:
+    hosted = context.broker.coordinators.hosted()
+    if not hosted:
+        return Response(error_code=errors.NONE, groups=())
+    pending = Pending()
+    replies: list[GroupsListed] = []
+
+    def answered(reply: GroupsListed) -> None:
+        replies.append(reply)
+        if len(replies) == len(hosted):
+            pending.complete(_response(replies))
+
+    for partition in hosted:
+        partition.ask(
+            ListGroups(waiter=answered, states=tuple(request.states_filter), types=tuple(request.types_filter))
+        )
+    return pending
+
+
+def _response(replies: list[GroupsListed]) -> Response:
+    error_code = next((reply.error_code for reply in replies if reply.error_code), errors.NONE)
+    if error_code:
+        return Response(error_code=error_code, groups=())
+    return Response(
+        error_code=errors.NONE,
+        groups=[
+            Group(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=group.type,
+            )
+            for reply in replies
+            for group in reply.groups
+        ],
+    )

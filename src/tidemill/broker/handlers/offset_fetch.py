@@ -1,0 +1,153 @@
+"""
+OffsetFetch (key 9): v1-10
+
+Where groups left off; −1 and no error where nothing is committed.  What was committed for a topic that was deleted is
+not shown for one that took its name.
+
+v2  topics=null: all that is committed; error_code (before, each partition carries it)
+v5  committed_leader_epoch
+v7  require_stable: there are no transactions yet that could make an offset unstable
+v8  many groups at once (KIP-709)
+v9  member_id and member_epoch: not looked at for classic groups
+v10 topics by id: UNKNOWN_TOPIC_ID
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidemill.broker.request_context import RequestContext
+from tidemill.coordinator.group.requests import FetchOffsets, TopicPartitionId
+from tidemill.coordinator.group.responses import FetchedOffset, OffsetsFetched
+from tidemill.metadata.image import ClusterImage
+from tidemill.model import errors
+from tidemill.model.topic import NO_TOPIC_ID, TopicId
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages.offset_fetch import Request, Response
+
+Group = Response.Group
+Topic = Response.Group.Topic
+Partition = Response.Group.Topic.Partition
+NOTHING: Final = -1
+
+
+class _Asked:
+    """One group's question, and the answers in the order it was asked."""
+
+    def __init__(self, group_id: str, topics: Sequence[Request.Group.Topic] | None, *, by_id: bool) -> None:
+        self.group_id = group_id
+        self.by_id = by_id
+        self.wants_all = topics is None
+        self.topics: list[Topic] = []
+        self.partitions: list[TopicPartitionId] = []
+        self.answers: list[Partition] = []  # of `partitions`, in the same order
+        self._wanted = topics or ()
+
+    def resolve(self, image: ClusterImage) -> None:
+        for wanted in self._wanted:
+            topic = image.topic_by_id(wanted.topic_id) if self.by_id else image.topic(wanted.name)
+            answers = []
+            for number in wanted.partition_indexes:
+                answer = Partition(
+                    partition_index=number, committed_offset=NOTHING, metadata="", error_code=errors.NONE
+                )
+                answers.append(answer)
+                if topic is None and self.by_id:
+                    answer.error_code = errors.UNKNOWN_TOPIC_ID
+                    continue
+                topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
+                name = wanted.name if topic is None else topic.name
+                self.answers.append(answer)
+                self.partitions.append(TopicPartitionId(topic=name, topic_id=topic_id, partition=number))
+            self.topics.append(Topic(name=wanted.name, topic_id=wanted.topic_id, partitions=answers))
+
+    def answered(self, reply: OffsetsFetched, image: ClusterImage) -> Group:
+        """A group that could not be asked has its error, and no topics (KIP-709)."""
+        if reply.error_code:
+            return Group(group_id=self.group_id, topics=(), error_code=reply.error_code)
+        if self.wants_all:
+            return Group(group_id=self.group_id, topics=_all(reply.offsets, image, by_id=self.by_id))
+        for answer, fetched in zip(self.answers, reply.offsets, strict=True):
+            answer.committed_offset = fetched.offset
+            answer.committed_leader_epoch = fetched.leader_epoch
+            answer.metadata = fetched.metadata
+        return Group(group_id=self.group_id, topics=self.topics)
+
+
+def handle(request: Request, context: RequestContext) -> Response | Pending:
+    asked = _asked(request, context.version)
+    if not asked:
+        return Response(groups=())
+    pending = Pending()
+    broker = context.broker
+    groups: list[Group | None] = [None] * len(asked)
+
+    def answered(at: int, reply: OffsetsFetched) -> None:
+        groups[at] = asked[at].answered(reply, broker.image)
+        if None not in groups:
+            found = [group for group in groups if group is not None]
+            pending.complete(Response(groups=found) if context.version >= 8 else _of_one(found[0], asked[0]))
+
+    for at, it in enumerate(asked):
+        it.resolve(broker.image)
+        broker.coordinators.ask(
+            it.group_id,
+            FetchOffsets(
+                waiter=lambda reply, at=at: answered(at, reply),
+                group_id=it.group_id,
+                partitions=None if it.wants_all else tuple(it.partitions),
+            ),
+        )
+    return pending
+
+
+def _asked(request: Request, version: int) -> list[_Asked]:
+    if version >= 8:
+        return [_Asked(group.group_id, group.topics, by_id=version >= 10) for group in request.groups]
+    topics = None
+    if request.topics is not None:
+        topics = [Request.Group.Topic(name=it.name, partition_indexes=it.partition_indexes) for it in request.topics]
+    return [_Asked(request.group_id, topics, by_id=False)]
+
+
+def _all(offsets: Sequence[FetchedOffset], image: ClusterImage, *, by_id: bool) -> list[Topic]:
+    topics: dict[tuple[str, TopicId], list[Partition]] = {}
+    for fetched in offsets:
+        now = image.topic(fetched.topic)
+        is_another = now is not None and fetched.topic_id not in (NO_TOPIC_ID, now.topic_id)
+        if is_another or (by_id and now is None):
+            continue
+        topic_id = NO_TOPIC_ID if now is None else now.topic_id
+        topics.setdefault((fetched.topic, topic_id), []).append(
+            Partition(
+                partition_index=fetched.partition,
+                committed_offset=fetched.offset,
+                committed_leader_epoch=fetched.leader_epoch,
+                metadata=fetched.metadata,
+                error_code=errors.NONE,
+            )
+        )
+    return [Topic(name=name, topic_id=topic_id, partitions=found) for (name, topic_id), found in topics.items()]
+
+
+def _of_one(group: Group, asked: _Asked) -> Response:
+    """Before v8: one group, and v1 has no place for an error but its partitions."""
+    topics = asked.topics if group.error_code else group.topics
+    return Response(
+        error_code=group.error_code,
+        topics=[
+            Response.Topic(
+                name=topic.name,
+                partitions=[
+                    Response.Topic.Partition(
+                        partition_index=it.partition_index,
+                        committed_offset=it.committed_offset,
+                        committed_leader_epoch=it.committed_leader_epoch,
+                        metadata=it.metadata,
+                        error_code=group.error_code or it.error_code,
+                    )
+                    for it in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+    )

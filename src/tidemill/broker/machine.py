@@ -1,0 +1,26 @@
+"""What a broker asks of the machine: time, chance, threads, timers, and somewhere to tell what happens."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tidemill.broker.ready_loop import Turns
+from tidemill.model.clock import Clock
+from tidemill.model.entropy import Entropy
+from tidemill.shard.jobs import Jobs
+from tidemill.telemetry.event_log import EventLog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The real one, or its twin in simulation."""
+
+    turns: Turns
+    clock: Clock
+    entropy: Entropy
+    journal_jobs: Jobs
+    background_jobs: Jobs
+    read_jobs: Jobs
+    call_later: Callable[[float, Callable[[], None]], Any]  # seconds; gives something with `cancel()`
+    failed: Callable[[BaseException], None]  # the machine is wrong: end the process
+    events: EventLog

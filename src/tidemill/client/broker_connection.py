@@ -1,0 +1,164 @@
+"""One blocking connection to one broker: requests out, responses back in the order of the requests.
+
+The versions that the broker speaks are asked for first (ApiVersions), so that any Kafka broker will do.  A response
+is received into one buffer that belongs to the connection and is used again: what was decoded from it as a view
+(record batches) is valid until the next `receive`.
+"""
+
+import socket
+import ssl
+from struct import Struct
+from typing import Any, Final
+
+from tidemill.client.connection_settings import ConnectionSettings, Endpoint
+from tidemill.client.failures import BrokerUnreachable, ProtocolMismatch, SettingsError
+from tidemill.model import errors
+from tidemill.wire.client_connection import ClientConnection
+from tidemill.wire.messages import api_versions
+from tidemill.wire.primitives import ProtocolError
+from tidemill.wire.schema import Api, Message
+
+_FRAME_SIZE: Final = Struct(">i")
+_FRAME_BYTES_MAX: Final = 1 << 30  # more than any broker sends, less than what four letters of HTTP or TLS read as
+_BUFFER_BYTES_KEPT: Final = 16 << 20  # a response of one huge batch gets a buffer of its own, which is then let go
+_API_VERSIONS_VERSION: Final = 3  # v4 asks nothing that we need
+_CLIENT_NAME: Final = "tidemill"
+_CLIENT_VERSION: Final = "0.1"
+
+
+class BrokerConnection:
+    """Not for several threads.  After BrokerUnreachable it is closed."""
+
+    def __init__(self, endpoint: Endpoint, settings: ConnectionSettings) -> None:
+        self.endpoint = endpoint
+        self._settings = settings
+        self._requests = ClientConnection(settings.client_id)
+        self._buffer = bytearray(64 << 10)
+        self._socket = _connect(endpoint, settings)
+        try:
+            self._ask_versions()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket.fileno() >= 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is owed: another request may use the connection."""
+        return self._requests.in_flight_count == 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def version_of(self, api: Api, *, newest: int | None = None) -> int:
+        """The newest version that both sides speak, at most `newest`.  ProtocolMismatch when there is none."""
+        try:
+            version = self._requests.version_of(api)
+        except ProtocolError as error:
+            raise ProtocolMismatch(
+                f"broker {self._name} is too old or too new: {error}; use Apache Kafka 2.1 or later"
+            ) from error
+        return version if newest is None else min(version, newest)
+
+    def request(self, api: Api, request: Message, *, version: int | None = None) -> Any:
+        """Send and wait.  The connection must be idle."""
+        assert self.is_idle, "a pipelined response would be taken for this one's"
+        self.send(api, request, version=version)
+        return self.receive()
+
+    def send(self, api: Api, request: Message, *, version: int | None = None) -> None:
+        """Send; its response is that of a later `receive`."""
+        if version is None:
+            version = self.version_of(api)
+        _, parts = self._requests.send(api, request, version=version)
+        try:
+            self._socket.sendall(b"".join(parts))
+        except OSError as error:
+            self.close()
+            raise self._broken(error) from error
+
+    def receive(self) -> Any:
+        """The response to the oldest request that has none yet: brokers answer in order."""
+        try:
+            return self._requests.receive(self._receive_frame()).response
+        except OSError as error:
+            self.close()
+            raise self._broken(error) from error
+        except ProtocolError as error:
+            self.close()
+            raise BrokerUnreachable(
+                f"broker {self._name} does not speak Kafka's protocol, or not on this port: {error}"
+            ) from error
+
+    @property
+    def _name(self) -> str:
+        return f"{self.endpoint.host}:{self.endpoint.port}"
+
+    def _broken(self, error: OSError) -> BrokerUnreachable:
+        if isinstance(error, TimeoutError):
+            return BrokerUnreachable(f"broker {self._name} did not answer in {self._settings.request_timeout_ms} ms")
+        return BrokerUnreachable(f"connection to broker {self._name} broke: {error}")
+
+    def _receive_frame(self) -> memoryview:
+        with memoryview(self._buffer) as small:
+            self._fill(small[:4])
+        (size,) = _FRAME_SIZE.unpack_from(self._buffer)
+        if not 4 <= size <= _FRAME_BYTES_MAX:
+            raise ProtocolError(f"a response claims {size} bytes")
+        if size > len(self._buffer) or len(self._buffer) > _BUFFER_BYTES_KEPT:
+            # A new one, not a larger one: somebody may still hold views on the old.  A half more than needed, so that
+            # responses which differ a little do not allocate each time.
+            self._buffer = bytearray(size if size > _BUFFER_BYTES_KEPT else min(size + size // 2, _BUFFER_BYTES_KEPT))
+        frame = memoryview(self._buffer)[:size]
+        self._fill(frame)
+        return frame.toreadonly()
+
+    def _fill(self, view: memoryview) -> None:
+        filled = 0
+        while filled < len(view):
+            received = self._socket.recv_into(view[filled:])
+            if received == 0:
+                raise ConnectionResetError("the broker closed it")
+            filled += received
+
+    def _ask_versions(self) -> None:
+        """KIP-511: who does not know the version that we ask in refuses in the oldest, and is asked again in that."""
+        api = api_versions.API
+        request = api_versions.Request(client_software_name=_CLIENT_NAME, client_software_version=_CLIENT_VERSION)
+        response = self.request(api, request, version=_API_VERSIONS_VERSION)
+        if response.error_code == errors.UNSUPPORTED_VERSION:  # a broker before 2.4
+            response = self.request(api, request, version=0)
+        if response.error_code != errors.NONE:
+            raise ProtocolMismatch(f"broker {self._name} refuses ApiVersions: {errors.name(response.error_code)}")
+        self._requests.learn(response)
+
+
+def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> socket.socket:
+    seconds = settings.connect_timeout_ms / 1_000
+    try:
+        plain = socket.create_connection(endpoint, seconds)
+    except OSError as error:
+        raise BrokerUnreachable(f"cannot connect to broker {endpoint.host}:{endpoint.port}: {error}") from error
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected = plain
+    if settings.tls is not None:
+        context = settings.tls.context()
+        try:
+            connected = context.wrap_socket(plain, server_hostname=endpoint.host)
+        except (OSError, ValueError) as error:
+            plain.close()
+            if isinstance(error, ssl.SSLError | ValueError):  # no other try will end differently
+                raise SettingsError(_tls_failure(endpoint, error)) from error
+            raise BrokerUnreachable(f"TLS with broker {endpoint.host}:{endpoint.port} broke off: {error}") from error
+    connected.settimeout(settings.request_timeout_ms / 1_000)
+    return connected
+
+
+def _tls_failure(endpoint: Endpoint, error: Exception) -> str:
+    name = f"{endpoint.host}:{endpoint.port}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of broker {name} is not trusted: {error.verify_message}; check ssl.ca.location"
+    return f"broker {name} does not speak TLS here, or refuses us: {error}; check security.protocol and the port"

@@ -1,0 +1,153 @@
+"""What a cluster says of its topics and leaders, and the connections to its brokers."""
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from tidemill.client.back_off import BackOff
+from tidemill.client.broker_connection import BrokerConnection
+from tidemill.client.connection_settings import ConnectionSettings, Endpoint
+from tidemill.client.failures import BrokerUnreachable, ClientError, UnknownTopic
+from tidemill.model import errors
+from tidemill.model.partition import TopicPartition
+from tidemill.model.topic import NO_TOPIC_ID, TopicId
+from tidemill.wire.messages import metadata
+
+NO_LEADER_EPOCH: Final = -1
+
+_TRANSIENT: Final = frozenset({errors.LEADER_NOT_AVAILABLE, errors.REQUEST_TIMED_OUT, errors.NETWORK_EXCEPTION})
+
+
+class LeaderUnknown(ClientError):
+    """No leader at the moment: an election is going on.  Worth another look."""
+
+
+class Leader(NamedTuple):
+    broker_id: int
+    epoch: int  # NO_LEADER_EPOCH where the broker does not tell
+
+
+class _Topic(NamedTuple):
+    topic_id: TopicId | None
+    is_internal: bool
+    error_code: int
+    leaders: dict[int, Leader | None]
+
+
+class ClusterMetadata:
+    """As of the last `refresh`.  Not for several threads."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self.settings = settings
+        self._brokers: dict[int, Endpoint] = {}
+        self._topics: dict[str, _Topic] = {}
+        self._connections: dict[Endpoint, BrokerConnection] = {}
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def back_off(self, deadline_ms: int | None = None) -> BackOff:
+        """For one call, which may try again as long as `default.api.timeout.ms` says."""
+        return BackOff(
+            first_ms=self.settings.retry_backoff_ms,
+            longest_ms=self.settings.retry_backoff_ms_max,
+            deadline_ms=self.settings.api_timeout_ms if deadline_ms is None else deadline_ms,
+        )
+
+    def refresh(self, topics: Collection[str] | None) -> None:
+        """Ask any broker for these topics, or for all.  RetriesExhausted when none answers in time."""
+        back_off = self.back_off()
+        while True:
+            try:
+                response = self._ask_any(topics)
+            except BrokerUnreachable as error:
+                back_off.pause(error)
+                continue
+            self._take(response)
+            unsettled = [name for name, topic in self._topics.items() if topic.error_code in _TRANSIENT]
+            if not unsettled:
+                return
+            back_off.pause(LeaderUnknown(f"topic {unsettled[0]!r} is being created, or its leader elected"))
+
+    def topics(self) -> tuple[str, ...]:
+        """All that exist, but the internal ones, after `refresh(None)`."""
+        return tuple(
+            sorted(n for n, topic in self._topics.items() if topic.error_code == errors.NONE and not topic.is_internal)
+        )
+
+    def partitions(self, topic: str) -> tuple[int, ...]:
+        return tuple(sorted(self._existing(topic).leaders))
+
+    def topic_id(self, topic: str) -> TopicId | None:
+        """None for a topic that does not exist, and where brokers have no ids (before Kafka 2.8)."""
+        known = self._topics.get(topic)
+        return None if known is None else known.topic_id
+
+    def leader(self, partition: TopicPartition) -> Leader:
+        """LeaderUnknown during elections, UnknownTopic when the partition does not exist."""
+        leaders = self._existing(partition.topic).leaders
+        if partition.partition not in leaders:
+            raise UnknownTopic(partition.topic, f"partition {partition.partition} does not exist")
+        leader = leaders[partition.partition]
+        if leader is None or leader.broker_id not in self._brokers:
+            raise LeaderUnknown(f"{partition.topic}-{partition.partition} has no leader at the moment")
+        return leader
+
+    def connection_to(self, broker_id: int) -> BrokerConnection:
+        """An idle connection, kept for the next one.  BrokerUnreachable."""
+        return self._connection(self._brokers[broker_id])
+
+    def _existing(self, topic: str) -> _Topic:
+        known = self._topics.get(topic)
+        if known is None or known.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
+            raise UnknownTopic(topic, "it does not exist in the cluster; check its name, or create it")
+        if known.error_code != errors.NONE:
+            raise ClientError(f"topic {topic!r}: the broker refuses with {errors.name(known.error_code)}")
+        return known
+
+    def _connection(self, endpoint: Endpoint) -> BrokerConnection:
+        kept = self._connections.get(endpoint)
+        if kept is not None:
+            if kept.is_open and kept.is_idle:
+                return kept
+            kept.close()
+            del self._connections[endpoint]
+        connection = BrokerConnection(endpoint, self.settings)
+        self._connections[endpoint] = connection
+        return connection
+
+    def _ask_any(self, topics: Collection[str] | None) -> metadata.Response:
+        """Brokers we are connected to first, then those we know, then the bootstrap servers."""
+        endpoints = dict.fromkeys([*self._connections, *self._brokers.values(), *self.settings.bootstrap])
+        failures = []
+        for endpoint in endpoints:
+            try:
+                connection = self._connection(endpoint)
+                return self._ask(connection, topics)
+            except BrokerUnreachable as error:
+                failures.append(str(error))
+        raise BrokerUnreachable("; ".join(failures))
+
+    def _ask(self, connection: BrokerConnection, topics: Collection[str] | None) -> metadata.Response:
+        version = connection.version_of(metadata.API)
+        wanted = None if topics is None else [metadata.Request.Topic(name=name) for name in topics]
+        request = metadata.Request(topics=wanted, allow_auto_topic_creation=False)
+        response: metadata.Response = connection.request(metadata.API, request, version=version)
+        return response
+
+    def _take(self, response: metadata.Response) -> None:
+        self._brokers = {broker.node_id: Endpoint(broker.host, broker.port) for broker in response.brokers}
+        topics = {}
+        for topic in response.topics:
+            if topic.name is None:
+                continue
+            leaders = {}
+            for partition in topic.partitions:
+                epoch = partition.leader_epoch
+                leaders[partition.partition_index] = (
+                    None if partition.leader_id < 0 else Leader(partition.leader_id, epoch)
+                )
+            topic_id = None if topic.topic_id == NO_TOPIC_ID else TopicId(bytes(topic.topic_id))
+            topics[topic.name] = _Topic(topic_id, topic.is_internal, topic.error_code, leaders)
+        self._topics = topics

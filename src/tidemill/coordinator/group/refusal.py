@@ -1,0 +1,61 @@
+"""What a request is answered when no group is asked: the coordinator is elsewhere, still loads, or cannot write now."""
+
+from typing import assert_never
+
+from tidemill.coordinator.group.requests import (
+    CommitOffsets,
+    DeleteGroups,
+    DeleteOffsets,
+    DescribeGroups,
+    FetchOffsets,
+    ForgetTopics,
+    GroupRequest,
+    Heartbeat,
+    Join,
+    Leave,
+    ListGroups,
+    Sync,
+)
+from tidemill.coordinator.group.responses import (
+    DescribedGroup,
+    GroupsDeleted,
+    GroupsDescribed,
+    GroupsListed,
+    HeartbeatTaken,
+    Joined,
+    Left,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    OffsetsFetched,
+    Synced,
+)
+
+
+def refused(request: GroupRequest, error_code: int) -> object:
+    """The reply of the request's own kind that says `error_code` and nothing else; None where nobody waits."""
+    match request:
+        case Heartbeat():
+            return HeartbeatTaken(error_code=error_code)
+        case CommitOffsets():
+            return OffsetsCommitted(error_codes=(error_code,) * len(request.offsets))
+        case FetchOffsets():
+            return OffsetsFetched(error_code=error_code)
+        case Join():
+            return Joined(error_code=error_code, member_id=request.member_id)
+        case Sync():
+            return Synced(error_code=error_code)
+        case Leave():
+            return Left(error_code=error_code)
+        case DeleteOffsets():
+            return OffsetsDeleted(error_code=error_code)
+        case DescribeGroups():
+            groups = tuple(DescribedGroup(group_id=it, error_code=error_code, state="") for it in request.group_ids)
+            return GroupsDescribed(groups=groups)
+        case ListGroups():
+            return GroupsListed(error_code=error_code)
+        case DeleteGroups():
+            return GroupsDeleted(error_codes=(error_code,) * len(request.group_ids))
+        case ForgetTopics():
+            return None
+        case _:
+            assert_never(request)

@@ -1,0 +1,59 @@
+"""A batch read: the bounds are resolved once, on the driver; executors read their ranges."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from tidemill.spark import data_loss, row_schema
+from tidemill.spark.offset_ranges import OffsetRange, divided
+from tidemill.spark.offset_reader import OffsetReader
+from tidemill.spark.range_reader import RangeReader
+from tidemill.spark.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class BatchReader(DataSourceReader):
+    """Pickled to every executor: options and schema, no connection."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        row_schema.chosen_columns(schema, has_headers=options.has_headers)  # refuse a wrong column before any task
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        reader = OffsetReader(options)
+        try:
+            partitions = reader.partitions()
+            starts = reader.resolve(options.starting, partitions, is_start=True)
+            ends = reader.resolve(options.ending, partitions, is_start=False)
+            earliest = reader.earliest(partitions)
+            topic_ids = reader.topic_ids({partition.topic for partition in partitions})
+        finally:
+            reader.close()
+        ranges = []
+        for partition in sorted(partitions):
+            start = starts[partition]
+            if start < min(earliest[partition], ends[partition]):
+                data_loss.report(
+                    f"startingOffsets asks for offset {start} of {partition.topic}-{partition.partition}, "
+                    f"which now begins at {earliest[partition]}.",
+                    is_failing=options.is_failing_on_data_loss,
+                )
+                start = earliest[partition]
+            ranges.append(OffsetRange(*partition, start, ends[partition], topic_ids[partition.topic]))
+        planned = divided(
+            ranges,
+            partitions_min=options.partitions_min,
+            records_per_partition_max=options.records_per_partition_max,
+        )
+        return [InputPartition(part) for part in planned]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        if partition.value is None:  # what Spark makes of an empty plan
+            return iter(())
+        return RangeReader(self._options, self._schema).record_batches(partition.value)

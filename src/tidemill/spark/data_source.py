@@ -1,0 +1,37 @@
+"""`format("tidemill")`: Spark's words in, our readers out.
+
+Spark imports this file in every session that looks for Python sources; what a read needs is imported by the read.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+
+class TidemillDataSource(DataSource):
+    """Batch and streaming reads of topics.  Options and columns are those of Spark's Kafka source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidemill"
+
+    def schema(self) -> "StructType":
+        from tidemill.spark import row_schema, source_options
+
+        return row_schema.full(has_headers=source_options.has_headers(self.options))
+
+    def reader(self, schema: "StructType") -> "DataSourceReader":
+        from tidemill.spark import source_options
+        from tidemill.spark.batch_reader import BatchReader
+
+        return BatchReader(source_options.for_batch(self.options), schema)
+
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 - Spark's name
+        from tidemill.spark import source_options
+        from tidemill.spark.stream_reader import StreamReader
+
+        return StreamReader(source_options.for_stream(self.options), schema)

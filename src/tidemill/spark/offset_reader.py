@@ -1,0 +1,138 @@
+"""Turns "earliest", a timestamp or a subscription into partitions and offsets, by asking the cluster.  Driver only."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+
+from tidemill.client.cluster_metadata import ClusterMetadata
+from tidemill.client.failures import ClientError, UnknownTopic
+from tidemill.client.offset_lookup import NO_MATCH, look_up
+from tidemill.model.partition import TopicPartition
+from tidemill.model.topic import TopicId
+from tidemill.spark.offset_bound import EARLIEST, LATEST, AtTimestamp, AtTimestamps, Everywhere, OffsetBound, Specific
+from tidemill.spark.source_options import SourceOptions
+
+_LOG = logging.getLogger(__name__)
+
+Offsets = dict[TopicPartition, int]
+
+
+class OffsetReader:
+    """Holds connections: made where it is used, never pickled."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._cluster = ClusterMetadata(options.connection)
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def partitions(self, *, is_missing_allowed: bool = False) -> list[TopicPartition]:
+        """The partitions of the subscription as they are now.  UnknownTopic unless a missing one is allowed."""
+        chosen = self._options.subscription
+        if chosen.pattern is not None:
+            self._cluster.refresh(None)
+            topics = chosen.chosen_topics(self._cluster.topics())
+        else:
+            topics = chosen.chosen_topics(())
+            self._cluster.refresh(topics)
+        found = []
+        for topic in topics:
+            try:
+                numbers = self._cluster.partitions(topic)
+            except UnknownTopic:
+                if not is_missing_allowed:
+                    raise
+                continue
+            found += [TopicPartition(topic, number) for number in numbers]
+        found = [partition for partition in found if chosen.chosen(partition)]
+        missing = set(chosen.assignment) - set(found)
+        if missing and not is_missing_allowed:
+            gone = min(missing)
+            raise UnknownTopic(gone.topic, f"option 'assign' names partition {gone.partition}, which does not exist")
+        return found
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId | None]:
+        """As of the last look at the partitions."""
+        return {topic: self._cluster.topic_id(topic) for topic in topics}
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        return self._look_up(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(
+        self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int] | None = None
+    ) -> Offsets:
+        """
+        The end offsets.  One below what is `known` already may come from a broker that lags behind an election:
+        asked again `fetchOffset.numRetries` times before it is believed.
+        """
+        wanted = list(partitions)
+        ends = self._look_up(dict.fromkeys(wanted, LATEST))
+        for _ in range(self._options.offset_fetch_retries - 1):
+            behind = [p for p in wanted if known is not None and ends[p] < known.get(p, 0)]
+            if not behind:
+                break
+            self._pause()
+            ends |= self._look_up(dict.fromkeys(behind, LATEST))
+        return ends
+
+    def resolve(self, bound: OffsetBound, partitions: Iterable[TopicPartition], *, is_start: bool) -> Offsets:
+        """Offsets for a bound of the options.  ValueError when it does not fit the partitions."""
+        wanted = list(partitions)
+        match bound:
+            case Everywhere(position):
+                return self._look_up(dict.fromkeys(wanted, position))
+            case Specific(offsets):
+                _check_same(wanted, offsets, "startingOffsets" if is_start else "endingOffsets")
+                symbolic = {p: offset for p, offset in offsets.items() if offset < 0}
+                return {**offsets, **(self._look_up(symbolic) if symbolic else {})}
+            case AtTimestamp(timestamp_ms):
+                return self._at_timestamps(dict.fromkeys(wanted, timestamp_ms), is_start=is_start)
+            case AtTimestamps(timestamps_ms):
+                name = "startingOffsetsByTimestamp" if is_start else "endingOffsetsByTimestamp"
+                _check_same(wanted, timestamps_ms, name)
+                return self._at_timestamps(dict(timestamps_ms), is_start=is_start)
+
+    def _at_timestamps(self, timestamps: Offsets, *, is_start: bool) -> Offsets:
+        found = self._look_up(timestamps)
+        unmatched = [partition for partition, offset in found.items() if offset == NO_MATCH]
+        if unmatched and is_start and not self._options.is_latest_when_no_timestamp_matches:
+            first = min(unmatched)
+            raise ValueError(
+                f"No offset matched from request of topic-partition {first.topic}-{first.partition} and timestamp "
+                f"{timestamps[first]}: use an earlier timestamp, or startingOffsetsByTimestampStrategy=latest"
+            )
+        return {**found, **self._look_up(dict.fromkeys(unmatched, LATEST))}
+
+    def _look_up(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
+        """`fetchOffset.numRetries` attempts, each of which follows leaders and waits for elections by itself."""
+        if not wanted:
+            return {}
+        attempts_left = self._options.offset_fetch_retries
+        while True:
+            try:
+                return look_up(self._cluster, wanted)
+            except UnknownTopic:
+                raise
+            except ClientError as error:
+                attempts_left -= 1
+                if attempts_left <= 0:
+                    raise
+                _LOG.warning("offsets could not be fetched, %d attempts left: %s", attempts_left, error)
+                self._pause()
+
+    def _pause(self) -> None:
+        time.sleep(self._options.offset_fetch_retry_interval_ms / 1_000)
+
+
+def _check_same(partitions: list[TopicPartition], named: Mapping[TopicPartition, int], option: str) -> None:
+    if set(partitions) != set(named):
+        symbols = "" if "Timestamp" in option else " Use -1 for latest, -2 for earliest."
+        raise ValueError(
+            f"If {option} contains specific offsets, you must specify all TopicPartitions.{symbols} "
+            f"Specified: {_names(named)}. Assigned: {_names(partitions)}."
+        )
+
+
+def _names(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions))

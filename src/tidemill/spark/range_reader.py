@@ -1,0 +1,90 @@
+"""Offset range → Arrow record batches: whole batches off the wire, decoded in one pass.  Runs in executors.
+
+Spark's Python workers are used again for many tasks; so are the connections, which a worker keeps per cluster.
+"""
+
+import atexit
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import StructType
+
+from tidemill.batches.arrow import record_batches_from
+from tidemill.client.cluster_metadata import ClusterMetadata
+from tidemill.client.connection_settings import ConnectionSettings
+from tidemill.client.failures import OffsetOutOfRange, UnknownTopic
+from tidemill.client.raw_fetcher import RawFetcher
+from tidemill.model.partition import TopicPartition
+from tidemill.spark import data_loss, row_schema
+from tidemill.spark.offset_ranges import OffsetRange
+from tidemill.spark.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_CLUSTERS_MAX: Final = 4  # a worker serves few queries at a time; the one longest unused is closed
+_clusters: dict[ConnectionSettings, ClusterMetadata] = {}
+
+
+class RangeReader:
+    """What `read` of both readers does."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._columns = row_schema.chosen_columns(schema, has_headers=options.has_headers)
+
+    def record_batches(self, work: OffsetRange) -> Iterator["pa.RecordBatch"]:
+        """Batches of exactly the schema that Spark expects."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        wanted = to_arrow_schema(self._schema, timezone="UTC")
+        for rows in self._decoded(work):
+            # The arrays are ours as they are; what may differ is how the user writes names and whether nulls may be.
+            yield rows if rows.schema.equals(wanted) else type(rows).from_arrays(rows.columns, schema=wanted)
+
+    def _decoded(self, work: OffsetRange) -> Iterator["pa.RecordBatch"]:
+        partition = TopicPartition(work.topic, work.partition)
+        fetcher = RawFetcher(_cluster(self._options.connection), deadline_ms=self._options.poll_timeout_ms)
+        start_offset = work.start_offset
+        while start_offset < work.end_offset:
+            try:
+                for run in fetcher.batches(partition, start_offset, work.end_offset, work.topic_id):
+                    yield from record_batches_from(
+                        run,
+                        work.topic,
+                        work.partition,
+                        start_offset=start_offset,
+                        end_offset=work.end_offset,
+                        columns=self._columns,
+                        check_crc=False,  # the fetcher has
+                    )
+            except UnknownTopic as error:
+                self._report_loss(f"{error}.")
+                return
+            except OffsetOutOfRange as error:
+                self._report_loss(f"{error}.")
+                if error.log_start_offset <= error.fetch_offset:
+                    return  # the partition ends before: there is nothing to go on with
+                start_offset = error.log_start_offset
+                continue
+            return
+
+    def _report_loss(self, what: str) -> None:
+        data_loss.report(what, is_failing=self._options.is_failing_on_data_loss)
+
+
+def _cluster(settings: ConnectionSettings) -> ClusterMetadata:
+    cluster = _clusters.pop(settings, None)
+    if cluster is None:
+        if len(_clusters) >= _CLUSTERS_MAX:
+            _clusters.pop(next(iter(_clusters))).close()
+        cluster = ClusterMetadata(settings)
+    _clusters[settings] = cluster  # at the end: the one used last
+    return cluster
+
+
+@atexit.register
+def _close_clusters() -> None:
+    for cluster in _clusters.values():
+        cluster.close()

@@ -1,0 +1,59 @@
+"""The columns of Spark's Kafka source.  A schema that names only some of them prunes: the rest is never decoded."""
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+HEADERS = "headers"
+
+_HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+_COLUMNS: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    HEADERS: _HEADERS_TYPE,
+}
+_BY_LOWER_NAME = {name.lower(): name for name in _COLUMNS}
+
+
+def full(*, has_headers: bool) -> StructType:
+    """What `schema()` answers when the user gives none."""
+    return StructType([StructField(n, t) for n, t in _COLUMNS.items() if has_headers or n != HEADERS])
+
+
+def chosen_columns(schema: StructType, *, has_headers: bool) -> tuple[str, ...]:
+    """Our names of the columns of `schema`, in its order.  ValueError for a column, or a type, that we do not have."""
+    columns = []
+    for field in schema.fields:
+        column = _BY_LOWER_NAME.get(field.name.lower())
+        if column is None:
+            raise ValueError(
+                f"column {field.name!r} does not exist in the Tidemill source: choose among {', '.join(_COLUMNS)}"
+            )
+        if column == HEADERS and not has_headers:
+            raise ValueError("column 'headers' needs option includeHeaders=true")
+        if _without_nullability(field.dataType) != _without_nullability(_COLUMNS[column]):
+            raise ValueError(
+                f"column {field.name!r} has type {_COLUMNS[column].simpleString()}, "
+                f"not {field.dataType.simpleString()}: cast it after reading"
+            )
+        columns.append(column)
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"the schema names a column twice: {', '.join(columns)}")
+    return tuple(columns)
+
+
+def _without_nullability(data_type: DataType) -> str:
+    return data_type.simpleString()

@@ -1,0 +1,212 @@
+"""A streaming read: Spark asks for offsets, we answer in offsets, `{"topic": {"0": 23}}` as its Kafka source does.
+
+One object lives on the driver for as long as the query; others, made from the same options, are pickled to executors
+and only `read`.  Nothing but Spark's checkpoint remembers where the query is.
+
+What counts as loss: offsets that the query should have read and that are gone, that is, a start below the log's
+start, a partition that is gone, or one that was made anew under the same name.  Gaps (compaction, transaction
+markers) are none.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from tidemill.model.partition import TopicPartition
+from tidemill.model.topic import TopicId
+from tidemill.spark import data_loss, offset_bound, row_schema
+from tidemill.spark.offset_ranges import OffsetRange, divided, limited, waiting_count
+from tidemill.spark.offset_reader import OffsetReader, Offsets
+from tidemill.spark.range_reader import RangeReader
+from tidemill.spark.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LOG = logging.getLogger(__name__)
+
+JsonOffsets = dict[str, dict[str, int]]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A thin adapter.  What it remembers besides its options is a cache, or belongs to the running query alone."""
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        schema: StructType,
+        make_offset_reader: Callable[[SourceOptions], OffsetReader] = OffsetReader,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        row_schema.chosen_columns(schema, has_headers=options.has_headers)  # refuse a wrong column before any task
+        self._options = options
+        self._schema = schema
+        self._make_offset_reader = make_offset_reader
+        self._monotonic = monotonic
+        self._reader: OffsetReader | None = None
+        self._target: Offsets | None = None  # Trigger.AvailableNow: where this run ends
+        self._reported: Offsets | None = None
+        self._topic_ids: dict[str, TopicId | None] = {}  # of the topics whose offsets this run has handed out
+        self._triggered_at: float | None = None  # when data were last handed out; None: never, so the first may go
+
+    def __reduce__(self) -> tuple[type["StreamReader"], tuple[SourceOptions, StructType]]:
+        return StreamReader, (self._options, self._schema)
+
+    # Where the query is
+
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802 - Spark's name
+        reader = self._offset_reader()
+        partitions = reader.partitions()
+        starts = reader.resolve(self._options.starting, partitions, is_start=True)
+        self._note_topic_ids(partitions)
+        return offset_bound.to_json(starts)
+
+    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802 - Spark's name
+        begin = offset_bound.from_json(start)
+        ends = self._target if self._target is not None else self._latest(begin)
+        self._reported = ends
+        if isinstance(limit, ReadAllAvailable):
+            return offset_bound.to_json(ends)
+        if self._must_wait(begin, ends, limit):
+            return offset_bound.to_json(begin)
+        if isinstance(limit, ReadMaxRows):
+            ends = limited(self._readable_start(begin, ends), ends, limit.max_rows)
+        return offset_bound.to_json(ends)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Spark has no limit that is both; the lower one is then kept inside `latestOffset`."""
+        if self._options.offsets_per_trigger_max is not None:
+            return ReadMaxRows(self._options.offsets_per_trigger_max)
+        if self._options.offsets_per_trigger_min is not None:
+            return ReadMinRows(self._options.offsets_per_trigger_min)
+        return ReadAllAvailable()
+
+    def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802 - Spark's name
+        return None if self._reported is None else offset_bound.to_json(self._reported)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._target = self._latest({})
+
+    def commit(self, end: JsonOffsets) -> None:
+        """Spark's checkpoint holds the offsets; nobody else is told."""
+
+    def stop(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    # What a micro-batch reads
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
+        begin, ends = offset_bound.from_json(start), offset_bound.from_json(end)
+        reader = self._offset_reader()
+        if begin == ends:
+            return []
+        existing = set(reader.partitions(is_missing_allowed=True))
+        self._report_gone((set(begin) | set(ends)) - existing)
+        kept = sorted(set(ends) & existing)
+        earliest = reader.earliest(kept)
+        topic_ids = reader.topic_ids({partition.topic for partition in kept})
+        ranges = [
+            OffsetRange(
+                *partition,
+                self._start_of(partition, begin.get(partition), ends[partition], earliest[partition]),
+                ends[partition],
+                topic_ids[partition.topic],
+            )
+            for partition in kept
+        ]
+        planned = divided(
+            ranges,
+            partitions_min=self._options.partitions_min,
+            records_per_partition_max=self._options.records_per_partition_max,
+        )
+        return [InputPartition(part) for part in planned]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        if partition.value is None:  # what Spark makes of an empty plan
+            return iter(())
+        return RangeReader(self._options, self._schema).record_batches(partition.value)
+
+    # How the answers are found
+
+    def _offset_reader(self) -> OffsetReader:
+        if self._reader is None:
+            self._reader = self._make_offset_reader(self._options)
+        return self._reader
+
+    def _latest(self, begin: Mapping[TopicPartition, int]) -> Offsets:
+        """The ends of all partitions there are.  Those that are gone stay where the query is, until `partitions`
+        plans the batch and says so."""
+        reader = self._offset_reader()
+        existing = reader.partitions(is_missing_allowed=True)
+        self._report_gone(set(begin) - set(existing))
+        self._report_recreated(existing)
+        return reader.latest(existing, known=begin)
+
+    def _must_wait(self, begin: Offsets, ends: Offsets, limit: ReadLimit) -> bool:
+        """minOffsetsPerTrigger, at most for maxTriggerDelay; never under AvailableNow, which has to end."""
+        least = limit.min_rows if isinstance(limit, ReadMinRows) else self._options.offsets_per_trigger_min
+        if least is None or self._target is not None:
+            return False
+        now = self._monotonic()
+        overdue_at = (
+            None if self._triggered_at is None else self._triggered_at + self._options.trigger_delay_ms_max / 1e3
+        )
+        if overdue_at is not None and now < overdue_at and waiting_count(begin, ends) < least:
+            return True
+        self._triggered_at = now
+        return False
+
+    def _readable_start(self, begin: Offsets, ends: Offsets) -> Offsets:
+        """Where reading will begin: at the log's start for partitions that are new, or were made anew."""
+        unsure = [partition for partition, end in ends.items() if begin.get(partition, end + 1) > end]
+        return {**begin, **self._offset_reader().earliest(unsure)}
+
+    def _start_of(self, partition: TopicPartition, begin: int | None, end: int, earliest: int) -> int:
+        name = f"{partition.topic}-{partition.partition}"
+        if begin is None:
+            if earliest != 0:
+                self._report_loss(f"The new partition {name} begins at offset {earliest} instead of 0.")
+            return earliest
+        if end < begin:
+            self._report_loss(
+                f"The end of {name} went from offset {begin} back to {end}: the topic was deleted and created again, "
+                "or the query was started beyond its end."
+            )
+            return earliest
+        if begin < min(earliest, end):
+            self._report_loss(f"Offsets {begin} to {min(earliest, end)} of {name} are gone: it begins at {earliest}.")
+            return min(earliest, end)
+        return begin
+
+    def _report_gone(self, gone: set[TopicPartition]) -> None:
+        if gone:
+            names = ", ".join(f"{topic}-{number}" for topic, number in sorted(gone))
+            self._report_loss(f"The partitions {names} are gone.")
+
+    def _report_recreated(self, existing: Sequence[TopicPartition]) -> None:
+        """Offsets alone do not show it when the new topic has already grown past the old one; ids do, while we run."""
+        known = self._topic_ids
+        now = self._offset_reader().topic_ids({partition.topic for partition in existing})
+        for topic, topic_id in now.items():
+            if known.get(topic) is not None and topic_id is not None and topic_id != known[topic]:
+                self._report_loss(f"Topic {topic} was deleted and created again while the query ran.")
+        self._topic_ids = {**known, **now}
+
+    def _note_topic_ids(self, partitions: Sequence[TopicPartition]) -> None:
+        self._topic_ids = self._offset_reader().topic_ids({partition.topic for partition in partitions})
+
+    def _report_loss(self, what: str) -> None:
+        data_loss.report(what, is_failing=self._options.is_failing_on_data_loss)

@@ -1,0 +1,107 @@
+"""One broker and one Spark session for all tests of this folder.
+
+`TIDEMILL_TEST_BOOTSTRAP=host:port` names a broker that runs already, Apache Kafka for example; else `tidemill dev` is
+started on a directory of its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest.importorskip("pyspark", reason="extra 'spark' is not installed")
+confluent_kafka = pytest.importorskip("confluent_kafka")
+
+SOURCE = Path(__file__).resolve().parents[3] / "src"
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    named = os.environ.get("TIDEMILL_TEST_BOOTSTRAP")
+    if named:
+        yield named
+        return
+    directory = tmp_path_factory.mktemp("broker")
+    command = [sys.executable, "-m", "tidemill", "dev", "--json", "--data", str(directory / "data")]
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        )
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            assert line, f"the broker did not start: {(directory / 'log').read_text()[-2000:]}"
+            yield str(json.loads(line)["kafka"])
+        finally:
+            process.terminate()
+            process.wait(10)
+            process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    from tidemill.spark import session
+
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    # Spark's Python workers find the packages where this interpreter does.
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    configured = (
+        session.builder("tests", "local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(warehouse))
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # short queries: starting is what costs
+    )
+    running = configured.getOrCreate()
+    running.sparkContext.setLogLevel("FATAL")
+    yield running
+    running.stop()
+
+
+Produce = Callable[..., None]
+
+
+@pytest.fixture
+def make_topic(bootstrap: str) -> Callable[..., str]:
+    """`make_topic(partitions=2)` → the name of a topic that nobody else has."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def make(partitions: int = 1, name: str | None = None) -> str:
+        topic = name or f"spark-{uuid.uuid4().hex[:12]}"
+        settings = {"retention.ms": "-1"}  # tests write old timestamps
+        admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(30)
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def produce(bootstrap: str) -> Callable[..., None]:
+    """`produce(topic, records, **settings)`: each record a dict of `Producer.produce`'s arguments."""
+
+    def send(topic: str, records: list[dict[str, object]], **settings: object) -> None:
+        producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **settings})
+        failures: list[object] = []
+        for record in records:
+            producer.produce(topic, on_delivery=lambda error, _: error and failures.append(error), **record)
+            producer.poll(0)
+        assert (0, []) == (producer.flush(60), failures)
+
+    return send

@@ -1,0 +1,324 @@
+"""A broker without a machine: the real wiring on a simulated disk, with jobs and timers that a test works off.
+
+    world = BrokerWorld()                                   # an empty directory, one broker, ready
+    world.create("flights", partitions=2)
+    response = world.ask(fetch.Request(...))                # over the wire's bytes, through a Kafka connection
+
+Nothing happens between calls: `ask` and `settle` work everything off, `pass_time` moves the clock and fires timers.
+"""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tidemill.batches.batch import spans
+from tidemill.batches.builder import build_batch
+from tidemill.batches.records import Record, read_records
+from tidemill.broker import wiring
+from tidemill.broker.broker import Broker
+from tidemill.broker.kafka_connection import KafkaConnection
+from tidemill.broker.machine import Machine
+from tidemill.metadata.metadata_records import Endpoint
+from tidemill.metadata.topics import CreateTopics, NewTopic
+from tidemill.model.config_resolution import NOTHING
+from tidemill.shard.partition import Partition
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.storage.store import StoreOptions
+from tidemill.telemetry.event_log import EventLog
+from tidemill.wire.api import ALL
+from tidemill.wire.messages import fetch, produce
+from tidemill.wire.schema import Api, Message
+
+BEGIN_MS = 1_700_000_000_000
+LISTENER = "PLAINTEXT"
+OPTIONS = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=8 << 20)
+STEPS_MAX = 100_000
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.now_ms = BEGIN_MS
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms - BEGIN_MS
+
+
+class CountingEntropy:
+    """Chance that counts: every draw is another."""
+
+    def __init__(self) -> None:
+        self._drawn = 0
+
+    def random_bytes(self, count: int) -> bytes:
+        self._drawn += 1
+        return self._drawn.to_bytes(count, "big")
+
+
+class HandTurns:
+    """`call_soon` of an event loop whose turns a test makes."""
+
+    def __init__(self) -> None:
+        self._callbacks: deque[Callable[[], None]] = deque()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+
+    def turn(self) -> bool:
+        if not self._callbacks:
+            return False
+        self._callbacks.popleft()()
+        return True
+
+
+class Timer:
+    def __init__(self, due_ms: int, callback: Callable[[], None]) -> None:
+        self.due_ms = due_ms
+        self.callback = callback
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class HandWriter:
+    """A socket that keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.peer = ("127.0.0.1", 50_000)
+        self.sent = bytearray()
+        self.is_open = True
+        self.is_reading = True
+
+    def send(self, parts: Sequence[bytes | bytearray | memoryview]) -> None:
+        for part in parts:
+            self.sent += part
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def close(self) -> None:
+        self.is_open = False
+
+    def abort(self) -> None:
+        self.is_open = False
+
+
+class Client:
+    """One connection to the broker of a world; requests and responses cross it as bytes."""
+
+    def __init__(self, world: "BrokerWorld", listener: str = LISTENER) -> None:
+        self._world = world
+        self.writer = HandWriter()
+        self.connection = KafkaConnection(world.broker, listener, self.writer, 100 << 20)
+        self._correlation_id = 0
+
+    def send(self, request: Message, version: int | None = None) -> tuple[Api, int]:
+        """The request is with the broker; nothing has been worked off yet."""
+        api = api_of(request)
+        version = api.versions[-1] if version is None else version
+        self._correlation_id += 1
+        frame = b"".join(bytes(part) for part in api.encode_request(version, request, self._correlation_id, "test"))
+        at = 0
+        while at < len(frame):
+            buffer = self.connection.get_buffer(len(frame) - at)
+            count = min(len(buffer), len(frame) - at)
+            buffer[:count] = frame[at : at + count]
+            self.connection.received(count)
+            at += count
+        return api, version
+
+    def ask(self, request: Message, version: int | None = None) -> Any:
+        """The response; what waits for the disk is worked off, what waits for time is not."""
+        answered = self.ask_only(request, version)
+        self._world.settle()
+        return answered
+
+    def ask_only(self, request: Message, version: int | None = None) -> Any:
+        """The response, at the moment it comes: nothing that follows has been worked off."""
+        api, version = self.send(request, version)
+        answered = self.answer(api, version)
+        while answered is None and self._world.step():
+            answered = self.answer(api, version)
+        assert answered is not None, f"{api.name} was not answered"
+        return answered
+
+    def answer(self, api: Api, version: int) -> Any:
+        """The oldest response that has come, taken; None when there is none."""
+        sent = self.writer.sent
+        if len(sent) < 4:
+            return None
+        size = int.from_bytes(sent[:4])
+        frame = memoryview(bytes(sent[4 : 4 + size]))
+        del sent[: 4 + size]
+        return api.decode_response(version, frame, api.response_body_at(version, frame))
+
+
+class BrokerWorld:
+    def __init__(
+        self,
+        static: Mapping[str, str] = NOTHING,
+        *,
+        disk: SimulatedDisk | None = None,
+        clock: HandClock | None = None,
+        endpoints: tuple[Endpoint, ...] = (Endpoint(LISTENER, "127.0.0.1", 9092, "PLAINTEXT"),),
+    ) -> None:
+        self.static = static
+        self.endpoints = endpoints
+        self.disk = disk or SimulatedDisk()
+        self.clock = clock or HandClock()
+        self.entropy = CountingEntropy()
+        self.turns = HandTurns()
+        self.journal_jobs, self.background_jobs, self.read_jobs = SimulatedJobs(), SimulatedJobs(), SimulatedJobs()
+        self.timers: list[Timer] = []
+        self.events: list[str] = []
+        self.broker: Broker = asyncio.run(self._up())
+        self.client = Client(self)
+
+    async def _up(self) -> Broker:
+        identity, store, _ = wiring.open_directory(self.disk, None, self.entropy, OPTIONS)
+        machine = Machine(
+            turns=self.turns,
+            clock=self.clock,
+            entropy=self.entropy,
+            journal_jobs=self.journal_jobs,
+            background_jobs=self.background_jobs,
+            read_jobs=self.read_jobs,
+            call_later=self._call_later,
+            failed=_failed,
+            events=EventLog(self.events.append, self.clock.wall_ms, as_json=False),
+        )
+
+        async def up() -> Broker:
+            broker = await wiring.bring_up(identity, store, self.static, machine)
+            await wiring.register(broker, self.endpoints, None)
+            return broker
+
+        task = asyncio.get_running_loop().create_task(up())
+        while not task.done():
+            self.settle()
+            await asyncio.sleep(0)
+        return task.result()
+
+    def _call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        timer = Timer(self.clock.now_ms + round(delay_s * 1000), callback)
+        self.timers.append(timer)
+        return timer
+
+    def settle(self) -> None:
+        """Turn the loop, and carry out every job, until nothing is left but time."""
+        for _ in range(STEPS_MAX):
+            if not self.step():
+                return
+        raise AssertionError(f"the broker does not come to rest in {STEPS_MAX} steps")
+
+    def step(self) -> bool:
+        """One turn, or one job and its report; False when nothing is left to do."""
+        jobs = (self.journal_jobs, self.background_jobs, self.read_jobs)
+        return self.turns.turn() or any(queue.step() for queue in jobs)
+
+    def pass_time(self, duration_ms: int) -> None:
+        """The clock moves on; timers fire in their order, each at its time.  One `tick` of the broker at the end."""
+        end_ms = self.clock.now_ms + duration_ms
+        while True:
+            self.timers = [timer for timer in self.timers if not timer.is_cancelled]
+            due = min((timer for timer in self.timers if timer.due_ms <= end_ms), key=_due, default=None)
+            if due is None:
+                break
+            self.timers.remove(due)
+            self.clock.now_ms = max(self.clock.now_ms, due.due_ms)
+            due.callback()
+            self.settle()
+        self.clock.now_ms = end_ms
+        self.broker.tick()
+        self.settle()
+
+    def restarted(self, static: Mapping[str, str] | None = None) -> "BrokerWorld":
+        """The world after a kill: the same disk and the same time, another process."""
+        return BrokerWorld(
+            self.static if static is None else static,
+            disk=self.disk.after_kill(),
+            clock=self.clock,
+            endpoints=self.endpoints,
+        )
+
+    # What most tests begin with.
+
+    def ask(self, request: Message, version: int | None = None) -> Any:
+        """`version` None is the newest."""
+        return self.client.ask(request, version)
+
+    def create(self, name: str, partitions: int = 1, **settings: str) -> None:
+        """A topic that is led; settings as `retention_ms="1"`."""
+        named = tuple((key.replace("_", "."), value) for key, value in settings.items())
+        created: list[Any] = []
+        topic = NewTopic(name=name, partition_count=partitions, replication_factor=1, settings=named)
+        self.broker.controller.submit(CreateTopics(topics=(topic,))).then(created.extend)
+        self.settle()
+        assert created and created[0].problem is None, created
+
+    def partition(self, topic: str, number: int = 0) -> Partition:
+        found = self.broker.shard_table.partition(topic, number)
+        assert found is not None, f"{topic}-{number} is not open"
+        return found
+
+    def produce(
+        self, topic: str, *values: bytes, number: int = 0, timestamp_ms: int | None = None, acks: int = -1
+    ) -> produce.Response.Topic.Partition:
+        """One batch; what the broker says of it."""
+        stamp = self.clock.now_ms if timestamp_ms is None else timestamp_ms
+        batch = build_batch([(None, value, (), stamp) for value in values])
+        data = produce.Request.Topic.Partition(index=number, records=memoryview(batch))
+        request = produce.Request(
+            transactional_id=None,
+            acks=acks,
+            timeout_ms=1_000,
+            topic_data=[produce.Request.Topic(name=topic, partition_data=[data])],
+        )
+        answered: produce.Response.Topic.Partition = self.ask(request, version=12).responses[0].partition_responses[0]
+        return answered
+
+    def read(self, topic: str, number: int = 0) -> list[Record]:
+        """Every record from the log start to the high watermark, by fetches."""
+        partition = self.partition(topic, number)
+        offset = partition.log_start
+        records: list[Record] = []
+        while offset < partition.high_watermark:
+            batches = self._fetched(topic, number, offset)
+            for span in spans(batches):
+                batch = batches[span.position : span.position + span.size]
+                records += [record for record in read_records(batch) if record.offset >= offset]
+                offset = span.header.end_offset
+        return records
+
+    def _fetched(self, topic: str, number: int, offset: int) -> memoryview:
+        wanted = fetch.Request.Topic.Partition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20)
+        request = fetch.Request(
+            max_wait_ms=0, min_bytes=0, topics=[fetch.Request.Topic(topic=topic, partitions=[wanted])]
+        )
+        (answer,) = self.ask(request, version=12).responses[0].partitions
+        assert not answer.error_code and answer.records, f"fetch from {offset}: error {answer.error_code}"
+        return memoryview(answer.records)
+
+
+def api_of(request: Message) -> Api:
+    """The API whose request this is."""
+    api = sys.modules[type(request).__module__].API
+    assert isinstance(api, Api) and ALL[api.key] is api, f"{request!r} is no request"
+    return api
+
+
+def _due(timer: Timer) -> int:
+    return timer.due_ms
+
+
+def _failed(error: BaseException) -> None:
+    raise AssertionError("the machine failed") from error

@@ -1,0 +1,107 @@
+"""CreateTopics makes topics that can be used as soon as it has answered."""
+
+from typing import Any
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tidemill.model import errors
+from tidemill.model.topic import NO_TOPIC_ID
+from tidemill.wire.messages import metadata
+from tidemill.wire.messages.create_topics import Request
+
+
+def topic(name: str, partitions: int = 1, **settings: str) -> Request.Topic:
+    configs = [Request.Topic.Config(name=key.replace("_", "."), value=value) for key, value in settings.items()]
+    return Request.Topic(name=name, num_partitions=partitions, replication_factor=-1, assignments=(), configs=configs)
+
+
+def asked(world: BrokerWorld, *topics: Request.Topic, validate_only: bool = False, version: int | None = None) -> Any:
+    return world.ask(Request(topics=topics, validate_only=validate_only), version).topics
+
+
+def described(world: BrokerWorld, name: str) -> Any:
+    asked = metadata.Request(topics=[metadata.Request.Topic(name=name)], allow_auto_topic_creation=False)
+    return world.ask(asked).topics[0]
+
+
+def test_a_new_topic_is_led_when_its_creator_is_answered() -> None:
+    """
+    Who creates a topic may produce to every partition of it at once, without an error to try again after.
+    """
+    world = BrokerWorld()
+
+    (created,) = world.client.ask_only(Request(topics=[topic("flights", partitions=40)])).topics
+
+    assert all(world.partition("flights", number).shard.is_serving for number in range(40))
+    found = described(world, "flights")
+    assert (errors.NONE, 40, 1) == (created.error_code, created.num_partitions, created.replication_factor)
+    assert (created.topic_id, 40, {1}) == (
+        found.topic_id,
+        len(found.partitions),
+        {partition.leader_id for partition in found.partitions},
+    )
+
+
+def test_the_answer_tells_the_configuration_and_where_it_came_from() -> None:
+    """
+    KIP-525: what was set for the topic, and what it has from the broker.
+    """
+    world = BrokerWorld(static={"log.retention.hours": "2"})
+
+    (created,) = asked(world, topic("flights", max_message_bytes="2000000"))
+
+    told = {config.name: (config.value, config.config_source) for config in created.configs}
+    assert (("2000000", 1), ("7200000", 4)) == (told["max.message.bytes"], told["retention.ms"])
+
+
+def test_what_is_only_validated_is_not_made() -> None:
+    """
+    validate_only answers as if, without a topic id, and nothing is there afterwards.
+    """
+    world = BrokerWorld()
+
+    (answered,) = asked(world, topic("flights", partitions=3), validate_only=True)
+
+    assert (errors.NONE, 3, NO_TOPIC_ID) == (answered.error_code, answered.num_partitions, answered.topic_id)
+    assert errors.UNKNOWN_TOPIC_OR_PARTITION == described(world, "flights").error_code
+
+
+def test_one_bad_topic_does_not_hold_back_the_others() -> None:
+    """
+    Each topic is answered for itself, with a sentence that names what is wrong.
+    """
+    world = BrokerWorld()
+    world.create("there")
+
+    answers = asked(world, topic("there"), topic("a b"), topic("few", 0), topic("odd", retention="1"), topic("good"))
+
+    assert [
+        errors.TOPIC_ALREADY_EXISTS,
+        errors.INVALID_TOPIC_EXCEPTION,
+        errors.INVALID_PARTITIONS,
+        errors.INVALID_CONFIG,
+        errors.NONE,
+    ] == [answer.error_code for answer in answers]
+    assert "unknown configuration key 'retention'" in answers[3].error_message
+
+
+def test_the_oldest_version_is_answered_too() -> None:
+    """
+    v2 knows neither counts nor configuration in its answer.
+    """
+    world = BrokerWorld()
+
+    (created,) = asked(world, topic("flights"), version=2)
+
+    assert (errors.NONE, "flights") == (created.error_code, created.name)
+
+
+def test_only_the_controller_creates_topics() -> None:
+    """
+    NOT_CONTROLLER sends the client to Metadata, and from there to the broker that leads the metadata shard.
+    """
+    world = BrokerWorld()
+    world.broker.controller._controller = None
+
+    (answered,) = asked(world, topic("flights"))
+
+    assert errors.NOT_CONTROLLER == answered.error_code

@@ -1,0 +1,98 @@
+"""DeleteRecords moves the log start, and answers when that is there to stay."""
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tidemill.model import errors
+from tidemill.model.topic import METADATA_TOPIC
+from tidemill.wire.messages import list_offsets
+from tidemill.wire.messages.delete_records import Request
+
+
+def request(offset: int, name: str = "flights", number: int = 0) -> Request:
+    partition = Request.Topic.Partition(partition_index=number, offset=offset)
+    return Request(topics=[Request.Topic(name=name, partitions=[partition])], timeout_ms=1_000)
+
+
+def deleted(world: BrokerWorld, offset: int, name: str = "flights", number: int = 0) -> tuple[int, int]:
+    (answer,) = world.ask(request(offset, name, number)).topics[0].partitions
+    return answer.error_code, answer.low_watermark
+
+
+def earliest(world: BrokerWorld) -> int:
+    partition = list_offsets.Request.Topic.Partition(partition_index=0, timestamp=-2)
+    topic = list_offsets.Request.Topic(name="flights", partitions=[partition])
+    answer = world.ask(list_offsets.Request(replica_id=-1, isolation_level=0, topics=[topic]))
+    offset: int = answer.topics[0].partitions[0].offset
+    return offset
+
+
+def world_with_records() -> BrokerWorld:
+    world = BrokerWorld()
+    world.create("flights")
+    for value in (b"a", b"b", b"c", b"d"):
+        world.produce("flights", value)
+    return world
+
+
+def test_the_log_start_moves_and_stays_after_a_kill() -> None:
+    """
+    The answer is the new low watermark; what is deleted does not come back.
+    """
+    world = world_with_records()
+
+    answered = deleted(world, 2)
+
+    assert ((errors.NONE, 2), 2, 2) == (answered, earliest(world), earliest(world.restarted()))
+
+
+def test_minus_one_is_the_high_watermark() -> None:
+    """
+    Everything goes; the next record has the next offset.
+    """
+    world = world_with_records()
+
+    answered = deleted(world, -1)
+
+    assert ((errors.NONE, 4), 4) == (answered, world.produce("flights", b"e").base_offset)
+    assert (4, 5) == (earliest(world.restarted()), world.restarted().partition("flights").high_watermark)
+
+
+def test_the_log_start_never_goes_back() -> None:
+    """
+    An offset below it answers with where it is.
+    """
+    world = world_with_records()
+    deleted(world, 3)
+
+    answered = deleted(world, 1)
+
+    assert (errors.NONE, 3) == answered
+
+
+def test_what_cannot_be_deleted_is_told() -> None:
+    """
+    Above the high watermark, below zero, an internal topic, partitions that do not exist.
+    """
+    world = world_with_records()
+
+    codes = [deleted(world, *asked)[0] for asked in ((5,), (-2,), (0, METADATA_TOPIC), (0, "tides"), (0, "flights", 1))]
+
+    assert [
+        errors.OFFSET_OUT_OF_RANGE,
+        errors.OFFSET_OUT_OF_RANGE,
+        errors.INVALID_TOPIC_EXCEPTION,
+        errors.UNKNOWN_TOPIC_OR_PARTITION,
+        errors.UNKNOWN_TOPIC_OR_PARTITION,
+    ] == codes
+
+
+def test_the_answer_waits_for_the_commit() -> None:
+    """
+    Nothing is answered before the log start's row is in the journal.
+    """
+    world = world_with_records()
+
+    api, version = world.client.send(request(2))
+
+    assert world.client.answer(api, version) is None
+    world.settle()
+    assert world.client.answer(api, version) is not None

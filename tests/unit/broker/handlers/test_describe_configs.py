@@ -1,0 +1,95 @@
+"""DescribeConfigs shows every key, its value, and where that came from."""
+
+from typing import Any
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tidemill.model import errors
+from tidemill.wire.messages.describe_configs import Request
+
+TOPIC, BROKER, GROUP, BROKER_LOGGER = 2, 4, 32, 8
+
+
+def asked(
+    world: BrokerWorld, kind: int, name: str, *keys: str, synonyms: bool = False, documentation: bool = False
+) -> Any:
+    resource = Request.Resource(resource_type=kind, resource_name=name, configuration_keys=keys or None)
+    (answer,) = world.ask(
+        Request(resources=[resource], include_synonyms=synonyms, include_documentation=documentation)
+    ).results
+    return answer
+
+
+def test_a_topic_s_value_comes_with_its_synonyms() -> None:
+    """
+    The topic's own first, then the broker's, then the default, each with its source.
+    """
+    world = BrokerWorld(static={"log.retention.hours": "2"})
+    world.create("flights", retention_ms="5000")
+
+    (config,) = asked(world, TOPIC, "flights", "retention.ms", synonyms=True).configs
+
+    assert ("5000", 1, False, 5) == (config.value, config.config_source, config.read_only, config.config_type)
+    assert [("retention.ms", "5000", 1), ("log.retention.hours", "2", 4), ("log.retention.hours", "168", 5)] == [
+        (synonym.name, synonym.value, synonym.source) for synonym in config.synonyms
+    ]
+
+
+def test_only_the_keys_that_are_asked_for_are_shown() -> None:
+    """
+    Null or none named means all; synonyms and documentation only where asked for.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+
+    everything = asked(world, TOPIC, "flights", documentation=True).configs
+    chosen = asked(world, TOPIC, "flights", "retention.ms", "segment.ms").configs
+
+    assert {"retention.ms", "segment.ms"} == {config.name for config in chosen}
+    assert len(everything) > 25 and all(config.documentation for config in everything)
+    assert all(config.documentation is None and not config.synonyms for config in chosen)
+
+
+def test_a_broker_s_keys_say_which_can_be_changed() -> None:
+    """
+    What is read at the start alone is read-only.
+    """
+    world = BrokerWorld(static={"num.partitions": "3"})
+
+    configs = {config.name: config for config in asked(world, BROKER, "1").configs}
+
+    assert ("3", 4, True) == tuple(
+        getattr(configs["num.partitions"], name) for name in ("value", "config_source", "read_only")
+    )
+    assert not configs["message.max.bytes"].read_only
+
+
+def test_groups_and_the_cluster_default_are_resources_too() -> None:
+    """
+    A group need not be there; the cluster's default shows only what was set.
+    """
+    world = BrokerWorld()
+
+    group, default = asked(world, GROUP, "readers"), asked(world, BROKER, "")
+
+    assert (errors.NONE, errors.NONE, []) == (group.error_code, default.error_code, list(default.configs))
+    assert "consumer.session.timeout.ms" in {config.name for config in group.configs}
+
+
+def test_what_is_not_there_is_told() -> None:
+    """
+    An unknown topic, an illegal name, another broker, a kind of resource without configuration.
+    """
+    world = BrokerWorld()
+
+    codes = [
+        asked(world, kind, name).error_code
+        for kind, name in ((TOPIC, "flights"), (TOPIC, "a b"), (BROKER, "9"), (GROUP, ""), (BROKER_LOGGER, "1"))
+    ]
+
+    assert [
+        errors.UNKNOWN_TOPIC_OR_PARTITION,
+        errors.INVALID_TOPIC_EXCEPTION,
+        errors.INVALID_REQUEST,
+        errors.INVALID_REQUEST,
+        errors.INVALID_REQUEST,
+    ] == codes

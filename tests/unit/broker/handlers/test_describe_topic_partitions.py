@@ -1,0 +1,85 @@
+"""DescribeTopicPartitions shows partitions a page at a time."""
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tidemill.model import errors
+from tidemill.wire.messages.describe_topic_partitions import Request
+
+Page = list[tuple[str, list[int]]]
+
+
+def asked(*names: str, limit: int = 2_000, cursor: Request.Cursor | None = None) -> Request:
+    return Request(topics=[Request.Topic(name=name) for name in names], response_partition_limit=limit, cursor=cursor)
+
+
+def pages(world: BrokerWorld, *names: str, limit: int) -> list[Page]:
+    found: list[Page] = []
+    cursor = None
+    while not found or cursor is not None:
+        told = world.ask(asked(*names, limit=limit, cursor=cursor))
+        found.append([(topic.name, [it.partition_index for it in topic.partitions]) for topic in told.topics])
+        following = told.next_cursor
+        cursor = following and Request.Cursor(
+            topic_name=following.topic_name, partition_index=following.partition_index
+        )
+    return found
+
+
+def test_pages_follow_each_other_without_a_gap() -> None:
+    """
+    In the order of the names; the cursor names the first partition that is not shown.
+    """
+    world = BrokerWorld()
+    for name, count in (("tides", 2), ("flights", 3), ("boats", 1)):
+        world.create(name, partitions=count)
+
+    found = pages(world, limit=2)
+
+    assert [
+        [("boats", [0]), ("flights", [0])],
+        [("flights", [1, 2])],
+        [("tides", [0, 1])],
+    ] == found
+
+
+def test_the_broker_bounds_a_page_too() -> None:
+    """
+    max.request.partition.size.limit, whatever the client asks for.
+    """
+    world = BrokerWorld(static={"max.request.partition.size.limit": "2"})
+    world.create("flights", partitions=3)
+
+    found = pages(world, "flights", limit=2_000)
+
+    assert [[("flights", [0, 1])], [("flights", [2])]] == found
+
+
+def test_each_partition_is_shown_with_its_leader() -> None:
+    """
+    Leader and epoch as one pair.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+
+    ((topic,),) = (world.ask(asked("flights")).topics,)
+
+    (partition,) = topic.partitions
+    assert (errors.NONE, 1, 1, [1]) == (
+        partition.error_code,
+        partition.leader_id,
+        partition.leader_epoch,
+        list(partition.replica_nodes),
+    )
+
+
+def test_names_without_a_topic_are_told_apart() -> None:
+    """
+    One that could be a topic, and one that could not; a cursor before the first partition is no cursor.
+    """
+    world = BrokerWorld()
+
+    wrong, unknown = world.ask(asked("a b", "flights")).topics
+    (refused,) = world.ask(asked("x", cursor=Request.Cursor(topic_name="x", partition_index=-1))).topics
+
+    assert [errors.INVALID_TOPIC_EXCEPTION, errors.UNKNOWN_TOPIC_OR_PARTITION, errors.INVALID_REQUEST] == [
+        topic.error_code for topic in (wrong, unknown, refused)
+    ]

@@ -1,0 +1,84 @@
+"""IncrementalAlterConfigs changes single settings, and what obeys them."""
+
+from typing import Any
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tidemill.model import errors
+from tidemill.wire.messages.incremental_alter_configs import Request
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, UNKNOWN = 0, 1, 9
+
+
+def asked(
+    world: BrokerWorld, kind: int, name: str, key: str, value: str | None, operation: int = SET, only: bool = False
+) -> Any:
+    config = Request.Resource.Config(name=key, config_operation=operation, value=value)
+    resource = Request.Resource(resource_type=kind, resource_name=name, configs=[config])
+    (answer,) = world.ask(Request(resources=[resource], validate_only=only)).responses
+    return answer
+
+
+def test_a_topic_obeys_its_new_setting_at_once() -> None:
+    """
+    The next batch is measured by what was set; after DELETE by the default again.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    codes = []
+
+    for value, operation in (("100", SET), (None, DELETE)):
+        asked(world, TOPIC, "flights", "max.message.bytes", value, operation)
+        codes.append(world.produce("flights", bytes(200)).error_code)
+
+    assert [errors.MESSAGE_TOO_LARGE, errors.NONE] == codes
+
+
+def test_a_broker_s_default_reaches_its_topics_and_survives_a_kill() -> None:
+    """
+    The cluster's default is every topic's that has no setting of its own.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+
+    answer = asked(world, BROKER, "", "log.retention.ms", "7000")
+
+    again = world.restarted()
+    assert errors.NONE == answer.error_code
+    assert [7000, 7000] == [it.partition("flights").config.retention_ms for it in (world, again)]
+
+
+def test_what_is_wrong_is_refused_with_a_sentence() -> None:
+    """
+    An unknown operation, an unknown topic, a value out of range, a key that is read at the start.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+
+    answers = [
+        asked(world, TOPIC, "flights", "retention.ms", "1", UNKNOWN),
+        asked(world, TOPIC, "tides", "retention.ms", "1"),
+        asked(world, TOPIC, "flights", "retention.ms", "-2"),
+        asked(world, BROKER, "1", "num.partitions", "3"),
+    ]
+
+    assert [
+        errors.INVALID_REQUEST,
+        errors.UNKNOWN_TOPIC_OR_PARTITION,
+        errors.INVALID_CONFIG,
+        errors.INVALID_CONFIG,
+    ] == [answer.error_code for answer in answers]
+    assert all(answer.error_message for answer in answers)
+
+
+def test_what_is_only_validated_changes_nothing() -> None:
+    """
+    validate_only answers as if.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    before = world.partition("flights").config
+
+    answer = asked(world, TOPIC, "flights", "retention.ms", "1", only=True)
+
+    assert (errors.NONE, before) == (answer.error_code, world.partition("flights").config)

@@ -1,0 +1,50 @@
+"""ListOffsets tells offsets by timestamp, and the ends by their names."""
+
+from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
+from tidemill.model import errors
+from tidemill.wire.messages.list_offsets import Request
+
+
+def offset_of(world: BrokerWorld, timestamp: int) -> tuple[int, int]:
+    partition = Request.Topic.Partition(partition_index=0, timestamp=timestamp)
+    topic = Request.Topic(name="flights", partitions=[partition])
+    (answer,) = world.ask(Request(replica_id=-1, isolation_level=0, topics=[topic])).topics[0].partitions
+    return answer.error_code, answer.offset
+
+
+def test_offsets_are_found_by_their_time() -> None:
+    """
+    The first record at or after a timestamp; -1 is the end, -2 the start, -3 the first with the largest timestamp.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    for minute in range(4):
+        world.produce("flights", b"left", timestamp_ms=BEGIN_MS + 60_000 * (minute % 3))
+
+    found = [offset_of(world, timestamp) for timestamp in (-1, -2, -3, BEGIN_MS + 1, BEGIN_MS + 120_001)]
+
+    assert [(0, 4), (0, 0), (0, 2), (0, 1), (0, -1)] == found
+
+
+def test_a_partition_that_does_not_exist_has_no_offsets() -> None:
+    """
+    Asking for offsets creates no topic.
+    """
+    world = BrokerWorld()
+
+    answered = offset_of(world, -1)
+
+    assert (errors.UNKNOWN_TOPIC_OR_PARTITION, -1) == answered
+
+
+def test_offsets_survive_a_kill() -> None:
+    """
+    What was acknowledged is there after a kill, at the offset that was told.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    world.produce("flights", b"1", b"2")
+
+    again = world.restarted()
+
+    assert (0, 2) == offset_of(again, -1)

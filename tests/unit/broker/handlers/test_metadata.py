@@ -1,0 +1,67 @@
+"""Metadata tells of brokers, topics and leaders, and creates topics by being asked for them."""
+
+from typing import Any
+
+from tests.unit.broker.broker_world import BrokerWorld, Client
+from tidemill.metadata.metadata_records import Endpoint
+from tidemill.model import errors
+from tidemill.wire.messages.metadata import Request
+
+
+def asked(world: BrokerWorld, *names: str, may_create: bool = True) -> Any:
+    topics = [Request.Topic(name=name) for name in names]
+    return world.ask(Request(topics=topics, allow_auto_topic_creation=may_create))
+
+
+def test_a_topic_that_is_asked_for_is_created() -> None:
+    """
+    As in Kafka, with the broker's own counts; it has leaders when the answer comes.
+    """
+    world = BrokerWorld(static={"num.partitions": "5"})
+
+    (topic,) = asked(world, "flights").topics
+
+    assert (errors.NONE, 5, {1}) == (topic.error_code, len(topic.partitions), {p.leader_id for p in topic.partitions})
+
+
+def test_a_topic_is_not_created_where_that_is_switched_off() -> None:
+    """
+    auto.create.topics.enable=false on the broker, or allow_auto_topic_creation=false in the request.
+    """
+    strict, world = BrokerWorld(static={"auto.create.topics.enable": "false"}), BrokerWorld()
+
+    codes = [
+        asked(strict, "flights").topics[0].error_code,
+        asked(world, "flights", may_create=False).topics[0].error_code,
+    ]
+
+    assert [errors.UNKNOWN_TOPIC_OR_PARTITION] * 2 == codes
+
+
+def test_a_replication_factor_that_cannot_be_had_creates_nothing() -> None:
+    """
+    default.replication.factor=3 on a single broker: the topic does not come to be.
+    """
+    world = BrokerWorld(static={"default.replication.factor": "3"})
+
+    (topic,) = asked(world, "flights").topics
+
+    assert errors.INVALID_REPLICATION_FACTOR == topic.error_code
+
+
+def test_each_listener_tells_its_own_addresses() -> None:
+    """
+    Who comes through a named listener is told what that listener advertises.
+    """
+    world = BrokerWorld(
+        endpoints=(
+            Endpoint("INSIDE", "127.0.0.1", 9092, "PLAINTEXT"),
+            Endpoint("OUTSIDE", "tide.example", 19092, "PLAINTEXT"),
+        )
+    )
+
+    inside, outside = (Client(world, name).ask(Request(topics=[])) for name in ("INSIDE", "OUTSIDE"))
+
+    assert [("127.0.0.1", 9092), ("tide.example", 19092)] == [
+        (broker.host, broker.port) for answer in (inside, outside) for broker in answer.brokers
+    ]

@@ -1,0 +1,54 @@
+"""OffsetForLeaderEpoch tells where an epoch ended."""
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tidemill.model import errors
+from tidemill.wire.messages.offset_for_leader_epoch import Request
+
+
+def asked(world: BrokerWorld, epoch: int, *, current: int = -1, number: int = 0) -> tuple[int, int, int]:
+    partition = Request.Topic.Partition(partition=number, current_leader_epoch=current, leader_epoch=epoch)
+    (answer,) = world.ask(Request(topics=[Request.Topic(topic="flights", partitions=[partition])])).topics[0].partitions
+    return answer.error_code, answer.leader_epoch, answer.end_offset
+
+
+def world_of_two_epochs() -> BrokerWorld:
+    """Epoch 1 wrote offsets 0 to 2, epoch 2 offset 3."""
+    world = BrokerWorld()
+    world.create("flights")
+    world.produce("flights", b"a", b"b", b"c")
+    again = world.restarted()
+    again.produce("flights", b"d")
+    return again
+
+
+def test_an_epoch_ends_where_the_next_begins() -> None:
+    """
+    The latest ends at the high watermark; one that is still to come is undefined.
+    """
+    world = world_of_two_epochs()
+
+    found = [asked(world, epoch) for epoch in (1, 2, 3)]
+
+    assert [(errors.NONE, 1, 3), (errors.NONE, 2, 4), (errors.NONE, -1, -1)] == found
+
+
+def test_a_client_of_another_epoch_is_fenced() -> None:
+    """
+    KIP-320: one that believes in an old leader, and one that knows of a newer one than this broker.
+    """
+    world = world_of_two_epochs()
+
+    codes = [asked(world, 1, current=current)[0] for current in (1, 2, 3)]
+
+    assert [errors.FENCED_LEADER_EPOCH, errors.NONE, errors.UNKNOWN_LEADER_EPOCH] == codes
+
+
+def test_a_partition_that_does_not_exist_has_no_epochs() -> None:
+    """
+    Neither a partition beyond the count.
+    """
+    world = world_of_two_epochs()
+
+    answered = asked(world, 1, number=7)
+
+    assert (errors.UNKNOWN_TOPIC_OR_PARTITION, -1, -1) == answered

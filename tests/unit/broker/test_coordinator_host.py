@@ -1,0 +1,304 @@
+"""The coordinator's shell: what was answered is in the log, and whoever leads next finds it there."""
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld, Client
+from tests.unit.broker.group_member import SESSION_MS, STATIC, GroupMember, commit, committing, fetched
+from tidemill.batches.builder import build_batch
+from tidemill.broker import coordinated_partition
+from tidemill.coordinator.group.group_partition import partition_for
+from tidemill.metadata.topics import DeleteTopics
+from tidemill.model import errors
+from tidemill.model.topic import OFFSETS_TOPIC
+from tidemill.shard.append import append_own
+from tidemill.shard.partition import Partition
+from tidemill.wire.messages import heartbeat, join_group, list_groups
+
+HEARTBEAT = heartbeat.Request(group_id="g", generation_id=1, member_id="m")
+
+
+def grown_world(**static: str) -> BrokerWorld:
+    world = BrokerWorld({**STATIC, **static})
+    world.create("flights", partitions=4)
+    return world
+
+
+def restarted(world: BrokerWorld) -> BrokerWorld:
+    """The next process on the same disk, when it has loaded its groups."""
+    again = world.restarted()
+    again.settle()
+    return again
+
+
+def log_of(world: BrokerWorld, group_id: str = "g") -> Partition:
+    return world.partition(OFFSETS_TOPIC, partition_for(group_id, 2))
+
+
+def append(world: BrokerWorld, key: bytes, value: bytes | None) -> None:
+    append_own(log_of(world), build_batch([(key, value, (), world.clock.now_ms)]), world.clock.now_ms)
+    world.settle()
+
+
+def delete(world: BrokerWorld, topic: str) -> None:
+    world.broker.controller.submit(DeleteTopics(topics=(topic,)))
+    world.settle()
+
+
+def test_offsets_and_generations_survive_a_kill() -> None:
+    """
+    What was answered is in the log: the next process has the offsets, and the member goes on in its generation.
+    """
+    world = grown_world()
+    member = GroupMember(world).settle()
+    commit(world, "flights", 3, 5, member=member)
+
+    again = restarted(world)
+
+    member.client = Client(again)
+    assert {("flights", 0): 3, ("flights", 1): 5} == fetched(again)
+    assert errors.NONE == member.heartbeat()
+
+
+def test_a_reply_leaves_when_what_it_says_has_committed() -> None:
+    """
+    A commit that no journal has yet is not answered; nor is a fetch that was computed from it.
+    """
+    world = grown_world()
+    commit(world, "flights", 1)
+    client, reader = Client(world), GroupMember(world)
+    api, version = client.send(committing("flights", 2), 9)
+    beat = reader.client.send(HEARTBEAT)
+    before = (client.answer(api, version), reader.client.answer(*beat))
+
+    world.settle()
+
+    after = (client.answer(api, version), reader.client.answer(*beat))
+    assert (None, None) == before
+    assert (errors.NONE, errors.UNKNOWN_MEMBER_ID) == (
+        after[0].topics[0].partitions[0].error_code,
+        after[1].error_code,
+    )
+
+
+def test_a_silent_member_is_lost_when_its_session_is_over() -> None:
+    """
+    The deadline fires by itself, and a restart gives every member a whole session again.
+    """
+    world = grown_world()
+    member = GroupMember(world).settle()
+    world.pass_time(SESSION_MS - 100)
+    again = restarted(world)
+    member.world, member.client = again, Client(again)
+
+    again.pass_time(SESSION_MS - 100)
+    in_time = member.heartbeat()
+    again.pass_time(SESSION_MS + 100)
+
+    assert (errors.NONE, errors.UNKNOWN_MEMBER_ID) == (in_time, member.heartbeat())
+
+
+def test_committed_offsets_expire() -> None:
+    """
+    offsets.retention.minutes after the commit of a consumer without a group, whether anybody asks or not.
+    """
+    world = grown_world(**{"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"})
+    commit(world, "flights", 3)
+    world.pass_time(58_000)
+    before = fetched(world)
+
+    world.pass_time(3_000)
+
+    assert ({("flights", 0): 3}, {}) == (before, fetched(world))
+
+
+def test_committed_offsets_go_with_their_topic() -> None:
+    """
+    Deleting a topic writes tombstones; the topic that takes its name begins without commits, also after a restart.
+    """
+    world = grown_world()
+    world.create("tides")
+    commit(world, "flights", 3, 4)
+    commit(world, "tides", 7)
+
+    delete(world, "flights")
+    world.create("flights", partitions=4)
+
+    assert {("tides", 0): 7} == fetched(world)
+    assert {("tides", 0): 7} == fetched(restarted(world))
+
+
+def test_a_load_forgets_topics_that_went_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The broker may die between a topic's deletion and the tombstones of its offsets.
+    """
+    world = grown_world()
+    commit(world, "flights", 3)
+    monkeypatch.setattr(type(world.broker.coordinators), "_forget", lambda *_: None)
+    delete(world, "flights")
+    end_offset = log_of(world).log.end_offset
+
+    again = restarted(world)
+
+    assert end_offset + 1 == log_of(again).log.end_offset
+    assert {} == fetched(again)
+
+
+def test_a_snapshot_lets_the_log_begin_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    When enough lies behind the log start, the state is written again, and what was before it goes.
+    """
+    monkeypatch.setattr(coordinated_partition, "SNAPSHOT_RECORDS_MIN", 50)
+    world = grown_world()
+    world.create("tides")
+
+    for offset in range(60):
+        commit(world, "tides", offset)
+
+    log = log_of(world)
+    assert 50 <= log.log_start < 55 < log.log.end_offset
+    again = restarted(world)
+    assert {("tides", 0): 59} == fetched(again)
+    assert log.log_start == log_of(again).log_start
+
+
+def test_a_kill_at_any_step_of_a_snapshot_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A run without its end changes nothing, and the log start moves only behind a committed end.
+    """
+    monkeypatch.setattr(coordinated_partition, "SNAPSHOT_RECORDS_MIN", 8)
+    world = grown_world()
+    commit(world, "flights", 1, 1, 1, 1)
+    log = log_of(world)
+    world.client.send(committing("flights", 2, 2, 2, 2), 9)
+    states: list[dict[tuple[str, int], int]] = []
+    starts: list[int] = []
+
+    while world.step():
+        again = restarted(world)
+        states.append(fetched(again))
+        starts.append(log_of(again).log_start)
+
+    committed = [{("flights", number): offset for number in range(4)} for offset in (1, 2)]
+    assert 8 == log.log_start
+    assert committed == [state for at, state in enumerate(states) if not at or states[at - 1] != state]
+    assert [0, 8] == [start for at, start in enumerate(starts) if not at or starts[at - 1] != start]
+
+
+def test_a_member_is_served_between_two_chunks_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A commit that comes while a snapshot is under way lies behind what it changes.
+    """
+    monkeypatch.setattr(coordinated_partition, "SNAPSHOT_RECORDS_MIN", 8)
+    world = grown_world()
+    commit(world, "flights", 1, 1, 1, 1)
+    Client(world).send(committing("flights", 2, 2, 2, 2), 9)
+    other = Client(world)
+    while log_of(world).log.end_offset < 9:
+        assert world.step()
+
+    other.send(committing("flights", 3), 9)
+    world.settle()
+
+    expected = {("flights", 0): 3, ("flights", 1): 2, ("flights", 2): 2, ("flights", 3): 2}
+    assert expected == fetched(world) == fetched(restarted(world))
+
+
+def test_groups_are_refused_while_they_load() -> None:
+    """
+    COORDINATOR_LOAD_IN_PROGRESS: the client asks again; a partition that has not been read knows nothing.
+    """
+    world = grown_world()
+    commit(world, "flights", 1)
+    again = world.restarted()
+
+    early = [again.client.ask_only(HEARTBEAT).error_code, again.client.ask_only(list_groups.Request()).error_code]
+    again.settle()
+    late = [again.ask(HEARTBEAT).error_code, again.ask(list_groups.Request()).error_code]
+
+    assert [errors.COORDINATOR_LOAD_IN_PROGRESS] * 2 == early
+    assert [errors.UNKNOWN_MEMBER_ID, errors.NONE] == late
+
+
+@pytest.mark.parametrize("record", [(b"", None), (b"\x00\x01\x00", b""), (b"\x00\x02\x00\x01g", b"\x00\x63")])
+def test_a_record_that_is_none_of_ours_stops_the_load(record: tuple[bytes, bytes | None]) -> None:
+    """
+    Half a state is worse than none: the groups of the partition are not served, and the log says where and why.
+    """
+    world = grown_world()
+    commit(world, "flights", 1)
+    append(world, *record)
+
+    again = restarted(world)
+
+    assert errors.COORDINATOR_NOT_AVAILABLE == again.ask(HEARTBEAT).error_code
+    assert any("groups cannot be loaded" in line and "offset 1" in line for line in again.events)
+
+
+def test_a_stop_answers_who_is_parked() -> None:
+    """
+    NOT_COORDINATOR: a member that waits for its generation looks for the next coordinator.
+    """
+    world = grown_world(**{"group.initial.rebalance.delay.ms": "3000"})
+    member = GroupMember(world)
+    parked = member.join()
+
+    world.broker.coordinators.stop()
+    world.settle()
+
+    answered = member.client.answer(join_group.API, join_group.API.versions[-1])
+    assert parked is None
+    assert errors.NOT_COORDINATOR == answered.error_code
+    assert errors.NOT_COORDINATOR == world.ask(HEARTBEAT).error_code
+
+
+def test_an_outcome_that_is_not_known_is_asked_again() -> None:
+    """
+    A commit whose block was not written when the broker stopped may or may not be in the log.
+    """
+    world = grown_world()
+    commit(world, "flights", 1)
+    api, version = world.client.send(committing("flights", 2), 9)
+
+    world.broker.shard_table.stop()
+    world.turns.turn()
+    while (answered := world.client.answer(api, version)) is None:
+        assert world.turns.turn()
+
+    assert errors.COORDINATOR_NOT_AVAILABLE == answered.topics[0].partitions[0].error_code
+
+
+def test_a_full_disk_refuses_commits_and_lets_members_live() -> None:
+    """
+    What would have to be written is refused before it is decided; heartbeats go on, and a session waits for room.
+    """
+    world = grown_world()
+    member = GroupMember(world).settle()
+    commit(world, "flights", 1, member=member)
+    world.disk.free_bytes = 1 << 20
+    world.broker.tick()
+
+    refused = commit(world, "flights", 2, member=member)
+    beat = member.heartbeat()
+    world.pass_time(2 * SESSION_MS)
+    kept = fetched(world)
+    world.disk.free_bytes = None
+    world.broker.tick()
+    world.pass_time(2_000)
+
+    assert ([errors.COORDINATOR_NOT_AVAILABLE], errors.NONE) == (refused, beat)
+    assert ({("flights", 0): 1}, errors.UNKNOWN_MEMBER_ID) == (kept, member.heartbeat())
+
+
+def test_the_topic_is_made_once_however_many_ask() -> None:
+    """
+    Requests that come while it is created wait for it, and each is answered.
+    """
+    world = BrokerWorld(STATIC)
+    clients = [Client(world) for _ in range(3)]
+    sent = [client.send(HEARTBEAT) for client in clients]
+
+    world.settle()
+
+    codes = [client.answer(*it).error_code for client, it in zip(clients, sent, strict=True)]
+    assert [errors.UNKNOWN_MEMBER_ID] * 3 == codes
+    assert 2 == len(world.broker.coordinators.hosted())

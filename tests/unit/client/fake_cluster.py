@@ -1,0 +1,264 @@
+"""A few Kafka brokers in this process, with real sockets: they hold what a test puts in, and fail when it says so."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from tidemill.batches import batch as batch_header
+from tidemill.batches.builder import build_batch
+from tidemill.client import connection_settings
+from tidemill.client.connection_settings import ConnectionSettings
+from tidemill.model import errors
+from tidemill.model.topic import NO_TOPIC_ID, TopicId
+from tidemill.wire.messages import api_versions, fetch, list_offsets, metadata
+from tidemill.wire.primitives import ProtocolError
+from tidemill.wire.schema import Api, Message
+from tidemill.wire.server_connection import ServerConnection
+
+APIS = {api.key: api for api in (api_versions.API, metadata.API, list_offsets.API, fetch.API)}
+TOPIC_ID = TopicId(bytes(range(16)))
+
+
+def at_versions(**last: int) -> dict[int, Api]:
+    """The APIs as an older broker has them: at most these versions."""
+    return {
+        key: Api(
+            key=key,
+            versions=range(api.versions.start, min(api.versions.stop, last.get(api.name, 99) + 1)),
+            flexible_from=api.flexible_from,
+            request=api.request,
+            response=api.response,
+        )
+        for key, api in APIS.items()
+    }
+
+
+@dataclass
+class Partition:
+    leader: int | None = 1
+    epoch: int = 0
+    log_start_offset: int = 0
+    batches: list[bytes] = field(default_factory=list)
+    aborted: list[tuple[int, int]] = field(default_factory=list)  # producer id, first offset
+
+    @property
+    def end_offset(self) -> int:
+        return batch_header.read_header(self.batches[-1]).end_offset if self.batches else self.log_start_offset
+
+    def append(self, batch: bytes | bytearray) -> None:
+        whole = bytearray(batch)
+        batch_header.stamp(whole, self.end_offset, self.epoch)
+        self.batches.append(bytes(whole))
+
+    def append_records(self, values: list[bytes], *, timestamp: int = 1_000) -> None:
+        self.append(build_batch([(None, value, (), timestamp) for value in values]))
+
+
+@dataclass
+class Topic:
+    topic_id: TopicId = TOPIC_ID
+    partitions: dict[int, Partition] = field(default_factory=lambda: {0: Partition()})
+    is_internal: bool = False
+
+
+class Disconnect(Exception):
+    """Raised by a test's hook: the broker closes the connection instead of answering."""
+
+
+Hook = Callable[[int, str, Message], Message | None]
+"""(broker id, API name, request) → an answer of the test's own, or None for the usual one."""
+
+
+class FakeCluster:
+    """Brokers 1 to `broker_count`, all of which know everything."""
+
+    def __init__(self, *, broker_count: int = 1, apis: dict[int, Api] | None = None) -> None:
+        self.topics: dict[str, Topic] = {"t": Topic()}
+        self.requests: list[tuple[int, str, int, Message]] = []  # broker id, API name, version, request
+        self.hook: Hook = lambda broker_id, name, request: None
+        self._apis = APIS if apis is None else apis
+        self._listeners = {
+            broker_id: socket.create_server(("127.0.0.1", 0)) for broker_id in range(1, broker_count + 1)
+        }
+        self._sockets: list[socket.socket] = []
+        self._threads = [
+            threading.Thread(target=self._listen, args=(broker_id, listener), daemon=True)
+            for broker_id, listener in self._listeners.items()
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for one in [*self._listeners.values(), *self._sockets]:
+            with contextlib.suppress(OSError):  # the other side may have closed it
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        for thread in self._threads:
+            thread.join(5)
+
+    @property
+    def partition(self) -> Partition:
+        """The one that most tests need."""
+        return self.topics["t"].partitions[0]
+
+    def settings(self, **keys: str) -> ConnectionSettings:
+        """Impatient ones, so that a test of retries is short."""
+        fast = {"retry.backoff.ms": "1", "retry.backoff.max.ms": "5", "default.api.timeout.ms": "2000"}
+        servers = ",".join(f"127.0.0.1:{listener.getsockname()[1]}" for listener in self._listeners.values())
+        named = {key.replace("_", "."): value for key, value in keys.items()}
+        return connection_settings.from_keys({"bootstrap.servers": servers, **fast, **named})
+
+    def count(self, name: str) -> int:
+        return sum(one[1] == name for one in self.requests)
+
+    # What the brokers do
+
+    def _listen(self, broker_id: int, listener: socket.socket) -> None:
+        while True:
+            try:
+                connected, _ = listener.accept()
+            except OSError:
+                return
+            self._sockets.append(connected)
+            thread = threading.Thread(target=self._serve, args=(broker_id, connected), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, broker_id: int, connected: socket.socket) -> None:
+        connection = ServerConnection(self._apis)
+        with connected, connected.makefile("rb") as incoming:
+            try:
+                while len(size := incoming.read(4)) == 4:
+                    frame = memoryview(bytearray(incoming.read(int.from_bytes(size, "big"))))
+                    envelope = connection.receive(frame)
+                    answer = envelope.answer
+                    if answer is None:
+                        self.requests.append((broker_id, envelope.api.name, envelope.version, envelope.request))
+                        response = self.hook(broker_id, envelope.api.name, envelope.request)
+                        answer = envelope.encode(
+                            response or self._answer(broker_id, envelope.version, envelope.request)
+                        )
+                    connected.sendall(b"".join(connection.respond(envelope, answer)))
+            except (OSError, Disconnect, ProtocolError):
+                return
+
+    def _answer(self, broker_id: int, version: int, request: Message) -> Message:
+        if isinstance(request, api_versions.Request):
+            spoken = [
+                api_versions.Response.ApiKey(
+                    api_key=api.key, min_version=api.versions.start, max_version=api.versions.stop - 1
+                )
+                for api in self._apis.values()
+            ]
+            return api_versions.Response(error_code=errors.NONE, api_keys=spoken)
+        if isinstance(request, metadata.Request):
+            return self._metadata(request)
+        if isinstance(request, list_offsets.Request):
+            return self._offsets(broker_id, request)
+        assert isinstance(request, fetch.Request)
+        return self._records(broker_id, version, request)
+
+    def _metadata(self, request: metadata.Request) -> metadata.Response:
+        names = list(self.topics) if request.topics is None else [str(topic.name) for topic in request.topics]
+        return metadata.Response(
+            brokers=[
+                metadata.Response.Broker(node_id=broker_id, host="127.0.0.1", port=listener.getsockname()[1])
+                for broker_id, listener in self._listeners.items()
+            ],
+            topics=[self._topic_metadata(name) for name in names],
+        )
+
+    def _topic_metadata(self, name: str) -> metadata.Response.Topic:
+        known = self.topics.get(name)
+        if known is None:
+            return metadata.Response.Topic(error_code=errors.UNKNOWN_TOPIC_OR_PARTITION, name=name, partitions=[])
+        return metadata.Response.Topic(
+            error_code=errors.NONE,
+            name=name,
+            topic_id=known.topic_id,
+            is_internal=known.is_internal,
+            partitions=[
+                metadata.Response.Topic.Partition(
+                    error_code=errors.NONE if one.leader else errors.LEADER_NOT_AVAILABLE,
+                    partition_index=number,
+                    leader_id=one.leader or -1,
+                    leader_epoch=one.epoch,
+                    replica_nodes=[],
+                    isr_nodes=[],
+                )
+                for number, one in known.partitions.items()
+            ],
+        )
+
+    def _offsets(self, broker_id: int, request: list_offsets.Request) -> list_offsets.Response:
+        answered = []
+        for topic in request.topics:
+            answers = []
+            for asked in topic.partitions:
+                one = self.topics[topic.name].partitions[asked.partition_index]
+                error_code = errors.NONE if one.leader == broker_id else errors.NOT_LEADER_OR_FOLLOWER
+                offset = {-1: one.end_offset, -2: one.log_start_offset}.get(asked.timestamp)
+                if offset is None:
+                    later = [
+                        header.base_offset
+                        for header in map(batch_header.read_header, one.batches)
+                        if header.base_timestamp >= asked.timestamp
+                    ]
+                    offset = later[0] if later else -1
+                answers.append(
+                    list_offsets.Response.Topic.Partition(
+                        partition_index=asked.partition_index, error_code=error_code, offset=offset
+                    )
+                )
+            answered.append(list_offsets.Response.Topic(name=topic.name, partitions=answers))
+        return list_offsets.Response(topics=answered)
+
+    def _records(self, broker_id: int, version: int, request: fetch.Request) -> fetch.Response:
+        (topic,) = request.topics
+        (asked,) = topic.partitions
+        by_id = {known.topic_id: known for known in self.topics.values()}
+        known = by_id.get(topic.topic_id) if version >= 13 else self.topics.get(topic.topic)
+        records, error_code = b"", errors.NONE
+        aborted: list[tuple[int, int]] = []
+        if known is None:
+            error_code = errors.UNKNOWN_TOPIC_ID if version >= 13 else errors.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            one = known.partitions[asked.partition]
+            if one.leader != broker_id:
+                error_code = errors.NOT_LEADER_OR_FOLLOWER
+            elif not one.log_start_offset <= asked.fetch_offset <= one.end_offset:
+                error_code = errors.OFFSET_OUT_OF_RANGE
+            else:
+                wanted = [b for b in one.batches if batch_header.read_header(b).end_offset > asked.fetch_offset]
+                records = b"".join(wanted)[: max(asked.partition_max_bytes, len(wanted[0]) if wanted else 0)]
+                aborted = one.aborted
+        answer = fetch.Response.Topic.Partition(
+            partition_index=asked.partition,
+            error_code=error_code,
+            high_watermark=0,
+            aborted_transactions=[
+                fetch.Response.Topic.Partition.AbortedTransaction(producer_id=producer, first_offset=first)
+                for producer, first in aborted
+            ]
+            if request.isolation_level
+            else None,
+            records=records,
+        )
+        return fetch.Response(
+            responses=[
+                fetch.Response.Topic(
+                    topic=topic.topic if version < 13 else "",
+                    topic_id=topic.topic_id if version >= 13 else NO_TOPIC_ID,
+                    partitions=[answer],
+                )
+            ]
+        )

@@ -1,0 +1,94 @@
+"""Kafka's keys as settings; what cannot be obeyed is refused with the fix."""
+
+import pytest
+
+from tidemill.client import connection_settings
+from tidemill.client.connection_settings import Endpoint
+from tidemill.client.failures import SettingsError
+
+AT = {"bootstrap.servers": "b:1"}
+
+
+def test_bootstrap_servers_are_read_as_kafka_writes_them():
+    """
+    Several, with spaces, with listener names, IPv6 in brackets, without port.
+    """
+    settings = connection_settings.from_keys({"bootstrap.servers": "a:1, PLAINTEXT://b:2,[::1]:3,c"})
+
+    assert (Endpoint("a", 1), Endpoint("b", 2), Endpoint("::1", 3), Endpoint("c", 9092)) == settings.bootstrap
+
+
+def test_settings_are_one_value():
+    """
+    They are the key under which a worker keeps its connections.
+    """
+    assert hash(connection_settings.from_keys(AT)) == hash(connection_settings.from_keys(dict(AT)))
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"security.protocol": "SASL_SSL"}, "security.protocol=SASL_SSL is not supported: use PLAINTEXT or SSL"),
+        ({"security.protocol": "SASL_PLAINTEXT"}, "security.protocol=SASL_PLAINTEXT is not supported"),
+        ({"sasl.jaas.config": "x"}, "sasl.jaas.config is not supported"),
+        ({"isolation.level": "serializable"}, "use read_uncommitted or read_committed"),
+        ({"request.timeout.ms": "soon"}, "request.timeout.ms=soon is not a number"),
+        ({"bootstrap.servers": "host:port"}, "'host:port' is not HOST:PORT"),
+        ({"bootstrap.servers": " , "}, "names no broker"),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.location": "/t.jks"},
+            "ssl.truststore.location=/t.jks is a JKS store, which only Java reads: export it as PEM: keytool",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.location": "/k.p12", "ssl.keystore.type": "PKCS12"},
+            "ssl.keystore.location=/k.p12 is a PKCS12 store",
+        ),
+        ({"security.protocol": "SSL", "ssl.key.location": "/k.pem"}, "ssl.certificate.location is not"),
+        ({"security.protocol": "SSL", "ssl.cipher.suites": "x"}, "ssl.cipher.suites is not supported"),
+        (
+            {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "dns"},
+            "use https or none",
+        ),
+    ],
+)
+def test_what_cannot_be_obeyed_is_refused_with_the_fix(keys, sentence):
+    """
+    The key, the value, and what to write instead.
+    """
+    with pytest.raises(SettingsError) as refused:
+        connection_settings.from_keys({**AT, **keys})
+
+    assert sentence in str(refused.value)
+
+
+def test_java_and_librdkafka_names_of_pem_files_mean_the_same():
+    """
+    Both are seen in the wild, and neither user should have to learn the other's.
+    """
+    ours = {"ssl.ca.location": "/ca.pem", "ssl.certificate.location": "/c.pem"}
+    javas = {
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/ca.pem",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": "/c.pem",
+    }
+
+    read = [connection_settings.from_keys({**AT, "security.protocol": "ssl", **keys}).tls for keys in (ours, javas)]
+
+    assert read[0] == read[1]
+
+
+def test_a_password_is_never_printed():
+    """
+    Spark shows options in plans and logs.
+    """
+    tls = {"security.protocol": "SSL", "ssl.certificate.location": "/c", "ssl.key.password": "hunter2"}
+
+    assert "hunter2" not in repr(connection_settings.from_keys({**AT, **tls}))
+
+
+def test_a_misspelt_key_is_found():
+    """
+    So that the source can warn of it.
+    """
+    assert ("fetch.max.byte",) == connection_settings.unknown_keys({**AT, "fetch.max.byte": "1", "group.id": "g"})

@@ -1,0 +1,361 @@
+"""Reading whole batches from brokers that move, break, stall and forget."""
+
+import threading
+import time
+
+import pytest
+
+from tests.unit.client.fake_cluster import Disconnect, FakeCluster, Partition, Topic, at_versions
+from tidemill.batches.batch import spans
+from tidemill.batches.builder import build_batch
+from tidemill.batches.control import EndMarker, build_end_marker
+from tidemill.batches.records import read_records
+from tidemill.client.cluster_metadata import ClusterMetadata
+from tidemill.client.connection_settings import ConnectionSettings
+from tidemill.client.failures import OffsetOutOfRange, RetriesExhausted, TopicRecreated, UnknownTopic
+from tidemill.client.raw_fetcher import RawFetcher
+from tidemill.model import errors
+from tidemill.model.partition import TopicPartition
+from tidemill.model.topic import TopicId
+from tidemill.wire.messages import fetch
+from tidemill.wire.schema import Message
+
+T0 = TopicPartition("t", 0)
+
+
+def read(
+    settings: ConnectionSettings,
+    start: int,
+    end: int,
+    *,
+    topic_id: TopicId | None = None,
+    deadline_ms: int | None = None,
+) -> list[bytes | None]:
+    """The values with offsets in [start, end)."""
+    cluster = ClusterMetadata(settings)
+    try:
+        values = []
+        for run in RawFetcher(cluster, deadline_ms=deadline_ms).batches(T0, start, end, topic_id):
+            for span in spans(run):
+                records = read_records(run[span.position : span.position + span.size])
+                pairs = enumerate(records, span.header.base_offset)
+                values += [record.value for offset, record in pairs if start <= offset < end]
+        return values
+    finally:
+        cluster.close()
+
+
+def answer_of(error_code: int) -> fetch.Response:
+    partition = fetch.Response.Topic.Partition(partition_index=0, error_code=error_code, high_watermark=-1, records=b"")
+    return fetch.Response(responses=[fetch.Response.Topic(partitions=[partition])])
+
+
+def numbered(cluster: FakeCluster, *, batch_count: int = 20, size: int = 5) -> list[bytes]:
+    """Fill the partition; answers with all values in order."""
+    values = [b"%d" % number for number in range(batch_count * size)]
+    for start in range(0, len(values), size):
+        cluster.partition.append_records(values[start : start + size])
+    return values
+
+
+def test_the_records_between_two_offsets_come_in_order():
+    """
+    The first and the last batch may reach beyond; nothing between is missing.
+    """
+    with FakeCluster() as cluster:
+        values = numbered(cluster)
+
+        found = read(cluster.settings(), 7, 93)
+
+    assert values[7:93] == found
+
+
+def test_responses_that_the_broker_cuts_short_are_continued():
+    """
+    A partial last batch is not lost: the next fetch begins with it.
+    """
+    with FakeCluster() as cluster:
+        values = numbered(cluster, batch_count=30, size=100)
+        cut = {"count": 0}
+
+        def smaller(broker_id: int, name: str, request: Message) -> Message | None:
+            if isinstance(request, fetch.Request):
+                request.topics[0].partitions[0].partition_max_bytes = 2_500
+                cut["count"] += 1
+            return None
+
+        cluster.hook = smaller
+        found = read(cluster.settings(), 0, 3_000)
+
+    assert (values, True) == (found, cut["count"] > 5)
+
+
+@pytest.mark.parametrize(
+    "apis",
+    [at_versions(fetch=18), at_versions(fetch=12), at_versions(fetch=11, metadata=8, list_offsets=5, api_versions=2)],
+    ids=["4.x by topic id", "3.0 by name", "2.3 with an old ApiVersions"],
+)
+def test_brokers_of_any_age_are_read(apis):
+    """
+    The newest version that both sides speak is used, and a broker that refuses our question is asked in its own.
+    """
+    with FakeCluster(apis=apis) as cluster:
+        values = numbered(cluster)
+
+        found = read(cluster.settings(), 0, 100)
+
+    assert values == found
+
+
+def test_a_leader_that_moves_is_followed():
+    """
+    NOT_LEADER_OR_FOLLOWER in the middle of a read: the metadata are asked again, and nothing is read twice.
+    """
+    with FakeCluster(broker_count=2) as cluster:
+        values = numbered(cluster, batch_count=30, size=100)
+
+        def move(broker_id: int, name: str, request: Message) -> Message | None:
+            if isinstance(request, fetch.Request):
+                request.topics[0].partitions[0].partition_max_bytes = 2_500
+                if request.topics[0].partitions[0].fetch_offset > 1_000 and cluster.partition.leader == 1:
+                    cluster.partition.leader, cluster.partition.epoch = 2, 1
+            return None
+
+        cluster.hook = move
+        found = read(cluster.settings(), 0, 3_000)
+
+        assert (values, {1, 2}) == (found, {broker for broker, name, _, _ in cluster.requests if name == "fetch"})
+
+
+@pytest.mark.parametrize(
+    "error_code",
+    [
+        errors.NOT_LEADER_OR_FOLLOWER,
+        errors.UNKNOWN_LEADER_EPOCH,
+        errors.FENCED_LEADER_EPOCH,
+        errors.LEADER_NOT_AVAILABLE,
+        errors.REQUEST_TIMED_OUT,
+        errors.OFFSET_NOT_AVAILABLE,
+        errors.UNKNOWN_TOPIC_ID,
+        errors.KAFKA_STORAGE_ERROR,
+    ],
+    ids=errors.name,
+)
+def test_an_error_that_passes_is_waited_for(error_code):
+    """
+    The reader sees a pause, not an error.
+    """
+    with FakeCluster() as cluster:
+        values = numbered(cluster)
+        left = iter([error_code, error_code])
+        cluster.hook = lambda broker_id, name, request: (
+            answer_of(code) if name == "fetch" and (code := next(left, None)) is not None else None
+        )
+
+        found = read(cluster.settings(), 0, 100)
+
+    assert values == found
+
+
+def test_a_connection_that_breaks_is_made_again():
+    """
+    What had been handed out stays handed out; the read goes on behind it.
+    """
+    with FakeCluster() as cluster:
+        values = numbered(cluster, batch_count=30, size=100)
+        broken = {"count": 0}
+
+        def break_off(broker_id: int, name: str, request: Message) -> Message | None:
+            if isinstance(request, fetch.Request):
+                request.topics[0].partitions[0].partition_max_bytes = 2_500
+                if request.topics[0].partitions[0].fetch_offset > 1_000 and broken["count"] < 3:
+                    broken["count"] += 1
+                    raise Disconnect
+            return None
+
+        cluster.hook = break_off
+        found = read(cluster.settings(), 0, 3_000)
+
+    assert (values, 3) == (found, broken["count"])
+
+
+def test_a_broker_that_does_not_answer_is_given_up_and_asked_again():
+    """
+    request.timeout.ms ends the wait.
+    """
+    stalled = threading.Event()
+    with FakeCluster() as cluster:
+        values = numbered(cluster)
+
+        def stall(broker_id: int, name: str, request: Message) -> Message | None:
+            if name == "fetch" and not stalled.is_set():
+                stalled.set()
+                time.sleep(0.5)  # the broker's own slowness
+            return None
+
+        cluster.hook = stall
+        found = read(cluster.settings(request_timeout_ms="100"), 0, 100)
+
+    assert (values, True) == (found, stalled.is_set())
+
+
+def test_a_partition_without_leader_fails_at_the_deadline():
+    """
+    Retries are bounded, and the last problem is named.
+    """
+    with FakeCluster() as cluster:
+        numbered(cluster)
+        cluster.partition.leader = None
+
+        with pytest.raises(RetriesExhausted, match=r"gave up after 200 ms: t-0 has no leader"):
+            read(cluster.settings(), 0, 100, deadline_ms=200)
+
+
+def test_offsets_below_the_log_start_are_told_with_what_is_there():
+    """
+    Whether that is a loss is Spark's option to say.
+    """
+    with FakeCluster() as cluster:
+        numbered(cluster)
+        cluster.partition.log_start_offset = 50
+
+        with pytest.raises(OffsetOutOfRange) as raised:
+            read(cluster.settings(), 10, 100)
+
+    assert (10, 50, 100) == (raised.value.fetch_offset, raised.value.log_start_offset, raised.value.end_offset)
+
+
+def test_a_topic_that_was_made_anew_is_not_read_for_the_old_one():
+    """
+    Its name is the same, its offsets mean other records.
+    """
+    with FakeCluster() as cluster:
+        numbered(cluster)
+
+        with pytest.raises(TopicRecreated, match="deleted and created again"):
+            read(cluster.settings(), 0, 100, topic_id=TopicId(b"\x09" * 16))
+
+
+def test_a_topic_that_is_gone_is_unknown():
+    """
+    At once: no retry brings it back.
+    """
+    with FakeCluster() as cluster:
+        cluster.topics = {"other": Topic(partitions={0: Partition()})}
+
+        with pytest.raises(UnknownTopic, match="'t'"):
+            read(cluster.settings(), 0, 100)
+
+
+def test_a_batch_that_was_damaged_on_the_way_is_fetched_again():
+    """
+    The CRC tells; the second try is whole.
+    """
+    with FakeCluster() as cluster:
+        values = numbered(cluster)
+        whole = cluster.partition.batches[3]
+        cluster.partition.batches[3] = whole[:-1] + bytes([whole[-1] ^ 1])
+
+        def heal(broker_id: int, name: str, request: Message) -> Message | None:
+            if cluster.count("fetch") > 1:
+                cluster.partition.batches[3] = whole
+            return None
+
+        cluster.hook = heal
+        found = read(cluster.settings(), 0, 100)
+
+    assert values == found
+
+
+def test_read_committed_leaves_out_what_was_aborted():
+    """
+    The aborted producer's records and all markers are skipped; a later transaction of the same producer is not.
+    """
+    with FakeCluster() as cluster:
+        one = cluster.partition
+
+        def produce(producer_id: int, value: bytes) -> None:
+            one.append(
+                build_batch([(None, value, (), 0)], producer_id=producer_id, producer_epoch=0, is_transactional=True)
+            )
+
+        def end(producer_id: int, marker: EndMarker) -> None:
+            one.append(
+                build_end_marker(marker, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=0)
+            )
+
+        produce(7, b"committed before")
+        end(7, EndMarker.COMMIT)
+        produce(7, b"aborted")  # offset 2
+        produce(8, b"of another")
+        produce(7, b"aborted, too")
+        end(7, EndMarker.ABORT)
+        end(8, EndMarker.COMMIT)
+        produce(7, b"committed after")
+        end(7, EndMarker.COMMIT)
+        one.aborted = [(7, 2)]
+
+        committed = read(cluster.settings(isolation_level="read_committed"), 0, one.end_offset)
+        uncommitted = read(cluster.settings(), 0, one.end_offset)
+
+    assert [b"committed before", b"of another", b"committed after"] == committed
+    assert [
+        b"committed before",
+        b"aborted",
+        b"of another",
+        b"aborted, too",
+        b"committed after",
+    ] == uncommitted
+
+
+def test_one_request_is_always_ahead():
+    """
+    While the caller works on a response, the broker has the next request.
+    """
+    with FakeCluster() as cluster:
+        numbered(cluster, batch_count=30, size=100)
+
+        def smaller(broker_id: int, name: str, request: Message) -> Message | None:
+            if isinstance(request, fetch.Request):
+                request.topics[0].partitions[0].partition_max_bytes = 2_500
+            return None
+
+        cluster.hook = smaller
+        metadata = ClusterMetadata(cluster.settings())
+        metadata.refresh(["t"])
+        reading = RawFetcher(metadata).batches(T0, 0, 3_000)
+        next(reading)
+        deadline = time.monotonic() + 5
+        while cluster.count("fetch") < 2 and time.monotonic() < deadline:
+            time.sleep(0.001)  # the fake broker's thread has to come to it
+        asked = cluster.count("fetch")
+        reading.close()
+        metadata.close()
+
+    assert 2 == asked
+
+
+def test_a_read_that_is_given_up_leaves_no_answer_for_the_next():
+    """
+    The connection on which a response is still owed is not used again.
+    """
+    with FakeCluster() as cluster:
+        values = numbered(cluster, batch_count=30, size=100)
+
+        def smaller(broker_id: int, name: str, request: Message) -> Message | None:
+            if isinstance(request, fetch.Request):
+                request.topics[0].partitions[0].partition_max_bytes = 2_500
+            return None
+
+        cluster.hook = smaller
+        metadata = ClusterMetadata(cluster.settings())
+        metadata.refresh(["t"])
+        given_up = RawFetcher(metadata).batches(T0, 0, 3_000)
+        next(given_up)
+        given_up.close()
+
+        first = next(RawFetcher(metadata).batches(T0, 200, 300))
+        found = read_records(first[: next(spans(first)).size])
+        metadata.close()
+
+    assert values[200] == found[0].value

@@ -1,0 +1,100 @@
+"""Dividing work among Spark's partitions, and limiting what a trigger takes."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill.model.partition import TopicPartition
+from tidemill.spark.offset_ranges import OffsetRange, divided, limited, waiting_count
+
+SIZES = st.lists(st.integers(0, 5_000), min_size=1, max_size=12)
+
+
+def ranges(*sizes: int) -> list[OffsetRange]:
+    return [OffsetRange("t", number, 10, 10 + size) for number, size in enumerate(sizes)]
+
+
+def bounds(planned: list[OffsetRange]) -> list[tuple[int, int, int]]:
+    return [(one.partition, one.start_offset, one.end_offset) for one in planned]
+
+
+def test_without_options_each_topic_partition_is_one_task():
+    """
+    And an empty one is none.
+    """
+    assert [(0, 10, 15), (2, 10, 17)] == bounds(divided(ranges(5, 0, 7)))
+
+
+def test_more_partitions_come_out_of_the_large_ones():
+    """
+    Small ranges stay whole.
+    """
+    assert [(0, 10, 12), (1, 10, 43), (1, 43, 76), (1, 76, 110)] == bounds(divided(ranges(2, 100), partitions_min=4))
+
+
+def test_a_limit_of_records_divides_evenly():
+    """
+    Three parts of nearly the same size, not two full ones and a rest.
+    """
+    assert [(0, 10, 13), (0, 13, 16), (0, 16, 20)] == bounds(divided(ranges(10), records_per_partition_max=4))
+
+
+def test_a_large_skew_does_not_starve_the_small():
+    """
+    At least one offset of everything that waits.
+    """
+    start = {TopicPartition("t", 0): 0, TopicPartition("t", 1): 0}
+    end = {TopicPartition("t", 0): 1, TopicPartition("t", 1): 1_000_000}
+
+    assert {TopicPartition("t", 0): 1, TopicPartition("t", 1): 99} == limited(start, end, 100)
+
+
+def test_what_waits_is_split_in_proportion():
+    """
+    As Spark's own source does.
+    """
+    start = {TopicPartition("t", n): 100 for n in range(3)}
+    end = {TopicPartition("t", 0): 400, TopicPartition("t", 1): 200, TopicPartition("t", 2): 100}
+
+    assert {TopicPartition("t", 0): 175, TopicPartition("t", 1): 125, TopicPartition("t", 2): 100} == limited(
+        start, end, 100
+    )
+
+
+def test_a_partition_that_went_back_counts_nothing():
+    """
+    It must not hold back a trigger, nor push one.
+    """
+    assert 5 == waiting_count({TopicPartition("t", 0): 50}, {TopicPartition("t", 0): 10, TopicPartition("t", 1): 5})
+
+
+@given(SIZES, st.none() | st.integers(1, 40), st.none() | st.integers(20, 10_000))
+def test_dividing_loses_and_repeats_nothing(sizes, partitions_min, records_max):
+    """
+    The parts of a partition follow each other from its start to its end, and no limit is broken.
+    """
+    whole = ranges(*sizes)
+
+    planned = divided(whole, partitions_min=partitions_min, records_per_partition_max=records_max)
+
+    for one in whole:
+        parts = [part for part in planned if part.partition == one.partition]
+        borders = [one.start_offset, *(part.end_offset for part in parts)]
+        assert ([part.start_offset for part in parts], borders[-1]) == (borders[:-1], one.end_offset)
+    assert all(part.size > 0 for part in planned)
+    assert records_max is None or all(part.size <= records_max for part in planned)
+
+
+@given(SIZES, st.integers(1, 20_000))
+def test_limiting_goes_forward_and_stays_within_the_limit(sizes, offsets_max):
+    """
+    Every step is progress; the limit is exceeded at most by one offset for each partition.
+    """
+    start = {TopicPartition("t", n): 7 for n in range(len(sizes))}
+    end = {TopicPartition("t", n): 7 + size for n, size in enumerate(sizes)}
+
+    until = limited(start, end, offsets_max)
+
+    taken = waiting_count(start, until)
+    assert all(start[p] <= until[p] <= end[p] for p in end)
+    assert taken <= max(offsets_max, sum(size > 0 for size in sizes)) + len(sizes)
+    assert (taken > 0) == (sum(sizes) > 0)

@@ -1,0 +1,48 @@
+"""The columns, and which of them a user's schema asks for."""
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StructField, StructType
+
+from tidemill.batches.arrow import schema as arrow_schema
+from tidemill.spark import row_schema
+
+
+@pytest.mark.parametrize("has_headers", [False, True])
+def test_spark_and_the_decoder_agree_on_every_type(has_headers):
+    """
+    Spark refuses a batch whose schema differs in anything.
+    """
+    spark = to_arrow_schema(row_schema.full(has_headers=has_headers), timezone="UTC")
+
+    assert arrow_schema(include_headers=has_headers) == spark
+
+
+def schema(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+def test_a_schema_of_some_columns_prunes_the_rest():
+    """
+    In its order, and whatever case it is written in.
+    """
+    wanted = schema(OFFSET=LongType(), value=BinaryType(), timestamptype=IntegerType())
+
+    assert ("offset", "value", "timestampType") == row_schema.chosen_columns(wanted, has_headers=False)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        (schema(offsets=LongType()), "column 'offsets' does not exist"),
+        (schema(offset=IntegerType()), "column 'offset' has type bigint, not int: cast it after reading"),
+        (schema(headers=row_schema.full(has_headers=True)["headers"].dataType), "needs option includeHeaders=true"),
+        (schema(offset=LongType(), OFFSET=LongType()), "names a column twice"),
+    ],
+)
+def test_a_schema_that_is_not_ours_is_refused(wanted, sentence):
+    """
+    Before any task starts.
+    """
+    with pytest.raises(ValueError, match=sentence):
+        row_schema.chosen_columns(wanted, has_headers=False)

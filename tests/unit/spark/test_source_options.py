@@ -1,0 +1,150 @@
+"""Spark's option names and meanings, and its refusals."""
+
+import pickle
+
+import pytest
+
+from tidemill.model.partition import TopicPartition
+from tidemill.spark import source_options
+from tidemill.spark.offset_bound import EARLIEST, LATEST, AtTimestamp, AtTimestamps, Everywhere, Specific
+
+AT = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t"}
+
+
+def test_defaults_are_those_of_sparks_kafka_source():
+    """
+    Latest for streams, earliest for batches, everything else as its guide says.
+    """
+    batch, stream = source_options.for_batch(AT), source_options.for_stream(AT)
+
+    assert (Everywhere(EARLIEST), Everywhere(LATEST), Everywhere(LATEST)) == (
+        batch.starting,
+        batch.ending,
+        stream.starting,
+    )
+    assert (True, False, 120_000, 3, 10, 900_000, None, None) == (
+        stream.is_failing_on_data_loss,
+        stream.has_headers,
+        stream.poll_timeout_ms,
+        stream.offset_fetch_retries,
+        stream.offset_fetch_retry_interval_ms,
+        stream.trigger_delay_ms_max,
+        stream.partitions_min,
+        stream.records_per_partition_max,
+    )
+
+
+def test_options_survive_the_way_to_an_executor():
+    """
+    They are pickled with every task.
+    """
+    options = source_options.for_stream({**AT, "startingoffsets": '{"t":{"0":5}}', "kafka.security.protocol": "SSL"})
+
+    assert options == pickle.loads(pickle.dumps(options))  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize(
+    ("options", "bound"),
+    [
+        ({"startingoffsets": "earliest"}, Everywhere(EARLIEST)),
+        ({"startingoffsets": "LATEST"}, Everywhere(LATEST)),
+        (
+            {"startingoffsets": '{"a":{"0":23,"1":-1},"b":{"0":-2}}'},
+            Specific({TopicPartition("a", 0): 23, TopicPartition("a", 1): LATEST, TopicPartition("b", 0): EARLIEST}),
+        ),
+        ({"startingtimestamp": "1000", "startingoffsets": "earliest"}, AtTimestamp(1000)),
+        (
+            {"startingoffsetsbytimestamp": '{"a":{"0":1000}}', "startingoffsets": "earliest"},
+            AtTimestamps({TopicPartition("a", 0): 1000}),
+        ),
+        (
+            {"startingtimestamp": "7", "startingoffsetsbytimestamp": '{"a":{"0":1000}}'},
+            AtTimestamp(7),
+        ),
+    ],
+)
+def test_the_most_specific_of_three_options_wins(options, bound):
+    """
+    startingTimestamp, then startingOffsetsByTimestamp, then startingOffsets.
+    """
+    assert bound == source_options.for_stream({**AT, **options}).starting
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"subscribe": None}, "One of the following options must be specified"),
+        ({"assign": '{"t":[0]}'}, "Only one of the following options can be specified"),
+        ({"subscribe": " , "}, "No topics to subscribe to"),
+        ({"subscribe": None, "subscribepattern": " "}, "Pattern to subscribe is empty"),
+        ({"subscribe": None, "subscribepattern": "a("}, "is not a regular expression"),
+        ({"subscribe": None, "assign": "t"}, 'Expected e.g. {"topicA":[0,1],"topicB":[0,1]}'),
+        ({"subscribe": None, "assign": "{}"}, "No topicpartitions to assign"),
+        ({"kafka.bootstrap.servers": None}, "Option 'kafka.bootstrap.servers' must be specified"),
+        ({"startingoffsets": "first"}, 'Expected e.g. {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'),
+        ({"startingoffsets": '{"t":{"0":-3}}'}, "-1 for latest or -2 for earliest"),
+        ({"startingtimestamp": "noon"}, "Expected a timestamp in milliseconds"),
+        ({"startingoffsetsbytimestampstrategy": "guess"}, "use error or latest"),
+        ({"minpartitions": "0"}, "minPartitions must be positive"),
+        ({"maxrecordsperpartition": "-1"}, "maxRecordsPerPartition must be positive"),
+        ({"failondataloss": "maybe"}, "failOnDataLoss=maybe is neither true nor false"),
+        ({"maxtriggerdelay": "soon"}, "maxTriggerDelay=soon is not a duration"),
+        ({"minoffsetspertrigger": "9", "maxoffsetspertrigger": "8"}, "is higher than the maxOffsetsPerTrigger(8)"),
+        ({"endingoffsets": "latest"}, "ending offset not valid in streaming queries"),
+        ({"kafka.auto.offset.reset": "earliest"}, "Instead set the source option 'startingOffsets'"),
+        ({"kafka.key.deserializer": "x"}, "Kafka option 'key.deserializer' is not supported"),
+        ({"kafka.enable.auto.commit": "true"}, "Kafka option 'enable.auto.commit' is not supported"),
+        ({"kafka.interceptor.classes": "x"}, "Kafka option 'interceptor.classes' is not supported"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "security.protocol=SASL_SSL is not supported"),
+    ],
+)
+def test_a_refusal_says_what_to_write(options, sentence):
+    """
+    In Spark's own words where it has some.
+    """
+    given = {key: value for key, value in {**AT, **options}.items() if value is not None}
+
+    with pytest.raises(ValueError) as refused:
+        source_options.for_stream(given)
+
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"startingoffsets": "latest"}, "starting offset can't be latest for batch queries"),
+        ({"endingoffsets": "earliest"}, "ending offset can't be earliest for batch queries"),
+        ({"startingoffsets": '{"t":{"0":-1}}'}, "startingOffsets for t-0 can't be latest"),
+        ({"endingoffsets": '{"t":{"0":-2}}'}, "ending offset for t-0 can't be earliest"),
+    ],
+)
+def test_a_batch_cannot_begin_at_its_end(options, sentence):
+    """
+    It would always be empty, which nobody means.
+    """
+    with pytest.raises(ValueError) as refused:
+        source_options.for_batch({**AT, **options})
+
+    assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"), [("15m", 900_000), ("90s", 90_000), ("500ms", 500), ("2h", 7_200_000), ("250", 250)]
+)
+def test_durations_are_written_as_in_spark(text, milliseconds):
+    """
+    A bare number is milliseconds.
+    """
+    assert milliseconds == source_options.for_stream({**AT, "maxtriggerdelay": text}).trigger_delay_ms_max
+
+
+def test_a_misspelt_option_is_pointed_out(caplog):
+    """
+    It is ignored, as in Spark; but not in silence.
+    """
+    source_options.for_stream({**AT, "startingoffset": "earliest"})
+
+    assert ["option startingoffset is ignored: did you mean startingoffsets?"] == [
+        r.getMessage() for r in caplog.records
+    ]

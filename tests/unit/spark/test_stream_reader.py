@@ -1,0 +1,257 @@
+"""What a streaming query is told of offsets: its progress, its limits, and what it has lost."""
+
+import pickle
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from tests.unit.client.fake_cluster import FakeCluster, Partition, Topic
+from tidemill.model.topic import TopicId
+from tidemill.spark import row_schema, source_options
+from tidemill.spark.data_loss import DataLossError
+from tidemill.spark.offset_reader import OffsetReader
+from tidemill.spark.stream_reader import JsonOffsets, StreamReader
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def cluster():
+    with FakeCluster() as running:
+        running.topics["t"] = Topic(partitions={0: filled(300), 1: filled(100)})
+        yield running
+
+
+def filled(count: int, *, epoch: int = 0) -> Partition:
+    partition = Partition(epoch=epoch)
+    for _ in range(count // 100):
+        partition.append_records([b"x"] * 100)
+    return partition
+
+
+started: list[StreamReader] = []
+
+
+@pytest.fixture(autouse=True)
+def _stopped():
+    """Spark stops every reader; so do we."""
+    yield
+    while started:
+        started.pop().stop()
+
+
+def reader(cluster: FakeCluster, clock: Clock | None = None, **options: str) -> StreamReader:
+    servers = ",".join(f"{host}:{port}" for host, port in cluster.settings().bootstrap)
+    given = {
+        "kafka.bootstrap.servers": servers,
+        "kafka.default.api.timeout.ms": "2000",
+        "kafka.retry.backoff.ms": "1",
+        "subscribe": "t",
+        **options,
+    }
+    if "subscribepattern" in given:
+        del given["subscribe"]
+    parsed = source_options.for_stream(given)
+    started.append(StreamReader(parsed, row_schema.full(has_headers=False), OffsetReader, clock or Clock()))
+    return started[-1]
+
+
+def planned(stream: StreamReader, start: JsonOffsets, end: JsonOffsets) -> list[tuple[int, int, int]]:
+    parts = [one.value for one in stream.partitions(start, end)]
+    return [(one.partition, one.start_offset, one.end_offset) for one in parts]
+
+
+def test_a_query_begins_where_its_options_say(cluster):
+    """
+    At the end unless told otherwise; the JSON is that of Spark's Kafka source.
+    """
+    begins = [
+        reader(cluster, **options).initialOffset()
+        for options in (
+            {},
+            {"startingoffsets": "earliest"},
+            {"startingoffsets": '{"t":{"0":7,"1":-1}}'},
+        )
+    ]
+
+    assert [{"t": {"0": 300, "1": 100}}, {"t": {"0": 0, "1": 0}}, {"t": {"0": 7, "1": 100}}] == begins
+
+
+def test_offsets_for_some_partitions_only_are_refused(cluster):
+    """
+    Silence about a partition is most often a mistake.
+    """
+    with pytest.raises(ValueError, match="you must specify all TopicPartitions"):
+        reader(cluster, startingoffsets='{"t":{"0":7}}').initialOffset()
+
+
+def test_a_trigger_takes_what_its_limit_allows(cluster):
+    """
+    In proportion to what waits; all of it when Spark asks for all.
+    """
+    stream = reader(cluster, maxoffsetspertrigger="40")
+    start: JsonOffsets = {"t": {"0": 0, "1": 0}}
+
+    assert ReadMaxRows(40) == stream.getDefaultReadLimit()
+    assert {"t": {"0": 30, "1": 10}} == stream.latestOffset(start, ReadMaxRows(40))
+    assert {"t": {"0": 300, "1": 100}} == stream.latestOffset(start, ReadAllAvailable())
+    assert {"t": {"0": 300, "1": 100}} == stream.reportLatestOffset()
+
+
+def test_too_little_waits_until_it_is_enough_or_late(cluster):
+    """
+    minOffsetsPerTrigger holds a trigger back, but not longer than maxTriggerDelay.
+    """
+    clock = Clock()
+    stream = reader(cluster, clock, minoffsetspertrigger="500", maxtriggerdelay="60s")
+    start: JsonOffsets = {"t": {"0": 0, "1": 0}}
+
+    first = stream.latestOffset(start, ReadMinRows(500))  # nothing was handed out before: the delay is over
+    clock.now = 59
+    held = stream.latestOffset({"t": {"0": 200, "1": 0}}, ReadMinRows(500))
+    clock.now = 61
+    late = stream.latestOffset({"t": {"0": 200, "1": 0}}, ReadMinRows(500))
+
+    everything = {"t": {"0": 300, "1": 100}}
+    assert [everything, {"t": {"0": 200, "1": 0}}, everything] == [first, held, late]
+
+
+def test_available_now_ends_where_it_began(cluster):
+    """
+    What arrives meanwhile is for the next run; a lower limit does not keep the run from ending.
+    """
+    stream = reader(cluster, maxoffsetspertrigger="350", minoffsetspertrigger="300")
+    stream.prepareForTriggerAvailableNow()
+    cluster.topics["t"].partitions[0].append_records([b"late"] * 100)
+
+    steps = [{"t": {"0": 0, "1": 0}}]
+    while len(steps) < 3 or steps[-1] != steps[-2]:
+        steps.append(stream.latestOffset(steps[-1], ReadMaxRows(350)))
+
+    assert {"t": {"0": 300, "1": 100}} == steps[-1]
+
+
+def test_a_new_partition_is_read_from_its_start(cluster):
+    """
+    Nothing that was written before we saw it is skipped.
+    """
+    stream = reader(cluster)
+    start = stream.initialOffset()
+    cluster.topics["t"].partitions[2] = filled(100)
+
+    end = stream.latestOffset(start, ReadAllAvailable())
+
+    assert [(2, 0, 100)] == planned(stream, start, end)
+
+
+def test_a_pattern_finds_new_topics_but_no_internal_ones(cluster):
+    """
+    As in Spark's Kafka source.
+    """
+    cluster.topics["tide"] = Topic(topic_id=TopicId(b"\x02" * 16), partitions={0: filled(100)})
+    cluster.topics["t_internal"] = Topic(topic_id=TopicId(b"\x03" * 16), is_internal=True)
+
+    begins = reader(cluster, subscribepattern="t.*", startingoffsets="earliest").initialOffset()
+
+    assert {"t": {"0": 0, "1": 0}, "tide": {"0": 0}} == begins
+
+
+def test_equal_ranges_for_more_tasks(cluster):
+    """
+    minPartitions and maxRecordsPerPartition divide the larger partitions.
+    """
+    stream = reader(cluster, maxrecordsperpartition="150")
+
+    parts = planned(stream, {"t": {"0": 0, "1": 0}}, {"t": {"0": 300, "1": 100}})
+
+    assert [(0, 0, 150), (0, 150, 300), (1, 0, 100)] == parts
+
+
+def test_nothing_new_plans_nothing(cluster):
+    """
+    Spark may plan an empty batch.
+    """
+    assert [] == planned(reader(cluster), {"t": {"0": 5}}, {"t": {"0": 5}})
+
+
+LOSSES = {
+    "aged out": ("Offsets 0 to 50 of t-0 are gone: it begins at 50", [(0, 50, 300), (1, 0, 100)]),
+    "shrunk": ("went from offset 900 back to 300", [(0, 0, 300), (1, 0, 100)]),
+    "deleted": ("The partitions t-2 are gone", [(0, 0, 300), (1, 0, 100)]),
+}
+
+
+@pytest.mark.parametrize("what", LOSSES)
+@pytest.mark.parametrize("is_failing", [True, False])
+def test_a_loss_fails_the_query_or_is_skipped(cluster, caplog, what, is_failing):
+    """
+    failOnDataLoss decides; either way it is said what happened, and the error says what to do.
+    """
+    sentence, goes_on_with = LOSSES[what]
+    start: JsonOffsets = {"t": {"0": 0, "1": 0}}
+    if what == "aged out":
+        cluster.topics["t"].partitions[0].log_start_offset = 50
+    elif what == "shrunk":
+        start["t"]["0"] = 900
+    else:
+        start["t"]["2"] = 10
+    stream = reader(cluster, failondataloss=str(is_failing).lower())
+    end: JsonOffsets = {"t": {"0": 300, "1": 100}}
+
+    if is_failing:
+        with pytest.raises(DataLossError, match="set failOnDataLoss=false") as lost:
+            planned(stream, start, end)
+        assert sentence in str(lost.value)
+    else:
+        assert goes_on_with == planned(stream, start, end)
+        assert any(sentence in record.getMessage() for record in caplog.records)
+
+
+def test_a_topic_made_anew_while_the_query_runs_is_noticed(cluster):
+    """
+    Even when it has already grown past the offsets of the old one.
+    """
+    stream = reader(cluster)
+    start = stream.initialOffset()
+    cluster.topics["t"] = Topic(topic_id=TopicId(b"\x09" * 16), partitions={0: filled(500), 1: filled(500)})
+
+    with pytest.raises(DataLossError, match="Topic t was deleted and created again"):
+        stream.latestOffset(start, ReadAllAvailable())
+
+
+def test_an_end_that_lags_behind_an_election_is_asked_again(cluster):
+    """
+    A new leader may not know yet what was committed: no false alarm.
+    """
+    partition = cluster.topics["t"].partitions[0]
+    late = partition.batches.pop()
+    stream = reader(cluster)
+
+    def arrive(broker_id, name, request):
+        if cluster.count("list_offsets") == 2:
+            partition.batches.append(late)
+        return
+
+    cluster.hook = arrive
+    end = stream.latestOffset({"t": {"0": 300, "1": 100}}, ReadAllAvailable())
+
+    assert {"t": {"0": 300, "1": 100}} == end
+
+
+def test_a_reader_travels_without_its_connections(cluster):
+    """
+    Executors get options and schema; they open what they need.
+    """
+    stream = reader(cluster)
+    stream.initialOffset()
+
+    travelled = pickle.loads(pickle.dumps(stream))  # noqa: S301 - our own bytes
+
+    assert reader(cluster).__dict__["_options"] == travelled.__dict__["_options"]
+    assert None is travelled.__dict__["_reader"]
