@@ -84,6 +84,18 @@ def test_a_flipped_byte_is_told_and_never_served(make_hand: Callable[..., Any], 
     assert told.value.path == segment.path
 
 
+def test_what_lies_before_a_damaged_batch_is_served(make_hand: Callable[..., Any], read_offsets: Any) -> None:
+    """One bad sector takes no more than it must."""
+    hand = cold_hand(make_hand, 4)
+    segment = hand.log.segments[0]
+    hand.disk.open(segment.path).write(segment.size // 2 + 80, [b"?"])
+
+    assert [0, 1] == read_offsets(hand, 0)
+    with pytest.raises(SegmentDamaged):
+        read_offsets(hand, 2)
+    assert [3] == read_offsets(hand, 3)
+
+
 @pytest.mark.parametrize("size", [0, 10, 100, 300])
 def test_a_segment_that_lost_its_end_is_told(make_hand: Callable[..., Any], size: int) -> None:
     """An empty answer would let a client wait for ever."""
