@@ -246,13 +246,14 @@ def consume(bootstrap: str, progress: Progress) -> int:
         if count.total != last:
             last, moved_at = count.total, time.monotonic()
         progress.update(bar, completed=last)
+    was_shared = count.is_shared  # before they leave
     done.set()
     for thread in members:
         thread.join(QUIET_SECONDS_MAX)
     progress.update(bar, completed=count.total)
     if count.failures:
         raise DemoFailed(f"a consumer failed: {count.failures[0]}")
-    if not count.is_shared:
+    if not was_shared:
         raise DemoFailed(f"the group did not give both members partitions within {QUIET_SECONDS_MAX} s")
     if min(count.received) == 0:
         raise DemoFailed(f"one member of the group received nothing: {count.received}")
