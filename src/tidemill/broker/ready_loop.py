@@ -77,6 +77,7 @@ class ReadyLoop:
             self._start(empty=True)
         if now - self._checkpoint_at >= CHECKPOINT_MS and self._store.can_checkpoint:
             self._begin_checkpoint()
+        self._store.close_surplus_files()
         self._run_background()
 
     def when_idle(self, callback: Callable[[], None]) -> None:
@@ -140,9 +141,9 @@ class ReadyLoop:
             return
         checkpoint = self._store.checkpoint_steps()
         if checkpoint is not None:
-            self._background(checkpoint, self._checkpointed)
+            self._background(checkpoint, self._checkpointed, self._store.checkpoint_failed)
         elif self._store.wants_growth:
-            self._background(self._store.growth_steps(), self._store.grown)
+            self._background(self._store.growth_steps(), self._store.grown, lambda: self._store.grown(None))
 
     def _checkpointed(self, _: object) -> None:
         self._store.checkpointed()
@@ -150,8 +151,13 @@ class ReadyLoop:
         if self._store.has_pending and not self._is_writing:
             self._start()
 
-    def _background(self, steps: Iterator[File | None], done: Callable[[File | None], None]) -> None:
-        """Carry out `steps`, each a job of its own, and give what the last one yields to `done`."""
+    def _background(
+        self,
+        steps: Iterator[File | None],
+        done: Callable[[File | None], None],
+        full: Callable[[], None] | None = None,
+    ) -> None:
+        """Carry out `steps`, each a job of its own, and give what the last one yields to `done`; or call `full`."""
         self._is_background_busy = True
         last: File | None = None
 
@@ -175,11 +181,8 @@ class ReadyLoop:
 
         def failed(error: BaseException) -> None:
             self._is_background_busy = False
-            if isinstance(error, DiskFull) and self._store.is_checkpointing:
-                self._store.checkpoint_failed()
-                return
-            if isinstance(error, DiskFull):
-                self._store.grown(None)
+            if isinstance(error, DiskFull) and full is not None:
+                full()
                 return
             self._failed(error)
 

@@ -11,7 +11,7 @@ import typer
 
 from tidemill.cli.failure import Failed
 
-COMMANDS: Final = ("dev", "broker", "topics", "produce", "consume")
+COMMANDS: Final = ("dev", "broker", "topics", "produce", "consume", "log")
 """Command → the module of that name beside this one; each has `register(application)`.  In the order of `--help`."""
 
 ABOUT: Final = """A message queue that speaks Kafka, with a data pipeline on Spark.
@@ -26,7 +26,7 @@ Examples, in two terminals:
 
   tidemill consume orders --from earliest
 
-Commands other than `dev` and `broker` work with any Kafka broker: name it with --bootstrap HOST:PORT
+Commands other than `dev`, `broker` and `log` work with any Kafka broker: name it with --bootstrap HOST:PORT
 or TIDEMILL_BOOTSTRAP.  Every command takes --json.  Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.
 """
 

@@ -38,6 +38,12 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
             message=f"the batch has {size} B; max.message.bytes of topic {partition.topic} is "
             f"{config.max_message_bytes}: send smaller batches, or raise it",
         )
+    if size > partition.shard.batch_bytes_max:
+        return Appended(
+            errors.MESSAGE_TOO_LARGE,
+            message=f"the batch has {size} B; the journal takes {partition.shard.batch_bytes_max} B at once: "
+            "send smaller batches",
+        )
     before_max, after_max = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     problem = check_producer_batch(
         batch,

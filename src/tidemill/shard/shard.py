@@ -92,6 +92,11 @@ class Shard:
         """Records below `offset` go, on every replica; the index of the entry that says so."""
         return self.propose(log_start(partition, offset, self.append_time(now_ms)))
 
+    @property
+    def batch_bytes_max(self) -> int:
+        """What the journal can take at once, whatever the topic allows."""
+        return self.store.batch_bytes_max
+
     def append_time(self, now_ms: int) -> int:
         """Never goes back within a shard."""
         return max(now_ms, self.log.last_append_time)

@@ -283,6 +283,8 @@ class PartitionLog:
                 if header.leader_epoch != epoch:
                     problem = f"the batch is of epoch {header.leader_epoch}, the table says {epoch}"
             if problem is not None:
+                if at:
+                    break  # what lies before it is whole; the next read begins here and tells
                 raise SegmentDamaged(segment.path, start + at, max(expected, offset), problem)
             if header.end_offset > end_offset:
                 break

@@ -83,16 +83,16 @@ def open_store(disk: Disk, key: bytes, options: StoreOptions) -> tuple[Store, Fo
     checkpoint = newest_checkpoint(disk, cache, key)
     if checkpoint is None:
         raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole; nothing was changed")
-    ring = _open_ring(disk)
+    ring = open_ring(disk)
     found = Found()
-    store, walked = _fold(disk, key, options, cache, checkpoint, ring, found)
+    store, walked = fold(disk, key, options, cache, checkpoint, ring, found)
     _check_damage(ring, key, store.journal.sequence)
     _write_again(disk, checkpoint, ring, walked[-1] if walked else None)
     _act(store, walked, found)
     return store, found
 
 
-def _open_ring(disk: Disk) -> list[RingFile]:
+def open_ring(disk: Disk) -> list[RingFile]:
     numbers = sorted(n for name in disk.list(paths.JOURNAL) if (n := paths.journal_number(name)) is not None)
     if numbers != list(range(FIRST_FILE, FIRST_FILE + len(numbers))) or not numbers:
         raise JournalDamaged(
@@ -108,14 +108,14 @@ def _open_ring(disk: Disk) -> list[RingFile]:
     return ring
 
 
-class _Walked(NamedTuple):
+class Walked(NamedTuple):
     """A whole block of the journal.  Its bytes are read again when they are needed: memory must not grow with it."""
 
     place: Place
     header: BlockHeader
 
 
-def _fold(
+def fold(
     disk: Disk,
     key: bytes,
     options: StoreOptions,
@@ -123,7 +123,7 @@ def _fold(
     checkpoint: Checkpoint,
     ring: list[RingFile],
     found: Found,
-) -> tuple[Store, list[_Walked]]:
+) -> tuple[Store, list[Walked]]:
     """Rule R1, first half: from the checkpoint through all whole blocks in sequence to the final state."""
     journal = Journal(disk, ring, head=checkpoint.head, sequence=checkpoint.sequence)
     store = Store(disk, key, options, cache, journal)
@@ -146,7 +146,7 @@ def _fold(
             _fold_row(store, shard_id, row)
         found.blocks += 1
         found.rows += len(rows)
-        walked.append(_Walked(place, header))
+        walked.append(Walked(place, header))
         place = place_after(ring, place, header.size_bytes)
     journal.resume(place)
     return store, walked
@@ -189,7 +189,7 @@ def _check_damage(ring: list[RingFile], key: bytes, sequence: int) -> None:
         )
 
 
-def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newest: _Walked | None) -> None:
+def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newest: Walked | None) -> None:
     """Rule R2: a kill may have left checkpoint and newest block in the cache alone."""
     write_checkpoint(disk, checkpoint.number, checkpoint.data)
     disk.sync_directory("")
@@ -209,7 +209,7 @@ def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newes
         slot, position = (slot + 1) % len(ring), 0
 
 
-def _act(store: Store, walked: list[_Walked], found: Found) -> None:
+def _act(store: Store, walked: list[Walked], found: Found) -> None:
     """Rule R1, second half, with R3 and R4: files follow the folded state."""
     disk = store.disk
     for log in store.folded_closings:
@@ -247,7 +247,7 @@ def _check_files(disk: Disk, log: ShardLog) -> None:
                 return
 
 
-def _rewrite(store: Store, walked: list[_Walked]) -> None:
+def _rewrite(store: Store, walked: list[Walked]) -> None:
     """Rule R3: equal or not, and never compared."""
     ring = store.journal.ring
     made: dict[str, None] = {}

@@ -148,6 +148,11 @@ class Store:
     # ── a block at a time ──────────────────────────────────────────────────────────────────────────────────────
 
     @property
+    def batch_bytes_max(self) -> int:
+        """A larger batch would wait for ever for its block to find room."""
+        return self.journal.row_bytes_max - ROW_BYTES - HEADER_BYTES
+
+    @property
     def has_pending(self) -> bool:
         return bool(self._pending)
 

@@ -1,0 +1,235 @@
+"""A batch joins a partition: what is checked, stamped and told apart, and when it is answered."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidemill.batches.batch import crc_matches, read_header
+from tidemill.batches.builder import build_batch
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.shard import ShardId
+from tidemill.model.topic import TopicId
+from tidemill.model.topic_config import compile_topic_config
+from tidemill.shard import lookup
+from tidemill.shard.append import append_batch
+from tidemill.shard.commit_waiters import CommitWaiters
+from tidemill.shard.partition import Partition
+from tidemill.shard.shard import Shard
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.storage.recovery import found_directory, open_store
+from tidemill.storage.shard_log import Opening
+from tidemill.storage.store import Store, StoreOptions
+
+KEY = b"k" * 16
+ME = Voter(BrokerId(1), DirectoryId(b"d" * 16))
+OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, journal_bytes_max=1 << 18)
+NOW = 1_700_000_000_000
+
+
+class Led:
+    """A shard with one partition that this broker leads; `sync` writes what is queued."""
+
+    def __init__(self, **configs: str) -> None:
+        disk = SimulatedDisk()
+        found_directory(disk, KEY, OPTIONS)
+        self.store: Store = open_store(disk, KEY, OPTIONS)[0]
+        opening = Opening(
+            topic_id=TopicId(b"t" * 16), first_partition=0, partition_count=1, feature_level=1, voters=(ME,)
+        )
+        log = self.store.open_shard(ShardId(1), opening)
+        config = compile_topic_config({key.replace("_", "."): value for key, value in configs.items()})
+        self.shard = Shard(self.store, log, ME, "t", config, lambda: None)
+        self.shard.tick(NOW)
+        self.sync()
+
+    @property
+    def partition(self) -> Partition:
+        return self.shard.partitions[0]
+
+    def sync(self) -> None:
+        while (block := self.store.gather()) is not None:
+            block.write(self.store.journal)
+            block.spread(self.store.disk)
+            for report in self.store.written(block):
+                self.shard.advance(report)
+
+    def checkpoint(self) -> None:
+        self.store.begin_checkpoint()
+        for _ in self.store.checkpoint_steps() or ():
+            pass
+        self.store.checkpointed()
+
+    def append(self, *, count: int = 1, timestamp: int = NOW, now: int = NOW, value: bytes = b"v", **batch: int) -> Any:
+        payload = build_batch([(None, value, (), timestamp)] * count, **batch)  # type: ignore[arg-type]
+        return append_batch(self.partition, payload, now)
+
+    def append_of(self, sequence: int, *, epoch: int = 0, count: int = 1, producer_id: int = 7, now: int = NOW) -> Any:
+        return self.append(count=count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, now=now)
+
+
+@pytest.fixture
+def led() -> Callable[..., Led]:
+    return Led
+
+
+def test_offsets_follow_each_other(led: Callable[..., Led]) -> None:
+    """And the high watermark follows when they are durable."""
+    shard = led()
+
+    offsets = [shard.append(count=count).base_offset for count in (1, 3, 2)]
+
+    assert [0, 1, 4] == offsets
+    assert (0, 6) == (shard.partition.high_watermark, shard.partition.log.end_offset)
+    shard.sync()
+    assert 6 == shard.partition.high_watermark
+
+
+def test_a_retry_is_answered_with_the_original_offset_once_that_is_committed(led: Callable[..., Led]) -> None:
+    """Before that it may still go, and the client would believe it to be there."""
+    shard = led()
+    first = shard.append_of(0, count=2)
+    told: list[bool] = []
+
+    retry = shard.append_of(0, count=2)
+    shard.shard.when_committed(retry.log_index, told.append)
+
+    assert (errors.NONE, first.base_offset, first.log_index) == retry[:3]
+    assert ([], 2) == (told, shard.partition.log.end_offset)
+    shard.sync()
+    assert [True] == told
+
+
+def test_a_sequence_gap_is_refused(led: Callable[..., Led]) -> None:
+    """A batch between was lost, or comes later."""
+    shard = led()
+    shard.append_of(0, count=2)
+
+    assert errors.OUT_OF_ORDER_SEQUENCE_NUMBER == shard.append_of(3).error_code
+    assert errors.NONE == shard.append_of(2).error_code
+
+
+def test_a_new_epoch_begins_at_sequence_zero_and_fences_the_old(led: Callable[..., Led]) -> None:
+    """KIP-360."""
+    shard = led()
+    shard.append_of(0)
+
+    assert errors.OUT_OF_ORDER_SEQUENCE_NUMBER == shard.append_of(1, epoch=1).error_code
+    assert errors.NONE == shard.append_of(0, epoch=1).error_code
+    assert errors.INVALID_PRODUCER_EPOCH == shard.append_of(1, epoch=0).error_code
+
+
+def test_a_producer_that_was_away_too_long_is_new(led: Callable[..., Led]) -> None:
+    """By append time, never by a clock of its own."""
+    shard = led()
+    shard.append_of(0)
+
+    assert errors.NONE == shard.append_of(40, now=NOW + 25 * 3_600_000).error_code
+
+
+def test_log_append_time_is_stamped(led: Callable[..., Led]) -> None:
+    """Under a new CRC, and told to the client; a retry is told the original's."""
+    shard = led(message_timestamp_type="LogAppendTime")
+
+    appended = shard.append_of(0)
+    retry = shard.append_of(0, now=NOW + 5_000)
+
+    assert (NOW, NOW) == (appended.log_append_time, retry.log_append_time)
+    found = shard.partition.log.read(0, 1 << 20, 1, may_wait=False)
+    assert found is not None
+    header = read_header(found[0][0])
+    assert (True, NOW, True) == (header.is_log_append_time, header.max_timestamp, crc_matches(found[0][0]))
+
+
+def test_append_time_never_goes_back(led: Callable[..., Led]) -> None:
+    """Clocks do."""
+    shard = led(message_timestamp_type="LogAppendTime")
+    shard.append(now=NOW + 1_000)
+
+    assert NOW + 1_000 == shard.append(now=NOW).log_append_time
+
+
+def test_timestamps_out_of_bounds_are_refused(led: Callable[..., Led]) -> None:
+    """KIP-937."""
+    shard = led(message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="2000")
+
+    codes = [shard.append(timestamp=NOW + off).error_code for off in (-1_001, -1_000, 2_000, 2_001)]
+
+    assert [errors.INVALID_TIMESTAMP, 0, 0, errors.INVALID_TIMESTAMP] == codes
+
+
+def test_a_batch_above_the_topics_limit_is_refused(led: Callable[..., Led]) -> None:
+    """The message names the key."""
+    shard = led(max_message_bytes="500")
+
+    appended = shard.append(value=b"v" * 600)
+
+    assert errors.MESSAGE_TOO_LARGE == appended.error_code
+    assert "max.message.bytes" in appended.message
+
+
+def test_a_batch_that_the_journal_can_never_take_is_refused(led: Callable[..., Led]) -> None:
+    """It would wait for ever, and everything behind it."""
+    shard = led(max_message_bytes="10000000")
+
+    assert errors.MESSAGE_TOO_LARGE == shard.append(value=b"v" * (1 << 18)).error_code
+    assert errors.NONE == shard.append(value=b"v" * (shard.store.batch_bytes_max - 200)).error_code
+    shard.checkpoint()
+    shard.sync()
+    assert 1 == shard.partition.high_watermark
+
+
+def test_a_transactional_batch_is_refused(led: Callable[..., Led]) -> None:
+    """So that its client fails at once."""
+    shard = led()
+    payload = build_batch(
+        [(None, b"v", (), NOW)], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+
+    assert errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED == append_batch(shard.partition, payload, NOW).error_code
+
+
+def test_a_timestamp_is_looked_up_within_a_batch(led: Callable[..., Led]) -> None:
+    """The offset of the very record, not of its batch."""
+    shard = led()
+    records = [(None, b"v", (), NOW + 10 * number) for number in range(5)]
+    for _ in range(2):
+        append_batch(shard.partition, build_batch(records), NOW)
+    shard.sync()
+
+    found = lookup.first_at_or_after(shard.partition, NOW + 25, 10)
+    largest = lookup.with_largest_timestamp(shard.partition, 10)
+
+    assert (3, NOW + 30) == found[:2] if found else None
+    assert (4, NOW + 40) == largest[:2] if largest else None
+    assert lookup.first_at_or_after(shard.partition, NOW + 41, 10) is None
+
+
+def test_waiters_are_woken_in_the_order_of_the_log() -> None:
+    """One that waits for an entry before its neighbour's goes with it."""
+    waiters = CommitWaiters()
+    told: list[tuple[str, bool]] = []
+    for name, index in (("a", 3), ("b", 2), ("c", 5)):
+        waiters.add(index, lambda known, name=name: told.append((name, known)))  # type: ignore[misc]
+
+    waiters.wake(2)
+    assert [] == told
+    waiters.wake(3)
+    assert [("a", True), ("b", True)] == told
+    waiters.fail()
+
+    assert [("a", True), ("b", True), ("c", False)] == told
+    assert 0 == len(waiters)
+
+
+def test_a_stopped_shard_tells_that_the_outcome_is_not_known(led: Callable[..., Led]) -> None:
+    """Never that it failed."""
+    shard = led()
+    appended = shard.append()
+    told: list[bool] = []
+    shard.shard.when_committed(appended.log_index, told.append)
+
+    shard.shard.stop()
+
+    assert [False] == told

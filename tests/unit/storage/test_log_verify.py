@@ -1,0 +1,188 @@
+"""`log verify`: what is damage, and what only looks like it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidemill.model.broker_id import BrokerId, DirectoryId
+from tidemill.storage import paths
+from tidemill.storage.data_directory import Identity, write_identity
+from tidemill.storage.log_dump import dump
+from tidemill.storage.log_verify import verify
+from tidemill.storage.store import StoreOptions
+
+OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, journal_bytes_max=1 << 18)
+
+
+@pytest.fixture
+def hand(make_hand: Callable[..., Any]) -> Any:
+    """Ten batches below a checkpoint in segments of three, and five above it."""
+    hand = make_hand(OPTIONS, segment_bytes=600)
+    identity = Identity(
+        cluster_id="c", broker_id=BrokerId(1), directory_id=DirectoryId(b"d" * 16), journal_key=hand.store.key
+    )
+    write_identity(hand.disk, identity)
+    hand.checkpoint()
+    hand.append(10)
+    hand.write_all()
+    hand.commit()
+    hand.checkpoint()
+    for _ in range(5):
+        hand.append()
+        hand.write_all()
+    hand.write(empty=True)
+    return hand
+
+
+def flip(hand: Any, path: str, position: int) -> None:
+    file = hand.disk.open(path)
+    file.write(position, [bytes([file.read(position, 1)[0] ^ 1])])
+
+
+def test_a_whole_directory_has_no_damage(hand: Any) -> None:
+    """And all of what the checkpoint stands for was looked at."""
+    verified = verify(hand.disk)
+
+    assert [] == verified.damages
+    assert (10, 6) == (verified.batches, verified.blocks)
+
+
+def test_a_flipped_byte_in_a_segment_is_named_with_its_offsets(hand: Any) -> None:
+    """File, bytes, offsets: what somebody who repairs has to know."""
+    segment = hand.log.segments[1]
+    size = hand.log.segments[0].size // 3
+    flip(hand, segment.path, size + 70)
+
+    (damage,) = verify(hand.disk).damages
+
+    first = segment.base_offset + 1
+    assert (segment.path, size, size, first, first + 1) == damage[:5]
+
+
+@pytest.mark.parametrize("position", [3, 10, 14], ids=["offset", "length", "epoch"])
+def test_a_flipped_byte_in_a_header_is_damage(hand: Any, position: int) -> None:
+    """Offset, length and epoch lie outside the batch's CRC."""
+    flip(hand, hand.log.segments[0].path, position)
+
+    assert {hand.log.segments[0].path} == {damage.file for damage in verify(hand.disk).damages}
+
+
+def test_a_truncated_segment_is_damage(hand: Any) -> None:
+    """From the first batch that is not whole to where the segment should end."""
+    segment = hand.log.segments[0]
+    hand.disk.open(segment.path).truncate(segment.size - 10)
+
+    (damage,) = verify(hand.disk).damages
+
+    assert (segment.path, segment.size, hand.log.segments[1].base_offset) == (
+        damage.file,
+        damage.position + damage.size,
+        damage.end_offset,
+    )
+
+
+def test_a_missing_segment_is_damage(hand: Any) -> None:
+    """All of its offsets."""
+    hand.disk.remove(hand.log.segments[0].path)
+
+    (damage,) = verify(hand.disk).damages
+
+    assert (hand.log.segments[0].path, 0, hand.log.segments[1].base_offset) == (
+        damage.file,
+        damage.offset,
+        damage.end_offset,
+    )
+
+
+def test_a_flipped_byte_in_a_synced_block_is_damage(hand: Any) -> None:
+    """A later block says that it had been synced."""
+    place = next(row for row in dump(hand.disk) if row["type"] == "row")
+    flip(hand, place["file"], place["position"] + 200)
+
+    (damage,) = verify(hand.disk).damages
+
+    assert (place["file"], place["position"]) == (damage.file, damage.position)
+
+
+def test_a_torn_last_block_is_no_damage(hand: Any) -> None:
+    """Nobody was told that it is durable."""
+    last = [row for row in dump(hand.disk) if row["type"] == "block"][-1]
+    flip(hand, last["file"], last["position"] + 20)
+
+    assert [] == verify(hand.disk).damages
+
+
+def test_a_flipped_byte_in_a_checkpoint_is_damage(hand: Any) -> None:
+    """Though the other one is used."""
+    path = paths.checkpoint_file(hand.store.checkpoint_number - 1)
+    flip(hand, path, 20)
+
+    assert [path] == [damage.file for damage in verify(hand.disk).damages]
+
+
+def test_without_any_checkpoint_the_directory_is_damaged(hand: Any) -> None:
+    """Nothing says where the journal begins."""
+    for parity in (0, 1):
+        flip(hand, paths.checkpoint_file(parity), 20)
+
+    (damage,) = verify(hand.disk).damages
+
+    assert "neither" in damage.problem
+
+
+def test_bytes_that_lie_in_the_journal_alone_are_no_damage(hand: Any) -> None:
+    """A start writes them again."""
+    segment = hand.log.segments[-1]
+    hand.disk.remove(segment.path)
+
+    assert [] == verify(hand.disk).damages
+
+
+def test_what_was_settled_is_not_missed(hand: Any) -> None:
+    """Its file goes when the row that says so is synced, long before the next checkpoint."""
+    hand.store.settle(hand.shard, 0, 6)
+    hand.write_all()
+    hand.write(empty=True)
+    hand.remove()
+
+    assert [] == verify(hand.disk).damages
+
+
+def test_a_truncation_after_the_checkpoint_is_no_damage(make_hand: Callable[..., Any]) -> None:
+    """The bytes behind it belong to other batches by now."""
+    hand = make_hand(replace(OPTIONS))
+    write_identity(
+        hand.disk,
+        Identity(
+            cluster_id="c", broker_id=BrokerId(1), directory_id=DirectoryId(b"d" * 16), journal_key=hand.store.key
+        ),
+    )
+    hand.append(6)
+    hand.write_all()
+    hand.checkpoint()
+    hand.store.truncate(hand.shard, 3)
+    hand.append(2, size=333, term=2)
+    hand.write_all()
+
+    assert [] == verify(hand.disk).damages
+
+
+def test_a_missing_journal_file_is_damage(hand: Any) -> None:
+    """Whatever was in it."""
+    hand.disk.remove("journal/00000001.journal")
+
+    (damage,) = verify(hand.disk).damages
+
+    assert "journal" == damage.file
+
+
+def test_a_dump_holds_every_row_and_every_batch(hand: Any) -> None:
+    """The journal from the checkpoint on, and all segments."""
+    rows = list(dump(hand.disk))
+
+    assert list(range(10, 15)) == [row["base_offset"] for row in rows if row["type"] == "row"]
+    batches = [row for row in rows if row["type"] == "batch"]
+    assert list(range(15)) == [row["base_offset"] for row in batches]
+    assert all(row["crc_matches"] for row in batches)

@@ -1,0 +1,201 @@
+"""Reading a partition: from memory, from its segments, and what damage does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidemill.storage.partition_log import OffsetGone
+from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.store import StoreOptions
+
+COLD = StoreOptions(
+    journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=1 << 20, cache_bytes_max=0
+)
+"""Nothing is kept in memory that lies in a segment."""
+
+
+def cold_hand(make_hand: Callable[..., Any], count: int = 20, **options: int) -> Any:
+    hand = make_hand(COLD, **options)
+    hand.append(count)
+    hand.write_all()
+    hand.commit()
+    hand.store.cache.evict()
+    assert not hand.log.tail
+    return hand
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 700, 1 << 20], ids=["disk", "mixed", "memory"])
+def test_every_offset_is_read_wherever_its_batch_lies(
+    make_hand: Callable[..., Any], read_offsets: Any, cache_bytes: int
+) -> None:
+    """A reader that follows the offsets meets each record once, over segment borders and from disk into memory."""
+    hand = make_hand(COLD, segment_bytes=900, index_interval=300)
+    hand.store.cache.bytes_max = cache_bytes
+    for _ in range(10):
+        hand.append_batch(2)
+        hand.write_all()
+    hand.store.cache.evict()
+
+    for first in range(20):
+        met = []
+        offset = first - first % 2
+        while found := read_offsets(hand, max(offset, first) if not met else offset):
+            met += found
+            offset = met[-1] + 2
+        assert list(range(first - first % 2, 20, 2)) == met
+
+
+def test_a_read_is_bounded_by_bytes_but_gives_one_batch(make_hand: Callable[..., Any], read_offsets: Any) -> None:
+    """Else a batch larger than a client's bound would stop that client for ever."""
+    hand = cold_hand(make_hand)
+
+    assert [0] == read_offsets(hand, 0, bytes_max=1)
+    assert [3] == read_offsets(hand, 3, bytes_max=200)
+
+
+def test_nothing_at_or_behind_the_end_offset_is_read(make_hand: Callable[..., Any], read_offsets: Any) -> None:
+    """What is not committed may still go."""
+    hand = cold_hand(make_hand)
+
+    assert [0, 1, 2] == read_offsets(hand, 0, end=3)
+    assert [] == read_offsets(hand, 3, end=3)
+
+
+def test_a_read_that_may_not_wait_says_so(make_hand: Callable[..., Any]) -> None:
+    """The loop never waits for a disk."""
+    hand = cold_hand(make_hand)
+
+    assert hand.log.read(0, 1 << 20, 20, may_wait=False) is None
+
+
+@pytest.mark.parametrize("byte", [3, 10, 14, 19, 40, 70], ids=["offset", "length", "epoch", "crc", "header", "record"])
+def test_a_flipped_byte_is_told_and_never_served(make_hand: Callable[..., Any], byte: int) -> None:
+    """Whatever field it hits."""
+    hand = cold_hand(make_hand, 3)
+    segment = hand.log.segments[0]
+    file = hand.disk.open(segment.path)
+    old = file.read(byte, 1)
+    file.write(byte, [bytes([old[0] ^ 0x40])])
+
+    with pytest.raises(SegmentDamaged) as told:
+        hand.log.read(0, 1 << 20, 3, may_wait=True)
+
+    assert told.value.path == segment.path
+
+
+def test_what_lies_before_a_damaged_batch_is_served(make_hand: Callable[..., Any], read_offsets: Any) -> None:
+    """One bad sector takes no more than it must."""
+    hand = cold_hand(make_hand, 4)
+    segment = hand.log.segments[0]
+    hand.disk.open(segment.path).write(segment.size // 2 + 80, [b"?"])
+
+    assert [0, 1] == read_offsets(hand, 0)
+    with pytest.raises(SegmentDamaged):
+        read_offsets(hand, 2)
+    assert [3] == read_offsets(hand, 3)
+
+
+@pytest.mark.parametrize("size", [0, 10, 100, 300])
+def test_a_segment_that_lost_its_end_is_told(make_hand: Callable[..., Any], size: int) -> None:
+    """An empty answer would let a client wait for ever."""
+    hand = cold_hand(make_hand, 3)
+    hand.disk.open(hand.log.segments[0].path).truncate(size)
+
+    with pytest.raises(SegmentDamaged):
+        offset = 0
+        while True:
+            found = hand.log.read(offset, 1, 3, may_wait=True)
+            assert found[1] > 0
+            offset += 1
+
+
+def test_a_missing_segment_is_told(make_hand: Callable[..., Any]) -> None:
+    """Somebody removed it: the broker goes on with everything else."""
+    hand = cold_hand(make_hand, 3)
+    segment = hand.log.segments[0]
+    segment.close()
+    hand.disk.remove(segment.path)
+
+    with pytest.raises(SegmentDamaged):
+        hand.log.read(0, 1 << 20, 3, may_wait=True)
+
+
+def test_a_log_start_in_the_middle_of_a_batch_is_no_damage(make_hand: Callable[..., Any], read_offsets: Any) -> None:
+    """DeleteRecords may name any offset; the epoch table begins there, the batch before it."""
+    hand = make_hand(COLD)
+    hand.append_batch(4)
+    hand.write_all()
+    hand.commit()
+    hand.store.cache.evict()
+
+    hand.store.settle(hand.shard, 0, 2)
+
+    assert [0] == read_offsets(hand, 2)
+
+
+def test_bytes_behind_the_end_offset_are_not_judged(make_hand: Callable[..., Any], read_offsets: Any) -> None:
+    """They may be overwritten at this moment."""
+    hand = cold_hand(make_hand, 3)
+    segment = hand.log.segments[0]
+    hand.disk.open(segment.path).write(segment.size - 5, [b"?????"])
+
+    assert [0, 1] == read_offsets(hand, 0, end=2)
+
+
+def test_an_offset_below_what_is_settled_is_gone(make_hand: Callable[..., Any]) -> None:
+    """It is out of range, and not damaged."""
+    hand = cold_hand(make_hand, segment_bytes=500)
+    hand.store.settle(hand.shard, 0, 10)
+
+    with pytest.raises(OffsetGone):
+        hand.log.read(1, 100, 20, may_wait=True)
+
+
+def test_a_reader_under_way_leaves_no_place_of_truncated_batches(make_hand: Callable[..., Any]) -> None:
+    """It would lead the next reader into the middle of another batch."""
+    hand = cold_hand(make_hand, 6)
+    places = hand.log._places
+    hand.store.truncate(hand.shard, 3) if hand.shard.commit_index < 3 else hand.log.truncate(hand.shard.entry_at(4))
+
+    places.append((5, hand.log.segments[0], 7))
+
+    assert not hand.log._places
+
+
+def test_a_stale_index_is_built_again(make_hand: Callable[..., Any], read_offsets: Any) -> None:
+    """It is a hint: a power loss may bring back one that an older content of the file had."""
+    hand = cold_hand(make_hand, 20, index_interval=300)
+    index = hand.log.segments[0].index
+    offsets, positions, _ = index._columns
+    for at in range(1, len(offsets)):
+        positions[at] += 13
+
+    assert [17] == read_offsets(hand, 17, bytes_max=1)
+
+
+def test_timestamps_are_found_in_files_and_in_memory(make_hand: Callable[..., Any]) -> None:
+    """The segment's end may still be in memory alone, and index points may lie there."""
+    hand = make_hand(COLD, segment_bytes=2_000, index_interval=300)
+    hand.append(15)
+    hand.write_all()
+    hand.append(5)
+
+    for offset in range(20):
+        header = hand.log.first_at_or_after(1_010 + 10 * offset, 20)
+        assert header is not None
+        assert offset == header.base_offset
+    assert hand.log.first_at_or_after(1_300, 20) is None
+    largest = hand.log.with_largest_timestamp(20)
+    assert largest is not None
+    assert 19 == largest.base_offset
+
+
+def test_a_truncated_segment_never_claims_smaller_timestamps_than_it_has(make_hand: Callable[..., Any]) -> None:
+    """Else a look-up skips it, and retention takes it too early."""
+    hand = cold_hand(make_hand, 6)
+    largest = hand.log.segments[0].max_timestamp
+
+    hand.log.truncate(hand.shard.entry_at(4))
+
+    assert largest == hand.log.segments[0].max_timestamp

@@ -1,0 +1,277 @@
+"""What the store promises under pressure: a full ring, a full disk, truncation while a block is in the air."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tidemill.batches.batch import crc_matches
+from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.storage.disk import DiskFull
+from tidemill.storage.journal_block import PAGE_BYTES
+from tidemill.storage.store import StoreOptions
+
+OPTIONS = StoreOptions(
+    journal_first_bytes=32 * PAGE_BYTES,
+    journal_file_bytes=32 * PAGE_BYTES,
+    journal_bytes_max=32 * PAGE_BYTES,
+    block_bytes_max=4 * PAGE_BYTES,
+    cache_bytes_max=0,
+    checkpoint_bytes=16 * PAGE_BYTES,
+)
+
+
+def read_all(hand: Any) -> list[bytes]:
+    """Every batch of partition 0 as it is served."""
+    log = hand.log
+    found = []
+    offset = log.log_start
+    while offset < log.end_offset:
+        result = log.read(offset, 1, log.end_offset, may_wait=True)
+        assert result is not None and result[1] > 0
+        batch = bytes(result[0][0])
+        assert crc_matches(batch)
+        found.append(batch)
+        offset += 1
+    return found
+
+
+def test_more_rows_than_the_ring_holds_pass_through_it(make_hand: Callable[..., Any]) -> None:
+    """A checkpoint that stood for rows which still wait for room would wait for them, and they for it."""
+    hand = make_hand(OPTIONS)
+    hand.append(60, size=PAGE_BYTES)  # twice the ring
+
+    for _ in range(20):
+        hand.write_all()
+        if not hand.store.has_pending:
+            break
+        hand.commit_durable()
+        hand.checkpoint_now()
+
+    assert not hand.store.has_pending
+    assert 60 == len(read_all(hand.restarted(hand.disk.after_kill())))
+
+
+def test_a_checkpoint_holds_nothing_that_is_only_queued(make_hand: Callable[..., Any]) -> None:
+    """Rows, votes, settled offsets and openings behind P are recovery's to find in blocks, or to lose with them."""
+    hand = make_hand(OPTIONS)
+    hand.append(3, size=50)
+    hand.write_all()
+    hand.commit()
+    term = hand.shard.term
+    hand.append(2, size=50)
+    hand.store.settle(hand.shard, 0, 2)
+    hand.store.vote(hand.shard.shard_id, hand.shard, term + 5, None)
+    hand.open_shard(2, first=5)
+
+    hand.checkpoint_now()
+
+    again = hand.restarted(hand.disk.after_kill())
+    assert (3, 0, 0) == (again.log.end_offset, again.log.log_start, again.log.settled)
+    assert (term, [1]) == (again.shard.term, list(again.store.shards))
+    assert 3 == len(read_all(again))
+
+
+def test_a_shard_whose_closing_is_only_queued_is_still_open(make_hand: Callable[..., Any]) -> None:
+    """P stands before it."""
+    hand = make_hand(OPTIONS)
+    hand.append(3)
+    hand.write_all()
+    hand.store.close_shard(1)
+
+    hand.checkpoint_now()
+
+    again = hand.restarted(hand.disk.after_kill())
+    assert [1] == list(again.store.shards)
+    assert 3 == len(read_all(again))
+
+
+def test_a_full_ring_still_takes_votes(make_hand: Callable[..., Any]) -> None:
+    """Rule J7: they are what could free it."""
+    hand = make_hand(OPTIONS)
+    hand.append(60, size=PAGE_BYTES)
+    hand.write_all()
+    assert hand.store.has_pending
+    hand.store._pending.clear()
+    hand.store.vote(1, hand.shard, 7, None)
+
+    assert hand.write()
+
+
+def test_a_full_ring_takes_an_empty_block_from_the_reserve(make_hand: Callable[..., Any]) -> None:
+    """So that the last block's durability is told however full it is."""
+    hand = make_hand(OPTIONS)
+    hand.append(60, size=PAGE_BYTES)
+    hand.write_all()
+    hand.store._pending.clear()
+
+    assert hand.write(empty=True)
+    assert not hand.write(empty=True)
+
+
+def test_what_found_no_room_is_spread_by_the_checkpoint(make_hand: Callable[..., Any]) -> None:
+    """And its memory is given back then."""
+    hand = make_hand(OPTIONS)
+    before = hand.append(2)
+    hand.write_all()
+    hand.disk.free_bytes, hand.disk.full_writes_part = 0, False
+    late = hand.append(40, size=200)
+    hand.write_all()
+    hand.disk.free_bytes = None
+    hand.append(1)
+    hand.write_all()
+    assert hand.log.segments[0].written == before[-1].position + len(read_all(hand)[1])
+
+    hand.commit()
+    hand.checkpoint()
+
+    assert hand.log.segments[0].written == hand.log.segments[0].size
+    assert all(entry.payload is None for entry in late)
+    hand.store.cache.evict()
+    assert 43 == len(read_all(hand))
+    assert 43 == len(read_all(hand.restarted()))
+
+
+def test_a_checkpoint_that_found_no_room_is_taken_again_whole(make_hand: Callable[..., Any]) -> None:
+    """What it had taken in hand (bytes to spread, segments, directories) is the next one's."""
+    hand = make_hand(OPTIONS)
+    hand.disk.free_bytes, hand.disk.full_writes_part = 0, False
+    hand.append(20, size=300)
+    hand.write_all()
+    hand.store.begin_checkpoint()
+    steps = hand.store.checkpoint_steps()
+    with pytest.raises(DiskFull):
+        for _ in steps:
+            pass
+    hand.store.checkpoint_failed()
+    hand.disk.free_bytes = None
+
+    hand.checkpoint()
+
+    hand.store.cache.evict()
+    assert 20 == len(read_all(hand))
+    assert 20 == len(read_all(hand.restarted(hand.disk.after_power_loss(ALL_LOST))))
+
+
+def test_a_batch_truncated_before_its_block_is_gathered_is_not_spread(make_hand: Callable[..., Any]) -> None:
+    """Its place belongs to the batch that follows it, in a later block perhaps."""
+    hand = make_hand(replace(OPTIONS, block_bytes_max=PAGE_BYTES))
+    hand.append(1)
+    hand.write_all()
+    hand.append(1, size=2_000)
+    hand.append(1, size=3_000)
+    hand.store.truncate(hand.shard, 2)
+    hand.append(3, size=1_500, term=2)
+
+    while hand.store.has_pending:
+        assert hand.write()
+        hand.store.cache.evict()
+        segment = hand.log.segments[0]
+        assert segment.written <= segment.size
+        assert 4 == len(read_all(hand))
+
+    assert 4 == len(read_all(hand.restarted()))
+
+
+def test_a_segment_cut_while_its_block_is_in_the_air_is_not_taken_for_written(make_hand: Callable[..., Any]) -> None:
+    """The bytes that arrive are the old ones."""
+    hand = make_hand(OPTIONS)
+    hand.append(2)
+    block = hand.store.gather()
+    hand.store.truncate(hand.shard, 2)
+    hand.append(2, term=2)
+    block.write(hand.store.journal)
+    block.spread(hand.disk)
+    hand.store.written(block)
+
+    assert 3 == len(read_all(hand))
+    hand.write_all()
+    hand.store.cache.evict()
+
+    assert 3 == len(read_all(hand))
+
+
+def test_a_segment_made_again_under_its_old_name_stays(make_hand: Callable[..., Any]) -> None:
+    """The removal of the truncated one must not take it."""
+    hand = make_hand(OPTIONS, segment_bytes=400)
+    hand.append(6)
+    hand.write_all()
+    hand.store.truncate(hand.shard, 1)
+    hand.append(6, term=2)
+    hand.write_all()
+
+    hand.remove()
+
+    hand.store.cache.evict()
+    assert 6 == len(read_all(hand))
+    hand.log.close()
+    assert 6 == len(read_all(hand))
+
+
+def test_growth_that_finds_no_room_gives_back_what_it_took(make_hand: Callable[..., Any]) -> None:
+    """A full disk must not become fuller by it, and it is not tried again in vain."""
+    hand = make_hand(replace(OPTIONS, journal_bytes_max=64 * PAGE_BYTES))
+    hand.append(20, size=PAGE_BYTES)
+    hand.write_all()
+    assert hand.store.wants_growth
+    hand.disk.free_bytes = 10 * PAGE_BYTES
+
+    with pytest.raises(DiskFull):
+        for _ in hand.store.growth_steps():
+            pass
+    hand.store.grown(None)
+
+    assert 10 * PAGE_BYTES == hand.disk.free_space()
+    assert not hand.store.wants_growth
+
+
+def test_open_files_are_bounded(make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may have so many and no more; a partition has thousands of segments."""
+    from tidemill.storage import open_files
+
+    monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 8)
+    hand = make_hand(OPTIONS, segment_bytes=300)
+    for _ in range(30):
+        hand.append(1)
+        hand.write_all()
+        hand.commit()
+        if hand.store.wants_checkpoint:
+            hand.checkpoint()
+    hand.checkpoint()
+    hand.store.cache.evict()
+
+    assert 30 == len(read_all(hand))
+    hand.store.close_surplus_files()
+
+    assert len([segment for segment in hand.log.segments if segment.file is not None]) <= 8
+
+
+def test_a_closed_shard_leaves_no_file(make_hand: Callable[..., Any]) -> None:
+    """Nor does a kill in the middle of its removal."""
+    hand = make_hand(OPTIONS)
+    hand.append(3)
+    hand.append(3, partition=1)
+    hand.write_all()
+    hand.store.close_shard(1)
+    hand.write_all()
+    half = hand.restarted()
+    hand.remove()
+
+    assert [] == list(hand.disk.list("topics"))
+    assert [] == list(half.disk.list("topics"))
+    assert [] == list(half.store.shards)
+
+
+def test_a_report_names_only_entries_that_are_still_there(make_hand: Callable[..., Any]) -> None:
+    """Rule J9: the durability of a truncated entry says nothing of its successor."""
+    hand = make_hand(replace(OPTIONS, block_bytes_max=PAGE_BYTES))
+    hand.append(1)
+    hand.append(1, size=3_000)
+    hand.append(1, size=3_000)
+    hand.store.truncate(hand.shard, 2)
+    hand.append(1, size=3_000, term=2)
+
+    block = hand.store.gather()
+
+    assert [1] == [report.log_index for report in block.reports]
