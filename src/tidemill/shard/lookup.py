@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, read_header
 from tidemill.batches.compression import Codec, decompress
 from tidemill.batches.native import scan
+from tidemill.batches.records import Record, read_records
 from tidemill.shard.partition import Partition
 from tidemill.storage.disk import Buffer
 
@@ -20,26 +21,48 @@ class Stamped(NamedTuple):
 
 
 def first_at_or_after(partition: Partition, timestamp: int, end_offset: int) -> Stamped | None:
-    """The first record below `end_offset` whose timestamp is `timestamp` or later."""
-    header = partition.log.first_at_or_after(timestamp, end_offset)
-    return None if header is None else _within(partition, header, timestamp, end_offset)
+    """The first record from the log start on and below `end_offset` whose timestamp is `timestamp` or later."""
+    log = partition.log
+    header = log.first_at_or_after(timestamp, end_offset)
+    if header is None:
+        return None
+    found = _within(partition, header, timestamp, end_offset)
+    if found is None:  # what made the batch a match lies below the log start, and no later batch can do that
+        header = log.first_at_or_after(timestamp, end_offset, header.end_offset)
+        found = None if header is None else _within(partition, header, timestamp, end_offset)
+    return found
 
 
 def with_largest_timestamp(partition: Partition, end_offset: int) -> Stamped | None:
-    """The first of the records with the largest timestamp.  KIP-734."""
-    header = partition.log.with_largest_timestamp(end_offset)
-    return None if header is None else _within(partition, header, header.max_timestamp, end_offset)
+    """The first of the records with the largest timestamp, from the log start on and below `end_offset`.  KIP-734."""
+    log = partition.log
+    header = log.with_largest_timestamp(end_offset)
+    if header is None:
+        return None
+    found = _within(partition, header, header.max_timestamp, end_offset)
+    if found is not None:
+        return found
+    kept = [
+        Stamped(it.offset, it.timestamp, header.leader_epoch) for it in _kept_records(partition, header, end_offset)
+    ]
+    behind = log.with_largest_timestamp(end_offset, header.end_offset)
+    if behind is not None:
+        later = _within(partition, behind, behind.max_timestamp, end_offset)
+        kept += [] if later is None else [later]
+    return max(kept, key=lambda stamped: stamped.timestamp, default=None)
 
 
 def _within(partition: Partition, found: BatchHeader, timestamp: int, end_offset: int) -> Stamped | None:
     log_start = partition.log.log_start
     if found.is_log_append_time:
         return Stamped(max(found.base_offset, log_start), found.max_timestamp, found.leader_epoch)
-    result = partition.log.read(max(found.base_offset, log_start), READ_BYTES, end_offset, may_wait=True)
-    assert result is not None, "a read that may wait answers"
-    if not result[0]:
+    if found.base_offset < log_start:
+        kept = (it for it in _kept_records(partition, found, end_offset) if it.timestamp >= timestamp)
+        first = next(kept, None)
+        return None if first is None else Stamped(first.offset, first.timestamp, found.leader_epoch)
+    batch = _batch_at(partition, found.base_offset, end_offset)
+    if batch is None:
         return None
-    batch = memoryview(result[0][0])
     header = read_header(batch)
     block: Buffer = batch[HEADER_BYTES : header.size_bytes]
     if header.codec != Codec.NONE:
@@ -48,3 +71,16 @@ def _within(partition: Partition, found: BatchHeader, timestamp: int, end_offset
     if match is None:
         return None
     return Stamped(header.base_offset + match[0], match[1], header.leader_epoch)
+
+
+def _kept_records(partition: Partition, found: BatchHeader, end_offset: int) -> list[Record]:
+    """Those of a batch that begins below the log start which are not deleted: rare, so they may become values."""
+    log_start = partition.log.log_start
+    batch = _batch_at(partition, max(found.base_offset, log_start), end_offset)
+    return [] if batch is None else [record for record in read_records(batch) if record.offset >= log_start]
+
+
+def _batch_at(partition: Partition, offset: int, end_offset: int) -> memoryview | None:
+    result = partition.log.read(offset, READ_BYTES, end_offset, may_wait=True)
+    assert result is not None, "a read that may wait answers"
+    return memoryview(result[0][0]) if result[0] else None

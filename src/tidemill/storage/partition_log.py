@@ -321,32 +321,37 @@ class PartitionLog:
                 return segment, position
         return segment, written
 
-    def first_at_or_after(self, timestamp: int, end_offset: int) -> BatchHeader | None:
+    def first_at_or_after(self, timestamp: int, end_offset: int, start_offset: int = 0) -> BatchHeader | None:
         """
-        The header of the first batch below `end_offset` that has a record at or after `timestamp`.  May wait for the
-        disk.
+        The header of the first batch between `start_offset` and `end_offset` that has a record at or after
+        `timestamp`.  May wait for the disk.
         """
+        start_offset = max(start_offset, self.log_start)
         segments = self.segments[:]
         for at, segment in enumerate(segments):
-            if at + 1 < len(segments) and segments[at + 1].base_offset <= self.log_start:
+            if at + 1 < len(segments) and segments[at + 1].base_offset <= start_offset:
                 continue
             if segment.max_timestamp != UNKNOWN and segment.max_timestamp < timestamp:
                 continue
             for header in self._headers(segment, timestamp):
                 if header.base_offset >= end_offset:
                     return None
-                if header.max_timestamp >= timestamp and header.end_offset > self.log_start:
+                if header.max_timestamp >= timestamp and header.end_offset > start_offset:
                     return header
         return None
 
-    def with_largest_timestamp(self, end_offset: int) -> BatchHeader | None:
-        """The header of the first of the batches with the largest timestamp.  May wait for the disk."""
+    def with_largest_timestamp(self, end_offset: int, start_offset: int = 0) -> BatchHeader | None:
+        """
+        The header of the first of the batches with the largest timestamp between `start_offset` and `end_offset`.
+        May wait for the disk.
+        """
+        start_offset = max(start_offset, self.log_start)
         largest = None
         for segment in self.segments[:]:
             for header in self._headers(segment, UNKNOWN):
                 if header.base_offset >= end_offset:
                     return largest
-                is_kept = header.end_offset > self.log_start
+                is_kept = header.end_offset > start_offset
                 if is_kept and (largest is None or header.max_timestamp > largest.max_timestamp):
                     largest = header
         return largest

@@ -278,13 +278,14 @@ class BrokerWorld:
         topic: str,
         *values: bytes,
         number: int = 0,
-        timestamp_ms: int | None = None,
+        timestamp_ms: int | Sequence[int] | None = None,
         acks: int = -1,
         **header: int,
     ) -> produce.Response.Topic.Partition:
         """One batch; what the broker says of it.  `header` as `producer_id=…, producer_epoch=0, base_sequence=0`."""
         stamp = self.clock.now_ms if timestamp_ms is None else timestamp_ms
-        batch = build_batch([(None, value, (), stamp) for value in values], **header)  # type: ignore[arg-type]
+        stamps = [stamp] * len(values) if isinstance(stamp, int) else stamp
+        batch = build_batch([(None, value, (), at) for value, at in zip(values, stamps, strict=True)], **header)  # type: ignore[arg-type]
         data = produce.Request.Topic.Partition(index=number, records=memoryview(batch))
         request = produce.Request(
             transactional_id=None,

@@ -2,6 +2,7 @@
 
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
 from tidemill.model import errors
+from tidemill.wire.messages import delete_records
 from tidemill.wire.messages.list_offsets import Request
 
 
@@ -48,3 +49,21 @@ def test_offsets_survive_a_kill() -> None:
     again = world.restarted()
 
     assert (0, 2) == offset_of(again, -1)
+
+
+def test_a_record_that_was_deleted_is_never_found() -> None:
+    """
+    Also not one of a batch that lies across the log start, for who seeks there is told that the offset is out of range.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    world.produce("flights", b"a", b"b", b"c", timestamp_ms=[BEGIN_MS + 9, BEGIN_MS + 1, BEGIN_MS + 2])
+    world.produce("flights", b"d", timestamp_ms=BEGIN_MS + 5)
+    before = [offset_of(world, timestamp)[1] for timestamp in (-3, BEGIN_MS, BEGIN_MS + 2, BEGIN_MS + 4)]
+    partition = delete_records.Request.Topic.Partition(partition_index=0, offset=1)
+    topic = delete_records.Request.Topic(name="flights", partitions=[partition])
+    world.ask(delete_records.Request(topics=[topic], timeout_ms=1_000))
+
+    found = [offset_of(world, timestamp)[1] for timestamp in (-3, BEGIN_MS, BEGIN_MS + 2, BEGIN_MS + 4, BEGIN_MS + 6)]
+
+    assert ([0, 0, 0, 0], [3, 1, 2, 3, -1]) == (before, found)
