@@ -138,10 +138,14 @@ class _Process:
         os._exit(FAILED_EXIT)
 
     async def _tick(self, broker: Broker, limits: ConnectionLimits) -> None:
-        while True:
-            broker.tick()
-            limits.close_idle(self.loop.time())
-            await asyncio.sleep(TICK_S)
+        """A broker that no longer ticks elects nobody and frees no journal: what ends this ends the process."""
+        try:
+            while True:
+                broker.tick()
+                limits.close_idle(self.loop.time())
+                await asyncio.sleep(TICK_S)
+        except Exception as error:
+            self._failed(error)
 
     async def _listen(self, broker: Broker, limits: ConnectionLimits) -> Ready:
         frame_bytes_max = broker_int(broker.layers, "socket.request.max.bytes")
