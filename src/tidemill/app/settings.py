@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from tidemill.app.connection_limits import OVERRIDES, connections_max_by_host
 from tidemill.app.listeners import (
     INSECURE_BIND,
     Address,
@@ -64,6 +65,7 @@ def settings_of(static: Mapping[str, str]) -> Settings:
     http_key = "tidemill.http.listener"
     http = address_of(http_key, _text(layers, http_key))
     check_bind(http_key, http, insecure_bind=insecure_bind)
+    connections_max_by_host(_text(layers, OVERRIDES))
     broker_id = broker_value(layers, "broker.id")
     assert isinstance(broker_id, int)
     return Settings(

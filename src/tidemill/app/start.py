@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from tidemill.app.connection_limits import ConnectionLimits
 from tidemill.app.listeners import Listener
 from tidemill.app.settings import Settings
 from tidemill.batches.native import is_compiled
@@ -71,11 +72,12 @@ class _Process:
 
     async def run(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
         broker = await self._start()
-        tick = self.loop.create_task(self._tick(broker))
+        limits = ConnectionLimits(broker.layers, self.servers)
+        tick = self.loop.create_task(self._tick(broker, limits))
         gc.collect()
         gc.freeze()  # what is there now stays; spares every later collection the walk
         gc.set_threshold(50_000, 20, 20)
-        ready(await self._listen(broker))
+        ready(await self._listen(broker, limits))
         await self._serve_http(broker)
         await stopping.wait()
         await self._stop(broker, tick)
@@ -107,7 +109,10 @@ class _Process:
         from tidemill.model.config_resolution import BrokerLayers
 
         layers = BrokerLayers(static=self.settings.static)
-        return StoreOptions(journal_bytes_max=broker_int(layers, "tidemill.journal.bytes.max"))
+        return StoreOptions(
+            journal_bytes_max=broker_int(layers, "tidemill.journal.bytes.max"),
+            producer_expiration_ms=broker_int(layers, "producer.id.expiration.ms"),
+        )
 
     def _machine(self) -> Machine:
         journal = ThreadJobs(self.loop, name="journal")
@@ -132,18 +137,26 @@ class _Process:
         sys.stderr.flush()
         os._exit(FAILED_EXIT)
 
-    async def _tick(self, broker: Broker) -> None:
+    async def _tick(self, broker: Broker, limits: ConnectionLimits) -> None:
         while True:
             broker.tick()
+            limits.close_idle(self.loop.time())
             await asyncio.sleep(TICK_S)
 
-    async def _listen(self, broker: Broker) -> Ready:
+    async def _listen(self, broker: Broker, limits: ConnectionLimits) -> Ready:
         frame_bytes_max = broker_int(broker.layers, "socket.request.max.bytes")
         endpoints = []
         for listener in self.settings.listeners:
-            server = TcpServer(self.loop, _factory(broker, listener, frame_bytes_max))
+            server = TcpServer(
+                self.loop,
+                _factory(broker, listener, frame_bytes_max),
+                admit=limits.admit,
+                backlog=broker_int(broker.layers, "socket.listen.backlog.size"),
+                receive_buffer_bytes=broker_int(broker.layers, "socket.receive.buffer.bytes"),
+                send_buffer_bytes=broker_int(broker.layers, "socket.send.buffer.bytes"),
+            )
             try:
-                await server.listen(listener.bind.host, listener.bind.port)
+                await server.bind(listener.bind.host, listener.bind.port)
             except OSError as error:
                 raise StartProblem(f"listeners={listener.name}://{listener.bind}: {error.strerror or error}") from error
             self.servers.append(server)
@@ -158,6 +171,8 @@ class _Process:
             raise StartProblem(f"tidemill.http.listener={self.settings.http}: {error.strerror or error}") from error
         rack = broker_value(broker.layers, "broker.rack")
         await wiring.register(broker, tuple(endpoints), rack if isinstance(rack, str) else None)
+        for server in self.servers:
+            await server.serve()  # not before clients can be told of this broker
         first = endpoints[0]
         kafka = f"[{first.host}]:{first.port}" if ":" in first.host else f"{first.host}:{first.port}"
         self.events.event("ready", kafka=kafka, http=str(http))

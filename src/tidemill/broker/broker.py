@@ -13,6 +13,7 @@ from tidemill.broker.fetch_session import FetchSessions
 from tidemill.broker.machine import Machine
 from tidemill.broker.producer_id_source import ProducerIdSource
 from tidemill.broker.ready_loop import ReadyLoop
+from tidemill.broker.retention_host import RetentionHost
 from tidemill.broker.shard_table import ShardTable
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.topic_configs import TopicConfigs
@@ -72,7 +73,10 @@ class Broker:
             when_led=self.when_led,
             storage_problem=self.storage_problem,
         )
-        self.fetch_sessions = FetchSessions(machine.entropy)
+        self.retention = RetentionHost(machine=machine, shard_table=self.shard_table, layers=lambda: self.layers)
+        self.fetch_sessions = FetchSessions(
+            machine.entropy, broker_int(self.layers, "max.incremental.fetch.session.cache.slots")
+        )
         self.fetch_bytes_max = broker_int(self.layers, "fetch.max.bytes")
         self.in_flight_bytes = 0  # of requests that are being worked on, of all connections
         self.in_flight_bytes_max = _queued_bytes_max(self.layers)

@@ -34,12 +34,14 @@ from tidemill.storage.disk import Buffer
 from tidemill.storage.partition_log import OffsetGone
 from tidemill.storage.segment import SegmentDamaged
 
-LOAD_BYTES: Final = 128 << 10  # replayed in one turn of the loop: about a thousand records, some milliseconds
+LOAD_BYTES: Final = 64 << 10  # read by one job: about a thousand records
+TURN_RECORDS_MAX: Final = 200  # replayed, or written for a snapshot, in one turn of the loop: 2 to 3 ms
 BATCH_RECORDS_MAX: Final = 1_000  # of one append; what a Result has beyond that goes into a further batch
 BATCH_BYTES_MAX: Final = 1 << 20  # … and likewise by bytes, with one record at least
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # records behind the log start before a snapshot pays
 SNAPSHOT_GROWTH: Final = 4  # … and this many times what the last snapshot held
 FULL_DISK_MS: Final = 1_000  # a deadline that may have to write waits this long for room, and again
+TIMER_MS_MAX: Final = 24 * 3_600_000  # an event loop's timers are for hours; at the bound the coordinator is just asked
 
 Answer = Callable[[Any], None]  # takes the reply of the request's kind (`coordinator/group/responses.py`)
 # What goes on while the disk is full: these append nothing, and deleted topics make room.
@@ -113,14 +115,24 @@ class CoordinatedPartition:
         if end_offset <= self._load_from:
             self._cannot_load(f"nothing can be read at offset {self._load_from}")
             return
-        for record in records:
+        self._load_from = end_offset
+        self._replay(records, 0)
+
+    def _replay(self, records: list[Record], at: int) -> None:
+        """Some in each turn, so that whoever else is served here does not wait for it."""
+        if self._is_dropped:
+            return
+        for record in records[at : at + TURN_RECORDS_MAX]:
             try:
                 self._groups.replay(record.key or b"", record.value)
             except ValueError as error:
                 self._cannot_load(f"the record at offset {record.offset} is not one of ours: {error}")
                 return
-        self._load_from = end_offset
-        self.load()
+        at += TURN_RECORDS_MAX
+        if at < len(records):
+            self._machine.turns.call_soon(lambda: self._replay(records, at))
+        else:
+            self.load()
 
     def _cannot_load(self, problem: str) -> None:
         """Half a state is worse than none: its groups are not served until somebody has looked."""
@@ -202,7 +214,7 @@ class CoordinatedPartition:
         if timer is not None:
             timer.cancel()
         if at_ms is not None:
-            self._call_after(key, max(0, at_ms - self._now()))
+            self._call_after(key, min(max(0, at_ms - self._now()), TIMER_MS_MAX))
 
     def _call_after(self, key: Key, delay_ms: int) -> None:
         self._timers[key] = self._machine.call_later(delay_ms / 1_000, lambda: self._fired(key))
@@ -224,7 +236,7 @@ class CoordinatedPartition:
         held = 0 if last is None else last.record_count
         behind = self.partition.log.end_offset - self.partition.log_start
         if self._snapshot is None and behind >= max(SNAPSHOT_RECORDS_MIN, SNAPSHOT_GROWTH * held):
-            self._snapshot = self._groups.snapshot_chunks()
+            self._snapshot = self._groups.snapshot_chunks(TURN_RECORDS_MAX)
             self._machine.turns.call_soon(self._append_first_chunk)
 
     def _append_first_chunk(self) -> None:

@@ -5,7 +5,8 @@
     id 0, epoch −1                ─▶ no session
     id, epoch −1                  ─▶ the session ends
 
-A cache with a bound: the session unused for longest makes room.
+A cache with a bound: the session unused for longest makes room, if that is two minutes; else the newcomer is served
+without one.  So many clients that come in turn do not throw each other out, as KIP-227 wants it.
 """
 
 from typing import Final
@@ -14,7 +15,7 @@ from tidemill.model import errors
 from tidemill.model.entropy import Entropy
 from tidemill.wire.messages.fetch import Request
 
-SESSIONS_MAX: Final = 1_000  # Kafka's max.incremental.fetch.session.cache.slots
+EVICTION_MS_MIN: Final = 120_000  # Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = (1 << 31) - 1
@@ -39,10 +40,11 @@ class Wanted:
 
 
 class FetchSession:
-    __slots__ = ("epoch", "is_incremental", "session_id", "wanted")
+    __slots__ = ("epoch", "is_incremental", "session_id", "used_at_ms", "wanted")
 
     def __init__(self, session_id: int, wanted: dict[FetchKey, Wanted]) -> None:
         self.session_id = session_id
+        self.used_at_ms = 0
         self.epoch = 1  # of the next request
         self.is_incremental = False  # whether the request at hand is
         self.wanted = wanted
@@ -51,26 +53,28 @@ class FetchSession:
 class FetchSessions:
     """By id, least recently used first."""
 
-    def __init__(self, entropy: Entropy) -> None:
+    def __init__(self, entropy: Entropy, sessions_max: int) -> None:
         self._entropy = entropy
+        self._sessions_max = sessions_max
         self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def session_for(self, request: Request) -> FetchSession | int:
-        """The session to answer `request` in (id 0: none is kept), or an error code."""
+    def session_for(self, request: Request, now_ms: int) -> FetchSession | int:
+        """The session to answer `request` in (id 0: none is kept), or an error code.  `now_ms` never goes back."""
         session_id, epoch = request.session_id, request.session_epoch
         if epoch == FINAL_EPOCH:
             self._sessions.pop(session_id, None)
             return FetchSession(0, _wanted_in(request))
         if epoch == INITIAL_EPOCH:
             self._sessions.pop(session_id, None)
-            return self._begin(_wanted_in(request))
+            return self._begin(_wanted_in(request), now_ms)
         session = self._sessions.pop(session_id, None)
         if session is None:
             return errors.FETCH_SESSION_ID_NOT_FOUND
         self._sessions[session_id] = session
+        session.used_at_ms = now_ms
         if session.epoch != epoch:
             return errors.INVALID_FETCH_SESSION_EPOCH
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
@@ -78,17 +82,26 @@ class FetchSessions:
         _apply(session, request)
         return session
 
-    def _begin(self, wanted: dict[FetchKey, Wanted]) -> FetchSession:
-        if not wanted:
+    def _begin(self, wanted: dict[FetchKey, Wanted], now_ms: int) -> FetchSession:
+        if not (wanted and self._has_room(now_ms)):
             return FetchSession(0, wanted)
-        if len(self._sessions) >= SESSIONS_MAX:
-            del self._sessions[next(iter(self._sessions))]
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = int.from_bytes(self._entropy.random_bytes(4)) & EPOCH_MAX
         session = FetchSession(session_id, wanted)
+        session.used_at_ms = now_ms
         self._sessions[session_id] = session
         return session
+
+    def _has_room(self, now_ms: int) -> bool:
+        """Room is made if that may be."""
+        if len(self._sessions) < self._sessions_max:
+            return True
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.used_at_ms < EVICTION_MS_MIN:
+            return False
+        del self._sessions[oldest.session_id]
+        return True
 
 
 def _wanted_in(request: Request) -> dict[FetchKey, Wanted]:

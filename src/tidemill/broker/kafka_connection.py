@@ -143,6 +143,11 @@ class KafkaConnection:
             self.writer.resume_reading()
 
     @property
+    def is_answering(self) -> bool:
+        """The client waits for us, not we for it."""
+        return self._in_flight > 0
+
+    @property
     def peer(self) -> tuple[str, int]:
         return self.writer.peer
 

@@ -74,6 +74,7 @@ async def register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | 
     if registered.problem is not None:
         raise DirectoryProblem(registered.problem.message)
     broker.is_ready = True
+    broker.retention.begin()
 
 
 async def answer_of(pending: Pending):  # type: ignore[no-untyped-def]
@@ -94,6 +95,7 @@ async def _confirmed(shard: Shard) -> None:
 async def go_down(broker: Broker) -> None:
     """A clean stop: whoever waits is answered, everything is durable, and the next start has little to read."""
     broker.is_ready = False
+    broker.retention.stop()
     broker.coordinators.stop()
     broker.shard_table.stop()
     broker.ready_loop.begin_stop()

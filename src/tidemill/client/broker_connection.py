@@ -138,14 +138,14 @@ class BrokerConnection:
 
 def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> socket.socket:
     seconds = settings.connect_timeout_ms / 1_000
+    context = None if settings.tls is None else settings.tls.context()
     try:
         plain = socket.create_connection(endpoint, seconds)
     except OSError as error:
         raise BrokerUnreachable(f"cannot connect to broker {endpoint.host}:{endpoint.port}: {error}") from error
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected = plain
-    if settings.tls is not None:
-        context = settings.tls.context()
+    if context is not None:
         try:
             connected = context.wrap_socket(plain, server_hostname=endpoint.host)
         except (OSError, ValueError) as error:

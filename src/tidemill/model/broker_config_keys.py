@@ -94,7 +94,7 @@ BROKER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "max.incremental.fetch.session.cache.slots",
         INT,
         1_000,
-        "How many fetch sessions are kept; beyond it clients are served without one.",
+        "How many fetch sessions are kept; one more takes the place of one unused for two minutes, or is not made.",
         at_least=0,
     ),
     obeyed(
@@ -113,12 +113,18 @@ BROKER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "How many bytes of requests may wait in memory, all connections together; -1 is 256 MiB.",
         at_least=-1,
     ),
-    obeyed("socket.listen.backlog.size", INT, 50, "How many connections may wait to be accepted.", at_least=1),
+    obeyed(
+        "socket.listen.backlog.size",
+        INT,
+        4_096,
+        "How many connections may wait to be accepted; Kafka's 50 makes many clients that come at once wait a second.",
+        at_least=1,
+    ),
     obeyed(
         "socket.receive.buffer.bytes",
         INT,
-        102_400,
-        "The receive buffer of a client's socket; -1 leaves it to the system.",
+        -1,
+        "The receive buffer of a client's socket; -1 lets the system choose, which grows it as needed.",
         at_least=-1,
     ),
     obeyed(
@@ -131,8 +137,8 @@ BROKER_KEYS: Final[tuple[ConfigKey, ...]] = (
     obeyed(
         "socket.send.buffer.bytes",
         INT,
-        102_400,
-        "The send buffer of a client's socket; -1 leaves it to the system.",
+        -1,
+        "The send buffer of a client's socket; -1 lets the system choose, which grows it as needed.",
         at_least=-1,
     ),
     refused("config.providers", LIST, (), JAVA),

@@ -12,6 +12,7 @@ When this side closes, or the other side ends its half, what was sent is still f
 """
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, cast
 
@@ -19,6 +20,9 @@ Buffer = bytes | bytearray | memoryview
 
 BACKLOG: Final = 4096
 """Connections that the kernel accepts before we do; it takes the smaller of this and `somaxconn`."""
+
+SYSTEM_SIZED: Final = -1
+"""Of socket buffers: the system lets them grow as they are needed."""
 
 WRITE_BYTES_HIGH: Final = 1 << 20
 """One fetch answer.  More than that waits for the other side to read: the connection is told to pause."""
@@ -104,24 +108,67 @@ class TcpServer:
         *,
         admit: Callable[[str], bool] | None = None,
         write_bytes_high: int = WRITE_BYTES_HIGH,
+        backlog: int = BACKLOG,
+        receive_buffer_bytes: int = SYSTEM_SIZED,
+        send_buffer_bytes: int = SYSTEM_SIZED,
     ) -> None:
         """`admit` is asked with the other side's host before a connection is made of it: for limits on their number."""
+        self.backlog = backlog
+        self.receive_buffer_bytes = receive_buffer_bytes
+        self.send_buffer_bytes = send_buffer_bytes
         self.factory = factory
         self.admit = admit
         self.write_bytes_high = write_bytes_high
         self.addresses: Sequence[tuple[str, int]] = ()
         """Where it listens, with the ports that were found for port 0."""
-        self.writers: dict[TcpWriter, None] = {}
+        self.writers: dict[TcpWriter, Connection] = {}
         """Of the open connections, oldest first."""
+        self.hosts: dict[str, int] = {}
+        """How many open connections each of the other sides' hosts has."""
         self.loop = loop
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> None:
         """OSError names the address when it is taken.  Other processes cannot share the port."""
+        await self.bind(host, port)
+        await self.serve()
+
+    async def bind(self, host: str, port: int) -> None:
+        """The first half of `listen`: the port is ours, and connections to it are refused until `serve`."""
         self._server = await self.loop.create_server(
-            lambda: _Socket(self), host, port, backlog=BACKLOG, reuse_address=True, reuse_port=False
+            lambda: _Socket(self),
+            host,
+            port,
+            backlog=self.backlog,
+            reuse_address=True,
+            reuse_port=False,
+            start_serving=False,
         )
         self.addresses = [listener.getsockname()[:2] for listener in self._server.sockets]
+
+    async def serve(self) -> None:
+        assert self._server is not None, "nothing is bound"
+        await self._server.start_serving()
+
+    def size_buffers(self, transport: asyncio.Transport) -> None:
+        accepted: socket.socket | None = transport.get_extra_info("socket")
+        for option, size in ((socket.SO_RCVBUF, self.receive_buffer_bytes), (socket.SO_SNDBUF, self.send_buffer_bytes)):
+            if accepted is not None and size != SYSTEM_SIZED:
+                accepted.setsockopt(socket.SOL_SOCKET, option, size)
+
+    def remember(self, writer: TcpWriter, connection: Connection) -> None:
+        self.writers[writer] = connection
+        host = writer.peer[0]
+        self.hosts[host] = self.hosts.get(host, 0) + 1
+
+    def forget(self, writer: TcpWriter) -> None:
+        """Also of one that was never remembered."""
+        if self.writers.pop(writer, None) is None:
+            return
+        host = writer.peer[0]
+        self.hosts[host] -= 1
+        if not self.hosts[host]:
+            del self.hosts[host]
 
     def stop_listening(self) -> None:
         """No new connections; those that are open stay so."""
@@ -160,6 +207,7 @@ class _Socket(asyncio.BufferedProtocol):
         if server.admit is not None and not server.admit(writer.peer[0]):
             writer.abort()
             return
+        server.size_buffers(accepted)
         accepted.set_write_buffer_limits(high=server.write_bytes_high, low=server.write_bytes_high // 4)
         try:
             self._connection = server.factory(writer)
@@ -167,7 +215,7 @@ class _Socket(asyncio.BufferedProtocol):
             self._fail(writer, error)
             return
         self._writer = writer
-        server.writers[writer] = None
+        server.remember(writer, self._connection)
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
         """Never raises: uvloop asks again and again when it does, and turns for nobody else (0.23)."""
@@ -215,7 +263,7 @@ class _Socket(asyncio.BufferedProtocol):
         connection, writer = self._connection, self._writer
         if writer is not None:
             writer._open = False
-            self._server.writers.pop(writer, None)
+            self._server.forget(writer)
         if connection is not None:
             self._connection = None
             connection.lost(self._reason or exc)

@@ -15,7 +15,6 @@ from tidemill.raft.entry import BATCH, Entry
 from tidemill.shard.partition import Partition
 from tidemill.storage.producer_states import Duplicate
 
-PRODUCER_EXPIRATION_MS: Final = 24 * 3_600_000  # Kafka's producer.id.expiration.ms
 LONG_MAX: Final = (1 << 63) - 1
 
 
@@ -71,7 +70,7 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
             header.base_sequence,
             header.record_count,
             now_ms=append_time,
-            expiration_ms=PRODUCER_EXPIRATION_MS,
+            expiration_ms=partition.producer_expiration_ms,
         )
         if isinstance(verdict, Duplicate):
             stamped = verdict.append_time if config.is_log_append_time else -1

@@ -63,7 +63,11 @@ class Shard:
         )
         self.waiters = CommitWaiters()
         self.durable_waiters = CommitWaiters()
-        self.partitions = {number: Partition(self, topic, it, config) for number, it in log.partitions.items()}
+        expiration_ms = store.options.producer_expiration_ms
+        self.partitions = {
+            number: Partition(self, topic, it, config, producer_expiration_ms=expiration_ms)
+            for number, it in log.partitions.items()
+        }
         self.on_applied: Callable[[Entry], None] | None = None  # hosts that follow this shard's log
         self._uncommitted: deque[Entry] = deque(entry for entry in log.entries if entry.index > log.commit_index)
         self._restore_watermarks()

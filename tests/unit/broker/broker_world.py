@@ -169,9 +169,11 @@ class BrokerWorld:
         *,
         disk: SimulatedDisk | None = None,
         clock: HandClock | None = None,
+        options: StoreOptions = OPTIONS,
         endpoints: tuple[Endpoint, ...] = (Endpoint(LISTENER, "127.0.0.1", 9092, "PLAINTEXT"),),
     ) -> None:
         self.static = static
+        self.options = options
         self.endpoints = endpoints
         self.disk = disk or SimulatedDisk()
         self.clock = clock or HandClock()
@@ -184,7 +186,7 @@ class BrokerWorld:
         self.client = Client(self)
 
     async def _up(self) -> Broker:
-        identity, store, _ = wiring.open_directory(self.disk, None, self.entropy, OPTIONS)
+        identity, store, _ = wiring.open_directory(self.disk, None, self.entropy, self.options)
         machine = Machine(
             turns=self.turns,
             clock=self.clock,
@@ -247,6 +249,7 @@ class BrokerWorld:
             self.static if static is None else static,
             disk=self.disk.after_kill(),
             clock=self.clock,
+            options=self.options,
             endpoints=self.endpoints,
         )
 
@@ -271,11 +274,17 @@ class BrokerWorld:
         return found
 
     def produce(
-        self, topic: str, *values: bytes, number: int = 0, timestamp_ms: int | None = None, acks: int = -1
+        self,
+        topic: str,
+        *values: bytes,
+        number: int = 0,
+        timestamp_ms: int | None = None,
+        acks: int = -1,
+        **header: int,
     ) -> produce.Response.Topic.Partition:
-        """One batch; what the broker says of it."""
+        """One batch; what the broker says of it.  `header` as `producer_id=…, producer_epoch=0, base_sequence=0`."""
         stamp = self.clock.now_ms if timestamp_ms is None else timestamp_ms
-        batch = build_batch([(None, value, (), stamp) for value in values])
+        batch = build_batch([(None, value, (), stamp) for value in values], **header)  # type: ignore[arg-type]
         data = produce.Request.Topic.Partition(index=number, records=memoryview(batch))
         request = produce.Request(
             transactional_id=None,

@@ -219,6 +219,39 @@ def test_groups_are_refused_while_they_load() -> None:
     assert [errors.UNKNOWN_MEMBER_ID, errors.NONE] == late
 
 
+def test_a_long_load_lets_others_in_between() -> None:
+    """
+    A bounded number of records in each turn of the loop; nothing is left out, and nobody waits for the whole.
+    """
+    world = grown_world()
+    for offset in range(150):
+        commit(world, "flights", offset, offset, offset, offset)
+    again = world.restarted()
+    other = again.broker.coordinators.hosted()[1 - partition_for("g", 2)]
+
+    turns = 0
+    while not all(hosted.is_loaded for hosted in again.broker.coordinators.hosted()):
+        assert again.step()
+        turns += other.is_loaded
+
+    assert 2 <= turns
+    assert {("flights", number): 149 for number in range(4)} == fetched(again)
+
+
+def test_a_deadline_in_years_is_kept_by_a_timer_of_a_day() -> None:
+    """
+    offsets.retention.check.interval.ms is a long, and an event loop's timers are for hours.
+    """
+    world = grown_world(**{"offsets.retention.check.interval.ms": str(1 << 60)})
+    commit(world, "flights", 1)
+    begin_ms = world.clock.now_ms
+
+    world.pass_time(3 * 24 * 3_600_000)
+
+    assert all(timer.due_ms - begin_ms <= 4 * 24 * 3_600_000 for timer in world.timers)
+    assert {("flights", 0): 1} == fetched(world)
+
+
 @pytest.mark.parametrize("record", [(b"", None), (b"\x00\x01\x00", b""), (b"\x00\x02\x00\x01g", b"\x00\x63")])
 def test_a_record_that_is_none_of_ours_stops_the_load(record: tuple[bytes, bytes | None]) -> None:
     """

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -76,11 +77,14 @@ Hook = Callable[[int, str, Message], Message | None]
 class FakeCluster:
     """Brokers 1 to `broker_count`, all of which know everything."""
 
-    def __init__(self, *, broker_count: int = 1, apis: dict[int, Api] | None = None) -> None:
+    def __init__(
+        self, *, broker_count: int = 1, apis: dict[int, Api] | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.topics: dict[str, Topic] = {"t": Topic()}
         self.requests: list[tuple[int, str, int, Message]] = []  # broker id, API name, version, request
         self.hook: Hook = lambda broker_id, name, request: None
         self._apis = APIS if apis is None else apis
+        self._tls = tls
         self._listeners = {
             broker_id: socket.create_server(("127.0.0.1", 0)) for broker_id in range(1, broker_count + 1)
         }
@@ -134,6 +138,12 @@ class FakeCluster:
             thread.start()
 
     def _serve(self, broker_id: int, connected: socket.socket) -> None:
+        if self._tls is not None:
+            try:
+                connected = self._tls.wrap_socket(connected, server_side=True)
+            except OSError:  # the client refuses our certificate: what some tests are for
+                return
+            self._sockets.append(connected)
         connection = ServerConnection(self._apis)
         with connected, connected.makefile("rb") as incoming:
             try:

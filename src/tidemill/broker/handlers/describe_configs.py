@@ -46,11 +46,12 @@ def _described(request: Request, resource: Request.Resource, broker: Broker) -> 
             resource_name=resource.resource_name,
             configs=(),
         )
-    wanted = set(resource.configuration_keys or ())  # none named means all, as null does
+    keys = resource.configuration_keys
+    wanted = None if keys is None else set(keys)  # null means all; an empty list means none, as in Kafka
     configs = [
         _config(setting, request, is_read_only=_is_read_only(resource, setting))
         for setting in resolved
-        if not wanted or setting.key.name in wanted
+        if wanted is None or setting.key.name in wanted
     ]
     return ResourceResponse(
         error_code=errors.NONE,

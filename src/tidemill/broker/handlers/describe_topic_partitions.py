@@ -4,7 +4,8 @@ DescribeTopicPartitions (key 75): v0
 Topics and their partitions in the order of their names, a page at a time (KIP-966).  Where a page ends the cursor names
 the first partition that is not in it.  Without names, all topics.
 
-Eligible leader replicas are never told: a leader is elected by a majority, and that is all it takes.
+There are no eligible leader replicas: a leader is elected by a majority, and that is all it takes.  The lists are empty
+and not null, which Java's admin client cannot read.
 """
 
 from tidemill.broker.request_context import RequestContext
@@ -63,6 +64,8 @@ def _described(context: RequestContext, topic: Topic, numbers: range) -> TopicRe
                 leader_epoch=leader[1] if leader else -1,
                 replica_nodes=replicas,
                 isr_nodes=replicas,
+                eligible_leader_replicas=(),
+                last_known_elr=(),
                 offline_replicas=(),
             )
         )

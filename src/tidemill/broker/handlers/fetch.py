@@ -21,7 +21,7 @@ from tidemill.wire.messages.fetch import Request, Response
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending:
-    session = context.broker.fetch_sessions.session_for(request)
+    session = context.broker.fetch_sessions.session_for(request, context.broker.clock.monotonic_ms())
     if isinstance(session, int):
         return Response(error_code=session, responses=())
     if request.max_bytes <= 0 or request.max_wait_ms < 0:

@@ -36,7 +36,7 @@ def test_a_topic_s_value_comes_with_its_synonyms() -> None:
 
 def test_only_the_keys_that_are_asked_for_are_shown() -> None:
     """
-    Null or none named means all; synonyms and documentation only where asked for.
+    Null means all; synonyms and documentation only where asked for.
     """
     world = BrokerWorld()
     world.create("flights")

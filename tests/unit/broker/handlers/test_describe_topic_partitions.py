@@ -83,3 +83,15 @@ def test_names_without_a_topic_are_told_apart() -> None:
     assert [errors.INVALID_TOPIC_EXCEPTION, errors.UNKNOWN_TOPIC_OR_PARTITION, errors.INVALID_REQUEST] == [
         topic.error_code for topic in (wrong, unknown, refused)
     ]
+
+
+def test_there_are_no_eligible_leader_replicas() -> None:
+    """
+    Empty lists; Java's admin client walks them, and stops at a null.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+
+    (topic,) = world.ask(asked("flights")).topics
+
+    assert [((), ())] == [(it.eligible_leader_replicas, it.last_known_elr) for it in topic.partitions]

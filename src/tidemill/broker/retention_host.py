@@ -1,0 +1,89 @@
+"""Retention: every now and then the log start of partitions that this broker leads moves past what has expired.
+
+    every `log.retention.check.interval.ms` ─▶ `storage/retention` says from where on ─▶ a log-start row is proposed
+                                                            └─▶ an active segment that expires is rolled first ─▲
+
+Replicas drop segments when that row commits, and never on their own.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tidemill.broker.machine import Machine
+from tidemill.broker.shard_table import ShardTable
+from tidemill.model.config_resolution import BrokerLayers, broker_int
+from tidemill.model.topic import INTERNAL_TOPICS
+from tidemill.shard.partition import Partition
+from tidemill.storage.retention import UNBOUNDED, retained_from, segment_ages
+
+PARTITIONS_PER_TURN: Final = 200  # about 1 ms; then whoever waits is served first
+
+
+class RetentionHost:
+    def __init__(self, *, machine: Machine, shard_table: ShardTable, layers: Callable[[], BrokerLayers]) -> None:
+        self._machine = machine
+        self._shard_table = shard_table
+        self._layers = layers
+        self._timer: Any = None
+        self._unchecked: list[Partition] = []
+        self._moving: set[Partition] = set()  # their log start is on its way
+
+    def begin(self) -> None:
+        """The first look is taken at once: a broker that is started often shall not keep everything for ever."""
+        self._timer = self._machine.call_later(0, self._look)
+
+    def stop(self) -> None:
+        self._unchecked.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        interval_ms = broker_int(self._layers(), "log.retention.check.interval.ms")
+        self._timer = self._machine.call_later(interval_ms / 1000, self._look)
+        if self._unchecked:
+            return  # the last look is not over: more partitions than this interval is made for
+        for topic, partitions in self._shard_table.topics.items():
+            if topic not in INTERNAL_TOPICS:
+                self._unchecked += [partition for partition in partitions.values() if _may_expire(partition)]
+        self._go_on()
+
+    def _go_on(self) -> None:
+        for partition in self._unchecked[:PARTITIONS_PER_TURN]:
+            self._check(partition)
+        del self._unchecked[:PARTITIONS_PER_TURN]
+        if self._unchecked:
+            self._machine.turns.call_soon(self._go_on)
+
+    def _check(self, partition: Partition) -> None:
+        shard, log, config = partition.shard, partition.log, partition.config
+        is_open = (
+            self._shard_table.partition(partition.topic, partition.number) is partition
+        )  # or was deleted meanwhile
+        if not (is_open and shard.is_serving) or partition in self._moving:
+            return
+        now_ms = self._machine.clock.wall_ms()
+        kept_from = retained_from(
+            segment_ages(log),
+            high_watermark=partition.high_watermark,
+            now_ms=now_ms,
+            retention_ms=config.retention_ms,
+            retention_bytes=config.retention_bytes,
+        )
+        if kept_from is None or kept_from <= log.log_start:
+            return
+        if kept_from == log.end_offset:
+            log.roll()
+        self._moving.add(partition)
+        shard.when_committed(
+            shard.move_log_start(partition.number, kept_from, now_ms), lambda _: self._moving.discard(partition)
+        )
+        self._machine.events.event(
+            "records expired", topic=partition.topic, partition=partition.number, log_start=kept_from
+        )
+
+
+def _may_expire(partition: Partition) -> bool:
+    config = partition.config
+    has_bound = config.retention_ms != UNBOUNDED or config.retention_bytes != UNBOUNDED
+    return has_bound and "delete" in config.cleanup_policy and bool(partition.log.segments)

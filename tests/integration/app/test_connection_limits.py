@@ -1,0 +1,110 @@
+"""A running broker keeps to its bounds on connections, and tells each listener's clients their own address."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+
+from benchmarks.broker import free_port
+from benchmarks.tidemill_broker import TidemillBroker
+
+SECONDS_MAX = 10.0
+
+
+@contextmanager
+def running(directory: Path, settings: Mapping[str, str | int], port: int = 0) -> Iterator[str]:
+    broker = TidemillBroker(directory, settings=settings, port=port)
+    try:
+        broker.wait_until_ready()
+        time.sleep(0.2)  # the connection that found the port open is gone by then, for the broker too
+        yield broker.bootstrap
+    finally:
+        broker.stop()
+
+
+def connected(bootstrap: str) -> socket.socket:
+    host, _, port = bootstrap.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=SECONDS_MAX)
+
+
+def is_closed(connection: socket.socket, within_s: float) -> bool:
+    connection.settimeout(within_s)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_a_connection_that_asks_nothing_is_closed(tmp_path: Path) -> None:
+    """
+    connections.max.idle.ms.
+    """
+    with running(tmp_path, {"connections.max.idle.ms": 500}) as bootstrap, connected(bootstrap) as connection:
+        began = time.monotonic()
+
+        closed = is_closed(connection, SECONDS_MAX)
+
+        assert closed and 0.4 < time.monotonic() - began < 4
+
+
+def test_one_connection_too_many_is_closed_at_once(tmp_path: Path) -> None:
+    """
+    max.connections.per.ip and its overrides; the others stay, and there is room again when one of them goes.
+    """
+    settings = {"max.connections.per.ip": 9, "max.connections.per.ip.overrides": "127.0.0.1:2"}
+    with running(tmp_path, settings) as bootstrap, connected(bootstrap) as first, connected(bootstrap) as second:
+        with connected(bootstrap) as third:
+            outcomes = [is_closed(third, SECONDS_MAX), is_closed(first, 0.1), is_closed(second, 0.1)]
+        first.close()
+        time.sleep(0.1)  # the broker hears of it from the system
+        with connected(bootstrap) as fourth:
+            outcomes.append(is_closed(fourth, 0.1))
+
+    assert [True, False, False, False] == outcomes
+
+
+def test_so_many_connections_and_no_more(tmp_path: Path) -> None:
+    """
+    max.connections, over all listeners.
+    """
+    other = free_port()
+    port = free_port()
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},OTHER://127.0.0.1:{other}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT",
+        "max.connections": 2,
+    }
+    with (
+        running(tmp_path, settings, port) as bootstrap,
+        connected(bootstrap) as first,
+        connected(f"127.0.0.1:{other}") as second,
+        connected(bootstrap) as third,
+    ):
+        outcomes = [is_closed(connection, 0.5) for connection in (first, second, third)]
+
+    assert 1 == outcomes.count(True)  # which of them came last only the broker knows
+
+
+def test_each_listener_tells_its_advertised_address(tmp_path: Path) -> None:
+    """
+    Who comes through a listener is sent back to what that one advertises, or to where it is bound.
+    """
+    port, other = free_port(), free_port()
+    settings = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},OUTSIDE://127.0.0.1:{other}",
+        "advertised.listeners": f"OUTSIDE://localhost:{other}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT",
+    }
+    with running(tmp_path, settings, port) as bootstrap:
+        told = []
+        for address in (bootstrap, f"127.0.0.1:{other}"):
+            metadata = AdminClient({"bootstrap.servers": address}).list_topics(timeout=SECONDS_MAX)
+            told += [f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()]
+
+    assert json.dumps([bootstrap, f"localhost:{other}"]) == json.dumps(told)

@@ -1,0 +1,77 @@
+"""A consumer group outlives its coordinator's process."""
+
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from benchmarks.broker import free_port
+from benchmarks.tidemill_broker import TidemillBroker
+
+TOPIC, GROUP = "flights", "readers"
+RECORDS = 300
+WAIT_SECONDS_MAX = 40.0
+
+
+def start(directory: Path, port: int) -> TidemillBroker:
+    broker = TidemillBroker(directory, port=port, settings={"group.initial.rebalance.delay.ms": 0})
+    broker.wait_until_ready()
+    return broker
+
+
+def produce(bootstrap: str, values: range) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        producer.produce(TOPIC, b"%d" % value)
+    assert producer.flush(WAIT_SECONDS_MAX) == 0
+
+
+def consumer(bootstrap: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": GROUP,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 10_000,
+        }
+    )
+
+
+def read(reader: Consumer, count: int) -> list[bytes | None]:
+    values: list[bytes | None] = []
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while len(values) < count and time.monotonic() < deadline:
+        record = reader.poll(0.5)
+        if record is not None and record.error() is None:
+            values.append(record.value())
+    return values
+
+
+def test_a_member_goes_on_in_its_generation_after_a_kill(tmp_path: Path) -> None:
+    """
+    kill -9 of the only broker: the member keeps its partitions, its commits are there, and no record comes twice.
+    """
+    port = free_port()
+    broker = start(tmp_path, port)
+    produce(broker.bootstrap, range(RECORDS))
+    reader = consumer(broker.bootstrap)
+    assignments: list[int] = []
+    reader.subscribe([TOPIC], on_assign=lambda _, partitions: assignments.append(len(partitions)))
+    before = read(reader, RECORDS)
+    reader.commit(asynchronous=False)
+    broker.kill()
+
+    broker = start(tmp_path, port)
+    produce(broker.bootstrap, range(RECORDS, 2 * RECORDS))
+    after = read(reader, RECORDS)
+    committed = reader.committed([TopicPartition(TOPIC, number) for number in range(8)], timeout=WAIT_SECONDS_MAX)
+    reader.close()
+    broker.stop()
+
+    assert [{b"%d" % value for value in range(RECORDS)}, {b"%d" % value for value in range(RECORDS, 2 * RECORDS)}] == [
+        set(before),
+        set(after),
+    ]
+    assert (RECORDS, RECORDS, [8]) == (len(before), len(after), assignments)
+    assert sum(partition.offset for partition in committed) == RECORDS

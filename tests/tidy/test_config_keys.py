@@ -1,0 +1,33 @@
+"""A configuration key that is called obeyed is read somewhere."""
+
+import pytest
+
+from tests.tidy.tree import files
+from tidemill.model.config_key import Standing
+from tidemill.model.config_keys import BROKER_KEYS, BROKER_SYNONYMS, GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS
+
+READERS = "".join(path.read_text() for path in files() if not path.name.endswith(("config_keys.py", "config_key.py")))
+OBEYED = sorted(
+    {
+        key.name
+        for keys in (BROKER_KEYS, TOPIC_KEYS, GROUP_KEYS)
+        for key in keys.values()
+        if key.standing is Standing.OBEYED
+    }
+)
+
+
+def names_of(key: str) -> set[str]:
+    """The key, and what it is another name for or the default of."""
+    topics = {topic for topic, synonyms in TOPIC_SYNONYMS.items() if key in {name for name, _ in synonyms}}
+    return {key, *BROKER_SYNONYMS.get(key, ()), *topics}
+
+
+@pytest.mark.parametrize("key", OBEYED)
+def test_a_key_that_is_obeyed_is_read(key: str) -> None:
+    """
+    Else it should say that it has no effect, and why.
+    """
+    read = [name for name in names_of(key) if f'"{name}"' in READERS]
+
+    assert read, f"nobody reads {key}"

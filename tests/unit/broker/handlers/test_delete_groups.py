@@ -1,0 +1,32 @@
+"""DeleteGroups over the wire."""
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.group_member import STATIC, GroupMember, commit, fetched
+from tidemill.model import errors
+from tidemill.wire.messages.delete_groups import Request
+
+
+def test_each_group_is_answered_for_itself() -> None:
+    """
+    An empty group goes with its offsets, also for the next process; one with members stays.
+    """
+    world = BrokerWorld(STATIC)
+    world.create("flights")
+    GroupMember(world, "used").settle()
+    commit(world, "flights", 1, group_id="empty")
+
+    results = world.ask(Request(groups_names=["used", "empty", "none", "empty"])).results
+
+    assert [("used", errors.NON_EMPTY_GROUP), ("empty", errors.NONE), ("none", errors.GROUP_ID_NOT_FOUND)] == [
+        (it.group_id, it.error_code) for it in results
+    ]
+    again = world.restarted()
+    again.settle()
+    assert ({}, {}) == (fetched(world, "empty"), fetched(again, "empty"))
+
+
+def test_a_request_without_groups_is_answered() -> None:
+    """
+    There is nobody to ask.
+    """
+    assert [] == list(BrokerWorld(STATIC).ask(Request(groups_names=())).results)

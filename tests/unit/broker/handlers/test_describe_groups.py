@@ -1,0 +1,69 @@
+"""DescribeGroups over the wire."""
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.group_member import FLIGHTS, STATIC, GroupMember
+from tidemill.model import errors
+from tidemill.wire.messages.describe_groups import Request
+
+
+def test_a_group_is_described_with_its_members() -> None:
+    """
+    While it is stable, with what each member reads and was assigned.
+    """
+    world = BrokerWorld(STATIC)
+    member = GroupMember(world, instance_id="one").settle()
+
+    (group,) = world.ask(Request(groups=["g"])).groups
+
+    assert ("g", errors.NONE, "Stable", "consumer", "range") == (
+        group.group_id,
+        group.error_code,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+    )
+    assert [(member.member_id, "one", FLIGHTS, b"all of it")] == [
+        (it.member_id, it.group_instance_id, it.member_metadata, it.member_assignment) for it in group.members
+    ]
+
+
+def test_a_group_that_is_not_there_is_dead_or_not_found() -> None:
+    """
+    KIP-1043: v6 says GROUP_ID_NOT_FOUND with a message; before, Dead is all there is to say.
+    """
+    world = BrokerWorld(STATIC)
+
+    (old,) = world.ask(Request(groups=["?"]), 5).groups
+    (new,) = world.ask(Request(groups=["?"]), 6).groups
+
+    assert (errors.NONE, "Dead") == (old.error_code, old.group_state)
+    assert (errors.GROUP_ID_NOT_FOUND, "Dead", "Group ? not found.") == (
+        new.error_code,
+        new.group_state,
+        new.error_message,
+    )
+
+
+def test_many_groups_are_answered_in_their_order() -> None:
+    """
+    One that cannot be asked does not keep the others back.
+    """
+    world = BrokerWorld(STATIC)
+    GroupMember(world, "b").settle()
+
+    groups = world.ask(Request(groups=["a", "b", "c"])).groups
+
+    assert [("a", "Dead"), ("b", "Stable"), ("c", "Dead")] == [(it.group_id, it.group_state) for it in groups]
+    assert [] == list(world.ask(Request(groups=())).groups)
+
+
+def test_a_group_that_cannot_be_asked_has_its_error() -> None:
+    """
+    Neither state nor members are made up.
+    """
+    world = BrokerWorld(STATIC)
+    world.broker.coordinators.stop()
+
+    (group,) = world.ask(Request(groups=["g"])).groups
+
+    assert (errors.COORDINATOR_NOT_AVAILABLE, "", []) == (group.error_code, group.group_state, list(group.members))

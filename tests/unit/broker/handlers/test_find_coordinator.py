@@ -1,0 +1,81 @@
+"""FindCoordinator names the broker that leads a group's partition."""
+
+import pytest
+
+from tests.unit.broker.broker_world import LISTENER, BrokerWorld, Client
+from tests.unit.broker.group_member import STATIC
+from tidemill.metadata.metadata_records import Endpoint
+from tidemill.model import errors
+from tidemill.model.topic import OFFSETS_TOPIC
+from tidemill.wire.messages.find_coordinator import Request
+
+
+def test_the_first_who_asks_has_the_topic_made() -> None:
+    """
+    offsets.topic.num.partitions partitions, all led when the answer comes: the group may be asked at once.
+    """
+    world = BrokerWorld({"offsets.topic.num.partitions": "3"})
+
+    (found,) = world.client.ask_only(Request(coordinator_keys=["g"])).coordinators
+
+    assert ("g", errors.NONE, 1, "127.0.0.1", 9092) == (
+        found.key,
+        found.error_code,
+        found.node_id,
+        found.host,
+        found.port,
+    )
+    assert all(world.partition(OFFSETS_TOPIC, number).shard.is_serving for number in range(3))
+    assert [True] * 3 == [hosted.is_loaded for hosted in world.broker.coordinators.hosted()]
+
+
+def test_many_groups_are_answered_in_their_order() -> None:
+    """
+    KIP-699: v4 and later ask for many keys.
+    """
+    world = BrokerWorld(STATIC)
+
+    found = world.ask(Request(coordinator_keys=["c", "a", "b"])).coordinators
+
+    assert [("c", 1), ("a", 1), ("b", 1)] == [(it.key, it.node_id) for it in found]
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_before_version_four_one_group_is_asked_for(version: int) -> None:
+    """
+    The answer stands in the response itself.
+    """
+    world = BrokerWorld(STATIC)
+
+    found = world.ask(Request(key="g"), version)
+
+    assert (errors.NONE, 1, 9092) == (found.error_code, found.node_id, found.port)
+
+
+def test_the_address_is_that_of_the_callers_listener() -> None:
+    """
+    Who came through one listener may not reach the other.
+    """
+    endpoints = (Endpoint(LISTENER, "127.0.0.1", 9092, "PLAINTEXT"), Endpoint("INSIDE", "mill", 9093, "PLAINTEXT"))
+    world = BrokerWorld(STATIC, endpoints=endpoints)
+
+    (found,) = Client(world, "INSIDE").ask(Request(coordinator_keys=["g"])).coordinators
+
+    assert ("mill", 9093) == (found.host, found.port)
+
+
+@pytest.mark.parametrize(
+    ("key_type", "code"),
+    [(1, errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, errors.INVALID_REQUEST), (7, errors.INVALID_REQUEST)],
+)
+def test_what_is_not_built_is_refused_for_good(key_type: int, code: int) -> None:
+    """
+    Clients do not try these errors again, and no topic is made for them.
+    """
+    world = BrokerWorld(STATIC)
+
+    (found,) = world.ask(Request(coordinator_keys=["t"], key_type=key_type)).coordinators
+
+    assert (code, -1) == (found.error_code, found.node_id)
+    assert code not in errors.RETRIABLE
+    assert world.broker.image.topic(OFFSETS_TOPIC) is None

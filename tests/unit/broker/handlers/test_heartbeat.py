@@ -1,0 +1,48 @@
+"""Heartbeat over the wire."""
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.group_member import SESSION_MS, STATIC, GroupMember
+from tidemill.model import errors
+from tidemill.wire.messages.heartbeat import Request
+
+
+def test_a_member_that_beats_lives_on() -> None:
+    """
+    Each heartbeat begins the session anew.
+    """
+    world = BrokerWorld(STATIC)
+    member = GroupMember(world).settle()
+
+    codes = []
+    for _ in range(3):
+        world.pass_time(SESSION_MS - 1_000)
+        codes.append(member.heartbeat())
+
+    assert [errors.NONE] * 3 == codes
+
+
+def test_a_rebalance_is_told_with_the_heartbeat() -> None:
+    """
+    REBALANCE_IN_PROGRESS: the member joins again.
+    """
+    world = BrokerWorld(STATIC)
+    member = GroupMember(world).settle()
+    GroupMember(world).join()
+
+    code = member.heartbeat()
+
+    assert errors.REBALANCE_IN_PROGRESS == code
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_stranger_is_told_so_in_every_version(version: int) -> None:
+    """
+    UNKNOWN_MEMBER_ID in a group that nobody knows.
+    """
+    world = BrokerWorld(STATIC)
+
+    answered = world.ask(Request(group_id="g", generation_id=1, member_id="m"), version)
+
+    assert errors.UNKNOWN_MEMBER_ID == answered.error_code

@@ -1,0 +1,86 @@
+"""InitProducerId gives producers ids, with which their retries are told from new batches."""
+
+from dataclasses import replace
+
+from tests.unit.broker.broker_world import OPTIONS, BrokerWorld
+from tidemill.model import errors
+from tidemill.wire.messages.init_producer_id import Request
+
+
+def asked(world: BrokerWorld, producer_id: int = -1, epoch: int = -1, name: str | None = None) -> tuple[int, int, int]:
+    request = Request(
+        transactional_id=name, transaction_timeout_ms=1_000, producer_id=producer_id, producer_epoch=epoch
+    )
+    answer = world.ask(request)
+    return answer.error_code, answer.producer_id, answer.producer_epoch
+
+
+def test_no_two_producers_get_the_same_id() -> None:
+    """
+    Neither when the broker was killed in between.
+    """
+    world = BrokerWorld()
+    given = [asked(world) for _ in range(3)]
+
+    given += [asked(world.restarted())]
+
+    assert [(errors.NONE, 0)] * 4 == [(code, epoch) for code, _, epoch in given]
+    assert 4 == len({producer_id for _, producer_id, _ in given})
+
+
+def test_a_producer_that_comes_back_gets_its_next_epoch() -> None:
+    """
+    KIP-360; when there is none left it gets a new id.
+    """
+    world = BrokerWorld()
+
+    bumped, worn_out = asked(world, 7, 3), asked(world, 7, 32_766)
+
+    assert (errors.NONE, 7, 4) == bumped
+    assert (errors.NONE, 0) == (worn_out[0], worn_out[2]) and worn_out[1] != 7
+
+
+def test_what_is_transactional_is_refused_for_good() -> None:
+    """
+    With an error that clients do not try again: transactions are not built yet.
+    """
+    world = BrokerWorld()
+
+    answered = asked(world, name="ledger")
+
+    assert (errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1) == answered
+
+
+def test_a_batch_that_comes_again_has_the_offset_it_had() -> None:
+    """
+    After a kill as well; one that leaves a gap is refused.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    _, producer_id, epoch = asked(world)
+    identity = {"producer_id": producer_id, "producer_epoch": epoch}
+    first = world.produce("flights", b"a", b"b", **identity, base_sequence=0)
+
+    again = world.restarted()
+    repeated = again.produce("flights", b"a", b"b", **identity, base_sequence=0)
+    gap = again.produce("flights", b"d", **identity, base_sequence=3)
+
+    assert [(errors.NONE, 0), (errors.NONE, 0)] == [(it.error_code, it.base_offset) for it in (first, repeated)]
+    assert (errors.OUT_OF_ORDER_SEQUENCE_NUMBER, 2) == (gap.error_code, again.partition("flights").high_watermark)
+
+
+def test_a_producer_that_was_silent_for_long_is_forgotten() -> None:
+    """
+    producer.id.expiration.ms: its state is not kept for ever.
+    """
+    world = BrokerWorld(options=replace(OPTIONS, producer_expiration_ms=60_000))
+    world.create("flights")
+    _, producer_id, epoch = asked(world)
+    identity = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0}
+    offsets = []
+
+    for silence_ms in (0, 59_000, 61_000):
+        world.pass_time(silence_ms)
+        offsets.append(world.produce("flights", b"a", **identity).base_offset)
+
+    assert [0, 0, 1] == offsets

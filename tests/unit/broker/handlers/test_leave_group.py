@@ -1,0 +1,53 @@
+"""LeaveGroup over the wire: one member, or many."""
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.group_member import STATIC, GroupMember
+from tidemill.model import errors
+from tidemill.wire.messages.leave_group import Request
+
+Member = Request.Member
+
+
+def test_one_member_leaves_as_old_clients_do() -> None:
+    """
+    Before v3 the member's error is that of the response.
+    """
+    world = BrokerWorld(STATIC)
+    member = GroupMember(world).settle()
+
+    codes = [world.ask(Request(group_id="g", member_id=member.member_id), 2).error_code for _ in range(2)]
+
+    assert [errors.NONE, errors.UNKNOWN_MEMBER_ID] == codes
+
+
+def test_many_leave_and_each_is_answered() -> None:
+    """
+    KIP-345: a stranger among them spoils nothing; a static member may be named by its instance id alone.
+    """
+    world = BrokerWorld(STATIC)
+    member = GroupMember(world, instance_id="one").settle()
+
+    left = world.ask(
+        Request(group_id="g", members=[Member(member_id="nobody"), Member(member_id="", group_instance_id="one")])
+    )
+
+    assert (errors.NONE, [("nobody", errors.UNKNOWN_MEMBER_ID), ("", errors.NONE)]) == (
+        left.error_code,
+        [(it.member_id, it.error_code) for it in left.members],
+    )
+    assert errors.UNKNOWN_MEMBER_ID == member.heartbeat()
+
+
+def test_a_group_that_cannot_be_asked_refuses_in_every_version() -> None:
+    """
+    Old clients and new ones find the error in the same place.
+    """
+    world = BrokerWorld(STATIC)
+    world.broker.coordinators.stop()
+
+    codes = [
+        world.ask(Request(group_id="g", member_id="m"), 0).error_code,
+        world.ask(Request(group_id="g", members=[Member(member_id="m")])).error_code,
+    ]
+
+    assert [errors.COORDINATOR_NOT_AVAILABLE] * 2 == codes

@@ -1,0 +1,59 @@
+"""OffsetDelete over the wire."""
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.group_member import STATIC, GroupMember, commit, fetched
+from tidemill.model import errors
+from tidemill.wire.messages.offset_delete import Request
+
+
+def deleting(topic: str, *partitions: int, group_id: str = "g") -> Request:
+    named = [Request.Topic.Partition(partition_index=number) for number in partitions]
+    return Request(group_id=group_id, topics=[Request.Topic(name=topic, partitions=named)])
+
+
+def world_with_commits() -> BrokerWorld:
+    world = BrokerWorld(STATIC)
+    world.create("flights", partitions=2)
+    world.create("tides")
+    commit(world, "flights", 1, 2)
+    commit(world, "tides", 3)
+    return world
+
+
+def test_offsets_are_deleted_one_by_one() -> None:
+    """
+    KIP-496: a partition that the topic does not have is refused for itself.
+    """
+    world = world_with_commits()
+
+    answered = world.ask(deleting("flights", 1, 2))
+
+    unknown = errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert [(1, errors.NONE), (2, unknown)] == [
+        (it.partition_index, it.error_code) for it in answered.topics[0].partitions
+    ]
+    assert {("flights", 0): 1, ("tides", 0): 3} == fetched(world)
+
+
+def test_what_members_read_is_kept() -> None:
+    """
+    GROUP_SUBSCRIBED_TO_TOPIC; topics that nobody reads any more go.
+    """
+    world = world_with_commits()
+    GroupMember(world).settle()
+
+    codes = [world.ask(deleting(topic, 0)).topics[0].partitions[0].error_code for topic in ("flights", "tides")]
+
+    assert [errors.GROUP_SUBSCRIBED_TO_TOPIC, errors.NONE] == codes
+    assert {("flights", 0): 1, ("flights", 1): 2} == fetched(world)
+
+
+def test_a_group_that_is_not_there_is_told() -> None:
+    """
+    The whole is refused, and no topic is repeated.
+    """
+    world = world_with_commits()
+
+    answered = world.ask(deleting("flights", 0, group_id="?"))
+
+    assert (errors.GROUP_ID_NOT_FOUND, []) == (answered.error_code, list(answered.topics))

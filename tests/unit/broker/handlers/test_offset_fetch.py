@@ -1,0 +1,138 @@
+"""OffsetFetch over the wire: one group or many, by name or by id, some partitions or all."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.group_member import STATIC, commit
+from tidemill.metadata.topics import DeleteTopics
+from tidemill.model import errors
+from tidemill.model.topic import TopicId
+from tidemill.wire.messages.offset_fetch import Request
+
+Group = Request.Group
+
+
+def flights() -> BrokerWorld:
+    world = BrokerWorld(STATIC)
+    world.create("flights", partitions=2)
+    commit(world, "flights", 7)
+    return world
+
+
+def id_of(world: BrokerWorld, name: str) -> TopicId:
+    topic = world.broker.image.topic(name)
+    assert topic is not None
+    return topic.topic_id
+
+
+def told(topics: Any) -> list[tuple[str, list[tuple[int, int, int]]]]:
+    return [
+        (topic.name, [(it.partition_index, it.committed_offset, it.error_code) for it in topic.partitions])
+        for topic in topics
+    ]
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_one_group_is_asked_as_old_clients_do(version: int) -> None:
+    """
+    −1 and no error where nothing is committed, also for a topic that is not there.
+    """
+    world = flights()
+    topics = [
+        Request.Topic(name="flights", partition_indexes=[1, 0]),
+        Request.Topic(name="tides", partition_indexes=[0]),
+    ]
+
+    answered = world.ask(Request(group_id="g", topics=topics), version)
+
+    assert [("flights", [(1, -1, 0), (0, 7, 0)]), ("tides", [(0, -1, 0)])] == told(answered.topics)
+    assert errors.NONE == answered.error_code
+
+
+def test_null_topics_mean_all_that_is_committed() -> None:
+    """
+    From v2 on; with the leader epoch from v5, and the metadata always.
+    """
+    world = flights()
+
+    answered = world.ask(Request(group_id="g", topics=None), 7)
+
+    assert [("flights", [(0, 7, 0)])] == told(answered.topics)
+    assert [(1, "at 7")] == [
+        (it.committed_leader_epoch, it.metadata) for topic in answered.topics for it in topic.partitions
+    ]
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_many_groups_are_answered_in_their_order(version: int) -> None:
+    """
+    KIP-709: each group for itself; one that nobody knows has committed nothing.
+    """
+    world = flights()
+    commit(world, "flights", 1, 2, group_id="h")
+    some = [Group.Topic(name="flights", partition_indexes=[1])]
+    groups = [Group(group_id="?", topics=None), Group(group_id="h", topics=some), Group(group_id="g", topics=None)]
+
+    answered = world.ask(Request(groups=groups), version)
+
+    assert [("?", []), ("h", [("flights", [(1, 2, 0)])]), ("g", [("flights", [(0, 7, 0)])])] == [
+        (group.group_id, told(group.topics)) for group in answered.groups
+    ]
+
+
+def test_the_newest_version_names_topics_by_id() -> None:
+    """
+    An id that is not known is UNKNOWN_TOPIC_ID in each of its partitions.
+    """
+    world = flights()
+    known, unknown = id_of(world, "flights"), TopicId(b"?" * 16)
+    some = [Group.Topic(topic_id=it, partition_indexes=[0]) for it in (known, unknown)]
+
+    answered = world.ask(Request(groups=[Group(group_id="g", topics=some), Group(group_id="g", topics=None)]))
+
+    assert [[(known, 7, 0), (unknown, -1, errors.UNKNOWN_TOPIC_ID)], [(known, 7, 0)]] == [
+        [(topic.topic_id, it.committed_offset, it.error_code) for topic in group.topics for it in topic.partitions]
+        for group in answered.groups
+    ]
+
+
+def test_a_topic_that_was_made_again_has_no_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Not even before the tombstones of the one before are written.
+    """
+    world = flights()
+    monkeypatch.setattr(type(world.broker.coordinators), "_forget", lambda *_: None)
+    world.broker.controller.submit(DeleteTopics(topics=("flights",)))
+    world.settle()
+    world.create("flights", partitions=2)
+    some = [Group.Topic(name="flights", partition_indexes=[0])]
+
+    groups = [Group(group_id="g", topics=topics) for topics in (some, None)]
+    answered = world.ask(Request(groups=groups), 9)
+
+    assert [[("flights", [(0, -1, 0)])], []] == [told(group.topics) for group in answered.groups]
+
+
+def test_a_group_that_cannot_be_asked_has_its_error() -> None:
+    """
+    The group's own from v8 on, the response's from v2; v1 has no other place than the partitions.
+    """
+    world = BrokerWorld(STATIC)
+    world.broker.coordinators.stop()
+    some = [Request.Topic(name="flights", partition_indexes=[0])]
+
+    (group,) = world.ask(Request(groups=[Group(group_id="g", topics=None)])).groups
+    second, first = (world.ask(Request(group_id="g", topics=some), version) for version in (2, 1))
+
+    code = errors.COORDINATOR_NOT_AVAILABLE
+    assert (code, code) == (group.error_code, second.error_code)
+    assert [("flights", [(0, -1, code)])] == told(first.topics)
+
+
+def test_a_request_without_groups_is_answered() -> None:
+    """
+    There is nobody to ask.
+    """
+    assert [] == list(BrokerWorld(STATIC).ask(Request(groups=())).groups)

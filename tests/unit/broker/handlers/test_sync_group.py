@@ -1,0 +1,59 @@
+"""SyncGroup over the wire."""
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.group_member import STATIC, GroupMember
+from tidemill.model import errors
+from tidemill.wire.messages import join_group
+from tidemill.wire.messages.sync_group import API, Request
+
+
+def test_the_leader_hands_in_what_each_member_takes_away() -> None:
+    """
+    The answer names the protocol from v5 on (KIP-559).
+    """
+    member = GroupMember(BrokerWorld(STATIC))
+    member.join()
+
+    synced = member.sync(own=b"partition 0")
+
+    assert (errors.NONE, "consumer", "range", b"partition 0") == (
+        synced.error_code,
+        synced.protocol_type,
+        synced.protocol_name,
+        synced.assignment,
+    )
+
+
+def test_a_follower_waits_for_the_leader() -> None:
+    """
+    SyncGroup of a follower is parked until the assignment is in the log.
+    """
+    world = BrokerWorld(STATIC)
+    leader = GroupMember(world).settle()
+    follower = GroupMember(world)
+    follower.join()
+    leader.join()
+    follower.took(follower.client.answer(join_group.API, 9))
+    parked = follower.sync()
+
+    request = {"own": b"one", follower.member_id: b"two"}
+    led = leader.sync(**request)
+
+    assert (None, b"one") == (parked, led.assignment)
+    assert b"two" == follower.client.answer(API, 5).assignment
+
+
+@pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
+def test_version_five_names_its_protocol(missing: str) -> None:
+    """
+    Kafka refuses a v5 request that leaves one of them out.
+    """
+    world = BrokerWorld(STATIC)
+    fields = {"protocol_type": "consumer", "protocol_name": "range", missing: None}
+    request = Request(group_id="g", generation_id=1, member_id="m", assignments=(), **fields)
+
+    codes = [world.ask(request, version).error_code for version in (5, 4)]
+
+    assert [errors.INCONSISTENT_GROUP_PROTOCOL, errors.UNKNOWN_MEMBER_ID] == codes

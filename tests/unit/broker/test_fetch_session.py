@@ -1,0 +1,68 @@
+"""Fetch sessions remember what a client wants, as many as there is room for.  KIP-227."""
+
+from tests.unit.broker.broker_world import CountingEntropy
+from tidemill.broker.fetch_session import EVICTION_MS_MIN, FetchSession, FetchSessions
+from tidemill.model import errors
+from tidemill.wire.messages.fetch import Request
+
+
+def request(session_id: int = 0, epoch: int = 0, *numbers: int) -> Request:
+    wanted = [Request.Topic.Partition(partition=number, fetch_offset=0, partition_max_bytes=1) for number in numbers]
+    topics = [Request.Topic(topic="flights", partitions=wanted)] if wanted else []
+    return Request(max_wait_ms=0, min_bytes=0, session_id=session_id, session_epoch=epoch, topics=topics)
+
+
+def begun(sessions: FetchSessions, now_ms: int = 0) -> FetchSession:
+    session = sessions.session_for(request(0, 0, 1, 2), now_ms)
+    assert isinstance(session, FetchSession)
+    return session
+
+
+def test_a_session_remembers_what_is_wanted() -> None:
+    """
+    The next request names only what changes.
+    """
+    sessions = FetchSessions(CountingEntropy(), 10)
+    session_id = begun(sessions).session_id
+
+    session = sessions.session_for(request(session_id, 1, 3), 0)
+
+    assert isinstance(session, FetchSession)
+    assert ([1, 2, 3], True) == ([number for _, _, number in session.wanted], session.is_incremental)
+
+
+def test_an_epoch_out_of_order_is_told() -> None:
+    """
+    A request that was lost, or that came twice.
+    """
+    sessions = FetchSessions(CountingEntropy(), 10)
+    session_id = begun(sessions).session_id
+
+    codes = [sessions.session_for(request(*asked), 0) for asked in ((session_id, 2), (session_id + 1, 1))]
+
+    assert [errors.INVALID_FETCH_SESSION_EPOCH, errors.FETCH_SESSION_ID_NOT_FOUND] == codes
+
+
+def test_who_comes_when_there_is_no_room_is_served_without_a_session() -> None:
+    """
+    Those who are there keep theirs while they use them; after two minutes one makes room.
+    """
+    sessions = FetchSessions(CountingEntropy(), 2)
+    first, second = begun(sessions), begun(sessions)
+    later = EVICTION_MS_MIN - 1
+    sessions.session_for(request(first.session_id, 1), later)
+
+    early, in_time = begun(sessions, later), begun(sessions, later + 1)
+
+    assert (0, True) == (early.session_id, in_time.session_id != 0)
+    assert errors.FETCH_SESSION_ID_NOT_FOUND == sessions.session_for(request(second.session_id, 1), later)
+    assert isinstance(sessions.session_for(request(first.session_id, 2), later), FetchSession)
+
+
+def test_there_may_be_no_sessions_at_all() -> None:
+    """
+    max.incremental.fetch.session.cache.slots=0.
+    """
+    sessions = FetchSessions(CountingEntropy(), 0)
+
+    assert 0 == begun(sessions).session_id

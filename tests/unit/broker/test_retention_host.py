@@ -1,0 +1,122 @@
+"""The broker lets records go when their time is over."""
+
+from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
+from tidemill.storage import paths
+
+INTERVAL_MS = 300_000
+SUMMER_OF_2013_MS = 1_372_000_000_000
+DAY_MS = 86_400_000
+
+
+def world_with_days(days: int, **settings: str) -> BrokerWorld:
+    """One record of each day of a summer, a segment of its own for each."""
+    world = BrokerWorld()
+    world.create("flights", internal_segment_bytes="1", **settings)
+    for day in range(days):
+        world.produce("flights", b"left", timestamp_ms=SUMMER_OF_2013_MS + day * DAY_MS)
+    return world
+
+
+def segment_files(world: BrokerWorld) -> list[str]:
+    log = world.partition("flights").log
+    return [name for name in world.disk.list(paths.partition_directory(log.topic_id, 0)) if name.endswith(".log")]
+
+
+def test_records_of_2013_go_by_default() -> None:
+    """
+    Their timestamps are older than seven days, whenever they were produced; files and log start follow.
+    """
+    world = world_with_days(3)
+
+    world.pass_time(INTERVAL_MS)
+
+    assert (3, 3, []) == (
+        world.partition("flights").log_start,
+        world.partition("flights").high_watermark,
+        segment_files(world),
+    )
+
+
+def test_records_of_2013_stay_where_nothing_expires() -> None:
+    """
+    retention.ms=-1.
+    """
+    world = world_with_days(3, retention_ms="-1")
+
+    world.pass_time(10 * INTERVAL_MS)
+
+    assert (0, 3) == (world.partition("flights").log_start, len(segment_files(world)))
+
+
+def test_an_expired_active_segment_is_rolled_first() -> None:
+    """
+    What comes after lies in a new segment, and is there after a kill.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    world.produce("flights", b"old", timestamp_ms=SUMMER_OF_2013_MS)
+
+    world.pass_time(INTERVAL_MS)
+    world.produce("flights", b"new")
+
+    again = world.restarted()
+    assert [(1, [b"new"])] * 2 == [
+        (it.partition("flights").log_start, [record.value for record in it.read("flights")]) for it in (world, again)
+    ]
+
+
+def test_a_roll_survives_a_checkpoint_and_a_kill() -> None:
+    """
+    A rolled segment that nothing was written to has no file, and is not missed.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    world.produce("flights", b"old", timestamp_ms=SUMMER_OF_2013_MS)
+    world.pass_time(INTERVAL_MS)
+    world.pass_time(20_000)  # a checkpoint
+
+    again = world.restarted()
+    again.produce("flights", b"new")
+
+    assert (1, [b"new"]) == (again.partition("flights").log_start, [it.value for it in again.read("flights")])
+
+
+def test_a_partition_keeps_so_many_bytes() -> None:
+    """
+    The oldest segments go while the rest has at least retention.bytes.
+    """
+    world = world_with_days(5, retention_ms="-1", retention_bytes="150")
+
+    world.pass_time(INTERVAL_MS)
+
+    sizes = [segment.size for segment in world.partition("flights").log.segments]
+    assert 150 <= sum(sizes) < 150 + sizes[0]
+    assert [b"left"] * len(sizes) == [record.value for record in world.read("flights")]
+
+
+def test_a_setting_that_changes_is_obeyed_at_the_next_look() -> None:
+    """
+    The interval is the broker's, the bound the topic's as it is then.
+    """
+    world = BrokerWorld(static={"log.retention.check.interval.ms": "1000", "log.retention.ms": "5000"})
+    world.create("flights")
+    world.produce("flights", b"x", timestamp_ms=BEGIN_MS)
+    starts = []
+
+    for _ in range(3):
+        world.pass_time(3_000)
+        starts.append(world.partition("flights").log_start)
+
+    assert [0, 1, 1] == starts
+
+
+def test_the_cluster_s_own_topics_never_expire() -> None:
+    """
+    Snapshots bound them; a year later every topic is still known.
+    """
+    world = BrokerWorld(static={"log.retention.check.interval.ms": "86400000"})
+    world.create("flights")
+
+    world.pass_time(365 * DAY_MS)
+
+    assert "flights" in world.restarted().broker.image.topics

@@ -1,0 +1,78 @@
+"""What retention lets go, and what it keeps."""
+
+import pytest
+
+from tidemill.storage.retention import SegmentAge, retained_from
+
+NOW_MS = 1_000_000
+SEGMENTS = [  # three of 100 B: written 900 s, 500 s and 100 s ago
+    SegmentAge(10, 100, 100_000),
+    SegmentAge(20, 100, 500_000),
+    SegmentAge(30, 100, 900_000),
+]
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "kept_from"),
+    [(-1, None), (900_000, None), (899_999, 10), (500_000, 10), (499_999, 20), (99_999, 30), (0, 30)],
+)
+def test_a_segment_expires_when_its_newest_record_is_too_old(retention_ms: int, kept_from: int | None) -> None:
+    """
+    The clock minus the largest timestamp exceeds the retention time; -1 keeps all.
+    """
+    found = retained_from(SEGMENTS, high_watermark=30, now_ms=NOW_MS, retention_ms=retention_ms)
+
+    assert kept_from == found
+
+
+@pytest.mark.parametrize(
+    ("retention_bytes", "kept_from"), [(-1, None), (300, None), (201, None), (200, 10), (101, 10), (100, 20), (0, 30)]
+)
+def test_the_oldest_go_while_the_rest_is_big_enough(retention_bytes: int, kept_from: int | None) -> None:
+    """
+    At least so many bytes are left; -1 keeps all.
+    """
+    found = retained_from(SEGMENTS, high_watermark=30, now_ms=NOW_MS, retention_bytes=retention_bytes)
+
+    assert kept_from == found
+
+
+def test_what_is_not_committed_stays() -> None:
+    """
+    A segment whose end the high watermark has not reached is nobody's to delete.
+    """
+    found = retained_from(SEGMENTS, high_watermark=29, now_ms=NOW_MS, retention_ms=0, retention_bytes=0)
+
+    assert 20 == found
+
+
+def test_a_record_from_the_future_keeps_what_is_behind_it() -> None:
+    """
+    Segments go from the oldest on, and the first that has not expired stops that.
+    """
+    segments = [SegmentAge(10, 100, NOW_MS + 1), *SEGMENTS[1:]]
+
+    found = retained_from(segments, high_watermark=30, now_ms=NOW_MS, retention_ms=1)
+
+    assert found is None
+
+
+def test_records_without_a_timestamp_never_expire_by_time() -> None:
+    """
+    Nothing is known of their age; their size still counts.
+    """
+    segments = [SegmentAge(10, 100, -1), *SEGMENTS[1:]]
+
+    by_time = retained_from(segments, high_watermark=30, now_ms=NOW_MS, retention_ms=1)
+    by_size = retained_from(segments, high_watermark=30, now_ms=NOW_MS, retention_bytes=200)
+
+    assert (None, 10) == (by_time, by_size)
+
+
+def test_time_and_size_work_together() -> None:
+    """
+    What time has taken counts no more: the rest is measured.
+    """
+    found = retained_from(SEGMENTS, high_watermark=30, now_ms=NOW_MS, retention_ms=899_999, retention_bytes=100)
+
+    assert 20 == found
