@@ -1,7 +1,7 @@
 """
 The bytes on disk, held against `docs/formats/journal.md`: golden files, read here by that page's tables alone.
 
-To write them anew after a change of format (a new version, then): `WRITE_GOLDEN=1 pytest tests/unit/storage/test_formats.py`.
+To write them anew after a change of format (a new version, then), run this file with `WRITE_GOLDEN=1`.
 """
 
 import json

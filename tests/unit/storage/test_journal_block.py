@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry, Kind
+from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.journal_block import HEADER_BYTES, PAGE_BYTES, decode_header, decode_rows, encode_block
 from tidemill.storage.row import ROW_BYTES, decode_row, encode_row
 
@@ -76,7 +77,7 @@ def test_a_newer_version_is_refused_and_not_cut() -> None:
     block[8:10] = (2).to_bytes(2)
     block[4:8] = crc32c(bytes(block[8:HEADER_BYTES]), crc32c(KEY)).to_bytes(4)
 
-    with pytest.raises(ValueError, match="version 2"):
+    with pytest.raises(DirectoryProblem, match="version 2"):
         decode_header(KEY, block)
 
 
