@@ -9,6 +9,7 @@ from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import COMMAND, decode_voters, encode_voters
 from tidemill.storage import paths
+from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
 from tidemill.storage.journal import Place
 from tidemill.storage.leader_epochs import EpochStart
@@ -166,7 +167,7 @@ def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> 
     if len(data) != _HEADER.size + length or crc32c(data[_AFTER_CRC:], crc32c(key)) != crc:
         return None
     if version != VERSION:
-        raise ValueError(f"the checkpoint has version {version}; this program reads version {VERSION}")
+        raise DirectoryProblem(f"the checkpoint has version {version}; this program reads version {VERSION}")
     checkpoint = Checkpoint(number=number, sequence=sequence, head=Place(file, position), data=data)
     reader = _Reader(data, _HEADER.size)
     for _ in range(shard_count):

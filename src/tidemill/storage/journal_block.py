@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from tidemill.batches.checksum import crc32c
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry
+from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Buffer
 from tidemill.storage.row import ROW_BYTES, decode_row, encode_row
 
@@ -75,7 +76,7 @@ def decode_header(key: bytes, data: bytes | memoryview) -> BlockHeader | None:
         return None
     _, _, version, row_count, sequence, synced, table_bytes, payload_bytes, table_crc = _HEADER.unpack_from(data)
     if version != VERSION:
-        raise ValueError(f"journal block {sequence} has version {version}; this program reads version {VERSION}")
+        raise DirectoryProblem(f"journal block {sequence} has version {version}; this program reads version {VERSION}")
     return BlockHeader(row_count, sequence, synced, table_bytes, payload_bytes, table_crc)
 
 

@@ -1,0 +1,42 @@
+"""Whose directory it is; and that what cannot be read is never taken for an empty one."""
+
+import pytest
+
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
+
+IDENTITY = Identity(
+    cluster_id="abcdefghijklmnopqrstuv",
+    broker_id=BrokerId(3),
+    directory_id=DirectoryId(bytes(range(16))),
+    journal_key=bytes(range(16, 32)),
+)
+
+
+def test_an_identity_is_there_after_a_power_loss() -> None:
+    """As it was written."""
+    disk = SimulatedDisk()
+    write_identity(disk, IDENTITY)
+
+    assert IDENTITY == read_identity(disk.after_power_loss(ALL_LOST))
+    assert Voter(BrokerId(3), DirectoryId(bytes(range(16)))) == IDENTITY.voter
+
+
+def test_an_empty_directory_is_nobodys() -> None:
+    """It may be founded."""
+    assert read_identity(SimulatedDisk()) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [(b"{", "cannot be read"), (b"{}", "cannot be read"), (b'{"format": 9}', "format 9"), (b"[1]", "cannot be read")],
+)
+def test_an_identity_that_cannot_be_read_is_refused(content: bytes, word: str) -> None:
+    """With what to do."""
+    disk = SimulatedDisk()
+    disk.open("identity.json", create=True).write(0, [content])
+
+    with pytest.raises(DirectoryProblem, match=word):
+        read_identity(disk)

@@ -1,0 +1,197 @@
+"""
+The bytes on disk, held against `docs/formats/journal.md`: golden files, read here by that page's tables alone.
+
+To write them anew after a change of format (a new version, then), run this file with `WRITE_GOLDEN=1`.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidemill.batches.builder import build_batch
+from tidemill.batches.checksum import crc32c
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import BATCH, Entry, no_op
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.storage.checkpoint import ClosedShard, decode_checkpoint, encode_checkpoint, encode_closed
+from tidemill.storage.data_directory import Identity, read_identity, write_identity
+from tidemill.storage.journal import Place
+from tidemill.storage.journal_block import decode_header, decode_rows, encode_block
+from tidemill.storage.offset_index import OffsetIndex
+from tidemill.storage.shard_log import vote_row
+from tidemill.storage.tail_cache import TailCache
+
+GOLDEN = Path(__file__).parent / "golden"
+KEY = bytes(range(16))
+VOTER = Voter(BrokerId(1), DirectoryId(b"d" * 16))
+BATCH_BYTES = bytes(build_batch([(b"k", b"v", (), 1_700_000_000_000)], base_offset=42, leader_epoch=3))
+
+
+def golden(name: str, data: bytes) -> bytes:
+    """The committed bytes, which `data` must equal."""
+    path = GOLDEN / name
+    if os.environ.get("WRITE_GOLDEN"):
+        path.write_bytes(data)
+    assert path.read_bytes() == data
+    return data
+
+
+def number(data: bytes, at: int, size: int) -> int:
+    return int.from_bytes(data[at : at + size])
+
+
+def block() -> bytes:
+    batch = Entry(BATCH, BATCH_BYTES, partition=2, base_offset=42, record_count=1, append_time=9, index=7, term=3)
+    batch.position, batch.segment_base = 500, 40
+    command = no_op(8)
+    command.index, command.term = 6, 3
+    rows = [(ShardId(5), vote_row(3, VOTER)), (ShardId(5), command), (ShardId(5), batch)]
+    return b"".join(bytes(part) for part in encode_block(KEY, 12, 11, rows)[0])
+
+
+def checkpoint(hand: Any) -> bytes:
+    """One closed shard, one open: committed batches, one behind them, a segment, an epoch, a producer."""
+    hand.append(2, producer_id=9, producer_epoch=0, base_sequence=0)
+    hand.write_all()
+    hand.commit()
+    hand.append(1)
+    hand.write_all()
+    from tidemill.storage.checkpoint import encode_shard
+
+    sections = [encode_closed(ShardId(4), ClosedShard(2, None)), encode_shard(hand.shard)]
+    return encode_checkpoint(KEY, 3, 17, Place(2, 8192), sections)
+
+
+def test_a_journal_block() -> None:
+    """Header, table, bytes, zeros."""
+    data = golden("block", block())
+
+    assert (b"TMJB", 1, 3, 12, 11) == (
+        data[:4],
+        *(number(data, at, size) for at, size in ((8, 2), (12, 4), (16, 8), (24, 8))),
+    )
+    assert crc32c(KEY + data[8:64]) == number(data, 4, 4)
+    assert (3 * 80, 20 + 1 + len(BATCH_BYTES)) == (number(data, 32, 8), number(data, 40, 8))
+    assert crc32c(data[64 : 64 + 240]) == number(data, 48, 4)
+    row = data[64 + 160 : 64 + 240]
+    fields = ((0, 8), (8, 8), (16, 8), (24, 1), (28, 4), (32, 8), (40, 4), (44, 4), (48, 8), (60, 4), (64, 8))
+    assert [5, 7, 3, 1, 2, 42, 1, len(BATCH_BYTES), 9, 500, 40] == [number(row, at, size) for at, size in fields]
+    assert crc32c(BATCH_BYTES) == number(row, 56, 4)
+    end = 64 + 240 + 21 + len(BATCH_BYTES)
+    assert BATCH_BYTES == data[end - len(BATCH_BYTES) : end]
+    assert VOTER.broker_id.to_bytes(4) + VOTER.directory_id == data[304:324]
+    assert (0, bytes(len(data) - end)) == (len(data) % 4096, data[end:])
+
+
+def test_a_golden_block_is_read() -> None:
+    """Also by later versions of this program."""
+    data = (GOLDEN / "block").read_bytes()
+
+    header = decode_header(KEY, data)
+    assert header is not None
+    rows = decode_rows(header, memoryview(data))
+
+    assert rows is not None
+    assert [(16, 0), (3, 6), (1, 7)] == [(entry.kind, entry.index) for _, entry in rows]
+
+
+def test_a_checkpoint(hand: Any) -> None:
+    """Walked field by field, to its last byte."""
+    data = golden("checkpoint", checkpoint(hand))
+    at = 52
+
+    def take(size: int) -> int:
+        nonlocal at
+        at += size
+        return number(data, at - size, size)
+
+    head = [(8, 2), (12, 4), (16, 8), (24, 8), (32, 4), (36, 8), (44, 8)]
+    assert [1, 2, 3, 17, 2, 8192, len(data) - 52] == [number(data, *field) for field in head]
+    assert (b"TMCP", crc32c(KEY + data[8:])) == (data[:4], number(data, 4, 4))
+    assert [18, 4, 2, 2, 0] == [take(size) for size in (4, 8, 1, 8, 1)]  # closed
+    assert len(data) - at - 4 == take(4)
+    assert [1, 1, 1] == [take(size) for size in (8, 1, 8)]  # shard, open, term
+    assert [1, 1, int.from_bytes(b"d" * 16)] == [take(size) for size in (1, 4, 16)]  # vote
+    opening = take(4)
+    assert [int.from_bytes(b"t" * 16), 0, 2, 1] == [take(size) for size in (16, 4, 4, 2)]
+    assert [1, 1] == [take(2), take(4)]
+    at += 16
+    assert 48 == opening
+    assert [2, 1, hand.shard.last_append_time, 1, 1] == [
+        take(size) for size in (8, 8, 8, 2, 4)
+    ]  # S, term, time, voters
+    at += 16
+    assert 1 == take(4)  # rows
+    row_at = at
+    at += 80
+    assert [3, 1] == [number(data, row_at + 8, 8), number(data, row_at + 24, 1)]
+    assert 2 == take(4)  # partitions
+    segment = hand.log.segments[0]
+    assert [0, 0, 0, 3, 1] == [take(size) for size in (4, 8, 8, 8, 4)]
+    assert [0, segment.size, segment.max_timestamp, segment.created_at] == [take(8) for _ in range(4)]
+    assert [1, 1, 0, 1] == [take(size) for size in (4, 8, 8, 8)]  # epochs
+    assert [1, 9, 2] == [take(size) for size in (4, 8, 1)]  # producers
+    for index in (1, 2):
+        fields = [take(size) for size in (2, 4, 4, 8, 8, 8, 8)]
+        assert [0, 0, 0, index - 1, index, index] == fields[:6]
+    assert [1, 0, 0, 0, 0, 1, 1, 0, 1, 0] == [take(size) for size in (4, 8, 8, 8, 4, 4, 8, 8, 8, 4)]  # partition 1
+    assert len(data) == at
+
+
+def test_a_golden_checkpoint_is_read() -> None:
+    """Also by later versions of this program."""
+    read = decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, (GOLDEN / "checkpoint").read_bytes())
+
+    assert read is not None
+    assert (3, 17, Place(2, 8192), 3) == (read.number, read.sequence, read.head, read.shards[ShardId(1)].last_index)
+
+
+def test_an_identity() -> None:
+    """JSON, for people too."""
+    disk = SimulatedDisk()
+    identity = Identity(
+        cluster_id="abcdefghijklmnopqrstuv",
+        broker_id=BrokerId(1),
+        directory_id=DirectoryId(b"d" * 16),
+        journal_key=KEY,
+    )
+    write_identity(disk, identity)
+
+    data = golden("identity.json", disk.open("identity.json").read(0, 1 << 16))
+
+    assert {
+        "format": 1,
+        "cluster_id": "abcdefghijklmnopqrstuv",
+        "broker_id": 1,
+        "directory_id": (b"d" * 16).hex(),
+        "journal_key": KEY.hex(),
+    } == json.loads(data)
+    assert identity == read_identity(disk)
+
+
+def test_a_segment_index() -> None:
+    """Three columns behind a header of 14 bytes."""
+    index = OffsetIndex()
+    index.add(0, 0, -1, 4096)
+    index.add(10, 5_000, 1_700_000_000_000, 4096)
+
+    data = golden("segment.index", index.encode())
+
+    assert (b"TMIX", 1, crc32c(data[10:]), 2) == (
+        data[:4],
+        *(number(data, at, size) for at, size in ((4, 2), (6, 4), (10, 4))),
+    )
+    assert [0, 10, 0, 5_000] == [number(data, at, 4) for at in range(14, 30, 4)]
+    assert [(1 << 64) - 1, 1_700_000_000_000] == [number(data, at, 8) for at in (30, 38)]
+    again = OffsetIndex.decode(data, 6_000)
+    assert again is not None
+    assert data == again.encode()
+
+
+@pytest.fixture
+def hand(make_hand: Any) -> Any:
+    return make_hand()

@@ -1,0 +1,67 @@
+"""The index of a segment: a hint that never points behind what is looked for."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill.storage.offset_index import OffsetIndex
+
+POINTS = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5_000), st.integers(0, 30)), min_size=1, max_size=40)
+
+
+def index_of(points: list[tuple[int, int, int]]) -> tuple[OffsetIndex, list[tuple[int, int, int]]]:
+    """The index, and its points with absolute numbers."""
+    index, absolute = OffsetIndex(), []
+    offset = position = timestamp = 0
+    for offset_step, position_step, timestamp_step in points:
+        absolute.append((offset, position, timestamp))
+        index.add(offset, position, timestamp, 100)
+        offset, position, timestamp = offset + offset_step, position + position_step, timestamp + timestamp_step
+    return index, absolute
+
+
+@given(POINTS, st.integers(0, 2_500))
+def test_a_walk_begins_at_the_last_point_at_or_before_an_offset(
+    points: list[tuple[int, int, int]], offset: int
+) -> None:
+    """As near as possible."""
+    index, absolute = index_of(points)
+
+    assert max(point[:2] for point in absolute if point[0] <= offset) == index.point_before(offset)
+
+
+@given(POINTS, st.integers(0, 1_500), st.integers(1, 250_000))
+def test_a_walk_for_a_timestamp_begins_before_the_first_such_record(
+    points: list[tuple[int, int, int]], timestamp: int, size: int
+) -> None:
+    """And below the end of what can be read."""
+    index, absolute = index_of(points)
+
+    before = [position for _, position, largest in absolute if largest < timestamp and position < size]
+
+    assert max(before, default=0) == index.position_before_timestamp(timestamp, size)
+
+
+@given(POINTS, st.integers(0, 5_000))
+def test_a_truncated_index_has_no_point_behind_the_end(points: list[tuple[int, int, int]], size: int) -> None:
+    """And goes on from there."""
+    index, absolute = index_of(points)
+
+    index.truncate(size, 100)
+
+    kept = [point for point in absolute if point[1] < size]
+    assert (len(kept), kept[-1][1] + 100 if kept else 0) == (len(index), index.next_position)
+
+
+@given(POINTS)
+def test_an_index_is_read_as_it_was_written(points: list[tuple[int, int, int]]) -> None:
+    """Unless a byte of it is wrong, or the segment is shorter."""
+    index, absolute = index_of(points)
+    data = index.encode()
+
+    again = OffsetIndex.decode(data, absolute[-1][1] + 1)
+
+    assert again is not None
+    assert data == again.encode()
+    assert OffsetIndex.decode(data, absolute[-1][1]) is None
+    assert OffsetIndex.decode(data[:-1], 1 << 30) is None
+    assert OffsetIndex.decode(data[:-1] + bytes([data[-1] ^ 1]), 1 << 30) is None

@@ -1,0 +1,106 @@
+"""Producer states, against a model that keeps every batch of the log."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemill.model import errors
+from tidemill.storage.producer_states import SEQUENCE_MODULUS, WINDOW_BATCHES, Duplicate, ProducerBatch, ProducerStates
+
+DAY = 86_400_000
+
+
+def batch(first: int, count: int = 1, *, index: int, epoch: int = 0, at: int = 0) -> ProducerBatch:
+    last = (first + count - 1) % SEQUENCE_MODULUS
+    return ProducerBatch(epoch, first, last, 10 * index, 10 * index + count, index, at)
+
+
+def check(states: ProducerStates, first: int, count: int = 1, *, epoch: int = 0, now: int = 0) -> int | Duplicate:
+    return states.check(7, epoch, first, count, now_ms=now, expiration_ms=DAY)
+
+
+LIVES = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 3)),
+        st.tuples(st.just("bump"), st.integers(1, 3)),
+        st.tuples(st.just("truncate"), st.integers(1, 6)),
+        st.tuples(st.just("commit"), st.integers(0, 8)),
+    ),
+    max_size=40,
+)
+
+
+@given(LIVES, st.sampled_from([0, SEQUENCE_MODULUS - 4]))
+def test_the_window_is_what_the_log_says(life: list[tuple[str, int]], first: int) -> None:
+    """Whatever is truncated: the newest batches are known, and a retry of each of the last five is told."""
+    states, log, committed, index, epoch = ProducerStates(), [], 0, 0, 0
+    for what, number in life:
+        if what in ("append", "bump"):
+            if what == "bump":
+                epoch += 1
+            newest = log[-1] if log else None
+            if newest is None:
+                start = first
+            else:
+                start = 0 if newest.epoch != epoch else (newest.last_sequence + 1) % SEQUENCE_MODULUS
+            index += 1
+            assert errors.NONE == check(states, start, number, epoch=epoch)
+            log.append(batch(start, number, index=index, epoch=epoch))
+            states.append(7, log[-1], committed)
+        elif what == "truncate":
+            index = max(index - number, committed)
+            log = [it for it in log if it.log_index <= index]
+            states.truncate(index + 1)
+            epoch = log[-1].epoch if log else epoch
+        else:
+            committed = min(index, committed + number)
+
+        for it in log[-WINDOW_BATCHES:]:
+            if it.epoch == log[-1].epoch:
+                count = it.end_offset - it.base_offset
+                told = check(states, it.first_sequence, count, epoch=it.epoch)
+                assert Duplicate(it.base_offset, it.log_index, 0) == told
+        saved = states.as_of(committed).get(7, ())
+        assert tuple(it for it in log if it.log_index <= committed)[-WINDOW_BATCHES:] == saved
+
+
+def test_sequences_go_round() -> None:
+    """After 2^31 - 1 comes 0, in the middle of a batch, too."""
+    states = ProducerStates()
+    states.append(7, batch(SEQUENCE_MODULUS - 2, 4, index=1), 1)
+
+    assert errors.NONE == check(states, 2)
+    assert Duplicate(10, 1, 0) == check(states, SEQUENCE_MODULUS - 2, 4)
+
+
+def test_another_batch_with_the_same_first_sequence_is_no_retry() -> None:
+    """Answering it as one would lose records."""
+    states = ProducerStates()
+    states.append(7, batch(0, 3, index=1), 1)
+
+    assert errors.OUT_OF_ORDER_SEQUENCE_NUMBER == check(states, 0, 2)
+
+
+def test_producers_expire_by_append_time() -> None:
+    """Logs that are equal have equal states."""
+    states = ProducerStates()
+    states.append(7, batch(0, index=1, at=5), 1)
+
+    states.expire(DAY + 5, DAY)
+    assert 1 == len(states)
+    assert errors.NONE == check(states, 17, now=DAY + 6)
+    states.expire(DAY + 6, DAY)
+    assert 0 == len(states)
+
+
+def test_what_was_saved_is_loaded() -> None:
+    """And goes on where it was."""
+    states, again = ProducerStates(), ProducerStates()
+    for number in range(8):
+        states.append(7, batch(number, index=number + 1), 8)
+
+    again.load(states.as_of(8))
+
+    assert states.newest() == again.newest()
+    assert errors.NONE == check(again, 8)
+    assert isinstance(check(again, 3), Duplicate)
+    assert errors.OUT_OF_ORDER_SEQUENCE_NUMBER == check(again, 2)

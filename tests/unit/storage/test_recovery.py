@@ -1,0 +1,140 @@
+"""What a start finds: everything that was acknowledged, and the word for what is missing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.storage.data_directory import DirectoryProblem
+from tidemill.storage.recovery import JournalDamaged, found_directory
+from tidemill.storage.store import StoreOptions
+
+OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, journal_bytes_max=1 << 18)
+
+
+@pytest.fixture
+def hand(make_hand: Callable[..., Any]) -> Any:
+    """Six batches below a checkpoint, four above it."""
+    hand = make_hand(OPTIONS, segment_bytes=700)
+    hand.append(6, producer_id=7, producer_epoch=0, base_sequence=0)
+    hand.write_all()
+    hand.checkpoint()
+    hand.append(4)
+    hand.write_all()
+    hand.write(empty=True)
+    return hand
+
+
+def test_every_synced_batch_is_there_after_a_power_loss(hand: Any, read_offsets: Any) -> None:
+    """In the same segments at the same places."""
+    again = hand.restarted(hand.disk.after_power_loss(ALL_LOST))
+
+    for offset in range(10):
+        assert offset == read_offsets(again, offset)[0]
+    assert [(s.base_offset, s.size) for s in hand.log.segments] == [(s.base_offset, s.size) for s in again.log.segments]
+
+
+def test_recovery_keeps_no_batch_in_memory(hand: Any) -> None:
+    """A ring has hundreds of megabytes."""
+    again = hand.restarted()
+
+    assert all(entry.payload is None for entry in again.shard.entries)
+
+
+def test_producers_are_known_again(hand: Any) -> None:
+    """From the rows that no checkpoint has saved yet."""
+    assert hand.log.producers.newest() == hand.restarted().log.producers.newest()
+
+
+def test_a_start_over_a_start_is_the_same(hand: Any) -> None:
+    """A power loss may come at any time."""
+    once = hand.restarted()
+    twice = once.restarted(once.disk.after_power_loss(ALL_LOST))
+
+    assert (once.shard.last_index, once.log.end_offset) == (twice.shard.last_index, twice.log.end_offset)
+    assert {} == twice.found.damaged
+
+
+@pytest.mark.parametrize("is_missing", [True, False], ids=["missing", "short"])
+def test_a_segment_that_is_not_whole_is_told(hand: Any, is_missing: bool) -> None:
+    """Before anything is written that would hide it."""
+    disk = hand.disk.after_kill()
+    path = hand.log.segments[0].path
+    if is_missing:
+        disk.remove(path)
+    else:
+        disk.open(path).truncate(10)
+
+    again = hand.restarted(disk)
+
+    assert path in again.found.damaged[1]
+    assert is_missing != disk.exists(path)
+
+
+def test_the_segment_that_rows_continue_is_told_when_it_is_missing(hand: Any) -> None:
+    """Writing the rows again must not make a file with a hole in the place of records."""
+    hand.checkpoint()
+    hand.append(1)
+    hand.write_all()
+    disk = hand.disk.after_kill()
+    disk.remove(hand.log.segments[-1].path)
+
+    assert hand.log.segments[-1].path in hand.restarted(disk).found.damaged[1]
+
+
+def test_a_folded_truncation_is_readable(hand: Any, read_offsets: Any) -> None:
+    """The batches that took the place of others, too."""
+    hand.store.truncate(hand.shard, hand.shard.commit_index + 8)
+    hand.append(3, term=2, size=150)
+    hand.write_all()
+
+    again = hand.restarted()
+
+    assert hand.log.end_offset == again.log.end_offset
+    for offset in range(again.log.end_offset):
+        assert offset == read_offsets(again, offset)[0]
+
+
+def test_what_lies_behind_a_segments_end_is_cut(hand: Any) -> None:
+    """Rule R4: else a walk over headers would meet it."""
+    disk = hand.disk.after_kill()
+    segment = hand.log.segments[-1]
+    disk.open(segment.path).write(segment.size, [b"left over"])
+    disk.open(hand.log.directory + "/00000000000000009999.log", create=True)
+
+    again = hand.restarted(disk)
+
+    assert (9, 1) == (again.found.cut_bytes, len(again.found.removed_files))
+    assert segment.size == disk.open(segment.path).size()
+
+
+def test_a_synced_block_that_cannot_be_read_stops_the_start(hand: Any) -> None:
+    """Rule R6: acknowledged records may be in it."""
+    disk = hand.disk.after_kill()
+    head = hand.store.journal.head
+    file = disk.open("journal/00000001.journal")
+    file.write(head.position - 2 * 4096 + 70, [b"?"])
+
+    with pytest.raises(JournalDamaged):
+        hand.restarted(disk)
+
+
+@pytest.mark.parametrize("size", [0, 5_000], ids=["empty", "torn"])
+def test_a_shortened_journal_file_stops_the_start(hand: Any, size: int) -> None:
+    """Nor does it hang."""
+    disk = hand.disk.after_kill()
+    disk.open("journal/00000001.journal").truncate(size)
+
+    with pytest.raises(JournalDamaged):
+        hand.restarted(disk)
+
+
+def test_topics_without_an_identity_are_not_overwritten() -> None:
+    """Then it is the identity that is lost."""
+    disk = SimulatedDisk()
+    disk.make_directory("topics/abc")
+
+    with pytest.raises(DirectoryProblem):
+        found_directory(disk, b"k" * 16, OPTIONS)

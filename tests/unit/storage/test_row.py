@@ -1,0 +1,18 @@
+"""A row that has lost its bytes is a bug of ours, and met before it is written."""
+
+import pytest
+
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import Entry, Kind
+from tidemill.storage.row import ROW_BYTES, encode_row
+
+
+def test_a_row_without_its_bytes_is_not_written() -> None:
+    """Its CRC would be of nothing."""
+    with pytest.raises(AssertionError):
+        encode_row(ShardId(1), Entry(Kind.BATCH, None))
+
+
+def test_a_row_has_one_size() -> None:
+    """A table is indexed by it."""
+    assert ROW_BYTES == len(encode_row(ShardId(1), Entry(Kind.VOTE, b"")))

@@ -1,0 +1,83 @@
+"""A segment: what of it is decided, what of it lies in its file."""
+
+import pytest
+
+from tidemill.batches.builder import build_batch
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.storage.segment import Segment, SegmentDamaged, build_index, load_index, save_index, walk
+
+
+def on_disk(count: int = 10) -> tuple[SimulatedDisk, Segment]:
+    """A segment of `count` batches of one record, all in its file."""
+    disk = SimulatedDisk()
+    disk.make_directory("d")
+    segment = Segment("d", 100)
+    data = bytearray()
+    for number in range(count):
+        batch = build_batch([(None, b"v" * 20, (), 1_000 + number)], base_offset=100 + number, leader_epoch=1)
+        segment.place(len(batch), 1_000 + number, 100 + number, 200)
+        data += batch
+    disk.open(segment.path, create=True).write(0, [data])
+    segment.spread_ended(len(data))
+    return disk, segment
+
+
+def test_what_arrives_after_a_cut_counts_up_to_the_cut() -> None:
+    """The rest of it lies where other batches will."""
+    segment = Segment("d", 0)
+    segment.place(100, 1, 0, 50)
+    segment.place(100, 2, 1, 50)
+    segment.spread_begins()
+
+    segment.cut(100, 50)
+    segment.place(70, 3, 1, 50)
+    segment.spread_ended(200)
+
+    assert (170, 100) == (segment.size, segment.written)
+
+
+def test_a_walk_meets_every_batch() -> None:
+    """Whatever is read ahead at once."""
+    disk, segment = on_disk(50)
+
+    met = [header.base_offset for _, header in walk(segment.opened(disk), segment.path, 0, segment.written)]
+
+    assert list(range(100, 150)) == met
+
+
+def test_a_walk_that_meets_no_batch_says_where() -> None:
+    """Instead of reading on."""
+    disk, segment = on_disk()
+    size = segment.size // 10
+    segment.opened(disk).write(3 * size + 8, [b"\x7f"])
+
+    with pytest.raises(SegmentDamaged) as told:
+        list(walk(segment.opened(disk), segment.path, 0, segment.written))
+
+    assert (segment.path, 3 * size, 103) == (told.value.path, told.value.position, told.value.offset)
+
+
+def test_an_index_is_loaded_from_its_file_or_built_alike() -> None:
+    """A damaged one is built again."""
+    disk, segment = on_disk()
+    built = build_index(disk, segment, 200).encode()
+    save_index(disk, segment)
+
+    segment.index = None
+    loaded = load_index(disk, segment, 200).encode()
+    disk.open("d/00000000000000000100.index").write(20, [b"?"])
+    segment.index = None
+    again = load_index(disk, segment, 200).encode()
+
+    assert built == loaded == again
+
+
+def test_a_file_that_is_gone_is_damage() -> None:
+    """Named, with its first offset."""
+    disk, segment = on_disk()
+    disk.remove(segment.path)
+
+    with pytest.raises(SegmentDamaged) as told:
+        segment.opened(disk)
+
+    assert (segment.path, 100) == (told.value.path, told.value.offset)

@@ -1,0 +1,89 @@
+"""A shard's log: terms, truncation, and what may be forgotten."""
+
+from typing import Any
+
+import pytest
+
+from tidemill.raft.entry import COMMAND, Command, Entry, encode_voters
+from tidemill.storage.shard_log import TAIL_ENTRIES, Opening, read_vote, vote_row
+
+
+def test_terms_are_known_for_every_index_that_is_left(hand: Any) -> None:
+    """And after a truncation they are the older ones again."""
+    hand.append(3, term=1)
+    hand.append(2, term=4)
+    log = hand.shard
+    assert [0, 1, 1, 1, 4, 4] == [log.term_at(index) for index in range(6)]
+
+    log.truncate(4)
+
+    assert [0, 1, 1, 1] == [log.term_at(index) for index in range(4)]
+    with pytest.raises(AssertionError):
+        log.term_at(4)
+
+
+def test_every_partition_begins_an_epoch_with_the_first_entry_of_a_term(hand: Any) -> None:
+    """At its own end offset, records or not."""
+    hand.append(3, term=1)
+    hand.append(1, partition=1, term=5)
+
+    starts = [hand.shard.partitions[number].epochs.starts for number in (0, 1)]
+
+    assert [[(1, 0, 1), (5, 3, 4)], [(5, 0, 4)]] == starts
+
+
+def test_what_is_committed_is_never_truncated(hand: Any) -> None:
+    """Whoever asks is wrong."""
+    hand.append(3)
+    hand.shard.commit(2)
+
+    with pytest.raises(AssertionError):
+        hand.shard.truncate(2)
+
+
+def test_only_committed_and_written_entries_are_forgotten(hand: Any) -> None:
+    """The newest are kept for followers."""
+    hand.append(TAIL_ENTRIES + 20, size=10)
+    hand.shard.commit(hand.shard.last_index)
+    assert 1 == hand.shard.first_index
+
+    while hand.write() or hand.store.has_pending:
+        if hand.store.has_pending and hand.store.journal.free_for_entries <= 4 * 4096:
+            hand.checkpoint_now()
+    hand.shard.commit(hand.shard.last_index)
+
+    assert 21 == hand.shard.first_index
+    assert TAIL_ENTRIES == len(hand.shard.entries)
+
+
+def test_voters_are_in_force_from_their_entry_on_and_rolled_back(hand: Any) -> None:
+    """Effective at append."""
+    log = hand.shard
+    voters = log.voters[-1][1] * 2
+    entry = Entry(COMMAND, bytes((Command.VOTERS,)) + encode_voters(voters), index=1, term=1)
+    log.append(entry)
+    assert voters == log.voters[-1][1]
+
+    log.truncate(1)
+
+    assert [(0, voters[:1])] == log.voters
+
+
+def test_an_entry_is_held_until_it_is_truncated(hand: Any) -> None:
+    """Another of the same index is another."""
+    first, second = hand.append(2)
+    assert hand.shard.holds(second)
+
+    hand.shard.truncate(2)
+    (other,) = hand.append(1, term=2)
+
+    assert (True, False, True) == tuple(map(hand.shard.holds, (first, second, other)))
+
+
+def test_openings_and_votes_keep_their_form(hand: Any) -> None:
+    """They lie in rows and checkpoints."""
+    opening = hand.shard.opening
+    voter = opening.voters[0]
+
+    assert opening == Opening.decode(opening.encode())
+    assert (voter, None) == (read_vote(vote_row(3, voter)), read_vote(vote_row(3, None)))
