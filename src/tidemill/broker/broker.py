@@ -20,7 +20,7 @@ from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model import errors
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.topic import TopicId
-from tidemill.shard.partition import Partition
+from tidemill.shard.partition import Partition, PartitionShard
 from tidemill.storage.data_directory import Identity
 from tidemill.storage.partition_log import OffsetGone
 from tidemill.storage.segment import SegmentDamaged
@@ -125,14 +125,24 @@ class Broker:
         return errors.UNKNOWN_TOPIC_OR_PARTITION
 
     def when_led(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
-        """Called when every shard of these topics has a confirmed leader here."""
+        """Called when every shard of these topics has a confirmed leader here, or never will."""
         partitions = [partition for name in topics for partition in self.shard_table.topics.get(name, {}).values()]
-        shards = dict.fromkeys(partition.shard for partition in partitions)
-        waiting = [shard for shard in shards if not shard.is_serving and shard.log.damage is None]
-        if waiting and self.is_ready:
-            waiting[0].when_confirmed(lambda _: self.when_led(topics, callback))
-        else:
+        self._when_serving([*dict.fromkeys(partition.shard for partition in partitions)], callback)
+
+    def _when_serving(self, shards: list[PartitionShard], callback: Callable[[], None]) -> None:
+        """Takes from `shards` what need not be waited for, and waits for the last that is left."""
+        while shards and (shards[-1].is_serving or shards[-1].log.damage is not None):
+            shards.pop()
+        if not (shards and self.is_ready):
             callback()
+            return
+
+        def known(is_confirmed: bool) -> None:
+            if not is_confirmed:
+                shards.pop()  # closed meanwhile
+            self._when_serving(shards, callback)
+
+        shards[-1].when_confirmed(known)
 
     def storage_problem(self) -> str | None:
         """Why nothing may be appended now (`log.md` §5.2); None when it may."""

@@ -25,6 +25,7 @@ class Shard:
     """Lives on the loop.  `is_serving` is false while it may neither answer produce nor know its high watermark."""
 
     __slots__ = (
+        "_is_stopped",
         "_uncommitted",
         "durable_waiters",
         "log",
@@ -61,6 +62,7 @@ class Shard:
             log=log,
             commit_index=log.commit_index,
         )
+        self._is_stopped = False
         self.waiters = CommitWaiters()
         self.durable_waiters = CommitWaiters()
         expiration_ms = store.options.producer_expiration_ms
@@ -104,6 +106,8 @@ class Shard:
     def when_committed(self, index: int, waiter: Waiter) -> None:
         if index <= self.replica.commit_index:
             waiter(True)
+        elif self._is_stopped:
+            waiter(False)
         else:
             self.waiters.add(index, waiter)
 
@@ -115,6 +119,8 @@ class Shard:
     def when_durable(self, index: int, waiter: Waiter) -> None:
         if index <= self.replica.durable_index:
             waiter(True)
+        elif self._is_stopped:
+            waiter(False)
         else:
             self.durable_waiters.add(index, waiter)
 
@@ -174,7 +180,8 @@ class Shard:
                 self.partitions[entry.partition].high_watermark = entry.base_offset
 
     def stop(self) -> None:
-        """Whoever waits is told that the outcome is not known."""
+        """Whoever waits, or comes to wait, is told that the outcome is not known."""
+        self._is_stopped = True
         self.waiters.fail()
         self.durable_waiters.fail()
         for partition in self.partitions.values():

@@ -1,7 +1,7 @@
 """The broker knows when what it serves is led."""
 
 from tests.unit.broker.broker_world import BrokerWorld
-from tidemill.metadata.topics import CreateTopics, NewTopic
+from tidemill.metadata.topics import CreateTopics, DeleteTopics, NewTopic
 
 
 def test_who_waits_for_a_leader_between_its_election_and_its_first_commit_is_called() -> None:
@@ -17,6 +17,24 @@ def test_who_waits_for_a_leader_between_its_election_and_its_first_commit_is_cal
     assert not world.partition("flights").shard.is_serving
 
     world.broker.when_led(["flights"], lambda: called.append("led"))
+    world.settle()
+
+    assert ["led"] == called
+
+
+def test_who_waits_for_the_leader_of_a_topic_that_is_deleted_is_called() -> None:
+    """
+    There will be none any more.
+    """
+    world = BrokerWorld()
+    called: list[str] = []
+    topic = NewTopic(name="flights", partition_count=20, replication_factor=1)
+    world.broker.controller.submit(CreateTopics(topics=(topic,)))
+    while not world.broker.shard_table.topics.get("flights"):
+        assert world.step()
+    world.broker.when_led(["flights"], lambda: called.append("led"))
+
+    world.broker.controller.submit(DeleteTopics(topics=("flights",)))
     world.settle()
 
     assert ["led"] == called
