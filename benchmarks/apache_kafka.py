@@ -57,9 +57,7 @@ def prepare(directory: Path, *, port: int | None = None, settings: Mapping[str, 
     configuration = directory / "server.properties"
     configuration.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     if not (directory / "logs" / "meta.properties").exists():
-        cluster_id = (
-            "A" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
-        )  # one with "-" first is an option
+        cluster_id = "A" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]  # never "-" first
         format_command = ["java", "-cp", classpath, "kafka.tools.StorageTool", "format", "-t", cluster_id]
         subprocess.run([*format_command, "-c", str(configuration)], check=True, capture_output=True)
     return ["java", *JVM, "-cp", classpath, "kafka.Kafka", str(configuration)]
