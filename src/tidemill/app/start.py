@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from tidemill.app.connection_limits import ConnectionLimits
 from tidemill.app.listeners import Listener
+from tidemill.app.loop_watchdog import LoopWatchdog
 from tidemill.app.settings import Settings
 from tidemill.batches.native import is_compiled
 from tidemill.broker import wiring
@@ -72,6 +73,7 @@ class _Process:
 
     async def run(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
         broker = await self._start()
+        self.loop.set_exception_handler(lambda _, context: self._unhandled(broker, context))
         limits = ConnectionLimits(broker.layers, self.servers)
         tick = self.loop.create_task(self._tick(broker, limits))
         gc.collect()
@@ -79,7 +81,9 @@ class _Process:
         gc.set_threshold(50_000, 20, 20)
         ready(await self._listen(broker, limits))
         await self._serve_http(broker)
+        watchdog = LoopWatchdog(self.loop, broker.metrics, self.events)
         await stopping.wait()
+        watchdog.stop()
         await self._stop(broker, tick)
 
     async def _start(self) -> Broker:
@@ -136,6 +140,15 @@ class _Process:
         self.events.error("the broker ends", problem=f"{type(error).__name__}: {error}")
         sys.stderr.flush()
         os._exit(FAILED_EXIT)
+
+    def _unhandled(self, broker: Broker, context: dict[str, Any]) -> None:
+        """A mistake of ours that nobody caught: the loop goes on, one line tells of it."""
+        broker.metrics.request_failures += 1
+        error = context.get("exception")
+        if isinstance(error, BaseException):
+            self.events.failure(context["message"], error)
+        else:
+            self.events.error(context["message"])
 
     async def _tick(self, broker: Broker, limits: ConnectionLimits) -> None:
         """A broker that no longer ticks elects nobody and frees no journal: what ends this ends the process."""

@@ -5,8 +5,9 @@ shards, listeners.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
+from tidemill.broker.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.broker.coordinator_host import CoordinatorHost
 from tidemill.broker.fetch_session import FetchSessions
@@ -27,16 +28,14 @@ from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
 from tidemill.wire.messages import metadata
-
-
-class Connection(Protocol):
-    def room_again(self) -> None:
-        """All connections together are below their bound again."""
-        ...
-
+from tidemill.wire.schema import Api
 
 FREE_BYTES_MIN: Final = 256 << 20  # beside what the journal still has to spread
-IN_FLIGHT_BYTES_MAX: Final = 256 << 20  # of requests that are being worked on, of all connections together
+REFUSALS_TOLD_MAX: Final = (
+    20  # closed connections told of in a while; the metric counts them all, and nobody floods the log
+)
+REFUSALS_TOLD_MS: Final = 10_000
+REQUESTS_BYTES_MAX: Final = 256 << 20  # of requests that are coming or being worked on, of all connections together
 
 
 class Broker:
@@ -78,9 +77,10 @@ class Broker:
             machine.entropy, broker_int(self.layers, "max.incremental.fetch.session.cache.slots")
         )
         self.fetch_bytes_max = broker_int(self.layers, "fetch.max.bytes")
-        self.in_flight_bytes = 0  # of requests that are being worked on, of all connections
-        self.in_flight_bytes_max = _queued_bytes_max(self.layers)
-        self.connections: dict[Connection, None] = {}
+        self.memory = ConnectionMemory(_queued_bytes_max(self.layers), machine.clock)
+        self.connections: dict[Holder, None] = {}
+        self._refusals = 0  # since `_refusals_since`
+        self._refusals_since = 0
         self.is_ready = False
         self.is_live = True
         self._storage_problem: str | None = None
@@ -156,25 +156,32 @@ class Broker:
             return errors.KAFKA_STORAGE_ERROR
         return errors.OFFSET_OUT_OF_RANGE if isinstance(error, OffsetGone) else errors.UNKNOWN_TOPIC_OR_PARTITION
 
-    def released(self, size: int) -> None:
-        """A request of `size` bytes has been answered; who waited for room may read on."""
-        was_full = self.in_flight_bytes >= self.in_flight_bytes_max
-        self.in_flight_bytes -= size
-        if was_full and self.in_flight_bytes < self.in_flight_bytes_max:
-            for connection in list(self.connections):
-                connection.room_again()
-
     def refused_connection(self, peer: tuple[str, int], error: Exception) -> None:
-        self.events.warning("connection closed", peer=f"{peer[0]}:{peer[1]}", problem=str(error))
+        now = self.clock.monotonic_ms()
+        if now - self._refusals_since >= REFUSALS_TOLD_MS:
+            self._refusals_since, self._refusals = now, 0
+        self._refusals += 1
+        if self._refusals <= REFUSALS_TOLD_MAX:
+            self.events.warning("connection closed", peer=f"{peer[0]}:{peer[1]}", problem=str(error))
 
-    def connection_lost(self, connection: Connection) -> None:
+    def request_failed(self, api: Api, version: int, peer: tuple[str, int], error: BaseException) -> None:
+        """A mistake of ours: told with everything that helps to find it."""
+        self.metrics.api(api.key).errors += 1
+        self.metrics.request_failures += 1
+        self.events.failure("request failed", error, api=api.name, version=version, peer=f"{peer[0]}:{peer[1]}")
+
+    def connection_lost(self, connection: Holder) -> None:
         self.connections.pop(connection, None)
+        self.memory.lost(connection)
 
     def tick(self) -> None:
         """Called a few times a second: elections, idle blocks, checkpoints, free space."""
         self.shard_table.tick(self.clock.wall_ms())
         self._check_space()
         self.ready_loop.tick()
+        self.memory.tick()
+        self.metrics.request_bytes_in_flight = self.memory.request_bytes
+        self.metrics.response_bytes_unread = self.memory.unread_bytes
 
     def _check_space(self) -> None:
         """Rule `log.md` §5.2: refuse before anything enters the log, while its bytes could still be spread."""
@@ -196,4 +203,4 @@ class Broker:
 def _queued_bytes_max(layers: BrokerLayers) -> int:
     """`queued.max.request.bytes`, where -1 means Kafka's "no limit": we always have one."""
     configured = broker_int(layers, "queued.max.request.bytes")
-    return configured if configured > 0 else IN_FLIGHT_BYTES_MAX
+    return configured if configured > 0 else REQUESTS_BYTES_MAX

@@ -31,6 +31,7 @@ class DelayedFetch(Pending):
         "_is_reading",
         "_is_scheduled",
         "_reads",
+        "_reserved",
         "_session",
         "_timer",
         "_watched",
@@ -47,6 +48,7 @@ class DelayedFetch(Pending):
         self._is_scheduled = False
         self._timer: Any = None
         self._watched: list[Partition] = []
+        self._reserved = 0  # bytes that these may be, as the memory of all connections counts them
         self._reads: dict[FetchKey, Read | int] = {}  # what readers' threads found: bytes, or an error code
 
     def begin(self, wait_ms: int) -> "Response | DelayedFetch":
@@ -73,16 +75,33 @@ class DelayedFetch(Pending):
         self._is_scheduled = False
         if self.is_done or self._is_reading:
             return
-        response = self._evaluate()
+        try:
+            response = self._evaluate()
+        except Exception as error:  # whoever asked is told; whoever called had only news
+            self._let_go()
+            self.fail(error)
+            return
         if response is not None:
-            self._end(response)
+            self._let_go()
+            self.complete(response)
 
-    def _end(self, response: Response) -> None:
+    def cancel(self) -> None:
+        """The client is gone: nothing may be kept for it, however long it wished to wait."""
+        self._let_go()
+        self.is_done = True
+        self._then = None
+        self._reads.clear()
+
+    def _let_go(self) -> None:
+        """Of all that would call again, and of what was read."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         for partition in self._watched:
             partition.unwatch(self._notified)
-        self.complete(response)
+        self._watched = []
+        self._context.broker.memory.end_read(self._reserved)
+        self._reserved = 0
 
     def _evaluate(self) -> Response | None:
         """The response when it is time for it; else somebody will call again."""
@@ -90,6 +109,7 @@ class DelayedFetch(Pending):
         answers: list[tuple[FetchKey, Wanted, PartitionResponse]] = []
         total = 0
         has_error = False
+        bytes_max = min(self._bytes_max, self._context.broker.memory.response_room())
         to_read: list[tuple[FetchKey, Wanted, Partition, int]] = []
         partitions: list[Partition] = []
         for key, wanted in self._session.wanted.items():
@@ -101,10 +121,11 @@ class DelayedFetch(Pending):
                 has_error = True
                 continue
             partitions.append(partition)
-            room = min(wanted.bytes_max, self._bytes_max - total)
+            room = min(wanted.bytes_max, bytes_max - total)
             found = self._read(key, wanted, partition, room, is_first=total == 0)
             if found is None:
                 to_read.append((key, wanted, partition, max(room, 1)))
+                answers.append((key, wanted, _answer(partition, key, wanted, [])))  # should the rest be enough
                 continue
             if isinstance(found, int):
                 answers.append((key, wanted, _refused(key, found)))
@@ -112,8 +133,8 @@ class DelayedFetch(Pending):
                 continue
             total += found[1]
             answers.append((key, wanted, _answer(partition, key, wanted, found[0])))
-        if to_read and total < self._bytes_max:
-            self._read_elsewhere(to_read)
+        if to_read and total < bytes_max:
+            self._read_elsewhere(to_read, bytes_max - total)
             return None
         if has_error or self._is_over or total >= self._bytes_min or not self._session.wanted:
             return self._built(answers)
@@ -153,39 +174,44 @@ class DelayedFetch(Pending):
             return NOTHING  # one batch larger than what is left: it comes first next time
         return found
 
-    def _read_elsewhere(self, wanted: list[tuple[FetchKey, Wanted, Partition, int]]) -> None:
+    def _read_elsewhere(self, wanted: list[tuple[FetchKey, Wanted, Partition, int]], room: int) -> None:
         broker = self._context.broker
         self._is_reading = True
+        self._reserved += room
+        broker.memory.begin_read(room)
 
         def read() -> dict[FetchKey, Read | Exception]:
             found: dict[FetchKey, Read | Exception] = {}
-            room = self._bytes_max
+            left = room
             for key, want, partition, bytes_max in wanted:
-                if room <= 0:
-                    found[key] = NOTHING
-                    continue
+                if left <= 0:
+                    break
                 end = partition.high_watermark
                 try:
-                    result = partition.log.read(want.fetch_offset, min(bytes_max, room), end, may_wait=True)
+                    result = partition.log.read(want.fetch_offset, min(bytes_max, left), end, may_wait=True)
                 except (SegmentDamaged, OffsetGone, ValueError) as error:
                     found[key] = error
                     continue
                 assert result is not None, "a read that may wait answers"
-                room -= result[1]
+                left -= result[1]
                 found[key] = result
             return found
 
         def done(found: dict[FetchKey, Read | Exception]) -> None:
             self._is_reading = False
             for key, _, partition, _ in wanted:
-                result = found[key]
+                result = found.get(key)
                 if isinstance(result, Exception):
                     self._reads[key] = broker.read_failed(partition, result)
-                else:
+                elif result is not None:
                     self._reads[key] = result
             self._again()
 
-        broker.machine.read_jobs.submit(read, done, broker.machine.failed)
+        def failed(error: BaseException) -> None:
+            self._let_go()
+            self.fail(error)
+
+        broker.machine.read_jobs.submit(read, done, failed)
 
     def _built(self, answers: list[tuple[FetchKey, Wanted, PartitionResponse]]) -> Response:
         session = self._session

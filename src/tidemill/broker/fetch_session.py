@@ -6,7 +6,8 @@
     id, epoch −1                  ─▶ the session ends
 
 A cache with a bound: the session unused for longest makes room, if that is two minutes; else the newcomer is served
-without one.  So many clients that come in turn do not throw each other out, as KIP-227 wants it.
+without one.  So many clients that come in turn do not throw each other out, as KIP-227 wants it.  The partitions that
+all sessions remember have a bound too, and the same holds for them; one session may have a part of them.
 """
 
 from typing import Final
@@ -16,6 +17,8 @@ from tidemill.model.entropy import Entropy
 from tidemill.wire.messages.fetch import Request
 
 EVICTION_MS_MIN: Final = 120_000  # Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS
+PARTITIONS_MAX: Final = 200_000  # of all sessions together: some 80 MB
+SESSION_PARTITIONS_MAX: Final = 50_000  # of one: a client with more sends them all each time
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = (1 << 31) - 1
@@ -57,6 +60,7 @@ class FetchSessions:
         self._entropy = entropy
         self._sessions_max = sessions_max
         self._sessions: dict[int, FetchSession] = {}
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -65,43 +69,55 @@ class FetchSessions:
         """The session to answer `request` in (id 0: none is kept), or an error code.  `now_ms` never goes back."""
         session_id, epoch = request.session_id, request.session_epoch
         if epoch == FINAL_EPOCH:
-            self._sessions.pop(session_id, None)
+            self._end(session_id)
             return FetchSession(0, _wanted_in(request))
         if epoch == INITIAL_EPOCH:
-            self._sessions.pop(session_id, None)
+            self._end(session_id)
             return self._begin(_wanted_in(request), now_ms)
-        session = self._sessions.pop(session_id, None)
+        session = self._end(session_id)
         if session is None:
             return errors.FETCH_SESSION_ID_NOT_FOUND
-        self._sessions[session_id] = session
-        session.used_at_ms = now_ms
         if session.epoch != epoch:
+            self._keep(session, now_ms)
             return errors.INVALID_FETCH_SESSION_EPOCH
+        _apply(session, request)
+        if not self._keep(session, now_ms):
+            return errors.FETCH_SESSION_ID_NOT_FOUND
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.is_incremental = True
-        _apply(session, request)
         return session
 
     def _begin(self, wanted: dict[FetchKey, Wanted], now_ms: int) -> FetchSession:
-        if not (wanted and self._has_room(now_ms)):
-            return FetchSession(0, wanted)
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = int.from_bytes(self._entropy.random_bytes(4)) & EPOCH_MAX
         session = FetchSession(session_id, wanted)
-        session.used_at_ms = now_ms
-        self._sessions[session_id] = session
-        return session
+        return session if wanted and self._keep(session, now_ms) else FetchSession(0, wanted)
 
-    def _has_room(self, now_ms: int) -> bool:
-        """Room is made if that may be."""
-        if len(self._sessions) < self._sessions_max:
-            return True
-        oldest = next(iter(self._sessions.values()), None)
-        if oldest is None or now_ms - oldest.used_at_ms < EVICTION_MS_MIN:
+    def _keep(self, session: FetchSession, now_ms: int) -> bool:
+        """As the one used last; false where there is no room for it."""
+        count = len(session.wanted)
+        if count > SESSION_PARTITIONS_MAX or not self._has_room(count, now_ms):
             return False
-        del self._sessions[oldest.session_id]
+        session.used_at_ms = now_ms
+        self._sessions[session.session_id] = session
+        self._partition_count += count
         return True
+
+    def _has_room(self, partition_count: int, now_ms: int) -> bool:
+        """Room is made if that may be."""
+        while len(self._sessions) >= self._sessions_max or self._partition_count + partition_count > PARTITIONS_MAX:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.used_at_ms < EVICTION_MS_MIN:
+                return False
+            self._end(oldest.session_id)
+        return True
+
+    def _end(self, session_id: int) -> FetchSession | None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partition_count -= len(session.wanted)
+        return session
 
 
 def _wanted_in(request: Request) -> dict[FetchKey, Wanted]:

@@ -1,24 +1,37 @@
 """One client's connection: frames in, requests to their handlers, responses out in the order of the requests.
 
-Bounded: at most `IN_FLIGHT_MAX` requests of a connection, and `queued.max.request.bytes` of all connections, are
-being worked on; at either bound this connection is not read from until some are answered.  A client that does not
-read its answers is not read from either.
+    bytes ─▶ frames ─▶ handler ─▶ response, or Pending ─▶ … ─▶ responses, in order ─▶ bytes
+
+Bounded everywhere.  While one of these is at its bound no further frame is handed on, and nothing more is read; each
+has one who wakes the connection when it falls:
+
+    answers that wait to be sent, here or for an earlier request's   `resume_writing`, or that request's answer
+    requests that wait for their answer, and the bytes they keep     `_completed`
+    what one turn of the loop may do for one connection              the next turn
+    what all connections together may keep                           `room_again`, called by `ConnectionMemory`
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.dispatch import HANDLERS, OFFERED
 from tidemill.broker.request_context import RequestContext
 from tidemill.shard.pending import Pending
+from tidemill.wire.failure import failure_response
 from tidemill.wire.frame import FrameBuffer
 from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Message
 from tidemill.wire.server_connection import RequestEnvelope, ServerConnection
 
 Buffer = bytes | bytearray | memoryview
-IN_FLIGHT_MAX: Final = 1_000  # requests of one connection; librdkafka sends up to 1,000,000 unless told otherwise
+
+IN_FLIGHT_MAX: Final = 1_000  # unanswered requests of one connection; librdkafka sends up to 1,000,000 unless told less
+IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # that they keep: more than a pipeline of producers needs, a quarter of them all
+WAITING_MAX: Final = 16  # of those, which wait for something else than our disk (Fetch): clients send one at a time
+ANSWERS_BYTES_MAX: Final = 1 << 20  # not sent yet, before further requests are looked at
+TURN_REQUESTS_MAX: Final = 128  # of one connection in one turn: some 10 ms, then it is another's turn
+UNREAD_BYTES_MIN: Final = 16 << 10  # smaller answers are counted with the others only when the client reads no more
 
 
 class Writer(Protocol):
@@ -26,6 +39,9 @@ class Writer(Protocol):
 
     @property
     def peer(self) -> tuple[str, int]: ...
+
+    @property
+    def unsent_bytes(self) -> int: ...
 
     def send(self, parts: Sequence[Buffer]) -> None: ...
 
@@ -48,41 +64,64 @@ class KafkaConnection:
         self.offered = OFFERED.keys()
         self._frames = FrameBuffer(frame_bytes_max)
         self._wire = ServerConnection(OFFERED)
-        self._in_flight = 0
-        self._in_flight_bytes = 0
+        self._awaited: dict[RequestEnvelope, Pending] = {}
+        self._waiting = 0  # of the awaited, those that keep no request
+        self._in_flight_bytes = 0  # that the others keep
+        self._out: list[Buffer] = []
+        self._out_bytes = 0  # in `_out`
+        self._held_bytes = 0  # answers that wait for an earlier request's
+        self._turn_requests = 0  # handed on,
+        self._turn_bytes = 0  # and sent, since the last turn that began for this connection
+        self._is_open = True
+        self._is_working = False
         self._is_paused = False
         self._is_writing_paused = False
-        self._out: list[Buffer] = []
-        self._is_collecting = False
+        self._is_turn_scheduled = False
         broker.connections[self] = None
         broker.metrics.connections += 1
         broker.metrics.connections_accepted += 1
+
+    # Bytes in.
 
     def get_buffer(self, size_hint: int) -> bytearray | memoryview:
         return self._frames.get_buffer(size_hint)
 
     def received(self, count: int) -> None:
+        self._frames.received(count)
+        self._work_off()
+
+    def _work_off(self) -> None:
+        """Hand on what has come, while there is room for the answers; then read on, or not."""
         frames = self._frames
-        self._is_collecting = True
+        coming: Iterator[memoryview] = frames.frames()
+        has_more = True
+        self._is_working = True
         try:
-            frames.received(count)
-            for frame in frames.frames():
-                self._frame(frame)
+            while has_more and not self._is_full():
+                frame = next(coming, None)
+                if frame is None:
+                    has_more = False
+                else:
+                    self._turn_requests += 1
+                    self._frame(frame)
         except ProtocolError as error:
             self.broker.metrics.protocol_errors += 1
             self.broker.refused_connection(self.writer.peer, error)
+            self._is_open = False
             self.writer.abort()
             return
         finally:
-            self._is_collecting = False
-        if self._out:
-            self._flush()
-        self._pace()
+            self._is_working = False
+        if not self._is_open:
+            return
+        self._flush()
+        self.broker.memory.arriving(self, frames.arriving_bytes)
+        self._pace(has_more=has_more)
 
     def _frame(self, frame: memoryview) -> None:
         envelope = self._wire.receive(frame)
         if envelope.answer is not None:
-            self._send(self._wire.respond(envelope, envelope.answer))
+            self._respond(envelope, envelope.answer)
             return
         broker = self.broker
         metrics = broker.metrics
@@ -90,85 +129,194 @@ class KafkaConnection:
         key = envelope.api.key
         metrics.api(key).requests += 1
         context = RequestContext(broker, self, envelope.version, envelope.client_id, broker.clock.wall_ms())
-        outcome: Any = HANDLERS[key](envelope.request, context)
-        if isinstance(outcome, Pending):
-            if not outcome.is_done:
-                self._in_flight += 1
-                self._in_flight_bytes += envelope.size
-                broker.in_flight_bytes += envelope.size
-                outcome.then(lambda response: self._completed(envelope, response))
-                return
-            outcome.then(lambda response: self._answer(envelope, response))
+        try:
+            outcome: Any = HANDLERS[key](envelope.request, context)
+        except Exception as error:
+            self._failed(envelope, error)
             return
-        self._answer(envelope, outcome)
+        if not isinstance(outcome, Pending):
+            self._answer(envelope, outcome)
+            return
+        if not outcome.is_done:
+            self._awaited[envelope] = outcome
+            if outcome.keeps_request:
+                self._in_flight_bytes += envelope.size
+                broker.memory.begin_work(envelope.size)
+            else:
+                self._waiting += 1
+                envelope.request = None  # the answer needs it no more, and it may wait for long
+        outcome.then(lambda response: self._completed(envelope, outcome, response))
 
-    def _completed(self, envelope: RequestEnvelope, response: Message | None) -> None:
-        self._in_flight -= 1
-        self._in_flight_bytes -= envelope.size
-        self.broker.released(envelope.size)
-        self._answer(envelope, response)
-        if self._is_paused:
-            self._pace()
+    def _completed(self, envelope: RequestEnvelope, outcome: Pending, response: Message | None) -> None:
+        """Called from wherever the answer was found: nothing is raised, and no other request begins in here."""
+        if self._awaited.pop(envelope, None) is not None:
+            if outcome.keeps_request:
+                self._in_flight_bytes -= envelope.size
+                self.broker.memory.end_work(envelope.size)
+            else:
+                self._waiting -= 1
+        if not self._is_open:
+            return
+        if outcome.failure is not None:
+            self._failed(envelope, outcome.failure)
+        else:
+            self._answer(envelope, response)
+        self._wake()
+
+    # Answers out.
 
     def _answer(self, envelope: RequestEnvelope, response: Message | None) -> None:
         """None means that nothing is sent (acks=0)."""
-        self._send(self._wire.respond(envelope, None if response is None else envelope.encode(response)))
+        if not self._is_open:
+            return
+        try:
+            parts = None if response is None else envelope.encode(response)
+        except Exception as error:
+            self._failed(envelope, error)
+            return
+        self._respond(envelope, parts)
+
+    def _failed(self, envelope: RequestEnvelope, error: BaseException) -> None:
+        """Our mistake: the client is told so where the response has a word for it, else its connection ends."""
+        self.broker.request_failed(envelope.api, envelope.version, self.writer.peer, error)
+        response = failure_response(envelope.api, envelope.version)
+        if response is None:
+            self.close()
+        elif self._is_open:
+            self._respond(envelope, envelope.encode(response))
+
+    def _respond(self, envelope: RequestEnvelope, parts: list[Buffer] | None) -> None:
+        size = sum(map(len, parts)) if parts else 0
+        sendable = self._wire.respond(envelope, parts)
+        if envelope.held is not None:
+            self._held_bytes += size
+        elif self._held_bytes:
+            self._held_bytes -= sum(map(len, sendable)) - size
+        if size >= UNREAD_BYTES_MIN:
+            self.broker.memory.unread(self, self.unread_bytes + size)
+        self._send(sendable)
 
     def _send(self, parts: Sequence[Buffer]) -> None:
         if not parts:
             return
-        if not self._out and not self._is_collecting:
+        if not self._out and not self._is_working:
             self.broker.machine.turns.call_soon(self._flush)
         self._out += parts
+        self._out_bytes += sum(map(len, parts))
 
     def _flush(self) -> None:
         """What this turn produced leaves as one write."""
+        if not self._out:
+            return
         out, self._out = self._out, []
-        if out:
-            self.broker.metrics.bytes_sent += sum(map(len, out))
-            self.writer.send(out)
+        size, self._out_bytes = self._out_bytes, 0
+        self._turn_bytes += size
+        self.broker.metrics.bytes_sent += size
+        self.writer.send(out)
 
-    def _pace(self) -> None:
-        """Read on only while there is room for what would come."""
-        is_full = (
-            self._is_writing_paused
-            or self._in_flight >= IN_FLIGHT_MAX
-            or (self.broker.in_flight_bytes >= self.broker.in_flight_bytes_max and self._in_flight > 0)
+    @property
+    def unread_bytes(self) -> int:
+        """Answers that wait to be sent, here, for earlier ones, or in the socket's buffer."""
+        return self._out_bytes + self._held_bytes + self.writer.unsent_bytes
+
+    # Pace.
+
+    def _is_full(self) -> bool:
+        return (
+            not self._is_open
+            or self._is_writing_paused
+            or self._out_bytes + self._turn_bytes + self._held_bytes >= ANSWERS_BYTES_MAX
+            or self._wire.pending_count >= IN_FLIGHT_MAX
+            or self._waiting >= WAITING_MAX
+            or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
+            or self._turn_requests >= TURN_REQUESTS_MAX
+            or self._must_wait()
         )
-        if is_full and not self._is_paused:
-            self._is_paused = True
-            self.writer.pause_reading()
-        elif not is_full and self._is_paused:
+
+    def _must_wait(self) -> bool:
+        """Because of what all connections together keep."""
+        memory = self.broker.memory
+        return not (memory.may_receive(self) and memory.may_answer(self, is_owed=self._waiting > 0))
+
+    def _pace(self, *, has_more: bool = False) -> None:
+        """Read on only while there is room for what would come; `has_more` tells of frames that were left."""
+        if self._turn_requests >= TURN_REQUESTS_MAX // 8 or self._turn_bytes >= ANSWERS_BYTES_MAX // 8:
+            self._schedule_turn()
+        is_full = self._is_full()
+        if is_full and self._is_open and self._must_wait():
+            self.broker.memory.wait(self)
+        if is_full or has_more:
+            if not self._is_paused:
+                self._is_paused = True
+                self.writer.pause_reading()
+            if not is_full:
+                self._schedule_turn()  # there was none when they were left, and there is room by now
+        elif self._is_paused:
             self._is_paused = False
             self.writer.resume_reading()
+
+    def _wake(self) -> None:
+        """Something that this connection may have waited for has happened."""
+        if self._is_paused:
+            self._schedule_turn()
+
+    def _schedule_turn(self) -> None:
+        """Never at once: who wakes us may be in the middle of another's work."""
+        if not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
+            self.broker.machine.turns.call_soon(self._begin_turn)
+
+    def _begin_turn(self) -> None:
+        self._is_turn_scheduled = False
+        self._turn_requests = self._turn_bytes = 0
+        if self._is_paused and self._is_open:
+            self._work_off()
+
+    def room_again(self) -> None:
+        self._wake()
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+        if self._is_open:
+            self.broker.memory.unread(self, self.unread_bytes)
+            self._pace()
+
+    def resume_writing(self) -> None:
+        self._is_writing_paused = False
+        if self._is_open:
+            self.broker.memory.unread(self, self.unread_bytes)
+            self._wake()
+
+    # Ends.
 
     @property
     def is_answering(self) -> bool:
         """The client waits for us, not we for it."""
-        return self._in_flight > 0
+        return bool(self._awaited)
 
     @property
     def peer(self) -> tuple[str, int]:
         return self.writer.peer
 
     def close(self) -> None:
-        """After what has been answered."""
-        self._flush()
-        self.writer.close()
+        """After what has been answered; what is still being worked on is answered to nobody."""
+        if self._is_open:
+            self._flush()
+            self._is_open = False
+            self.writer.close()
 
-    def room_again(self) -> None:
-        """All connections together are below their bound again."""
-        if self._is_paused:
-            self._pace()
-
-    def pause_writing(self) -> None:
-        self._is_writing_paused = True
-        self._pace()
-
-    def resume_writing(self) -> None:
-        self._is_writing_paused = False
-        self._pace()
+    def give_up(self, reason: str) -> None:
+        self._is_open = False
+        self.broker.refused_connection(self.writer.peer, ConnectionError(reason))
+        self.writer.abort()
 
     def lost(self, reason: Exception | None) -> None:
+        self._is_open = False
+        self._out.clear()
+        self._wire.forget()
+        for envelope, outcome in [*self._awaited.items()]:
+            outcome.cancel()
+            if outcome.is_done:
+                self._awaited.pop(envelope, None)
         self.broker.metrics.connections -= 1
         self.broker.connection_lost(self)

@@ -7,14 +7,14 @@ Beside it, on a second thread and a step at a time: checkpoints, growth of the r
 paced: a checkpoint never holds the disk for longer than one sync.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 from tidemill.shard.jobs import Jobs
 from tidemill.shard.shard import Shard
-from tidemill.storage.block import Block
+from tidemill.storage.block import Block, Report
 from tidemill.storage.disk import DiskFull, File
 from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
@@ -116,16 +116,27 @@ class ReadyLoop:
         reports = self._store.written(block)
         if self._store.has_pending:
             self._start()
-        for report in reports:
-            shard = self._shards.get(report.shard_id)
-            if shard is not None:
-                shard.advance(report)
+        failures = self._advance(reports)
         if self._store.wants_checkpoint:
             self._begin_checkpoint()
         self._run_background()
         if self._store.has_pending and not self._is_writing:
             self._start()
         self._settle_idle()
+        if failures:
+            raise ExceptionGroup("shards could not tell whoever waited", failures)
+
+    def _advance(self, reports: Sequence[Report]) -> list[Exception]:
+        """A mistake in what follows from one shard's commit keeps no other shard, and no later block, waiting."""
+        failures: list[Exception] = []
+        for report in reports:
+            shard = self._shards.get(report.shard_id)
+            if shard is not None:
+                try:
+                    shard.advance(report)
+                except Exception as error:
+                    failures.append(error)
+        return failures
 
     def _begin_checkpoint(self) -> None:
         self._checkpoint_at = self._clock.monotonic_ms()

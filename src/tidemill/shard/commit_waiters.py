@@ -23,13 +23,27 @@ class CommitWaiters:
         self._waiting.append((index, waiter))
 
     def wake(self, index: int) -> None:
-        """Everything up to `index` is there to stay."""
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= index:
-            waiting.popleft()[1](True)
+        """
+        Everything up to `index` is there to stay.  A waiter that raises keeps nobody else waiting: all are called
+        first.
+        """
+        due = []
+        while self._waiting and self._waiting[0][0] <= index:
+            due.append(self._waiting.popleft()[1])
+        _call(due, True)
 
     def fail(self) -> None:
         """Leadership is lost, or the broker stops: the outcome of what waits is not known."""
         waiting, self._waiting = self._waiting, deque()
-        for _, waiter in waiting:
-            waiter(False)
+        _call([waiter for _, waiter in waiting], False)
+
+
+def _call(waiters: list[Waiter], is_there: bool) -> None:
+    failures: list[Exception] = []
+    for waiter in waiters:
+        try:
+            waiter(is_there)
+        except Exception as error:
+            failures.append(error)
+    if failures:
+        raise ExceptionGroup("waiters for an entry failed", failures)

@@ -157,10 +157,12 @@ class Shard:
             if self.on_applied is not None:
                 self.on_applied(entry)
         self.log.commit(commit_index)
-        self.waiters.wake(commit_index)
-        for partition in moved:
-            if partition.watchers:
-                partition.notify()
+        try:
+            self.waiters.wake(commit_index)
+        finally:
+            for partition in moved:
+                if partition.watchers:
+                    partition.notify()
 
     def _move_log_start(self, entry: Entry) -> None:
         """What is committed may go: the store settles it, and unlinks when that is durable."""

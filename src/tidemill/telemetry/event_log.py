@@ -1,11 +1,13 @@
 """One line per event: for people, or as JSON for programs.  Whose stream and whose clock it is, the caller says."""
 
 import json
+import traceback
 from collections.abc import Callable
 from typing import Final
 
 Field = str | int | float | bool | None
 LINE_CHARACTERS_MAX: Final = 4_096  # journald and most collectors cut longer lines, anywhere
+TRACE_CHARACTERS_MAX: Final = 2_400  # leaves room for the rest of the line, and for what JSON makes of line ends
 
 
 class EventLog:
@@ -27,6 +29,16 @@ class EventLog:
     def error(self, event: str, **fields: Field) -> None:
         """Something is broken."""
         self._line("error", event, fields)
+
+    def failure(self, event: str, error: BaseException, **fields: Field) -> None:
+        """A mistake of ours, with its traceback in the same line: the calls nearest to it last."""
+        trace = "".join(traceback.format_exception(error)).rstrip()
+        self.error(
+            event,
+            **fields,
+            problem=f"{type(error).__name__}: {error}"[: TRACE_CHARACTERS_MAX // 4],
+            trace=trace[-TRACE_CHARACTERS_MAX:],
+        )
 
     def _line(self, level: str, event: str, fields: dict[str, Field]) -> None:
         moment = _rfc3339(self._wall_ms())

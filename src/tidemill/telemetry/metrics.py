@@ -41,6 +41,8 @@ class Metrics:
         "journal_sync_seconds",
         "journal_syncs",
         "log_start_moves",
+        "loop_lag_seconds_max",
+        "loop_stalls",
         "members",
         "partitions",
         "produce_batches",
@@ -49,6 +51,8 @@ class Metrics:
         "produce_refusals",
         "protocol_errors",
         "request_bytes_in_flight",
+        "request_failures",
+        "response_bytes_unread",
         "segments_deleted",
         "shards",
         "topics",
@@ -62,6 +66,8 @@ class Metrics:
         self.connections_accepted = 0
         self.connections_refused = 0  # beyond max.connections
         self.protocol_errors = 0  # frames that could not be read; their connections were closed
+        self.request_failures = 0  # by a mistake of ours: each is in the event log with its traceback
+        self.loop_stalls = 0  # times the event loop turned for nobody for longer than the watchdog allows
         self.produce_records = 0
         self.produce_batches = 0
         self.produce_bytes = 0
@@ -82,6 +88,8 @@ class Metrics:
         # Gauges.
         self.connections = 0
         self.request_bytes_in_flight = 0
+        self.response_bytes_unread = 0
+        self.loop_lag_seconds_max = 0.0
         self.topics = 0
         self.partitions = 0
         self.shards = 0

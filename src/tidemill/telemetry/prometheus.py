@@ -19,6 +19,8 @@ COUNTERS: Final[Mapping[str, str]] = {
     "connections_accepted": "Client connections accepted.",
     "connections_refused": "Client connections refused because there were too many.",
     "protocol_errors": "Requests that could not be read; their connections were closed.",
+    "request_failures": "Requests that failed by a mistake of the broker; the event log has their tracebacks.",
+    "loop_stalls": "Times the event loop stood still for longer than a quarter of a second.",
     "produce_records": "Records appended.",
     "produce_batches": "Record batches appended.",
     "produce_bytes": "Bytes of record batches appended.",
@@ -39,7 +41,9 @@ COUNTERS: Final[Mapping[str, str]] = {
 }
 GAUGES: Final[Mapping[str, str]] = {
     "connections": "Client connections open.",
-    "request_bytes_in_flight": "Bytes of requests that are being worked on.",
+    "request_bytes_in_flight": "Bytes of requests that are coming or being worked on.",
+    "response_bytes_unread": "Bytes of large responses that their clients have not taken yet.",
+    "loop_lag_seconds_max": "The longest the event loop stood still since the broker started.",
     "topics": "Topics, internal ones too.",
     "partitions": "Partitions on this broker.",
     "shards": "Shards on this broker.",

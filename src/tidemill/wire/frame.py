@@ -20,7 +20,8 @@ FRAME_SHARED_MAX: Final = 64 * 1024
 CHUNK_BYTES_MIN: Final = 4 * 1024  # an idle connection costs this; a busy one's chunks double up to
 CHUNK_BYTES_MAX: Final = FRAME_SHARED_MAX + 4  #   this: the largest shared frame, with its size
 ROOM_MIN: Final = 1024  # less than this at the end of a chunk is not worth a read
-OWN_BYTES_FIRST: Final = 256 * 1024  # what a large frame is given before more of it came; then it doubles
+OWN_BYTES_FIRST: Final = 16 * 1024  # what a large frame is given before more of it came; then
+OWN_BYTES_FAST: Final = 256 * 1024  #   four times what came, up to this; then twice
 
 _SIZE: Final = Struct(">i")
 
@@ -72,6 +73,11 @@ class FrameBuffer:
             self._parsed = end
             yield self._view[start:end]
 
+    @property
+    def arriving_bytes(self) -> int:
+        """What is kept for a large frame that nobody has taken yet."""
+        return len(self._view) if self._is_own and self._filled > self._parsed else 0
+
     def _frame_end(self) -> int:
         """Where the first frame that was not handed out ends, or will end."""
         size: int = _SIZE.unpack_from(self._buffer, self._parsed)[0]
@@ -81,10 +87,10 @@ class FrameBuffer:
 
     def _make_room_in_own(self, frame_bytes: int, left: int, room: int) -> None:
         if not self._is_own:
-            self._open(min(max(OWN_BYTES_FIRST, 2 * left), frame_bytes))
+            self._open(min(max(OWN_BYTES_FIRST, 4 * left), frame_bytes))
             self._is_own = True
         elif room == 0:
-            self._open(min(2 * left, frame_bytes))
+            self._open(min(max(2 * left, min(4 * left, OWN_BYTES_FAST)), frame_bytes))
             self._is_own = True
 
     def _open_chunk(self, needed: int) -> None:

@@ -120,6 +120,13 @@ class ServerConnection:
         envelope.held = parts
         return []
 
+    def forget(self) -> None:
+        """The client is gone: answers that wait for earlier ones need not be kept."""
+        for envelope in self._pending:
+            envelope.is_answered = True
+            envelope.held = None
+        self._pending.clear()
+
     def _version_refusal(self, api: Api, correlation_id: int, size: int) -> RequestEnvelope:
         response = api_versions.Response(error_code=errors.UNSUPPORTED_VERSION, api_keys=advertised(self._apis))
         envelope = RequestEnvelope(api, 0, correlation_id, None, None, size)

@@ -1,7 +1,10 @@
 """Fetch sessions remember what a client wants, as many as there is room for.  KIP-227."""
 
+import pytest
+
 from tests.unit.broker.broker_world import CountingEntropy
-from tidemill.broker.fetch_session import EVICTION_MS_MIN, FetchSession, FetchSessions
+from tidemill.broker import fetch_session
+from tidemill.broker.fetch_session import EPOCH_MAX, EVICTION_MS_MIN, FetchSession, FetchSessions
 from tidemill.model import errors
 from tidemill.wire.messages.fetch import Request
 
@@ -66,3 +69,74 @@ def test_there_may_be_no_sessions_at_all() -> None:
     sessions = FetchSessions(CountingEntropy(), 0)
 
     assert 0 == begun(sessions).session_id
+
+
+def test_an_incremental_request_changes_what_is_wanted() -> None:
+    """
+    Named partitions are added or moved, forgotten ones go, the rest stays.
+    """
+    sessions = FetchSessions(CountingEntropy(), 10)
+    session_id = begun(sessions).session_id
+    changes = request(session_id, 1, 2, 3)
+    changes.topics[0].partitions[0].fetch_offset = 7
+    changes.forgotten_topics_data = [Request.ForgottenTopic(topic="flights", partitions=(1,))]
+
+    session = sessions.session_for(changes, 0)
+
+    assert isinstance(session, FetchSession)
+    assert {2: 7, 3: 0} == {key[2]: it.fetch_offset for key, it in session.wanted.items()}
+
+
+def test_the_last_epoch_ends_a_session() -> None:
+    """
+    The request itself is served in full, in none.
+    """
+    sessions = FetchSessions(CountingEntropy(), 10)
+    session_id = begun(sessions).session_id
+
+    last = sessions.session_for(request(session_id, -1, 4), 0)
+
+    assert isinstance(last, FetchSession)
+    assert (0, 0, [4]) == (last.session_id, len(sessions), [number for _, _, number in last.wanted])
+
+
+def test_epochs_go_round_without_zero() -> None:
+    """
+    Zero would begin a new session.
+    """
+    sessions = FetchSessions(CountingEntropy(), 10)
+    session = begun(sessions)
+    session.epoch = EPOCH_MAX
+
+    sessions.session_for(request(session.session_id, EPOCH_MAX), 0)
+
+    assert 1 == session.epoch
+
+
+def test_a_session_grows_no_larger_than_one_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A client that wants more is served without: in full requests, or after a refusal that makes it begin again.
+    """
+    monkeypatch.setattr(fetch_session, "SESSION_PARTITIONS_MAX", 3)
+    sessions = FetchSessions(CountingEntropy(), 10)
+    small = begun(sessions)
+    large = sessions.session_for(request(0, 0, 1, 2, 3, 4), 0)
+
+    refused = sessions.session_for(request(small.session_id, 1, 3, 4), 0)
+
+    assert isinstance(large, FetchSession)
+    assert (0, errors.FETCH_SESSION_ID_NOT_FOUND, 0) == (large.session_id, refused, len(sessions))
+
+
+def test_the_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Sessions that are used stay; those unused for two minutes make room.
+    """
+    monkeypatch.setattr(fetch_session, "PARTITIONS_MAX", 5)
+    sessions = FetchSessions(CountingEntropy(), 10)
+    begun(sessions), begun(sessions)
+
+    early = begun(sessions, EVICTION_MS_MIN - 1)
+    late = begun(sessions, EVICTION_MS_MIN)
+
+    assert (0, True, 2) == (early.session_id, late.session_id > 0, len(sessions))

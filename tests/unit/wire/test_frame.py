@@ -141,3 +141,19 @@ def test_frames_that_nobody_has_taken_stay() -> None:
     rest = receive(buffer, data[len(room) :], [50])
 
     assert (b"000", [b"%03d" % index for index in range(1, 600)]) == (first, [bytes(frame) for frame in rest])
+
+
+def test_a_large_frame_of_which_little_came_costs_little() -> None:
+    """
+    A client that announces 100 MiB and sends a byte a second is given a small buffer; a fast one soon has a large one.
+    """
+    buffer = FrameBuffer(100 << 20)
+    first = buffer.get_buffer()
+    first[:4] = (100 << 20).to_bytes(4)
+    buffer.received(4)
+    slow = len(buffer.get_buffer())
+    for _ in range(6):
+        buffer.received(len(buffer.get_buffer()))
+
+    assert (True, True) == (slow <= 16 << 10, len(buffer.get_buffer()) >= 1 << 20)
+    assert buffer.arriving_bytes > 1 << 20

@@ -11,6 +11,7 @@ cluster's default.  Broker loggers and client metrics have no configuration here
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.request_context import RequestContext
@@ -27,25 +28,26 @@ from tidemill.model.errors import KafkaError
 from tidemill.model.topic import name_problem
 from tidemill.wire.messages.describe_configs import Request, Response
 
+RESOURCES_MAX: Final = 2_000  # of one request: each has some fifty settings, and all take 0.2 s of the loop
+TOO_MANY: Final = KafkaError(errors.INVALID_REQUEST, f"one request describes at most {RESOURCES_MAX} resources")
+
 ResourceResponse = Response.Resource
 Config = ResourceResponse.Config
 
 
 def handle(request: Request, context: RequestContext) -> Response:
-    return Response(results=[_described(request, resource, context.broker) for resource in request.resources])
+    once = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}  # the answers are long
+    resources = list(once.values())
+    if len(resources) > RESOURCES_MAX:
+        return Response(results=[_refused(resource, TOO_MANY) for resource in resources])
+    return Response(results=[_described(request, resource, context.broker) for resource in resources])
 
 
 def _described(request: Request, resource: Request.Resource, broker: Broker) -> ResourceResponse:
     try:
         resolved = _resolved(resource, broker)
     except KafkaError as refused:
-        return ResourceResponse(
-            error_code=refused.error_code,
-            error_message=refused.message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            configs=(),
-        )
+        return _refused(resource, refused)
     keys = resource.configuration_keys
     wanted = None if keys is None else set(keys)  # null means all; an empty list means none, as in Kafka
     configs = [
@@ -58,6 +60,16 @@ def _described(request: Request, resource: Request.Resource, broker: Broker) -> 
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=configs,
+    )
+
+
+def _refused(resource: Request.Resource, refused: KafkaError) -> ResourceResponse:
+    return ResourceResponse(
+        error_code=refused.error_code,
+        error_message=refused.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=(),
     )
 
 

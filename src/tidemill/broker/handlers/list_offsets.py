@@ -33,12 +33,17 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
     broker = context.broker
     topics = []
     lookups: list[Lookup] = []
+    seen: set[tuple[str, int]] = set()
     for topic in request.topics:
         answers = []
         for asked in topic.partitions:
             partition = broker.shard_table.partition(topic.name, asked.partition_index)
             answer = PartitionResponse(partition_index=asked.partition_index, error_code=errors.NONE)
-            answer.error_code = _problem(context, topic.name, partition, asked)
+            key = (topic.name, asked.partition_index)
+            answer.error_code = (
+                errors.INVALID_REQUEST if key in seen else _problem(context, topic.name, partition, asked)
+            )
+            seen.add(key)
             if partition is not None and not answer.error_code and not _answer_end(partition, asked, answer):
                 lookups.append((partition, asked.timestamp, answer))
             answers.append(answer)
@@ -95,5 +100,5 @@ def _look_up(context: RequestContext, lookups: list[Lookup], response: Response)
                 answer.offset, answer.timestamp, answer.leader_epoch = stamped
         pending.complete(response)
 
-    broker.machine.read_jobs.submit(look_up, done, broker.machine.failed)
+    broker.machine.read_jobs.submit(look_up, done, pending.fail)
     return pending

@@ -8,7 +8,9 @@ authorizer yet) v10  topic ids v12  topics by id
 """
 
 from collections.abc import Mapping
+from itertools import islice
 from types import MappingProxyType
+from typing import Final
 
 from tidemill.broker.request_context import RequestContext
 from tidemill.broker.shard_table import leader_of
@@ -19,6 +21,8 @@ from tidemill.model.config_resolution import broker_flag
 from tidemill.model.topic import INTERNAL_TOPICS, METADATA_TOPIC, NO_TOPIC_ID, name_problem
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.metadata import Request, Response
+
+CREATED_MAX: Final = 100  # topics that one request creates by naming them: who names more asks again and gets the next
 
 TopicResponse = Response.Topic
 PartitionResponse = Response.Topic.Partition
@@ -50,7 +54,8 @@ def _to_create(request: Request, context: RequestContext) -> list[str]:
         return []
     image = broker.image
     names = dict.fromkeys(topic.name for topic in request.topics if topic.name)
-    return [n for n in names if image.topic(n) is None and name_problem(n) is None and n not in INTERNAL_TOPICS]
+    missing = (n for n in names if image.topic(n) is None and name_problem(n) is None and n not in INTERNAL_TOPICS)
+    return list(islice(missing, CREATED_MAX))
 
 
 def _answer(request: Request, context: RequestContext, problems: Mapping[str, int] = MappingProxyType({})) -> Response:
@@ -61,7 +66,10 @@ def _answer(request: Request, context: RequestContext, problems: Mapping[str, in
     if wants_all:
         topics = [_describe(context, image, topic) for topic in image.topics.values() if topic.name != METADATA_TOPIC]
     else:
-        topics = [_asked(context, image, asked, problems) for asked in request.topics or ()]
+        once = {
+            (asked.name, asked.topic_id): asked for asked in request.topics or ()
+        }  # a name is short, its answer long
+        topics = [_asked(context, image, asked, problems) for asked in once.values()]
     return Response(
         brokers=broker.endpoints_for(context.connection.listener),
         cluster_id=image.cluster_id,

@@ -31,6 +31,8 @@ class _Awaited(Pending):
 
     __slots__ = ("response", "waiting")
 
+    keeps_request = True  # batches lie in the request's bytes until the journal has them
+
     def __init__(self, response: Response) -> None:
         super().__init__()
         self.response = response

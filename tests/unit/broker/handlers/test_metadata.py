@@ -65,3 +65,23 @@ def test_each_listener_tells_its_own_addresses() -> None:
     assert [("127.0.0.1", 9092), ("tide.example", 19092)] == [
         (broker.host, broker.port) for answer in (inside, outside) for broker in answer.brokers
     ]
+
+
+def test_a_request_creates_no_more_topics_than_one_may() -> None:
+    """
+    The rest is unknown for now: whoever needs them asks again, and nobody waits for thousands of topics.
+    """
+    world = BrokerWorld(static={"num.partitions": "1"})
+
+    codes = [topic.error_code for topic in asked(world, *[f"flights-{number}" for number in range(150)]).topics]
+
+    assert [errors.NONE] * 100 + [errors.UNKNOWN_TOPIC_OR_PARTITION] * 50 == codes
+
+
+def test_a_topic_that_is_named_twice_is_told_once() -> None:
+    """
+    A name is short, and the answer may be long.
+    """
+    world = BrokerWorld()
+
+    assert 1 == len(asked(world, *["flights"] * 10).topics)

@@ -1,0 +1,195 @@
+"""What all client connections together hold in memory, and who has to wait or go when it is too much.
+
+    arriving   frames of which a part has come          ┐ together at most `requests_bytes_max`
+    working    requests whose bytes an append still needs ┘   (queued.max.request.bytes)
+    reading    what fetches under way may read from disk   ┐ together about `RESPONSES_BYTES_MAX`
+    unread     answers that their clients have not taken   ┘
+
+At the first bound connections are not read from: nobody while `working` alone is at it, since the journal makes room;
+else all who receive a large frame but the one that began first, so that one is always finished.  That one is closed
+if it takes longer than `ARRIVAL_MS_MAX`: it sends too slowly for what it keeps from others.
+
+The nearer the second bound, the smaller the answers to Fetch.  At it, whoever has not taken an answer gets no other,
+and those who hold most and have taken nothing for `UNREAD_MS_MAX` are closed.
+"""
+
+from typing import Final, Protocol
+
+from tidemill.model.clock import Clock
+
+RESPONSES_BYTES_MAX: Final = 256 << 20  # about five of the largest answers that clients ask for by default
+RESPONSE_BYTES_MIN: Final = 64 << 10  # an answer's room at the bound; a fetch takes at least one batch whatever it is
+SHARE: Final = 4  # one answer takes at most this part of what is left
+ARRIVAL_MS_MAX: Final = 10_000  # 100 MiB in that time are 10 MB/s
+UNREAD_MS_MAX: Final = 10_000  # a consumer in a pause of its garbage collector is not hostile
+REFRESH_MS: Final = 20  # asking every connection what it has not sent yet is not free
+
+
+class Holder(Protocol):
+    """A connection, as this account sees it."""
+
+    @property
+    def unread_bytes(self) -> int:
+        """Answers that wait to be sent."""
+        ...
+
+    def room_again(self) -> None:
+        """Try again to read; not from within: it may call back."""
+        ...
+
+    def give_up(self, reason: str) -> None:
+        """Close at once."""
+        ...
+
+
+class _Held:
+    __slots__ = ("bytes", "since_ms")
+
+    def __init__(self, size: int, since_ms: int) -> None:
+        self.bytes = size
+        self.since_ms = since_ms
+
+
+class ConnectionMemory:
+    def __init__(self, requests_bytes_max: int, clock: Clock) -> None:
+        self.requests_bytes_max = requests_bytes_max
+        self.working_bytes = 0
+        self.arriving_bytes = 0
+        self.reading_bytes = 0
+        self.unread_bytes = 0
+        self._clock = clock
+        self._arriving: dict[Holder, _Held] = {}  # who began first stands first
+        self._unread: dict[Holder, _Held] = {}
+        self._waiting: dict[Holder, None] = {}
+        self._refreshed_at = clock.monotonic_ms()
+
+    # Requests.
+
+    @property
+    def request_bytes(self) -> int:
+        return self.working_bytes + self.arriving_bytes
+
+    def begin_work(self, size: int) -> None:
+        self.working_bytes += size
+
+    def end_work(self, size: int) -> None:
+        before = self._state()
+        self.working_bytes -= size
+        self._wake_since(before)
+
+    def arriving(self, holder: Holder, size: int) -> None:
+        """So many bytes are kept for a frame that is not complete yet; 0 when it is."""
+        held = self._arriving.get(holder)
+        if size and held is None:
+            self._arriving[holder] = _Held(size, self._clock.monotonic_ms())
+            self.arriving_bytes += size
+        elif held is not None and held.bytes != size:
+            before = self._state()
+            self.arriving_bytes += size - held.bytes
+            held.bytes = size
+            if not size:
+                del self._arriving[holder]
+            self._wake_since(before)
+
+    def may_receive(self, holder: Holder) -> bool:
+        if self.working_bytes >= self.requests_bytes_max:
+            return False
+        if self.request_bytes < self.requests_bytes_max or holder not in self._arriving:
+            return True
+        return holder is next(iter(self._arriving))
+
+    def wait(self, holder: Holder) -> None:
+        """`room_again` will be called, once, when `may_receive` or `may_answer` may have changed."""
+        self._waiting[holder] = None
+
+    def _state(self) -> tuple[bool, bool, Holder | None]:
+        """What `may_receive` depends on."""
+        bytes_max = self.requests_bytes_max
+        return (
+            self.working_bytes >= bytes_max,
+            self.request_bytes >= bytes_max,
+            next(iter(self._arriving), None),
+        )
+
+    def _wake_since(self, before: tuple[bool, bool, Holder | None]) -> None:
+        if self._waiting and self._state() != before:
+            self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for holder in waiting:
+            holder.room_again()
+
+    # Answers.
+
+    def unread(self, holder: Holder, size: int) -> None:
+        """So many bytes of answers wait to be sent to this client."""
+        held = self._unread.get(holder)
+        if held is None:
+            if size:
+                self._unread[holder] = _Held(size, self._clock.monotonic_ms())
+                self.unread_bytes += size
+            return
+        self.unread_bytes += size - held.bytes
+        if size < held.bytes:
+            held.since_ms = self._clock.monotonic_ms()
+        held.bytes = size
+        if not size:
+            del self._unread[holder]
+
+    def begin_read(self, size: int) -> None:
+        """So much may be read for an answer; `end_read` when it is given, and counted as unread."""
+        self.reading_bytes += size
+
+    def end_read(self, size: int) -> None:
+        self.reading_bytes -= size
+
+    def may_answer(self, holder: Holder, *, is_owed: bool) -> bool:
+        """Whether another request of this client can be looked at; `is_owed`: earlier ones wait for their answers."""
+        if self.reading_bytes + self.unread_bytes < RESPONSES_BYTES_MAX:
+            return True
+        return not is_owed and holder not in self._unread
+
+    def response_room(self) -> int:
+        """How many bytes of records the next answer may carry."""
+        held = self.reading_bytes + self.unread_bytes
+        if self.unread_bytes * 2 > RESPONSES_BYTES_MAX and self._clock.monotonic_ms() - self._refreshed_at > REFRESH_MS:
+            self._refresh()
+            held = self.reading_bytes + self.unread_bytes
+        return max(RESPONSE_BYTES_MIN, (RESPONSES_BYTES_MAX - held) // SHARE)
+
+    def _refresh(self) -> None:
+        self._refreshed_at = self._clock.monotonic_ms()
+        for holder in [*self._unread]:
+            self.unread(holder, holder.unread_bytes)
+
+    # Time and ends.
+
+    def tick(self) -> None:
+        """Called a few times a second."""
+        self._refresh()
+        now = self._clock.monotonic_ms()
+        while self.request_bytes >= self.requests_bytes_max:
+            first = next(iter(self._arriving), None)
+            if first is None or now - self._arriving[first].since_ms < ARRIVAL_MS_MAX:
+                break
+            self.lost(first)
+            first.give_up("its request comes too slowly, and others need the memory")
+        if self.unread_bytes >= RESPONSES_BYTES_MAX:
+            stuck = [holder for holder, held in self._unread.items() if now - held.since_ms >= UNREAD_MS_MAX]
+            for holder in sorted(stuck, key=self._unread_of, reverse=True):
+                if self.unread_bytes < RESPONSES_BYTES_MAX:
+                    break
+                self.lost(holder)
+                holder.give_up("it does not read its answers, and others need the memory")
+
+        self._wake()  # nobody tells when a socket's buffer has been sent
+
+    def _unread_of(self, holder: Holder) -> int:
+        return self._unread[holder].bytes
+
+    def lost(self, holder: Holder) -> None:
+        """The connection is gone, and what came or waited for it; requests in work end by themselves."""
+        self._waiting.pop(holder, None)
+        self.arriving(holder, 0)
+        self.unread(holder, 0)

@@ -1,0 +1,53 @@
+"""A stall of the event loop is told, with what it was doing."""
+
+import asyncio
+import json
+import time
+
+import uvloop
+
+from tidemill.app.loop_watchdog import LoopWatchdog
+from tidemill.telemetry.event_log import EventLog
+from tidemill.telemetry.metrics import Metrics
+
+
+def hold_the_loop(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def watched(seconds: float) -> tuple[list[dict[str, object]], Metrics]:
+    """What was told of a loop that was held for so long, and what was counted."""
+    lines: list[str] = []
+    metrics = Metrics()
+
+    async def main() -> None:
+        events = EventLog(lines.append, lambda: 0, as_json=True)
+        watchdog = LoopWatchdog(asyncio.get_running_loop(), metrics, events)
+        await asyncio.sleep(0.15)
+        hold_the_loop(seconds)
+        await asyncio.sleep(0.05)
+        watchdog.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+    return [json.loads(line) for line in lines], metrics
+
+
+def test_a_stall_is_one_warning_with_its_stack() -> None:
+    """
+    Whoever reads the line knows how long everybody waited, and for whom.
+    """
+    lines, metrics = watched(0.6)
+
+    assert [("warning", "event loop stalled")] == [(line["level"], line["event"]) for line in lines]
+    assert "hold_the_loop" in str(lines[0]["stack"])
+    assert (1, True) == (metrics.loop_stalls, 0.25 <= metrics.loop_lag_seconds_max < 2)
+
+
+def test_a_short_hold_is_counted_and_not_told() -> None:
+    """
+    A busy loop is no news.
+    """
+    lines, metrics = watched(0.12)
+
+    assert ([], 0) == (lines, metrics.loop_stalls)

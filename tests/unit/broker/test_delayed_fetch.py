@@ -1,0 +1,234 @@
+"""A fetch waits for what it was asked to wait for, and for nothing else."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld, Client
+from tidemill.broker.delayed_fetch import DelayedFetch
+from tidemill.metadata.topics import DeleteTopics
+from tidemill.model import errors
+from tidemill.wire.messages.fetch import API, Request, Response
+
+KIB = 1 << 10
+VERSION = 11
+
+
+def fetch(
+    *numbers: int,
+    offsets: tuple[int, ...] = (),
+    wait_ms: int = 1_000,
+    bytes_min: int = 1,
+    bytes_max: int = 50 << 20,
+    partition_bytes: int = 1 << 20,
+    session: tuple[int, int] = (0, -1),
+    forget: tuple[int, ...] = (),
+) -> Request:
+    asked = [
+        Request.Topic.Partition(
+            partition=number,
+            fetch_offset=offsets[at] if offsets else 0,
+            partition_max_bytes=partition_bytes,
+        )
+        for at, number in enumerate(numbers)
+    ]
+    return Request(
+        max_wait_ms=wait_ms,
+        min_bytes=bytes_min,
+        max_bytes=bytes_max,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[Request.Topic(topic="flights", partitions=asked)] if asked else [],
+        forgotten_topics_data=[Request.ForgottenTopic(topic="flights", partitions=forget)] if forget else [],
+    )
+
+
+def world_with(partitions: int = 1, **static: str) -> BrokerWorld:
+    world = BrokerWorld({key.replace("_", "."): value for key, value in static.items()})
+    world.create("flights", partitions=partitions)
+    return world
+
+
+def sizes(response: Response) -> dict[int, int]:
+    """Bytes of records by partition."""
+    return {
+        answer.partition_index: len(bytes(answer.records or b""))  # type: ignore[arg-type]
+        for topic in response.responses
+        for answer in topic.partitions
+    }
+
+
+class Waiting:
+    """A client whose fetch is with the broker."""
+
+    def __init__(self, world: BrokerWorld, request: Request) -> None:
+        self.client = Client(world)
+        self.client.send(request, VERSION)
+        world.settle()
+
+    def answer(self) -> Any:
+        return self.client.answer(API, VERSION)
+
+
+def test_a_fetch_waits_for_its_bytes() -> None:
+    """
+    One record is not enough where 10 KiB were asked for; with the next there are.
+    """
+    world = world_with()
+    waiting = Waiting(world, fetch(0, bytes_min=10 * KIB))
+    world.produce("flights", bytes(6 * KIB))
+    early = waiting.answer()
+
+    world.produce("flights", bytes(6 * KIB))
+
+    assert None is early
+    assert sizes(waiting.answer())[0] > 12 * KIB
+
+
+def test_a_fetch_waits_no_longer_than_it_was_told() -> None:
+    """
+    Then it answers with what there is.
+    """
+    world = world_with()
+    waiting = Waiting(world, fetch(0, bytes_min=10 * KIB, wait_ms=500))
+    world.produce("flights", b"little")
+    world.pass_time(499)
+    early = waiting.answer()
+
+    world.pass_time(1)
+
+    assert None is early
+    assert sizes(waiting.answer())[0] > 0
+    assert {} == world.partition("flights").watchers
+
+
+def test_an_error_is_not_waited_with() -> None:
+    """
+    Whatever else was asked for.
+    """
+    world = world_with()
+
+    answered = world.ask(fetch(0, 9, wait_ms=60_000), VERSION)
+
+    codes = {it.partition_index: it.error_code for it in answered.responses[0].partitions}
+    assert {0: errors.NONE, 9: errors.UNKNOWN_TOPIC_OR_PARTITION} == codes
+
+
+def test_every_partition_is_in_a_full_answer() -> None:
+    """
+    Also those that there was no room for: a client takes an absent one for a broken session.
+    """
+    world = world_with(partitions=3)
+    for number in range(3):
+        world.produce("flights", bytes(8 * KIB), number=number)
+
+    answered = world.ask(fetch(0, 1, 2, bytes_max=10 * KIB), VERSION)
+
+    found = sizes(answered)
+    assert [0, 1, 2] == list(found)
+    assert (True, 0, 0) == (found[0] > 8 * KIB, found[1], found[2])
+
+
+def test_a_batch_larger_than_the_room_is_given_when_it_comes_first() -> None:
+    """
+    Else a consumer could never get past it (KIP-74).
+    """
+    world = world_with(partitions=2)
+    world.produce("flights", bytes(8 * KIB), number=0)
+    world.produce("flights", bytes(8 * KIB), number=1)
+
+    answered = world.ask(fetch(0, 1, bytes_max=100, partition_bytes=100), VERSION)
+
+    found = sizes(answered)
+    assert (True, 0) == (found[0] > 8 * KIB, found[1])
+
+
+def test_in_a_session_who_was_served_comes_last_next_time() -> None:
+    """
+    A full partition does not starve the others.
+    """
+    world = world_with(partitions=3)
+    for number in range(3):
+        for _ in range(3):
+            world.produce("flights", bytes(8 * KIB), number=number)
+    first = world.ask(fetch(0, 1, 2, bytes_max=10 * KIB, session=(0, 0)), VERSION)
+
+    served = [sizes(first)]
+    for epoch in (1, 2):
+        served.append(sizes(world.ask(fetch(bytes_max=10 * KIB, session=(first.session_id, epoch)), VERSION)))
+
+    assert [[0], [1], [2]] == [[number for number, size in found.items() if size] for found in served]
+
+
+def test_an_incremental_answer_holds_only_news() -> None:
+    """
+    A partition whose bounds the client knows, and that has nothing for it, is left out.
+    """
+    world = world_with(partitions=3)
+    first = world.ask(fetch(0, 1, 2, wait_ms=0, session=(0, 0)), VERSION)
+
+    nothing = world.ask(fetch(wait_ms=0, session=(first.session_id, 1)), VERSION)
+    world.produce("flights", b"news", number=1)
+    news = world.ask(fetch(wait_ms=0, session=(first.session_id, 2)), VERSION)
+
+    assert ([0, 1, 2], [], [1]) == (list(sizes(first)), list(sizes(nothing)), list(sizes(news)))
+
+
+def test_a_forgotten_partition_is_not_answered() -> None:
+    """
+    It was paused, or went to another member of the group.
+    """
+    world = world_with(partitions=2)
+    first = world.ask(fetch(0, 1, wait_ms=0, session=(0, 0)), VERSION)
+    world.produce("flights", b"a", number=0)
+    world.produce("flights", b"b", number=1)
+
+    answered = world.ask(fetch(wait_ms=0, session=(first.session_id, 1), forget=(0,)), VERSION)
+
+    assert [1] == list(sizes(answered))
+
+
+def test_a_topic_that_goes_ends_the_wait() -> None:
+    """
+    Nobody waits for what will never come.
+    """
+    world = world_with()
+    waiting = Waiting(world, fetch(0, wait_ms=60_000))
+
+    world.broker.controller.submit(DeleteTopics(topics=("flights",)))
+    world.settle()
+
+    answered = waiting.answer()
+    assert errors.UNKNOWN_TOPIC_OR_PARTITION == answered.responses[0].partitions[0].error_code
+
+
+def test_the_answers_of_all_clients_share_a_room() -> None:
+    """
+    Who asks when much is waiting to be read gets less, and at least a batch.
+    """
+    world = world_with()
+    for _ in range(12):
+        world.produce("flights", bytes(16 * KIB))
+    hoarder = Client(world).connection
+    world.broker.memory.unread(hoarder, 256 << 20)
+
+    answered = world.ask(fetch(0), VERSION)
+
+    assert 3 == sizes(answered)[0] // (16 * KIB)
+
+
+def test_a_mistake_while_waiting_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The client is told, and whoever brought the news is not disturbed.
+    """
+    world = world_with()
+    waiting = Waiting(world, fetch(0, wait_ms=60_000))
+
+    def failing(fetch: DelayedFetch) -> None:
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(DelayedFetch, "_evaluate", failing)
+    produced = world.produce("flights", b"news")
+
+    assert (0, errors.UNKNOWN_SERVER_ERROR) == (produced.error_code, waiting.answer().error_code)
+    assert ({}, 1) == (world.partition("flights").watchers, world.broker.metrics.request_failures)

@@ -1,0 +1,349 @@
+"""A connection answers in order, keeps its bounds, and never forgets to read on."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld, Client
+from tidemill.batches.builder import build_batch
+from tidemill.broker import kafka_connection
+from tidemill.broker.dispatch import HANDLERS
+from tidemill.broker.kafka_connection import TURN_REQUESTS_MAX, WAITING_MAX
+from tidemill.model import errors
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages import describe_cluster, fetch, list_offsets, metadata, produce
+from tidemill.wire.schema import Message
+
+KIB = 1 << 10
+
+
+def waiting_fetch(topic: str = "flights", *, wait_ms: int = 60_000, offset: int = 0) -> fetch.Request:
+    asked = fetch.Request.Topic.Partition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return fetch.Request(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        session_epoch=-1,
+        topics=[fetch.Request.Topic(topic=topic, partitions=[asked])],
+        forgotten_topics_data=(),
+    )
+
+
+def produce_of(size: int, acks: int = -1, topic: str = "flights") -> produce.Request:
+    batch = build_batch([(None, bytes(size), (), 1_700_000_000_000)])
+    data = produce.Request.Topic.Partition(index=0, records=memoryview(batch))
+    asked = produce.Request.Topic(name=topic, partition_data=[data])
+    return produce.Request(transactional_id=None, acks=acks, timeout_ms=1_000, topic_data=[asked])
+
+
+def brokers() -> Message:
+    return describe_cluster.Request(include_cluster_authorized_operations=False)
+
+
+def world_with(**static: str) -> BrokerWorld:
+    world = BrokerWorld({key.replace("_", "."): value for key, value in static.items()})
+    world.create("flights")
+    return world
+
+
+def answers(client: Client) -> int:
+    """How many have come."""
+    sent, count = bytes(client.writer.sent), 0
+    while sent:
+        sent = sent[4 + int.from_bytes(sent[:4]) :]
+        count += 1
+    return count
+
+
+def test_an_answer_waits_for_those_of_earlier_requests() -> None:
+    """
+    Clients match answers by their order.
+    """
+    world = world_with()
+    client = Client(world)
+    client.send(waiting_fetch(), 11)
+    client.send(brokers(), 1)
+    world.settle()
+    before = answers(client)
+
+    world.produce("flights", b"now")
+
+    assert (0, 2) == (before, answers(client))
+    assert 1 == int.from_bytes(client.writer.sent[4:8])
+
+
+def test_a_produce_that_wants_no_answer_gets_none() -> None:
+    """
+    acks=0: and the requests behind it are answered as if it had not been there.
+    """
+    world = world_with()
+    client = Client(world)
+
+    client.send(produce_of(10, acks=0), 9)
+    client.send(brokers(), 1)
+    world.settle()
+
+    assert (1, 1) == (answers(client), world.partition("flights").high_watermark)
+
+
+def test_an_acks_0_error_ends_the_connection_and_what_follows_on_it() -> None:
+    """
+    As in Kafka: the client must look for the leader again, and nothing that it sent behind the error is appended.
+    """
+    world = world_with()
+    client = Client(world)
+
+    client.send(produce_of(10, acks=0, topic="nowhere"), 9)
+    client.send(produce_of(10), 9)
+    world.settle()
+
+    assert (False, 0) == (client.writer.is_open, world.partition("flights").high_watermark)
+
+
+def failing(request: object, context: object) -> Any:
+    raise ZeroDivisionError("a mistake")
+
+
+def test_a_handler_that_fails_is_an_answer_where_the_answer_has_a_word_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The mistake is in the event log with its traceback, and the connection lives.
+    """
+    world = world_with()
+    monkeypatch.setitem(HANDLERS, describe_cluster.API.key, failing)
+
+    answered = world.ask(brokers(), 1)
+
+    assert errors.UNKNOWN_SERVER_ERROR == answered.error_code
+    assert (True, 1) == (world.client.writer.is_open, world.broker.metrics.request_failures)
+    assert "ZeroDivisionError" in world.events[-1] and "in failing" in world.events[-1]
+
+
+def test_a_handler_that_fails_ends_the_connection_where_it_cannot_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Better than a client that waits for ever.
+    """
+    world = world_with()
+    monkeypatch.setitem(HANDLERS, metadata.API.key, failing)
+
+    world.client.send(metadata.Request(topics=None), 5)
+    world.settle()
+
+    assert (False, 1) == (world.client.writer.is_open, world.broker.metrics.request_failures)
+
+
+def test_an_answer_that_fails_later_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Also one that cannot be encoded, found where somebody else's commit is told.
+    """
+    world = world_with()
+    pending = Pending()
+    monkeypatch.setitem(HANDLERS, describe_cluster.API.key, lambda request, context: pending)
+    client = Client(world)
+    client.send(brokers(), 1)
+
+    pending.complete(metadata.Response(brokers=(), topics=()))  # the answer to another question
+    world.settle()
+
+    assert (1, True) == (answers(client), client.writer.is_open)
+    assert 1 == world.broker.metrics.request_failures
+
+
+def test_a_connection_with_many_waiting_requests_is_read_from_when_one_is_answered() -> None:
+    """
+    What it sent meanwhile is not lost, and not forgotten.
+    """
+    world = world_with()
+    client = Client(world)
+    for _ in range(WAITING_MAX + 3):
+        client.send(waiting_fetch(), 11)
+    world.settle()
+    was_reading = client.writer.is_reading
+
+    world.pass_time(60_001)
+    world.pass_time(60_001)
+
+    assert (False, True, WAITING_MAX + 3) == (was_reading, client.writer.is_reading, answers(client))
+
+
+def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    """
+    Until it takes what waits for it; then all that it asked is answered.
+    """
+    world = world_with()
+    client = Client(world)
+    client.connection.pause_writing()
+    for _ in range(3):
+        client.send(brokers(), 1)
+    world.settle()
+    before = (client.writer.is_reading, answers(client))
+
+    client.connection.resume_writing()
+    world.settle()
+
+    assert ((False, 0), (True, 3)) == (before, (client.writer.is_reading, answers(client)))
+
+
+def test_requests_of_one_write_are_answered_in_several_turns() -> None:
+    """
+    One client's pipeline does not hold the loop: others come in between.
+    """
+    world = world_with()
+    client = Client(world)
+    frame = b"".join(bytes(part) for part in describe_cluster.API.encode_request(1, brokers(), 1, None))
+    many = frame * (2 * TURN_REQUESTS_MAX + 10)
+    at = 0
+    while at < len(many):
+        buffer = client.connection.get_buffer(-1)
+        count = min(len(buffer), len(many) - at)
+        buffer[:count] = many[at : at + count]
+        client.connection.received(count)
+        at += count
+    first = answers(client)
+
+    world.settle()
+
+    assert (TURN_REQUESTS_MAX, 2 * TURN_REQUESTS_MAX + 10) == (first, answers(client))
+    assert client.writer.is_reading
+
+
+def test_all_connections_wait_while_the_broker_has_enough_to_do() -> None:
+    """
+    Also those that have nothing in work themselves; each is woken when there is room.
+    """
+    world = world_with(queued_max_request_bytes="10000")
+    busy, other = Client(world), Client(world)
+    busy.send(produce_of(12 * KIB), 9)
+    other.send(brokers(), 1)
+    before = (busy.writer.is_reading, other.writer.is_reading, answers(other))
+
+    world.settle()
+
+    assert (False, False, 0) == before
+    assert (True, True, 1, 1) == (busy.writer.is_reading, other.writer.is_reading, answers(other), answers(busy))
+
+
+def test_the_bytes_of_a_client_that_is_gone_are_given_back() -> None:
+    """
+    Its append is finished all the same; who waited for the room is woken.
+    """
+    world = world_with(queued_max_request_bytes="10000")
+    busy, other = Client(world), Client(world)
+    busy.send(produce_of(12 * KIB), 9)
+    other.send(brokers(), 1)
+
+    busy.connection.lost(None)
+    world.settle()
+
+    assert (0, 1, 1) == (
+        world.broker.memory.request_bytes,
+        answers(other),
+        world.partition("flights").high_watermark,
+    )
+
+
+def test_of_large_frames_one_is_always_finished() -> None:
+    """
+    When half-received frames fill the memory, the one that began first is read on, and then the next.
+    """
+    world = world_with(queued_max_request_bytes="300000")
+    frames = [
+        b"".join(bytes(part) for part in produce.API.encode_request(9, produce_of(200 * KIB), 1, None))
+        for _ in range(3)
+    ]
+    clients = [Client(world) for _ in frames]
+    sent = [0] * 3
+    for _ in range(10_000):
+        for number, client in enumerate(clients):
+            if client.writer.is_reading and sent[number] < len(frames[number]):
+                part = frames[number][sent[number] :][: 8 * KIB]
+                buffer = client.connection.get_buffer(-1)
+                count = min(len(part), len(buffer))
+                buffer[:count] = part[:count]
+                client.connection.received(count)
+                sent[number] += count
+        world.step()
+    world.settle()
+
+    assert [1, 1, 1] == [answers(client) for client in clients]
+    assert 0 == world.broker.memory.request_bytes
+
+
+def test_a_large_frame_that_does_not_go_on_is_given_up_for_others() -> None:
+    """
+    The first is the one that is read on: it may not take for ever.
+    """
+    world = world_with(queued_max_request_bytes="20000")
+    slow = Client(world)
+    for part in ((1 << 20).to_bytes(4) + bytes(1_000), *[bytes(4_000)] * 8):
+        buffer = slow.connection.get_buffer(-1)
+        count = min(len(part), len(buffer))
+        buffer[:count] = part[:count]
+        slow.connection.received(count)
+
+    world.pass_time(10_001)
+
+    assert (False, 0) == (slow.writer.is_open, world.broker.memory.request_bytes)
+
+
+def test_a_client_that_goes_takes_its_waiting_fetch_along() -> None:
+    """
+    No timer and no watcher is left, however long it wished to wait.
+    """
+    world = world_with()
+    client = Client(world)
+    client.send(waiting_fetch(wait_ms=86_400_000), 11)
+    world.settle()
+    watched = len(world.partition("flights").watchers)
+    of_the_fetch = world.timers[-1]
+
+    client.connection.lost(None)
+
+    assert (1, 0) == (watched, len(world.partition("flights").watchers))
+    assert of_the_fetch.is_cancelled
+
+
+def test_an_answer_to_nobody_is_harmless() -> None:
+    """
+    The client is gone when its append commits.
+    """
+    world = world_with()
+    client = Client(world)
+    client.send(produce_of(10), 9)
+
+    client.connection.lost(ConnectionResetError())
+    world.settle()
+
+    assert (b"", 1) == (bytes(client.writer.sent), world.partition("flights").high_watermark)
+
+
+def test_answers_that_wait_for_an_earlier_one_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A fetch that waits for a day must not let a pipeline of answers pile up behind it.
+    """
+    monkeypatch.setattr(kafka_connection, "ANSWERS_BYTES_MAX", 2_000)
+    world = world_with()
+    client = Client(world)
+    client.send(waiting_fetch(wait_ms=86_400_000), 11)
+    for _ in range(100):
+        client.send(brokers(), 1)
+    world.settle()
+    was_reading = client.writer.is_reading
+
+    world.produce("flights", b"now")
+
+    assert (False, True, 101) == (was_reading, client.writer.is_reading, answers(client))
+
+
+def test_a_lookup_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A reader's thread that meets what nobody foresaw ends one connection, not the broker.
+    """
+    world = world_with()
+    world.produce("flights", b"x")
+    monkeypatch.setattr("tidemill.shard.lookup.first_at_or_after", failing)
+    asked = list_offsets.Request.Topic.Partition(partition_index=0, timestamp=1_000)
+
+    topic = list_offsets.Request.Topic(name="flights", partitions=[asked])
+    world.client.send(list_offsets.Request(replica_id=-1, topics=[topic]), 5)
+    world.settle()
+
+    assert (False, 1) == (world.client.writer.is_open, world.broker.metrics.request_failures)
