@@ -357,6 +357,14 @@ class PartitionLog:
         return largest
 
     def _headers(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
+        """As `_walked`; of a segment that goes meanwhile, as far as that came."""
+        try:
+            yield from self._walked(segment, timestamp)
+        except SegmentDamaged:
+            if not self.is_closed and segment in self.segments:
+                raise
+
+    def _walked(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
         """
         Headers of a segment's batches from where the time index points: from the file as far as it is written, then
         from memory; and from the file again when memory has let go of some meanwhile.
