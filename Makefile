@@ -38,8 +38,9 @@ simulate: install  ## crash points on the simulated disk
 bench: install  ## the figures beside Apache Kafka's (with Java and Maven), saved as JSON
 	@$(PYTHON) -m benchmarks
 
-soak: install  ## 200 kills in a row
+soak: install  ## 200 kills in a row, and every tear of every page at every crash point
 	@TIDEMILL_KILLS=200 $(PYTHON) -m pytest tests/fault --timeout=7200
+	@TIDEMILL_EVERY_TEAR=1 $(PYTHON) -m pytest tests/simulation --timeout=7200
 
 conformance: install  ## other people's clients against a broker of ours
 	@$(PYTHON) -m pytest conformance

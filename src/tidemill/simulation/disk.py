@@ -18,6 +18,7 @@ comes back when a name is removed.  Not modelled: read errors, latency, hard lin
 import errno
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha1
 from typing import Final, NoReturn
 
 from tidemill.simulation.crash_fate import (
@@ -261,6 +262,30 @@ class SimulatedDisk:
             ]
             return after
 
+    def after_failed_sync(self, operation: Operation) -> "SimulatedDisk":
+        """What is left when `operation`, a sync that is about to be carried out, fails, and the process stops."""
+        after = self.after_kill()
+        for _, content in after._contents():
+            if content.number == operation.file:
+                content.fail_sync()
+        return after
+
+    def digest(self) -> bytes:
+        """Equal for disks that show the same names and the same bytes.  What is unsynced of them plays no part."""
+        digest = sha1(usedforsecurity=False)
+
+        def add(directory: Directory, above: str) -> None:
+            for name, node in sorted(directory.names.items(), key=lambda item: item[0]):
+                if isinstance(node, Content):
+                    digest.update(f"{above}{name}\0{node.size}\0".encode() + node.digest())
+                else:
+                    digest.update(f"{above}{name}/\0".encode())
+                    add(node, f"{above}{name}/")
+
+        with self._turn:
+            add(self._state.root, "")
+        return digest.digest()
+
     def unsynced(self) -> "Sequence[Unsynced]":
         """All that a power loss may undo, each of which `Alone` takes."""
         return [*self.unsynced_pages(), *self.unsynced_sizes(), *self.unsynced_names()]
@@ -358,9 +383,9 @@ class SimulatedDisk:
         if self.power_lost:
             raise PowerLost
 
-    def _begin(self, kind: Kind, path: str, position: int = 0, size: int = 0, new_path: str = "") -> int:
+    def _begin(self, kind: Kind, path: str, position: int = 0, size: int = 0, new_path: str = "", file: int = 0) -> int:
         """Count an operation that can be carried out, or lose power before it."""
-        operation = Operation(self.operations + 1, kind, path, position, size, new_path)
+        operation = Operation(self.operations + 1, kind, path, position, size, new_path, file)
         if self.before_operation is not None:
             self.before_operation(operation)
         if operation.number == self.cut_before:
@@ -423,7 +448,7 @@ class SimulatedFile:
         with disk._turn:
             self._check(position)
             written = b"".join(parts)
-            disk._begin(Kind.WRITE, self._path, position, len(written))
+            disk._begin(Kind.WRITE, self._path, position, len(written), file=content.number)
             end = position + len(written)
             wanted = _pages(end) - _pages(content.size) if written else 0
             taken = disk._take(wanted)
@@ -454,7 +479,7 @@ class SimulatedFile:
         disk, content = self._disk, self._content
         with disk._turn:
             self._check(size)
-            disk._begin(Kind.TRUNCATE, self._path, 0, size)
+            disk._begin(Kind.TRUNCATE, self._path, 0, size, file=content.number)
             wanted = _pages(size) - _pages(content.size)
             if wanted < 0 and disk.free_bytes is not None:
                 disk.free_bytes -= wanted * PAGE
@@ -469,7 +494,7 @@ class SimulatedFile:
         disk = self._disk
         with disk._turn:
             self._check()
-            number = disk._begin(Kind.SYNC, self._path)
+            number = disk._begin(Kind.SYNC, self._path, file=self._content.number)
             if number == disk.fail_sync_at:
                 self._content.fail_sync()
                 raise SyncFailed(errno.EIO, f"sync of {self._path!r} failed")

@@ -6,17 +6,29 @@ again.  So a write copies at most the pages that it touches, a sync forgets, and
 """
 
 from collections.abc import Iterator, Sequence
+from hashlib import sha1
 
 from tidemill.simulation.crash_fate import ALL_SECTORS, PAGE, SECTOR, Decisions
 from tidemill.storage.disk import Buffer
 
 
 class Content:
-    __slots__ = ("_before", "_buffer", "_dirty", "_durable_size", "_earlier", "_lowest_size", "_shared", "number")
+    __slots__ = (
+        "_before",
+        "_buffer",
+        "_digest",
+        "_dirty",
+        "_durable_size",
+        "_earlier",
+        "_lowest_size",
+        "_shared",
+        "number",
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
         self._buffer = bytearray()
+        self._digest: bytes | None = None
         self._shared = False  # the buffer also belongs to another disk: copied before the first change
         self._durable_size = 0
         self._lowest_size = 0  # since the last sync: what was cut away and grown again is zeros, not old bytes
@@ -30,6 +42,12 @@ class Content:
 
     def read(self, position: int, size: int) -> bytes:
         return bytes(memoryview(self._buffer)[position : position + size])
+
+    def digest(self) -> bytes:
+        """Of the bytes that the cache shows; kept until they change."""
+        if self._digest is None:
+            self._digest = sha1(self._buffer, usedforsecurity=False).digest()
+        return self._digest
 
     def write(self, position: int, parts: Sequence[Buffer]) -> None:
         written = b"".join(parts)
@@ -134,7 +152,7 @@ class Content:
         for start, page_bytes in lost:
             buffer[start : start + PAGE] = page_bytes
         del buffer[size:]
-        survivor._buffer, survivor._shared = buffer, False
+        survivor._buffer, survivor._shared, survivor._digest = buffer, False, None
         return survivor
 
     def _torn(self, page: int, old: bytes, kept: int) -> bytes:
@@ -160,11 +178,12 @@ class Content:
         self._dirty.add(page)
 
     def _own(self) -> None:
+        self._digest = None
         if self._shared:
             self._buffer, self._shared = self._buffer.copy(), False
 
     def _sharing(self) -> "Content":
         other = Content(self.number)
-        other._buffer = self._buffer
+        other._buffer, other._digest = self._buffer, self._digest
         other._shared = self._shared = True
         return other

@@ -12,7 +12,7 @@ from tidemill.storage import paths
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
 from tidemill.storage.journal import Place
-from tidemill.storage.leader_epochs import EpochStart
+from tidemill.storage.leader_epochs import EpochStart, uncovered
 from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.producer_states import ProducerBatch
 from tidemill.storage.queued_rows import QueuedRows, VoteBefore
@@ -32,7 +32,7 @@ _BOUNDARY: Final = Struct(">QQq")
 _PARTITION: Final = Struct(">IqqqI")
 _SEGMENT: Final = Struct(">qqqq")
 _EPOCH: Final = Struct(">qqQ")
-_PRODUCER: Final = Struct(">qB")
+_PRODUCER: Final = Struct(">qI")
 _PRODUCER_BATCH: Final = Struct(">hIIqqQq")
 _COUNT: Final = Struct(">I")
 NOTHING_QUEUED: Final = QueuedRows()
@@ -98,11 +98,13 @@ def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
             parts.append(bytes(payload))
     parts.append(_COUNT.pack(len(log.partitions)))
     for partition in log.partitions.values():
-        parts.append(_encode_partition(partition, saved, last, queued))
+        parts.append(_encode_partition(partition, log.term_start(last), saved, last, queued))
     return b"".join(parts)
 
 
-def _encode_partition(log: PartitionLog, saved: int, last: int, queued: QueuedRows) -> bytes:
+def _encode_partition(
+    log: PartitionLog, term_start: tuple[int, int], saved: int, last: int, queued: QueuedRows
+) -> bytes:
     log_start, settled, epochs, end_offset = log.log_start, log.settled, log.epochs.starts, log.end_offset
     segments = log.segments
     if before := queued.settled.get(log.partition):
@@ -116,12 +118,12 @@ def _encode_partition(log: PartitionLog, saved: int, last: int, queued: QueuedRo
             for segment, size in sizes
             if segment.base_offset < first.segment_base + (first.position > 0)
         ]
-    epochs = [start for start in epochs if start.log_index <= last]
+    epochs = uncovered([start for start in epochs if start.log_index <= last], term_start, end_offset)
     parts = [_PARTITION.pack(log.partition, log_start, settled, end_offset, len(sizes))]
     parts += [_SEGMENT.pack(s.base_offset, size, s.max_timestamp, s.created_at) for s, size in sizes]
     parts.append(_COUNT.pack(len(epochs)))
     parts += [_EPOCH.pack(*start) for start in epochs]
-    producers = log.producers.as_of(saved)
+    producers = log.producers.saved(saved, last)
     parts.append(_COUNT.pack(len(producers)))
     for producer_id, batches in producers.items():
         parts.append(_PRODUCER.pack(producer_id, len(batches)))
@@ -232,7 +234,7 @@ def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes) -> Checkpoint | 
 
 
 def write_checkpoint(disk: Disk, number: int, data: bytes) -> None:
-    """Over the older of the two files; durable when this returns."""
+    """Over the older of the two files; durable when this returns, the name of a new one too."""
     file = disk.open(paths.checkpoint_file(number), create=True)
     try:
         file.write(0, [data])
@@ -240,3 +242,4 @@ def write_checkpoint(disk: Disk, number: int, data: bytes) -> None:
         file.sync()
     finally:
         file.close()
+    disk.sync_directory("")

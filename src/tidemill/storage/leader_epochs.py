@@ -17,6 +17,16 @@ class EpochStart(NamedTuple):
     log_index: int
 
 
+def uncovered(starts: list[EpochStart], term_start: tuple[int, int], end_offset: int) -> list[EpochStart]:
+    """
+    The table once later entries are gone.  The log's last term, (first index, term), may have been displaced by one of
+    theirs that had the same start offset; then it is back, and that offset is the end.
+    """
+    first_index, term = term_start
+    latest = starts[-1].epoch if starts else UNDEFINED_EPOCH
+    return [*starts, EpochStart(term, end_offset, first_index)] if latest < term and term else starts
+
+
 class LeaderEpochs:
     __slots__ = ("starts",)
 

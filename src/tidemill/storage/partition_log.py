@@ -102,15 +102,18 @@ class PartitionLog:
             segment = self._next_segment(base_offset)
         entry.segment_base = segment.base_offset
         entry.position = segment.place(size, max_timestamp, base_offset, self.config.index_interval_bytes)
-        self.end_offset = end_offset = base_offset + entry.record_count
-        if header.producer_id != NO_PRODUCER_ID:
-            self._producer_appended(header, entry, end_offset, committed_index)
+        self.end_offset = base_offset + entry.record_count
+        self.note_producer(header, entry, committed_index)
         self._cache.add(self.tail, entry)
         return segment
 
-    def _producer_appended(self, header: BatchHeader, entry: Entry, end_offset: int, committed_index: int) -> None:
+    def note_producer(self, header: BatchHeader, entry: Entry, committed_index: int) -> None:
+        """The batch of an idempotent producer has joined the log, or joins it again in recovery."""
+        if header.producer_id == NO_PRODUCER_ID:
+            return
         first = header.base_sequence
         last = (first + entry.record_count - 1) & 0x7FFFFFFF
+        end_offset = entry.base_offset + entry.record_count
         batch = ProducerBatch(
             header.producer_epoch, first, last, entry.base_offset, end_offset, entry.index, entry.append_time
         )
@@ -164,8 +167,8 @@ class PartitionLog:
         count = 0
         for at in range(len(segments)):
             end = segments[at + 1].base_offset if at + 1 < len(segments) else self.end_offset
-            if end > offset:
-                break
+            if end > offset or segments[at].base_offset == end:
+                break  # an empty one stays: the next batch makes its file, which must not be removed then
             count = at + 1
         if count:
             self.segments = segments[count:]
@@ -357,6 +360,14 @@ class PartitionLog:
         return largest
 
     def _headers(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
+        """As `_walked`; of a segment that goes meanwhile, as far as that came."""
+        try:
+            yield from self._walked(segment, timestamp)
+        except SegmentDamaged:
+            if not self.is_closed and segment in self.segments:
+                raise
+
+    def _walked(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
         """
         Headers of a segment's batches from where the time index points: from the file as far as it is written, then
         from memory; and from the file again when memory has let go of some meanwhile.

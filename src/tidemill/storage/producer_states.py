@@ -92,13 +92,14 @@ class ProducerStates:
         for producer_id in gone:
             del self._producers[producer_id]
 
-    def as_of(self, log_index: int) -> dict[int, tuple[ProducerBatch, ...]]:
-        """The state when the entry at `log_index`, a committed one, was the last."""
+    def saved(self, committed_index: int, last_index: int) -> dict[int, tuple[ProducerBatch, ...]]:
+        """What a checkpoint keeps: the state as of a committed entry, and every batch after it up to the last."""
         state = {}
         for producer_id, window in self._producers.items():
-            batches = tuple(batch for batch in window if batch.log_index <= log_index)[-WINDOW_BATCHES:]
+            batches = [batch for batch in window if batch.log_index <= last_index]
+            after = sum(batch.log_index > committed_index for batch in batches)
             if batches:
-                state[producer_id] = batches
+                state[producer_id] = tuple(batches[-(WINDOW_BATCHES + after) :])
         return state
 
     def load(self, state: dict[int, tuple[ProducerBatch, ...]]) -> None:

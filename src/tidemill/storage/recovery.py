@@ -8,7 +8,7 @@ none of it: whatever it will report as durable it has written and synced itself.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tidemill.batches.batch import HEADER_BYTES, BatchHeader, read_header
+from tidemill.batches.batch import read_header
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry, Kind
 from tidemill.storage import paths
@@ -27,7 +27,6 @@ from tidemill.storage.journal import (
 )
 from tidemill.storage.journal_block import HEADER_BYTES as BLOCK_HEADER_BYTES
 from tidemill.storage.journal_block import PAGE_BYTES, BlockHeader, decode_header, decode_rows
-from tidemill.storage.producer_states import NO_PRODUCER_ID, ProducerBatch
 from tidemill.storage.segment import Segment
 from tidemill.storage.shard_log import Opening, ShardLog, read_vote
 from tidemill.storage.store import Store, StoreOptions, remove_shard
@@ -74,7 +73,6 @@ def found_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     disk.rename(paths.JOURNAL_NEXT, paths.journal_file(FIRST_FILE))
     disk.sync_directory(paths.JOURNAL)
     write_checkpoint(disk, 0, encode_checkpoint(key, 0, 0, Place(FIRST_FILE, 0), []))
-    disk.sync_directory("")
 
 
 def open_store(disk: Disk, key: bytes, options: StoreOptions) -> tuple[Store, Found]:
@@ -163,8 +161,14 @@ def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
         return  # rows of a shard that was closed before them can only be those that were queued with the closing
     if kind in (Kind.BATCH, Kind.COMMAND):
         assert row.payload is not None, f"{row} has no bytes"
-        log.replay(row, read_header(row.payload).max_timestamp if kind == BATCH else 0)
-        row.payload = None if kind == BATCH else bytes(row.payload)  # views would keep the block in memory
+        if kind == BATCH:
+            header = read_header(row.payload)
+            log.replay(row, header.max_timestamp)
+            log.partitions[row.partition].note_producer(header, row, log.commit_index)
+            row.payload = None  # views would keep the block in memory
+        else:
+            log.replay(row, 0)
+            row.payload = bytes(row.payload)
     elif kind == Kind.VOTE:
         log.term, log.voted_for = row.term, read_vote(row)
     elif kind == Kind.TRUNCATE:
@@ -192,7 +196,6 @@ def _check_damage(ring: list[RingFile], key: bytes, sequence: int) -> None:
 def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newest: Walked | None) -> None:
     """Rule R2: a kill may have left checkpoint and newest block in the cache alone."""
     write_checkpoint(disk, checkpoint.number, checkpoint.data)
-    disk.sync_directory("")
     disk.sync_directory(paths.JOURNAL)
     if newest is None:
         return
@@ -222,10 +225,6 @@ def _act(store: Store, walked: list[Walked], found: Found) -> None:
     for log in store.shards.values():
         for partition in log.partitions.values():
             _fit_files(store, log, partition.directory, partition.segments, found)
-        if log.damage is not None:
-            found.damaged[log.shard_id] = log.damage
-            continue
-        _restore_producers(disk, log)
         if log.damage is not None:
             found.damaged[log.shard_id] = log.damage
     if disk.exists(paths.JOURNAL_NEXT):
@@ -322,33 +321,3 @@ def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segme
         index = paths.index_file(segment.path)
         if disk.exists(index):
             disk.remove(index)  # of a time when another segment followed this one
-
-
-def _restore_producers(disk: Disk, log: ShardLog) -> None:
-    """From the save as of S through every row that is left."""
-    for entry in log.entries:
-        if entry.kind != BATCH:
-            continue
-        header = _header_of(disk, log, entry)
-        if header is None or header.producer_id == NO_PRODUCER_ID:
-            continue
-        first = header.base_sequence
-        last = (first + entry.record_count - 1) & 0x7FFFFFFF
-        end_offset = entry.base_offset + entry.record_count
-        batch = ProducerBatch(
-            header.producer_epoch, first, last, entry.base_offset, end_offset, entry.index, entry.append_time
-        )
-        log.partitions[entry.partition].producers.append(header.producer_id, batch, log.commit_index)
-
-
-def _header_of(disk: Disk, log: ShardLog, entry: Entry) -> BatchHeader | None:
-    """None for a batch whose segment is gone with what was settled, and for a damaged one."""
-    segment = segment_of(log, entry)
-    if segment is None:
-        return None
-    data = segment.opened(disk).read(entry.position, HEADER_BYTES)
-    header = read_header(data) if len(data) == HEADER_BYTES else None
-    if header is None or (header.base_offset, header.leader_epoch) != (entry.base_offset, entry.term):
-        log.damage = log.damage or f"{segment.path}: at byte {entry.position}: offset {entry.base_offset} is not there"
-        return None
-    return header

@@ -18,6 +18,7 @@ from tidemill.raft.entry import (
     encode_voters,
 )
 from tidemill.storage.disk import Buffer, Disk
+from tidemill.storage.leader_epochs import uncovered
 from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.segment import Segment
 from tidemill.storage.tail_cache import TailCache
@@ -113,6 +114,10 @@ class ShardLog:
         assert at >= 0 and index <= self.last_index, f"term of entry {index} of shard {self.shard_id} is not known"
         return self._term_starts[at][1]
 
+    def term_start(self, index: int) -> tuple[int, int]:
+        """(First index that is known of it, term) of the entry at `index`."""
+        return self._term_starts[bisect_right(self._term_starts, index, key=lambda start: start[0]) - 1]
+
     def append(self, entry: Entry) -> Segment | None:
         """An entry joins the log; where its bytes go."""
         self._joined(entry)
@@ -182,6 +187,9 @@ class ShardLog:
             partition.producers.truncate(from_index)
         while self._term_starts[-1][0] >= from_index:
             self._term_starts.pop()
+        for partition in self.partitions.values():
+            epochs = partition.epochs
+            epochs.starts = uncovered(epochs.starts, self._term_starts[-1], partition.end_offset)
         while self.voters[-1][0] >= from_index:
             self.voters.pop()
         return Truncated(removed, cut)

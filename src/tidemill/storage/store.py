@@ -379,10 +379,11 @@ class Store:
         if capture is None or capture.sequence is None or self.journal.synced < capture.sequence or capture.is_running:
             return None
         capture.is_running = True
-        capture.segments, self._dirty_segments = self._dirty_segments, {}
         capture.directories, self._dirty_directories = self._dirty_directories, {}
         capture.unspread, self._unspread = self._unspread, []
         here = {s for log in self.shards.values() for p in log.partitions.values() for s in p.segments}
+        capture.segments = {segment: None for segment in self._dirty_segments if segment in here}  # others are removed
+        self._dirty_segments = {}
         runs = [run for block in capture.unspread for run in block.runs if run.segment in here]
         return self._carry_out(capture, list(capture.segments), runs)
 

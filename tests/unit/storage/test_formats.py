@@ -134,7 +134,7 @@ def test_a_checkpoint(hand: Any) -> None:
     assert [0, 0, 0, 3, 1] == [take(size) for size in (4, 8, 8, 8, 4)]
     assert [0, segment.size, segment.max_timestamp, segment.created_at] == [take(8) for _ in range(4)]
     assert [1, 1, 0, 1] == [take(size) for size in (4, 8, 8, 8)]  # epochs
-    assert [1, 9, 2] == [take(size) for size in (4, 8, 1)]  # producers
+    assert [1, 9, 2] == [take(size) for size in (4, 8, 4)]  # producers
     for index in (1, 2):
         fields = [take(size) for size in (2, 4, 4, 8, 8, 8, 8)]
         assert [0, 0, 0, index - 1, index, index] == fields[:6]

@@ -59,8 +59,9 @@ def test_the_window_is_what_the_log_says(life: list[tuple[str, int]], first: int
                 count = it.end_offset - it.base_offset
                 told = check(states, it.first_sequence, count, epoch=it.epoch)
                 assert Duplicate(it.base_offset, it.log_index, 0) == told
-        saved = states.as_of(committed).get(7, ())
-        assert tuple(it for it in log if it.log_index <= committed)[-WINDOW_BATCHES:] == saved
+        saved = states.saved(committed, log[-1].log_index if log else 0).get(7, ())
+        after = sum(it.log_index > committed for it in log)
+        assert tuple(log[-(WINDOW_BATCHES + after) :]) == saved
 
 
 def test_sequences_go_round() -> None:
@@ -98,7 +99,7 @@ def test_what_was_saved_is_loaded() -> None:
     for number in range(8):
         states.append(7, batch(number, index=number + 1), 8)
 
-    again.load(states.as_of(8))
+    again.load(states.saved(8, 8))
 
     assert states.newest() == again.newest()
     assert errors.NONE == check(again, 8)

@@ -1,0 +1,39 @@
+"""Which fates to try at a crash point: all kept, all lost, each thing alone, and seeded mixes."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, ALL_SECTORS, Alone, Fate, Mix
+from tidemill.simulation.disk import SimulatedDisk
+
+MIXES: Final = 20  # per crash point
+UNIFORM: Final = (ALL_KEPT, ALL_LOST)
+
+
+def lone_fates(disk: SimulatedDisk, *, salt: int, every_tear: bool) -> Iterator[Fate]:
+    """
+    Each page, size and name that is not synced, undone alone while all others are kept; each page also torn alone: at
+    one sector that `salt` chooses, or at every one; and each page as the only one that was written.
+    """
+    for number, page in enumerate(disk.unsynced_pages()):
+        tears = disk.tears(page)
+        if not tears:
+            continue
+        yield Alone(page, tears[0])
+        torn = tears[1:]
+        if every_tear:
+            yield from (Alone(page, sectors) for sectors in torn)
+        elif torn:
+            yield Alone(page, torn[(salt + number) % len(torn)])
+        if every_tear or (salt + number) % 4 == 0:
+            yield Alone(page, ALL_SECTORS, others_kept=False)
+    for size in disk.unsynced_sizes():
+        yield Alone(size)
+        yield Alone(size, others_kept=False)
+    for name in disk.unsynced_names():
+        yield Alone(name)
+        yield Alone(name, others_kept=False)
+
+
+def mixed_fates(*, salt: int) -> Iterator[Fate]:
+    yield from (Mix(salt * MIXES + seed) for seed in range(MIXES))

@@ -1,0 +1,212 @@
+"""A store's loop and threads in one thread: every row is told to the oracle, and every step happens when it is said.
+
+Stands where `broker/ready_loop.py` stands in a broker.  Between the steps of a block it takes steps of what runs
+beside it, so that a crash point finds a checkpoint half done while later blocks are written.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tidemill.model.broker_id import Voter
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import Entry
+from tidemill.raft.replica import Replica
+from tidemill.simulation.store_model import Row, StoreHistory
+from tidemill.storage.block import Report
+from tidemill.storage.disk import Disk, DiskFull, File
+from tidemill.storage.partition_log import LogConfig
+from tidemill.storage.shard_log import Opening, ShardLog
+from tidemill.storage.store import Step, Store
+
+STEPS_MAX: Final = 10_000  # a drained store that is not idle by then never will be
+
+
+class StoreDriver:
+    def __init__(self, store: Store, disk: Disk, history: StoreHistory, config: LogConfig) -> None:
+        self.store = store
+        self.disk = disk
+        self.history = history
+        self.config = config
+        self.replicas: dict[ShardId, Replica] = {}
+        self.checkpoints = 0
+        self.checkpoints_failed = 0
+        self.blocks_full = 0
+        self.runs_beside = True  # False: no checkpoint, no growth, no removal
+        self.before_spread: Callable[[], None] = _nothing
+        self.after_spread: Callable[[], None] = _nothing
+        self._steps: Iterator[File | None] | None = None
+        self._done: Callable[[File | None], None] = _ignore
+        self._last: File | None = None
+        for log in store.shards.values():
+            self._configure(log)
+
+    # What shards ask for.
+
+    def open_shard(self, shard_id: ShardId, opening: Opening) -> ShardLog:
+        log = self.store.open_shard(shard_id, opening)
+        self._configure(log)
+        self.history.submit(Row(shard_id, opening=opening))
+        return log
+
+    def close_shard(self, shard_id: ShardId) -> None:
+        self.store.close_shard(shard_id)
+        self.replicas.pop(shard_id, None)
+        self.history.submit(Row(shard_id))
+
+    def vote(self, shard_id: ShardId, term: int, voted_for: Voter | None) -> None:
+        self.store.vote(shard_id, self.store.shards[shard_id], term, voted_for)
+        self.history.submit(Row(shard_id, vote=(term, voted_for)))
+
+    def append(self, shard_id: ShardId, entries: list[Entry]) -> None:
+        for entry in entries:
+            self.history.submit_entry(shard_id, entry)
+        self.store.append(self.store.shards[shard_id], entries)
+
+    def truncate(self, shard_id: ShardId, from_index: int) -> None:
+        self.store.truncate(self.store.shards[shard_id], from_index)
+        self.history.submit(Row(shard_id, truncated_from=from_index))
+
+    def settle(self, shard_id: ShardId, partition: int, offset: int) -> None:
+        self.store.settle(self.store.shards[shard_id], partition, offset)
+        self.history.submit(Row(shard_id, settled=(partition, offset)))
+
+    def commit(self, shard_id: ShardId, index: int) -> None:
+        self.history.committed[shard_id] = index
+        self.store.shards[shard_id].commit(index)
+
+    def elect(self, shard_id: ShardId, me: Voter, now_ms: int) -> None:
+        """The shard's only voter stands for election."""
+        log = self.store.shards[shard_id]
+        replica = self.replicas[shard_id] = Replica(
+            me=me,
+            voters=(me,),
+            term=log.term,
+            voted_for=log.voted_for,
+            log=log,
+            commit_index=log.commit_index,
+        )
+        replica.tick(now_ms)
+        self._carry_out(shard_id, replica)
+
+    def propose(self, shard_id: ShardId, entry: Entry) -> None:
+        replica = self.replicas[shard_id]
+        replica.propose(entry)
+        self._carry_out(shard_id, replica)
+
+    def _carry_out(self, shard_id: ShardId, replica: Replica) -> None:
+        ready = replica.ready()
+        if ready.vote is not None:
+            self.vote(shard_id, ready.vote.term, ready.vote.voted_for)
+        if ready.entries:
+            self.append(shard_id, ready.entries)
+
+    # What the loop does.
+
+    def block(self, *, empty: bool = False) -> bool:
+        """One block all the way; False when there was none to gather."""
+        store = self.store
+        block = store.gather(empty=empty)
+        if block is None:
+            if store.has_pending and store.can_checkpoint and self.runs_beside:
+                store.begin_checkpoint()
+            self.beside()
+            return False
+        self.history.gather(block.sequence, len(block.rows))
+        self.beside()
+        block.write(store.journal)
+        self.beside()
+        self.before_spread()
+        block.spread(self.disk)
+        self.after_spread()
+        self.beside()
+        self.blocks_full += block.is_full
+        reports = store.written(block)
+        self.history.acknowledge(block.sequence)
+        for report in reports:
+            self._reported(report, block.sequence)
+        if store.wants_checkpoint and self.runs_beside:
+            store.begin_checkpoint()
+        self.beside()
+        return True
+
+    def _reported(self, report: Report, sequence: int) -> None:
+        shard_id = report.shard_id
+        durable = self.history.models[sequence].shards[shard_id]
+        log = self.store.shards.get(shard_id)
+        if log is None or report.term != log.term:
+            return
+        assert report.log_index <= len(durable.entries), f"{report} says more than block {sequence} holds"
+        assert not report.has_vote or durable.term == log.term, f"{report} tells a vote that is not in block {sequence}"
+        replica = self.replicas.get(shard_id)
+        if replica is not None and replica.advance(report.term, report.log_index, vote_durable=report.has_vote):
+            self.commit(shard_id, replica.commit_index)
+            if replica.has_ready:
+                self._carry_out(shard_id, replica)
+
+    def beside(self) -> None:
+        """One step of what runs beside the journal: what frees the disk, frees the ring, makes it larger."""
+        if self._steps is None and self.runs_beside:
+            self._begin_beside()
+        if self._steps is None:
+            return
+        try:
+            self._last = next(self._steps)
+        except StopIteration:
+            self._steps = None
+            self._done(self._last)
+        except DiskFull:
+            self._steps = None
+            if self.store.is_checkpointing:
+                self.checkpoints_failed += 1
+                self.store.checkpoint_failed()
+            else:
+                self.store.grown(None)
+
+    def _begin_beside(self) -> None:
+        store = self.store
+        self._last = None
+        removals = store.removal_steps()
+        if removals:
+            self._steps, self._done = _each(removals), _ignore
+            return
+        checkpoint = store.checkpoint_steps()
+        if checkpoint is not None:
+            self._steps, self._done = iter(checkpoint), self._checkpointed
+        elif store.wants_growth:
+            self._steps, self._done = store.growth_steps(), store.grown
+
+    def _checkpointed(self, _: File | None) -> None:
+        self.checkpoints += 1
+        self.store.checkpointed()
+
+    @property
+    def is_idle(self) -> bool:
+        return self._steps is None and not self.store.has_pending and not self.store.is_checkpointing
+
+    def drain(self) -> None:
+        """Until nothing is queued and nothing runs beside."""
+        for _ in range(STEPS_MAX):
+            if not self.block():
+                if self._steps is None:
+                    self._begin_beside()
+                if self.is_idle:
+                    return
+        raise AssertionError(f"the store is not idle after {STEPS_MAX} steps")
+
+    def _configure(self, log: ShardLog) -> None:
+        for partition in log.partitions.values():
+            partition.config = self.config
+
+
+def _each(steps: list[Step]) -> Iterator[None]:
+    for step in steps:
+        step()
+        yield
+
+
+def _nothing() -> None:
+    return None
+
+
+def _ignore(_: File | None) -> None:
+    return None

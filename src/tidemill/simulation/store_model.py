@@ -1,0 +1,199 @@
+"""The store's oracle: what a broker's disk must hold after each block, folded without a line of storage.
+
+A row is recorded where it is submitted, and folded when its block is gathered.  So for every block there is one exact
+state; after a crash the store must be in the state of some block between the newest acknowledged and the newest
+gathered one, and in no other.  States share what they have in common.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from tidemill.batches.batch import NO_PRODUCER_ID, last_sequence, read_header
+from tidemill.model.broker_id import Voter
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import BATCH, Entry
+from tidemill.storage.shard_log import Opening
+
+PRODUCER_BATCHES: Final = 5  # KIP-98: what a retry may reach back to
+
+
+class ModelEntry(NamedTuple):
+    """An entry as it was submitted, its bytes copied."""
+
+    log_index: int
+    term: int
+    kind: int
+    partition: int
+    base_offset: int
+    record_count: int
+    append_time: int
+    payload: bytes
+
+
+class ProducedBatch(NamedTuple):
+    """What tells a retry of this batch from a new one."""
+
+    epoch: int
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    log_index: int
+
+
+class Row(NamedTuple):
+    """Exactly one of the facts is there; a row with none closes the shard."""
+
+    shard_id: ShardId
+    opening: Opening | None = None
+    vote: tuple[int, Voter | None] | None = None
+    entry: ModelEntry | None = None
+    truncated_from: int | None = None
+    settled: tuple[int, int] | None = None  # (partition, offset)
+
+
+@dataclass(slots=True)
+class PartitionModel:
+    """What follows from a shard's entries for one of its partitions."""
+
+    data: bytes
+    positions: dict[int, int]  # base offset of each batch → where it begins in `data`
+    end_offset: int
+    epochs: list[tuple[int, int]]  # (epoch, start offset)
+    producers: dict[int, tuple[ProducedBatch, ...]]  # the newest batches of each
+
+
+@dataclass(slots=True)
+class ShardModel:
+    opening: Opening
+    term: int = 0
+    voted_for: Voter | None = None
+    entries: list[ModelEntry] = field(default_factory=list)  # entry i has index i + 1
+    settled: dict[int, int] = field(default_factory=dict)
+    _partitions: dict[int, PartitionModel] = field(default_factory=dict)
+
+    def copy(self) -> "ShardModel":
+        return ShardModel(self.opening, self.term, self.voted_for, list(self.entries), dict(self.settled))
+
+    def term_at(self, index: int) -> int:
+        return self.entries[index - 1].term if index else 0
+
+    def partition(self, number: int) -> PartitionModel:
+        found = self._partitions.get(number)
+        if found is None:
+            found = self._partitions[number] = self._derive(number)
+        return found
+
+    def _derive(self, number: int) -> PartitionModel:
+        data = bytearray()
+        positions: dict[int, int] = {}
+        end_offset = term = 0
+        starts: list[tuple[int, int]] = []
+        producers: dict[int, list[ProducedBatch]] = {}
+        for entry in self.entries:
+            if entry.term != term:
+                term = entry.term
+                starts = [start for start in starts if start[1] != end_offset]
+                starts.append((term, end_offset))
+            if entry.kind != BATCH or entry.partition != number:
+                continue
+            positions[entry.base_offset] = len(data)
+            data += entry.payload
+            end_offset = entry.base_offset + entry.record_count
+            header = read_header(entry.payload)
+            if header.producer_id != NO_PRODUCER_ID:
+                produced = ProducedBatch(
+                    header.producer_epoch,
+                    header.base_sequence,
+                    last_sequence(header),
+                    entry.base_offset,
+                    entry.log_index,
+                )
+                producers.setdefault(header.producer_id, []).append(produced)
+        newest = {producer: tuple(batches[-PRODUCER_BATCHES:]) for producer, batches in producers.items()}
+        epochs = _above(starts, self.settled.get(number, 0))
+        return PartitionModel(bytes(data), positions, end_offset, epochs, newest)
+
+
+def _above(starts: list[tuple[int, int]], settled: int) -> list[tuple[int, int]]:
+    """The epoch that covers the log start is kept, moved up to it; those before it go."""
+    covering = max((place for place, (_, start) in enumerate(starts) if start <= settled), default=None)
+    if covering is None:
+        return starts
+    return [(starts[covering][0], settled), *starts[covering + 1 :]]
+
+
+@dataclass(slots=True)
+class StoreModel:
+    """The state after a block."""
+
+    shards: dict[ShardId, ShardModel] = field(default_factory=dict)
+    closed: dict[ShardId, tuple[int, Voter | None]] = field(default_factory=dict)
+
+    def after(self, rows: list[Row]) -> "StoreModel":
+        shards, closed = dict(self.shards), dict(self.closed)
+        copied: set[ShardId] = set()
+        for row in rows:
+            shard_id = row.shard_id
+            if row.opening is not None:
+                shards[shard_id] = ShardModel(row.opening)
+                copied.add(shard_id)
+                continue
+            if shard_id not in copied:
+                shards[shard_id] = shards[shard_id].copy()
+                copied.add(shard_id)
+            shard = shards[shard_id]
+            if row.vote is not None:
+                shard.term, shard.voted_for = row.vote
+            elif row.entry is not None:
+                assert row.entry.log_index == len(shard.entries) + 1, f"{row.entry} does not follow in {shard_id}"
+                shard.entries.append(row.entry)
+            elif row.truncated_from is not None:
+                del shard.entries[row.truncated_from - 1 :]
+            elif row.settled is not None:
+                partition, offset = row.settled
+                shard.settled[partition] = max(offset, shard.settled.get(partition, 0))
+            else:
+                closed[shard_id] = (shard.term, shard.voted_for)
+                del shards[shard_id]
+        return StoreModel(shards, closed)
+
+
+class StoreHistory:
+    """What was submitted, in which block it went, and up to where it was acknowledged."""
+
+    def __init__(self, model: StoreModel, sequence: int) -> None:
+        self.models = {sequence: model}
+        self.gathered = sequence
+        self.acknowledged = sequence
+        self.committed: dict[ShardId, int] = {}
+        self._waiting: list[Row] = []
+
+    def submit(self, row: Row) -> None:
+        self._waiting.append(row)
+
+    def submit_entry(self, shard_id: ShardId, entry: Entry) -> None:
+        payload = entry.payload
+        assert payload is not None, f"{entry} is submitted without bytes"
+        self.submit(
+            Row(
+                shard_id,
+                entry=ModelEntry(
+                    entry.index,
+                    entry.term,
+                    entry.kind,
+                    entry.partition,
+                    entry.base_offset,
+                    entry.record_count,
+                    entry.append_time,
+                    bytes(payload),
+                ),
+            )
+        )
+
+    def gather(self, sequence: int, row_count: int) -> None:
+        rows, self._waiting = self._waiting[:row_count], self._waiting[row_count:]
+        self.models[sequence] = self.models[self.gathered].after(rows)
+        self.gathered = sequence
+
+    def acknowledge(self, sequence: int) -> None:
+        self.acknowledged = sequence

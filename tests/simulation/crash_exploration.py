@@ -1,0 +1,265 @@
+"""Every crash point of a scripted run: what the next start may find, opened, compared, and driven on.
+
+The run is never stopped.  Before each of its operations the explorer derives all disks that a crash could leave, and
+opens each one that it has not seen: recovery must come to exactly one of the states between the newest acknowledged
+and the newest gathered block.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tests.simulation.store_script import CONFIG, KEY, ME, OPTIONS, StoreScript
+from tidemill.batches.batch import read_header, spans
+from tidemill.batches.builder import build_batch
+from tidemill.raft.entry import BATCH, Entry
+from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Fate
+from tidemill.simulation.crash_points import UNIFORM, lone_fates, mixed_fates
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.disk_operation import Kind, Operation
+from tidemill.simulation.store_check import differences
+from tidemill.simulation.store_driver import StoreDriver
+from tidemill.simulation.store_model import StoreHistory, StoreModel
+from tidemill.storage.partition_log import PartitionLog
+from tidemill.storage.recovery import Found, found_directory, open_store
+from tidemill.storage.store import Store
+
+SYNCS = (Kind.SYNC, Kind.SYNC_DIRECTORY)
+
+
+class Violation(AssertionError):
+    """`kind` is lost, invented, refused or different."""
+
+    def __init__(self, kind: str, where: str, what: str) -> None:
+        super().__init__(f"{kind}: {where}: {what}")
+        self.kind = kind
+
+
+class Enough(Exception):
+    """The budget is spent."""
+
+
+@dataclass(slots=True)
+class Explorer:
+    every_tear: bool = False
+    go_on_every: int = 40  # of the states opened, how many are driven on
+    states_max: int | None = None
+    thinned: int = (
+        40  # of the lone and the mixed fates, and of the cuts in recovery, one in so many at each crash point
+    )
+    first: int = 1  # the crash point to begin with
+    operations: int = 0
+    visits: int = 0  # disks derived
+    states: int = 0  # disks opened
+    laps: int = 0
+    checkpoints: int = 0
+    blocks: int = 0
+    _seen: dict[bytes, int] = field(default_factory=dict)
+    _history: StoreHistory = field(default_factory=lambda: StoreHistory(StoreModel(), 0))
+
+    def run(self, seed: int = 1, rounds: int = 25) -> None:
+        disk = SimulatedDisk()
+        found_directory(disk, KEY, OPTIONS)
+        store, _ = open_store(disk, KEY, OPTIONS)
+        history = self._history = StoreHistory(StoreModel(), 0)
+        driver = StoreDriver(store, disk, history, CONFIG)
+        script = StoreScript(driver, disk, seed)
+        before = disk.operations
+        disk.before_operation = lambda operation: self._visit(disk, operation)
+        script.run(rounds)
+        disk.before_operation = None
+        self.operations += disk.operations - before
+        self.laps += store.journal.laps
+        self.checkpoints += driver.checkpoints
+        self.blocks += history.gathered
+        store.cache.evict()
+        assert store.cache.bytes <= OPTIONS.cache_bytes_max, "the tail cache has outgrown its bound"
+
+    # One crash point.
+
+    def _visit(self, disk: SimulatedDisk, operation: Operation) -> None:
+        if operation.number < self.first:
+            return
+        salt = operation.number
+        cut = salt % self.thinned == 0
+        for fate in UNIFORM:
+            self._power_loss(disk, fate, f"before {operation}, {fate}", cut=cut)
+        several = [*lone_fates(disk, salt=salt // self.thinned, every_tear=self.every_tear), *mixed_fates(salt=salt)]
+        for fate in several[-salt % self.thinned :: self.thinned]:
+            self._power_loss(disk, fate, f"before {operation}, {fate}")
+        is_checkpoint = operation.path.startswith("checkpoint")
+        self._kill(disk.after_kill(), f"before {operation}, killed", cut=cut, fill=is_checkpoint)
+        if operation.kind is Kind.SYNC:
+            failed = f"{operation} fails"
+            self._kill(disk.after_failed_sync(operation), failed, go_on=True)
+            forgotten = disk.after_failed_sync(operation)
+            forgotten.evict()
+            self._kill(forgotten, f"{failed} and the cache forgets")
+            if is_checkpoint:
+                self._kill(disk.after_failed_sync(operation), failed, fill=True)
+
+    def _power_loss(self, disk: SimulatedDisk, fate: Fate, where: str, *, cut: bool = False) -> int:
+        return self._examine(disk.after_power_loss(fate), where, cut=cut)
+
+    def _examine(self, disk: SimulatedDisk, where: str, *, cut: bool = False, least: int = 0) -> int:
+        """The sequence that recovery comes to; no less than what has been acknowledged, and than `least`."""
+        self.visits += 1
+        disk.free_bytes = None
+        digest = disk.digest()
+        sequence = self._seen.get(digest)
+        if sequence is None:
+            self._count()
+            go_on = self.states % self.go_on_every == 0
+            store, sequence = self._open(disk, where, cut=cut)
+            self._seen[digest] = sequence
+            self._examine(disk.after_power_loss(ALL_LOST), f"{where}; opened, all lost", least=sequence)
+            if go_on:
+                self._go_on(disk, store, sequence, where)
+        self._judge(sequence, max(least, self._history.acknowledged), where)
+        return sequence
+
+    def _count(self) -> None:
+        if self.states_max is not None and self.states >= self.states_max:
+            raise Enough
+        self.states += 1
+
+    def _kill(
+        self, disk: SimulatedDisk, where: str, *, cut: bool = False, go_on: bool = False, fill: bool = False
+    ) -> None:
+        """The cache is there; recovery must make durable what it reports, before the power goes as well."""
+        self.visits += 1
+        self._count()
+        disk.free_bytes = None
+        store, sequence = self._open(disk, where, cut=cut)
+        self._judge(sequence, self._history.acknowledged, where)
+        self._examine(disk.after_power_loss(ALL_LOST), f"{where}; opened, all lost", least=sequence)
+        if fill:
+            self._go_on(disk, store, sequence, f"{where}, filled", fill=True)
+        elif go_on or self.states % self.go_on_every == 0:
+            self._go_on(disk, store, sequence, where)
+
+    def _judge(self, sequence: int, least: int, where: str) -> None:
+        if sequence < least:
+            raise Violation("lost", where, f"block {least} was promised, but the store ends at block {sequence}")
+        if sequence > self._history.gathered:
+            raise Violation(
+                "invented", where, f"block {sequence} is there, but only {self._history.gathered} were made"
+            )
+
+    def _open(self, disk: SimulatedDisk, where: str, *, cut: bool = False) -> tuple[Store, int]:
+        if cut:
+            disk.before_operation = self._recovery_cuts(disk, where)
+        try:
+            store, found = open_store(disk, KEY, OPTIONS)
+        except (Violation, Enough):
+            raise
+        except Exception as problem:
+            raise Violation("refused", where, f"{type(problem).__name__}: {problem}") from problem
+        finally:
+            disk.before_operation = None
+        self._compare(store, found, disk, self._history.models, where)
+        return store, store.journal.sequence
+
+    def _compare(
+        self, store: Store, found: Found, disk: SimulatedDisk, models: dict[int, StoreModel], where: str
+    ) -> None:
+        if found.damaged:
+            raise Violation("refused", where, f"damage is reported: {found.damaged}")
+        model = models.get(store.journal.sequence)
+        if model is None:
+            raise Violation("invented", where, f"block {store.journal.sequence} is there, but was never made")
+        for difference in differences(model, store, disk):
+            raise Violation("different", where, difference)
+
+    def _recovery_cuts(self, disk: SimulatedDisk, where: str) -> Callable[[Operation], None]:
+        """Before each operation of a recovery: where it changed what a fate would leave, that fate."""
+        last: list[Kind] = []
+
+        def cut(operation: Operation) -> None:
+            fates = UNIFORM if not last else (ALL_LOST,) if last[0] in SYNCS else (ALL_KEPT,)
+            last[:] = [operation.kind]
+            for fate in fates:
+                self._power_loss(disk, fate, f"{where}; then before {operation} of recovery, {fate}")
+
+        return cut
+
+    # What was opened goes on.
+
+    def _go_on(self, disk: SimulatedDisk, store: Store, sequence: int, where: str, *, fill: bool = False) -> None:
+        """
+        Votes, entries, a checkpoint and more entries; then all that is not synced is lost, and it opens again.
+        Or `fill`: as much as the ring takes without another checkpoint.
+        """
+        history = StoreHistory(self._history.models[sequence], sequence)
+        driver = StoreDriver(store, disk, history, CONFIG)
+        try:
+            if fill:
+                self._fill(driver)
+            else:
+                self._work(driver)
+                if store.can_checkpoint:
+                    store.begin_checkpoint()
+                driver.drain()
+                self._work(driver)
+                driver.drain()
+                driver.block(empty=True)
+                self._read(store, history.models[history.gathered])
+        except Exception as problem:
+            raise Violation("refused", f"{where}; went on", f"{type(problem).__name__}: {problem}") from problem
+        for fate in UNIFORM:
+            after = disk.after_power_loss(fate)
+            where_now = f"{where}; went on, {fate}"
+            try:
+                opened, found = open_store(after, KEY, OPTIONS)
+            except Exception as problem:
+                raise Violation("refused", where_now, f"{type(problem).__name__}: {problem}") from problem
+            if opened.journal.sequence < history.acknowledged:
+                raise Violation("lost", where_now, f"the store ends at block {opened.journal.sequence}")
+            self._compare(opened, found, after, history.models, where_now)
+
+    def _work(self, driver: StoreDriver) -> None:
+        for shard_id, log in list(driver.store.shards.items()):
+            driver.vote(shard_id, log.term + 1, ME)
+            for partition in log.partitions.values():
+                payload = build_batch(
+                    [(None, b"after the crash", (), 9_000)], base_offset=partition.end_offset, leader_epoch=log.term
+                )
+                entry = Entry(
+                    BATCH,
+                    payload,
+                    partition=partition.partition,
+                    base_offset=partition.end_offset,
+                    record_count=1,
+                    append_time=9_000,
+                    index=log.last_index + 1,
+                    term=log.term,
+                )
+                driver.append(shard_id, [entry])
+
+    def _fill(self, driver: StoreDriver) -> None:
+        driver.runs_beside = False
+        shard_id = min(driver.store.shards, default=None)
+        while shard_id is not None:
+            driver.vote(shard_id, driver.store.shards[shard_id].term + 1, ME)
+            if not driver.block():
+                return
+
+    def _read(self, store: Store, model: StoreModel) -> None:
+        """As a consumer would, from the log start to the end."""
+        for shard_id, log in store.shards.items():
+            for number, partition in log.partitions.items():
+                wanted = model.shards[shard_id].partition(number)
+                offset = partition.log_start
+                start = len(wanted.data)
+                if offset < wanted.end_offset:
+                    start = max(at for base, at in wanted.positions.items() if base <= offset)
+                if wanted.data[start:] != b"".join(_batches(partition, offset)):
+                    raise AssertionError(f"partition {number} of shard {shard_id} reads other bytes from {offset} on")
+
+
+def _batches(partition: PartitionLog, offset: int) -> Iterator[bytes]:
+    while offset < partition.end_offset:
+        found = partition.read(offset, 4_000, partition.end_offset, may_wait=True)
+        assert found is not None and found[1], f"nothing is read at offset {offset}"
+        data = b"".join(found[0])
+        yield data
+        offset = max(read_header(data, span.position).end_offset for span in spans(data))

@@ -1,0 +1,221 @@
+"""Planted bugs: each breaks one rule of `docs/formats/journal.md`, and crash points must show it."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from tidemill.raft.entry import Kind
+from tidemill.storage import block, checkpoint, journal, journal_block, recovery, store
+from tidemill.storage.queued_rows import QueuedRows, VoteBefore
+
+
+class Mutant(NamedTuple):
+    name: str
+    rule: str
+    planted: Callable[[], AbstractContextManager[None]]
+    kinds: frozenset[str]  # of violations, one of which must come
+    states_max: int = 3_000  # within which it must come
+
+
+@contextmanager
+def answers_before_its_sync() -> Iterator[None]:
+    """A block's sync is carried out when the next block is written; its reports leave at once."""
+    owed: list[Any] = []
+
+    class Unsynced:
+        def __init__(self, file: Any) -> None:
+            self.file = file
+
+        def write(self, position: int, parts: Any) -> None:
+            self.file.write(position, parts)
+
+        def sync(self) -> None:
+            owed.append(self.file)
+
+    write = journal.write_block
+
+    def late(extents: Any, parts: Any) -> None:
+        files, owed[:] = list(owed), []
+        for file in files:
+            file.sync()
+        wrappers = {extent.file: Unsynced(extent.file) for extent in extents}
+        write([extent._replace(file=wrappers[extent.file]) for extent in extents], parts)
+
+    with patch.object(block, "write_block", late):
+        yield
+
+
+@contextmanager
+def compares_before_rewriting() -> Iterator[None]:
+    """Recovery leaves alone what reads as it should."""
+    spread = recovery.spread_run
+
+    def compared(disk: Any, run: Any, directories: list[str]) -> None:
+        wanted = b"".join(run.parts)
+        if disk.exists(run.segment.path) and disk.open(run.segment.path).read(run.position, len(wanted)) == wanted:
+            return
+        spread(disk, run, directories)
+
+    with patch.object(recovery, "spread_run", compared):
+        yield
+
+
+@contextmanager
+def leaves_the_newest_block() -> Iterator[None]:
+    again = recovery._write_again
+    with patch.object(recovery, "_write_again", lambda disk, trusted, ring, _: again(disk, trusted, ring, None)):
+        yield
+
+
+@contextmanager
+def leaves_the_trusted_checkpoint() -> Iterator[None]:
+    again = recovery._write_again
+
+    def without(*arguments: Any) -> None:
+        with patch.object(recovery, "write_checkpoint", lambda *_: None):
+            again(*arguments)
+
+    with patch.object(recovery, "_write_again", without):
+        yield
+
+
+@contextmanager
+def frees_before_the_directories() -> Iterator[None]:
+    """The journal is free when segments and checkpoint are synced; directories follow with the next checkpoint."""
+    carry_out = store.Store._carry_out
+    owed: list[str] = []
+
+    def without(self: Any, capture: Any, *arguments: Any) -> Iterator[None]:
+        for directory in owed:
+            if self.disk.exists(directory):
+                self.disk.sync_directory(directory)
+        owed[:] = list(capture.directories)
+        capture.directories = {}
+        yield from carry_out(self, capture, *arguments)
+
+    with patch.object(store.Store, "_carry_out", without):
+        yield
+
+
+@contextmanager
+def checkpoint_before_its_segments() -> Iterator[None]:
+    carry_out = store.Store._carry_out
+
+    def reordered(self: Any, capture: Any, *arguments: Any) -> Iterator[None]:
+        number = self.checkpoint_number + 1
+        data = checkpoint.encode_checkpoint(self.key, number, capture.sequence, capture.head, capture.sections)
+        checkpoint.write_checkpoint(self.disk, number, data)
+        yield
+        yield from carry_out(self, capture, *arguments)
+
+    with patch.object(store.Store, "_carry_out", reordered):
+        yield
+
+
+@contextmanager
+def carries_newer_votes() -> Iterator[None]:
+    """A vote that is only queued gets into the checkpoint."""
+    encode = checkpoint.encode_shard
+
+    def newer(log: Any, queued: QueuedRows = checkpoint.NOTHING_QUEUED) -> bytes:
+        return encode(log, dataclasses.replace(queued, vote=None))
+
+    with patch.object(store, "encode_shard", newer):
+        yield
+
+
+@contextmanager
+def carries_older_votes() -> Iterator[None]:
+    """The vote of the checkpoint before gets into this one."""
+    encode = checkpoint.encode_shard
+    before: dict[Any, VoteBefore] = {}
+
+    def older(log: Any, queued: QueuedRows = checkpoint.NOTHING_QUEUED) -> bytes:
+        now = VoteBefore(log.term, log.voted_for)
+        vote = before.get(log.shard_id, now)
+        before[log.shard_id] = now
+        return encode(log, dataclasses.replace(queued, vote=vote))
+
+    with patch.object(store, "encode_shard", older):
+        yield
+
+
+@contextmanager
+def forgets_truncations() -> Iterator[None]:
+    """The truncation is carried out here, and never journaled."""
+    queue = store.Store._queue
+
+    def forgetful(self: Any, shard_id: Any, row: Any) -> None:
+        if row.kind == Kind.TRUNCATE:
+            row.index = 1 << 40  # there is nothing so far
+        queue(self, shard_id, row)
+
+    with patch.object(store.Store, "_queue", forgetful):
+        yield
+
+
+@contextmanager
+def header_without_key() -> Iterator[None]:
+    decode, encode = journal_block.decode_header, journal_block.encode_block
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(store, "encode_block", lambda _, *rest: encode(b"", *rest)))
+        for module in (journal, recovery):
+            stack.enter_context(patch.object(module, "decode_header", lambda _, data: decode(b"", data)))
+        yield
+
+
+@contextmanager
+def cuts_before_all_is_folded() -> Iterator[None]:
+    """Recovery cuts first, then writes every row as it meets it, truncated or not."""
+    rewrite, fit = recovery._rewrite, recovery._fit_files
+
+    def acts_early(opened: Any, walked: Any) -> None:
+        for log in opened.shards.values():
+            for partition in log.partitions.values():
+                fit(opened, log, partition.directory, partition.segments, recovery.Found())
+        rewrite(opened, walked)
+
+    with (
+        patch.object(recovery, "_rewrite", acts_early),
+        patch.object(recovery, "_fit_files", lambda *_: None),
+        patch.object(recovery, "_is_final", lambda *_: True),
+    ):
+        yield
+
+
+@contextmanager
+def removes_before_settled_is_synced() -> Iterator[None]:
+    settle = store.Store.settle
+
+    def hasty(self: Any, *arguments: Any) -> None:
+        settle(self, *arguments)
+        self._removals = [(0, segment) for _, segment in self._removals]
+
+    with patch.object(store.Store, "settle", hasty):
+        yield
+
+
+LOST, REFUSED, DIFFERENT, INVENTED = "lost", "refused", "different", "invented"
+MUTANTS = (
+    Mutant("answers before its sync", "J6", answers_before_its_sync, frozenset({LOST})),
+    Mutant("compares before rewriting", "R3", compares_before_rewriting, frozenset({REFUSED, LOST, DIFFERENT})),
+    Mutant("does not write the newest block again", "R2", leaves_the_newest_block, frozenset({LOST})),
+    Mutant(
+        "does not write the trusted checkpoint again", "R2", leaves_the_trusted_checkpoint, frozenset({REFUSED, LOST})
+    ),
+    Mutant("frees the journal before the directory sync", "C2", frees_before_the_directories, frozenset({REFUSED})),
+    Mutant(
+        "syncs the checkpoint before its segments",
+        "C2",
+        checkpoint_before_its_segments,
+        frozenset({REFUSED, DIFFERENT}),
+    ),
+    Mutant("carries votes newer than P", "C1", carries_newer_votes, frozenset({DIFFERENT}), 8_000),
+    Mutant("carries votes older than P", "C1", carries_older_votes, frozenset({DIFFERENT})),
+    Mutant("forgets truncations", "R1", forgets_truncations, frozenset({REFUSED, DIFFERENT})),
+    Mutant("does not key its headers", "J4", header_without_key, frozenset({REFUSED, INVENTED}), 8_000),
+    Mutant("cuts before all is folded", "R4", cuts_before_all_is_folded, frozenset({DIFFERENT, REFUSED})),
+    Mutant("removes before settled is synced", "D1", removes_before_settled_is_synced, frozenset({REFUSED}), 8_000),
+)

@@ -1,0 +1,101 @@
+"""Wherever the power goes, a kill comes or a sync fails: what was acknowledged is there, and nothing else.
+
+`TIDEMILL_EVERY_TEAR=1` tears each page at every sector, and runs more scripts.
+"""
+
+import os
+import time
+
+import pytest
+
+from tests.simulation.crash_exploration import Explorer
+from tests.simulation.store_script import KEY, OPTIONS
+from tidemill.model.broker_id import BrokerId, DirectoryId
+from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Mix
+from tidemill.simulation.crash_points import lone_fates
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.disk_operation import Operation
+from tidemill.storage.data_directory import Identity, read_identity, write_identity
+from tidemill.storage.recovery import found_directory, open_store
+
+IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
+SOAK_SEEDS = range(1, 9)
+
+
+def explore(explorer: Explorer, seed: int, explored: list[str]) -> None:
+    began = time.perf_counter()
+    explorer.run(seed)
+    seconds = time.perf_counter() - began
+    explored.append(
+        f"Crash points, script {seed}: {explorer.operations} operations, {explorer.laps} laps of the journal, "
+        f"{explorer.blocks} blocks, {explorer.checkpoints} checkpoints; "
+        f"{explorer.visits} disks derived, {explorer.states} opened, {seconds:.0f} s"
+    )
+
+
+@pytest.mark.timeout(600)
+def test_every_crash_point_of_the_script_keeps_what_was_promised(explored: list[str]) -> None:
+    """
+    Before each operation: all fates of what is unsynced, a kill, a failing sync; the same in each recovery.
+    """
+    explorer = Explorer(thinned=1)
+
+    explore(explorer, 1, explored)
+
+    assert explorer.operations >= 400
+    assert explorer.laps >= 3
+    assert explorer.states >= 20_000
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_other_scripts_keep_what_was_promised(seed: int, explored: list[str]) -> None:
+    """
+    Other orders of the same deeds, with a share of the fates at each crash point.
+    """
+    explorer = Explorer(thinned=60)
+
+    explore(explorer, seed, explored)
+
+    assert explorer.laps >= 3
+
+
+@pytest.mark.skipif(not IS_SOAK, reason="takes minutes each: TIDEMILL_EVERY_TEAR=1, or make soak")
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", SOAK_SEEDS)
+def test_every_tear_of_every_page_keeps_what_was_promised(seed: int, explored: list[str]) -> None:
+    """
+    Each unsynced page torn at each of its sectors, and as the only one that was written.
+    """
+    explorer = Explorer(thinned=1, every_tear=True, go_on_every=10)
+
+    explore(explorer, seed, explored)
+
+    assert explorer.laps >= 3
+
+
+def test_a_directory_can_be_founded_again_wherever_its_founding_was_cut() -> None:
+    """
+    Without an identity it is nobody's, and with one it has everything that a start needs.
+    """
+    disk = SimulatedDisk()
+    identity = Identity(
+        cluster_id="c" * 22, broker_id=BrokerId(1), directory_id=DirectoryId(b"d" * 16), journal_key=KEY
+    )
+    opened: list[bool] = []
+
+    def visit(operation: Operation) -> None:
+        fates = [ALL_KEPT, ALL_LOST, *lone_fates(disk, salt=operation.number, every_tear=True), Mix(operation.number)]
+        for after in (*(disk.after_power_loss(fate) for fate in fates), disk.after_kill()):
+            has_identity = read_identity(after) is not None
+            if not has_identity:
+                found_directory(after, KEY, OPTIONS)
+                write_identity(after, identity)
+            open_store(after, KEY, OPTIONS)
+            opened.append(has_identity)
+
+    disk.before_operation = visit
+    found_directory(disk, KEY, OPTIONS)
+    write_identity(disk, identity)
+    visit(Operation(disk.operations + 1, disk.log[-1].kind, ""))
+
+    assert {False, True} == set(opened)

@@ -1,0 +1,20 @@
+"""The crash points are worth their time only if they show a broken rule: each planted bug is found, and soon."""
+
+import pytest
+
+from tests.simulation.crash_exploration import Explorer, Violation
+from tests.simulation.mutants import MUTANTS, Mutant
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+def test_a_broken_rule_is_found(mutant: Mutant, explored: list[str]) -> None:
+    """
+    Within its budget of states, and for what it is.
+    """
+    explorer = Explorer(states_max=mutant.states_max)
+
+    with mutant.planted(), pytest.raises(Violation) as found:
+        explorer.run()
+
+    explored.append(f"Mutant of {mutant.rule}, {mutant.name}: {found.value.kind} after {explorer.states} states")
+    assert found.value.kind in mutant.kinds

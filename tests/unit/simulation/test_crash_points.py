@@ -1,0 +1,76 @@
+"""What the simulated disk and the choice of fates add for crash points: failed syncs from outside, digests, fates."""
+
+from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Alone
+from tidemill.simulation.crash_points import MIXES, lone_fates, mixed_fates
+from tidemill.simulation.disk import SimulatedDisk
+
+PAGE = 4096
+
+
+def disk_with(data: bytes, path: str = "a") -> SimulatedDisk:
+    disk = SimulatedDisk()
+    file = disk.open(path, create=True)
+    file.write(0, [data])
+    file.sync()
+    disk.sync_directory("")
+    return disk
+
+
+def test_a_sync_that_fails_leaves_its_file_clean_and_not_durable() -> None:
+    """
+    Though the file has another name by then: the operation knows its content.
+    """
+    disk = disk_with(b"o" * PAGE)
+    file = disk.open("a")
+    disk.rename("a", "b")
+    disk.sync_directory("")
+    file.write(0, [b"n" * PAGE])
+    left: list[SimulatedDisk] = []
+    disk.before_operation = lambda operation: left.append(disk.after_failed_sync(operation))
+    file.sync()
+
+    again = left[0].open("b")
+    again.sync()
+
+    assert b"n" * PAGE == again.read(0, PAGE)
+    assert b"o" * PAGE == left[0].after_power_loss(ALL_LOST).open("b").read(0, PAGE)
+
+
+def test_equal_disks_have_equal_digests() -> None:
+    """
+    Names and bytes count, and what was written since the last digest.
+    """
+    one, other, third = disk_with(b"x"), disk_with(b"x"), disk_with(b"x", "b")
+
+    before = one.digest()
+    one.open("a").write(0, [b"y"])
+
+    assert other.digest() == before
+    assert third.digest() != before
+    assert one.digest() != before
+    assert other.digest() == one.after_power_loss(ALL_LOST).digest()
+    assert one.digest() == one.after_power_loss(ALL_KEPT).digest()
+
+
+def test_each_thing_that_is_unsynced_has_its_lone_fates() -> None:
+    """
+    Lost, torn, and the only one there; a page whose loss cannot be seen has none.
+    """
+    disk = disk_with(b"o" * 2 * PAGE)
+    file = disk.open("a")
+    file.write(0, [b"n" * PAGE + b"o" * PAGE])
+    disk.rename("a", "b")
+
+    some = list(lone_fates(disk, salt=1, every_tear=False))
+    every = list(lone_fates(disk, salt=1, every_tear=True))
+
+    assert 14 + 1 + 1 + 2 == len(every)  # seven heads, seven tails, lost, alone; and the name
+    assert set(some) <= set(every)
+    assert {0, 1} == {fate.what.page if hasattr(fate.what, "page") else 1 for fate in every if isinstance(fate, Alone)}
+
+
+def test_mixes_differ_from_point_to_point() -> None:
+    """
+    No seed is drawn twice.
+    """
+    assert 2 * MIXES == len({*mixed_fates(salt=1), *mixed_fates(salt=2)})

@@ -1,0 +1,143 @@
+"""What crash points have found: each sequence of events stays here, as short as it can be told."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tidemill.raft.entry import no_op
+from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Alone
+from tidemill.storage.store import StoreOptions
+
+PAGE = 4096
+OPTIONS = StoreOptions(
+    journal_first_bytes=32 * PAGE,
+    journal_file_bytes=32 * PAGE,
+    journal_bytes_max=32 * PAGE,
+    block_bytes_max=4 * PAGE,
+    cache_bytes_max=0,
+    checkpoint_bytes=16 * PAGE,
+)
+
+
+def epochs(hand: Any) -> list[tuple[int, int]]:
+    return [(start.epoch, start.start_offset) for start in hand.log.epochs.starts]
+
+
+def begin_term(hand: Any, term: int) -> None:
+    """Its first entry, which takes no offset."""
+    entry = no_op(hand.next_timestamp)
+    entry.index, entry.term = hand.shard.last_index + 1, term
+    hand.store.append(hand.shard, [entry])
+
+
+def test_an_epoch_comes_back_with_the_truncation_of_the_one_that_displaced_it(make_hand: Callable[..., Any]) -> None:
+    """
+    Term 3 has begun, term 4 begins at the same offset and is truncated; term 3's leader returns and goes on in it.
+    """
+    hand = make_hand(OPTIONS)
+    hand.append(2)
+    begin_term(hand, 3)
+    begin_term(hand, 4)
+
+    hand.store.truncate(hand.shard, hand.shard.last_index)
+    hand.append(1, term=3)
+    hand.write_all()
+
+    assert [(1, 0), (3, 2)] == epochs(hand)
+    assert [(1, 0), (3, 2)] == epochs(hand.restarted())
+
+
+def test_a_checkpoint_keeps_the_epoch_that_a_queued_one_displaces(make_hand: Callable[..., Any]) -> None:
+    """
+    The queued term's block is lost with the power: what is left is the state up to P.
+    """
+    hand = make_hand(OPTIONS)
+    hand.append(2)
+    begin_term(hand, 3)
+    hand.write_all()
+    begin_term(hand, 4)
+
+    hand.checkpoint_now()
+
+    assert [(1, 0), (3, 2)] == epochs(hand.restarted(hand.disk.after_power_loss(ALL_LOST)))
+
+
+def test_the_name_of_a_checkpoint_is_durable_before_the_ring_is_free(make_hand: Callable[..., Any]) -> None:
+    """
+    The second file is made by the first checkpoint: its name alone could be lost, and what it stood for with it.
+    """
+    hand = make_hand(OPTIONS)
+    hand.append(2)
+    hand.write_all()
+
+    hand.checkpoint()
+
+    assert [] == [name for name in hand.disk.unsynced_names() if name.path.startswith("checkpoint")]
+    for name in hand.disk.unsynced_names():
+        assert 1 == hand.restarted(hand.disk.after_power_loss(Alone(name))).store.checkpoint_number
+
+
+def test_a_batch_that_was_settled_since_is_still_known_for_its_producer(make_hand: Callable[..., Any]) -> None:
+    """
+    It lay between S and P of the checkpoint; its segment is gone, yet its retry must be told apart.
+    """
+    hand = make_hand(OPTIONS, segment_bytes=1)
+    hand.append(1, producer_id=7, producer_epoch=0, base_sequence=0)
+    hand.write_all()
+    hand.checkpoint()
+    hand.commit()
+    hand.append(1)
+    hand.write_all()
+    hand.commit()
+
+    hand.store.settle(hand.shard, 0, 1)
+    hand.write_all()
+    hand.remove()
+
+    assert [7] == list(hand.log.producers.newest())
+    assert [7] == list(hand.restarted().log.producers.newest())
+
+
+def test_the_file_of_an_empty_segment_is_not_removed_under_its_next_batch(make_hand: Callable[..., Any]) -> None:
+    """
+    All of a segment is truncated, everything before it is settled, and the next batch makes it again.
+    """
+    hand = make_hand(OPTIONS, segment_bytes=1)
+    hand.append(2)
+    hand.write_all()
+    hand.shard.commit(1)
+    hand.store.truncate(hand.shard, 2)
+    hand.write_all()
+
+    hand.store.settle(hand.shard, 0, 1)
+    hand.append(1)
+    hand.write_all()
+    hand.remove()
+
+    assert hand.disk.exists(hand.log.segments[-1].path)
+    assert {} == hand.restarted(hand.disk.after_power_loss(ALL_KEPT)).found.damaged
+
+
+def test_a_closed_shard_whose_bytes_found_no_room_holds_up_no_checkpoint(make_hand: Callable[..., Any]) -> None:
+    """
+    What is spread late must not be synced after its files have gone.
+    """
+    hand = make_hand(OPTIONS, segment_bytes=1)
+    hand.append(1)
+    hand.disk.free_bytes = 0
+    hand.write_all()
+    hand.disk.free_bytes = None
+    hand.append(1)
+    hand.write_all()
+    hand.store.begin_checkpoint()
+    steps = hand.store.checkpoint_steps()
+    assert steps is not None
+    hand.store.close_shard(hand.shard.shard_id)
+    for _ in steps:
+        pass
+    hand.write_all()
+    hand.remove()
+    hand.store.checkpointed()
+
+    hand.checkpoint()
+
+    assert [] == [path for path in hand.disk.file_paths() if path.startswith("topics")]
