@@ -99,7 +99,9 @@ def test_following_ends_well_on_ctrl_c(bootstrap: str) -> None:
     name = new_topic(bootstrap)
     tidemill("produce", name, stdin=b"1\n", bootstrap=bootstrap)
     command = [sys.executable, "-m", "tidemill", "consume", name, "--follow", "--bootstrap", bootstrap]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as following:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, preexec_fn=_as_at_a_terminal
+    ) as following:
         assert following.stdout is not None
         line = following.stdout.readline()
 
@@ -107,6 +109,11 @@ def test_following_ends_well_on_ctrl_c(bootstrap: str) -> None:
         rest, errors = following.communicate(timeout=30)
 
     assert (b"1\n", b"", b"", 0) == (line, rest, errors, following.returncode)
+
+
+def _as_at_a_terminal() -> None:
+    """A suite that runs in the background of a script has children that ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_a_reader_who_has_seen_enough_ends_it_quietly(bootstrap: str) -> None:
