@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from tidemill.runtime.direct_pages import PAGE, PAGES_BYTES_MIN, DirectPages
 from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
 from tidemill.storage.disk_path import LOCK_NAME, file_parts, path_parts
 
@@ -132,11 +133,12 @@ class _Descriptor:
 
 
 class OsFile:
-    __slots__ = ("_descriptor", "_path", "_reads_cached")
+    __slots__ = ("_descriptor", "_direct", "_path", "_reads_cached")
 
     def __init__(self, number: int, path: str) -> None:
         self._descriptor: _Descriptor | None = _Descriptor(number)
         self._path = path
+        self._direct: DirectPages | None = None  # made by the first large `write_pages`
         self._reads_cached = True  # until the file system says that it cannot tell
 
     def write(self, position: int, parts: Sequence[Buffer]) -> None:
@@ -154,6 +156,15 @@ class OsFile:
             _write_rest(descriptor.number, position, parts, written)
         except OSError as error:
             raise _translated(error, self._path) from error
+
+    def write_pages(self, position: int, parts: Sequence[Buffer]) -> None:
+        size = sum(map(len, parts))
+        if size >= PAGES_BYTES_MIN and position % PAGE == 0 and size % PAGE == 0:
+            if self._direct is None:
+                self._direct = DirectPages(self._held().number)
+            if self._direct.write(position, parts):
+                return
+        self.write(position, parts)
 
     def read(self, position: int, size: int) -> bytes:
         descriptor = self._held()
@@ -205,6 +216,7 @@ class OsFile:
 
     def close(self) -> None:
         self._descriptor = None
+        self._direct = None
 
     def _held(self) -> _Descriptor:
         """The caller keeps what it gets until its call is over."""

@@ -137,7 +137,7 @@ def write_block(extents: list[Extent], parts: list[Buffer]) -> None:
     """Write and sync.  Raises SyncFailed: the process must stop then."""
     if len(extents) == 1:
         extent = extents[0]
-        extent.file.write(extent.position, parts)
+        extent.file.write_pages(extent.position, parts)
         extent.file.sync()
         return
     remaining = deque(memoryview(part) for part in parts)
@@ -151,7 +151,7 @@ def write_block(extents: list[Extent], parts: list[Buffer]) -> None:
                 part = part[:room]
             run.append(part)
             room -= len(part)
-        extent.file.write(extent.position, run)
+        extent.file.write_pages(extent.position, run)
     for file in dict.fromkeys(extent.file for extent in extents):
         file.sync()
 

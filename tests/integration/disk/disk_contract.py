@@ -52,6 +52,22 @@ class DiskContract:
 
         assert file.read(3, 1 << 20) == b"".join(parts)
 
+    @pytest.mark.parametrize("pages", [1, 31, 32, 255, 256, 257, 700])
+    @pytest.mark.parametrize("part_bytes", [171, 4096, 3 * MIB])
+    def test_whole_pages_are_there_for_every_reader(self, disk: Disk, pages: int, part_bytes: int) -> None:
+        """
+        Whether they went through the cache or around it: over older bytes, between others, and after a rename.
+        """
+        file = disk.open("a", create=True)
+        file.write(0, [b"x" * (pages + 2) * 4096])
+        disk.rename("a", "b")
+        content = bytes(number * 7 & 0xFF for number in range(pages * 4096))
+
+        file.write_pages(4096, [content[at : at + part_bytes] for at in range(0, len(content), part_bytes)])
+        file.sync()
+
+        assert b"x" * 4096 + content + b"x" * 4096 == disk.open("b").read(0, (pages + 2) * 4096)
+
     def test_nothing_written_changes_nothing(self, disk: Disk) -> None:
         """
         A write without bytes does not make a file longer.
