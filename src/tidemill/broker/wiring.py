@@ -51,6 +51,8 @@ async def bring_up(identity: Identity, store: Store, static: Mapping[str, str], 
     broker = Broker(store, identity, static, machine)
     controller = broker.controller
     shard = broker.shard_table.open_metadata(controller.image)
+    if shard.log.damage is not None:
+        raise DirectoryProblem(f"{shard.log.damage}; it holds the cluster's metadata: restore it from a copy")
     await _confirmed(shard)
     controller.on_image = broker.follow
     controller.attach(shard)
