@@ -9,7 +9,7 @@ STAMP := $(VENV)/made-from-pyproject
 JAVA_MISSING := Java 17 or newer is missing: install it, on Debian with `apt-get install openjdk-17-jre-headless`.
 
 .DEFAULT_GOAL := list
-.PHONY: list demo test check unit integration fault simulate bench soak conformance docs clean install java
+.PHONY: list demo test check unit integration fault simulate bench soak docs clean install java
 
 list:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -41,9 +41,6 @@ bench: install  ## the figures beside Apache Kafka's (with Java and Maven), save
 soak: install  ## 200 kills in a row, and every tear of every page at every crash point
 	@TIDEMILL_KILLS=200 $(PYTHON) -m pytest tests/fault --timeout=7200
 	@TIDEMILL_EVERY_TEAR=1 $(PYTHON) -m pytest tests/simulation --timeout=7200
-
-conformance: install  ## other people's clients against a broker of ours
-	@$(PYTHON) -m pytest conformance
 
 docs: install  ## check that what the pages name is there
 	@$(PYTHON) -m pytest tests/tidy/test_documents.py
