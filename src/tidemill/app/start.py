@@ -36,7 +36,7 @@ from tidemill.telemetry.event_log import EventLog
 TICK_S: Final = 0.25
 READ_THREADS: Final = 2  # reads that must wait for the disk; they release the GIL
 STOP_S: Final = 1.5  # a clean stop takes less; then the journal answers for the rest at the next start
-FAILED_EXIT: Final = 3
+FAILED_EXIT: Final = 1  # as every command that failed: 3 would say that no broker was found
 
 
 class Ready(NamedTuple):
