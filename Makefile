@@ -37,6 +37,7 @@ simulate: install  ## crash points on the simulated disk
 
 bench: install  ## the figures beside Apache Kafka's (with Java and Maven), saved as JSON
 	@$(PYTHON) -m benchmarks
+	@$(PYTHON) -m benchmarks.spark_read
 
 soak: install  ## 200 kills in a row, and every tear of every page at every crash point
 	@TIDEMILL_KILLS=200 $(PYTHON) -m pytest tests/fault --timeout=7200
@@ -65,5 +66,5 @@ $(STAMP): pyproject.toml
 	@rm -f .install-started
 
 java:
-	@if [ -n "$$JAVA_HOME" ] && [ -x "$$JAVA_HOME/bin/java" ]; then :; elif command -v java >/dev/null; then :; \
-	else echo '$(JAVA_MISSING)' >&2; exit 1; fi
+	@found=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1); \
+	[ "$${found:-0}" -ge 17 ] || { echo '$(JAVA_MISSING)' >&2; exit 1; }
