@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -98,22 +99,33 @@ def test_it_stops_in_time_under_load_and_comes_back_with_everything(tmp_path: Pa
             acknowledged.add((record.partition() or 0, record.offset() or 0))
 
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, ready):
-        producer = Producer(
-            {"bootstrap.servers": ready["kafka"], "linger.ms": 1, "message.timeout.ms": 1000, "log_level": 0}
-        )
+        settings = {"bootstrap.servers": ready["kafka"], "linger.ms": 0, "message.timeout.ms": 1000, "log_level": 0}
+        producers = [Producer(settings | {"max.in.flight": 50}) for _ in range(3)]
         consumer = Consumer({"bootstrap.servers": ready["kafka"], "group.id": "waits", "log_level": 0})
         consumer.subscribe(["other"])
-        until = time.monotonic() + 1
-        while time.monotonic() < until:
-            if len(producer) < 10_000:
-                producer.produce("load", b"x" * 1000, on_delivery=settled)
-            producer.poll(0)
+        is_over = threading.Event()
+
+        def load(producer: Producer) -> None:
+            while not is_over.is_set():
+                if len(producer) < 20_000:
+                    producer.produce("load", b"x" * 200, on_delivery=settled)
+                producer.poll(0 if len(producer) < 20_000 else 0.005)
+
+        threads = [threading.Thread(target=load, args=(producer,)) for producer in producers]
+        for thread in threads:
+            thread.start()
+        time.sleep(1)  # under load: nothing else is waited for
         host, _, port = ready["http"].rpartition(":")
         with socket.create_connection((host, int(port))) as half_sent:
             half_sent.sendall(b"GET /metrics HTTP/1.1\r\n")
             seconds = stop_seconds(process, number)
-        producer.flush(5)
+        is_over.set()
+        for thread, producer in zip(threads, producers, strict=True):
+            thread.join()
+            producer.flush(5)
         consumer.close()
+        assert process.stderr is not None
+        events = [json.loads(line) for line in process.stderr]
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (_, ready):
         reader = Consumer({"bootstrap.servers": ready["kafka"], "group.id": "reads"})
         partitions = reader.list_topics("load", timeout=10).topics["load"].partitions
@@ -121,6 +133,7 @@ def test_it_stops_in_time_under_load_and_comes_back_with_everything(tmp_path: Pa
         reader.close()
 
     assert (0, True) == (process.returncode, seconds < STOP_S_MAX), seconds
+    assert ["stopping", "stopped"] == [event["event"] for event in events][-2:]
     assert acknowledged and all(offset < ends[partition] for partition, offset in acknowledged)
 
 
