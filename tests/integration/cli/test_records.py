@@ -144,3 +144,15 @@ def test_a_reader_who_has_seen_enough_ends_it_quietly(bootstrap: str) -> None:
         errors = following.stderr.read()
 
     assert (0, b"") == (exit_code, errors)
+
+
+def test_an_offset_that_is_not_there_is_told(bootstrap: str) -> None:
+    """
+    With where it begins instead; as JSON where that was asked for.
+    """
+    name = new_topic(bootstrap)
+
+    consumed = tidemill("consume", name, "--from", "offset:9", "--json", bootstrap=bootstrap)
+
+    assert (0, "") == (consumed.exit_code, consumed.out)
+    assert "has no offset 9; begins at 0" in json.loads(consumed.err)["message"]
