@@ -9,7 +9,7 @@ STAMP := $(VENV)/made-from-pyproject
 JAVA_MISSING := Java 17 or newer is missing: install it, on Debian with `apt-get install openjdk-17-jre-headless`.
 
 .DEFAULT_GOAL := list
-.PHONY: list demo test check unit integration fault simulate bench soak conformance docs clean install java
+.PHONY: list demo test check unit integration fault simulate bench soak docs clean install java
 
 list:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -37,13 +37,11 @@ simulate: install  ## crash points on the simulated disk
 
 bench: install  ## the figures beside Apache Kafka's (with Java and Maven), saved as JSON
 	@$(PYTHON) -m benchmarks
+	@$(PYTHON) -m benchmarks.spark_read
 
 soak: install  ## 200 kills in a row, and every tear of every page at every crash point
 	@TIDEMILL_KILLS=200 $(PYTHON) -m pytest tests/fault --timeout=7200
 	@TIDEMILL_EVERY_TEAR=1 $(PYTHON) -m pytest tests/simulation --timeout=7200
-
-conformance: install  ## other people's clients against a broker of ours
-	@$(PYTHON) -m pytest conformance
 
 docs: install  ## check that what the pages name is there
 	@$(PYTHON) -m pytest tests/tidy/test_documents.py
@@ -68,5 +66,5 @@ $(STAMP): pyproject.toml
 	@rm -f .install-started
 
 java:
-	@if [ -n "$$JAVA_HOME" ] && [ -x "$$JAVA_HOME/bin/java" ]; then :; elif command -v java >/dev/null; then :; \
-	else echo '$(JAVA_MISSING)' >&2; exit 1; fi
+	@found=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1); \
+	[ "$${found:-0}" -ge 17 ] || { echo '$(JAVA_MISSING)' >&2; exit 1; }

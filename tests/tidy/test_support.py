@@ -30,3 +30,13 @@ def test_the_ledger_calls_an_api_by_the_name_of_its_file() -> None:
     files = {key: ALL[key].request.__module__.rpartition(".")[2].replace("_", "") for key in named}
 
     assert files == {key: name.lower() for key, name in named.items()}
+
+
+def test_the_ledger_names_what_is_known_and_not_spoken() -> None:
+    """
+    An API whose messages are declared and that nobody answers is left out, and the page says so.
+    """
+    left_out = LEDGER.read_text().partition("## Not spoken")[2].replace("`", "")
+    unanswered = [ALL[key].name.replace("_", "") for key in sorted(ALL.keys() - HANDLERS.keys())]
+
+    assert [] == [name for name in unanswered if name not in left_out.lower()]

@@ -117,7 +117,10 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
         if variable.startswith(ENVIRONMENT_PREFIX):
             name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
             ours = f"tidemill.{name}"
-            found[ours if name not in BROKER_KEYS and ours in BROKER_KEYS else name] = text
+            known = [key for key in (name, ours) if key in BROKER_KEYS]
+            if not known:
+                raise SettingRefused(variable, text, f"there is no key {name} or {ours}; unset the variable")
+            found[known[0]] = text
     return found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from tidemill.app.connection_limits import ConnectionLimits
-from tidemill.app.listeners import Listener
+from tidemill.app.listeners import Address, Listener
 from tidemill.app.loop_watchdog import LoopWatchdog
 from tidemill.app.settings import Settings
 from tidemill.batches.native import is_compiled
@@ -19,7 +19,7 @@ from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
 from tidemill.broker.kafka_connection import KafkaConnection
 from tidemill.broker.machine import Machine
-from tidemill.metadata.metadata_records import Endpoint
+from tidemill.metadata.metadata_records import Endpoint, MetadataFormatError
 from tidemill.model.config_resolution import broker_int, broker_value
 from tidemill.runtime import event_loop
 from tidemill.runtime.os_clock import OsClock
@@ -29,13 +29,14 @@ from tidemill.runtime.tcp_server import TcpServer
 from tidemill.runtime.thread_jobs import ThreadJobs
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.recovery import JournalDamaged
+from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.store import StoreOptions
 from tidemill.telemetry.event_log import EventLog
 
 TICK_S: Final = 0.25
 READ_THREADS: Final = 2  # reads that must wait for the disk; they release the GIL
 STOP_S: Final = 1.5  # a clean stop takes less; then the journal answers for the rest at the next start
-FAILED_EXIT: Final = 3
+FAILED_EXIT: Final = 1  # as every command that failed: 3 would say that no broker was found
 
 
 class Ready(NamedTuple):
@@ -66,7 +67,7 @@ class _Process:
         self.loop = loop
         self.clock = OsClock()
         self.events = EventLog(sys.stderr.write, self.clock.wall_ms, as_json=as_json)
-        self.disk = OsDisk(settings.data_directory)
+        self.disk = _data_directory(settings.data_directory)
         self.servers: list[TcpServer] = []
         self.jobs: list[ThreadJobs] = []
         self.http: Any = None
@@ -87,17 +88,20 @@ class _Process:
         await self._stop(broker, tick)
 
     async def _start(self) -> Broker:
+        where = f"log.dirs={self.settings.data_directory}"
         try:
             self.disk.lock()
         except BlockingIOError as error:
-            raise StartProblem(
-                f"log.dirs={self.settings.data_directory} is {error.strerror}: stop it, or use another"
-            ) from error
+            raise StartProblem(f"{where} is {error.strerror}: stop it, or use another") from error
+        except OSError as error:
+            raise StartProblem(_unusable(self.settings.data_directory, error)) from error
         options = self._options()
         try:
             identity, store, found = wiring.open_directory(self.disk, self.settings.broker_id, OsEntropy(), options)
         except (DirectoryProblem, JournalDamaged) as problem:
-            raise StartProblem(f"log.dirs={self.settings.data_directory}: {problem}") from problem
+            raise StartProblem(f"{where}: {problem}") from problem
+        except OSError as error:
+            raise StartProblem(_unusable(self.settings.data_directory, error)) from error
         self.events.event(
             "recovered", blocks=found.blocks, rows=found.rows, cut_bytes=found.cut_bytes, shards=len(store.shards)
         )
@@ -107,7 +111,10 @@ class _Process:
             self.events.warning("records are walked in plain Python", fix="install a C compiler and Tidemill again")
         for key in self.settings.ineffective_keys:
             self.events.warning("setting has no effect here", key=key)
-        return await wiring.bring_up(identity, store, self.settings.static, self._machine())
+        try:
+            return await wiring.bring_up(identity, store, self.settings.static, self._machine())
+        except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
+            raise StartProblem(f"{where}: {problem}") from problem
 
     def _options(self) -> StoreOptions:
         from tidemill.model.config_resolution import BrokerLayers
@@ -191,8 +198,9 @@ class _Process:
         for server in self.servers:
             await server.serve()  # not before clients can be told of this broker
         first = endpoints[0]
-        kafka = f"[{first.host}]:{first.port}" if ":" in first.host else f"{first.host}:{first.port}"
-        self.events.event("ready", kafka=kafka, http=str(http))
+        kafka = str(Address(first.host, first.port))
+        listeners = ",".join(f"{end.name}://{Address(end.host, end.port)}" for end in endpoints)
+        self.events.event("ready", kafka=kafka, listeners=listeners, http=str(http))
         return Ready(kafka, str(http), self.disk.root)
 
     async def _serve_http(self, broker: Broker) -> None:
@@ -217,6 +225,17 @@ class _Process:
             jobs.stop()
         broker.store.close()
         self.events.event("stopped")
+
+
+def _data_directory(path: str) -> OsDisk:
+    try:
+        return OsDisk(path)
+    except OSError as error:
+        raise StartProblem(_unusable(path, error)) from error
+
+
+def _unusable(path: str, error: OSError) -> str:
+    return f"log.dirs={path} cannot be used ({error.strerror or error}): name a directory that this user may write to"
 
 
 def _factory(broker: Broker, listener: Listener, frame_bytes_max: int) -> Callable[[Any], KafkaConnection]:

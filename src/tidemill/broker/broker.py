@@ -5,7 +5,7 @@ shards, listeners.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from tidemill.broker.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.controller_host import ControllerHost
@@ -36,6 +36,14 @@ REFUSALS_TOLD_MAX: Final = (
 )
 REFUSALS_TOLD_MS: Final = 10_000
 REQUESTS_BYTES_MAX: Final = 256 << 20  # of requests that are coming or being worked on, of all connections together
+
+
+class Connection(Holder, Protocol):
+    """A client's, as the broker sees it."""
+
+    def stop_receiving(self) -> None:
+        """Answer what has been asked, and hear nothing more."""
+        ...
 
 
 class Broker:
@@ -78,7 +86,7 @@ class Broker:
         )
         self.fetch_bytes_max = broker_int(self.layers, "fetch.max.bytes")
         self.memory = ConnectionMemory(_queued_bytes_max(self.layers), machine.clock)
-        self.connections: dict[Holder, None] = {}
+        self.connections: dict[Connection, None] = {}
         self._refusals = 0  # since `_refusals_since`
         self._refusals_since = 0
         self.is_ready = False
@@ -170,7 +178,7 @@ class Broker:
         self.metrics.request_failures += 1
         self.events.failure("request failed", error, api=api.name, version=version, peer=f"{peer[0]}:{peer[1]}")
 
-    def connection_lost(self, connection: Holder) -> None:
+    def connection_lost(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
         self.memory.lost(connection)
 

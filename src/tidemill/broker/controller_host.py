@@ -44,6 +44,7 @@ class ControllerHost:
         self._controller: Controller | None = None
         self._applied = 0  # the metadata offset behind the last applied record
         self._snapshot_begun_at: int | None = None
+        self._decided_upon = 0  # the log index of the newest record that the controller knows of
 
     def attach(self, shard: Shard) -> None:
         """The metadata shard is open; follow its log from its start."""
@@ -63,17 +64,15 @@ class ControllerHost:
 
     def submit(self, command: Command) -> Pending:
         """
-        What the controller answers, once what it decided has committed.  A failure completes with None: outcome not
-        known.
+        What the controller answers, once what it decided, and what it decided upon, has committed: also "it is there
+        already", which else could be said of a topic that no client sees yet, or of one that a crash takes back.  A
+        failure completes with None: outcome not known.
         """
         pending = Pending()
         controller, shard = self._controller, self._shard
         assert controller is not None and shard is not None, "the controller is somewhere else"
         result: Any = controller.decide(command, self._clock.wall_ms())
-        if not result.records:
-            pending.complete(result.response)
-            return pending
-        index = self._append(result.records)
+        index = self._append(result.records) if result.records else self._decided_upon
 
         def known(is_committed: bool) -> None:
             if is_committed:
@@ -81,7 +80,8 @@ class ControllerHost:
             pending.complete(result.response if is_committed else None)
 
         shard.when_committed(index, known)
-        self._snapshot_when_due()
+        if result.records:
+            self._snapshot_when_due()
         return pending
 
     def _append(self, records: tuple[Record, ...]) -> int:
@@ -92,6 +92,7 @@ class ControllerHost:
         now = self._clock.wall_ms()
         index = append_own(partition, build_batch([(None, encode(record), (), now) for record in records]), now)
         controller.replay(records, end_offset=partition.log.end_offset)
+        self._decided_upon = index
         return index
 
     def _follow(self) -> None:

@@ -76,6 +76,7 @@ class KafkaConnection:
         self._is_working = False
         self._is_paused = False
         self._is_writing_paused = False
+        self._is_stopping = False
         self._is_turn_scheduled = False
         broker.connections[self] = None
         broker.metrics.connections += 1
@@ -230,6 +231,7 @@ class KafkaConnection:
             or self._waiting >= WAITING_MAX
             or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
             or self._turn_requests >= TURN_REQUESTS_MAX
+            or self._is_stopping
             or self._must_wait()
         )
 
@@ -304,6 +306,12 @@ class KafkaConnection:
             self._flush()
             self._is_open = False
             self.writer.close()
+
+    def stop_receiving(self) -> None:
+        """What has been asked is answered, nothing more is: a broker that stops would never come to an end."""
+        self._is_stopping = True
+        if self._is_open:
+            self._pace()
 
     def give_up(self, reason: str) -> None:
         self._is_open = False

@@ -51,6 +51,8 @@ async def bring_up(identity: Identity, store: Store, static: Mapping[str, str], 
     broker = Broker(store, identity, static, machine)
     controller = broker.controller
     shard = broker.shard_table.open_metadata(controller.image)
+    if shard.log.damage is not None:
+        raise DirectoryProblem(f"{shard.log.damage}; it holds the cluster's metadata: restore it from a copy")
     await _confirmed(shard)
     controller.on_image = broker.follow
     controller.attach(shard)
@@ -95,10 +97,17 @@ async def _confirmed(shard: Shard) -> None:
 async def go_down(broker: Broker) -> None:
     """A clean stop: whoever waits is answered, everything is durable, and the next start has little to read."""
     broker.is_ready = False
+    for connection in [*broker.connections]:
+        connection.stop_receiving()
     broker.retention.stop()
     broker.coordinators.stop()
     broker.shard_table.stop()
     broker.ready_loop.begin_stop()
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    broker.ready_loop.when_idle(lambda: future.set_result(None))
+
+    def idle() -> None:
+        if not future.done():  # else nobody waits any more
+            future.set_result(None)
+
+    broker.ready_loop.when_idle(idle)
     await future

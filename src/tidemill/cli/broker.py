@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidemill.cli.bootstrap import JsonOption
-from tidemill.cli.failure import usage
+from tidemill.cli.failure import Failed, usage
 
 if TYPE_CHECKING:
     from tidemill.app.settings import Settings
@@ -55,7 +55,10 @@ def broker(
 
 
 def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet: bool) -> None:
-    """Start, tell when it is ready, and return when it has stopped.  What settings refuse is a usage error."""
+    """Start, tell when it is ready, and return when it has stopped.
+
+    What settings refuse is a usage error; what the machine refuses (a port, a directory) a failure.
+    """
     from tidemill.app.listeners import SettingRefused
 
     try:
@@ -63,7 +66,7 @@ def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet:
     except SettingRefused as refused:
         raise usage(str(refused)) from refused
 
-    from tidemill.app.start import Ready, run
+    from tidemill.app.start import Ready, StartProblem, run
 
     def ready(addresses: Ready) -> None:
         row = {
@@ -79,4 +82,7 @@ def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet:
             print(f"Tidemill is ready: Kafka at {addresses.kafka}, http://{addresses.http}, data in {addresses.data}")
             print(f"Try:  tidemill topics list --bootstrap {addresses.kafka}      Ctrl-C stops it.", flush=True)
 
-    run(settings, ready=ready, as_json=as_json)
+    try:
+        run(settings, ready=ready, as_json=as_json)
+    except StartProblem as problem:
+        raise Failed(str(problem)) from problem

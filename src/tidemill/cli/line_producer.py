@@ -21,7 +21,8 @@ _NOT_YET: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER
 
 
 class LineProducer:
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, *, as_json: bool = False) -> None:
+        self._as_json = as_json
         self.produced_count = 0
         self.refused_count = 0
         self.lost_broker = False
@@ -77,16 +78,17 @@ class LineProducer:
     def refuse(self, reason: str) -> None:
         self.refused_count += 1
         if self.refused_count <= REFUSALS_SHOWN_MAX:
-            print(f"tidemill: refused: {reason}", file=sys.stderr)
+            row = json.dumps({"event": "refused", "message": reason})
+            print(row if self._as_json else f"tidemill: refused: {reason}", file=sys.stderr)
 
     def flush(self) -> None:
         """Ends when every record is settled: each is, within its delivery time-out."""
         while self._producer.flush(FLUSH_TURN_S):
             pass
 
-    def report(self, *, as_json: bool) -> None:
+    def report(self) -> None:
         counts = {"produced": self.produced_count, "refused": self.refused_count}
-        if as_json:
+        if self._as_json:
             print(json.dumps({"event": "produced", "topic": self._topic, **counts}), file=sys.stderr)
         else:
             print(

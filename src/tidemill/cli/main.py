@@ -5,14 +5,17 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.
 
 import sys
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 import typer
 
-from tidemill.cli.failure import Failed
+from tidemill.cli.failure import ExitCode, Failed, usage
 
 COMMANDS: Final = ("dev", "broker", "topics", "produce", "consume", "log")
 """Command → the module of that name beside this one; each has `register(application)`.  In the order of `--help`."""
+
+_Misuse: Final[Any] = typer.BadParameter.__mro__[1]
+"""What typer raises for a wrong command line, `UsageError`; only its child has a public name."""
 
 ABOUT: Final = """A message queue that speaks Kafka, with a data pipeline on Spark.
 
@@ -57,8 +60,20 @@ def application(arguments: list[str]) -> typer.Typer:
 def main(arguments: list[str] | None = None) -> None:
     """Run and exit the process."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    as_json = "--json" in arguments
     try:
-        application(arguments)(arguments, prog_name="tidemill")
-    except Failed as failure:
-        failure.print(as_json="--json" in arguments)
-        sys.exit(failure.exit_code)
+        # The parser prints what it finds wrong for people; under --json we do it.
+        sys.exit(application(arguments)(arguments, prog_name="tidemill", standalone_mode=not as_json))
+    except _Misuse as misuse:
+        failure = usage(f"{misuse.format_message()} See `{_path(misuse)} --help`.")
+    except typer.Abort:
+        sys.exit(ExitCode.INTERRUPTED)
+    except Failed as failed:
+        failure = failed
+    failure.print(as_json=as_json)
+    sys.exit(failure.exit_code)
+
+
+def _path(misuse: Any) -> str:
+    """The command that was meant, as far as it was understood."""
+    return misuse.ctx.command_path if misuse.ctx is not None else "tidemill"

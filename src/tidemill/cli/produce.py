@@ -58,7 +58,7 @@ def produce(
     from tidemill.cli.record_line import record_of_line
 
     separator = key_separator.encode() if key_separator is not None else None
-    producer = LineProducer(address, topic)
+    producer = LineProducer(address, topic, as_json=as_json)
     interrupted = False
     try:
         for number, line in enumerate(_lines(), 1):
@@ -71,7 +71,7 @@ def produce(
     except KeyboardInterrupt:
         interrupted = True
     producer.flush()
-    producer.report(as_json=as_json)
+    producer.report()
     if interrupted:
         raise typer.Exit(ExitCode.INTERRUPTED)
     if producer.refused_count:

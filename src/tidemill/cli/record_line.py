@@ -16,11 +16,18 @@ def record_of_line(line: bytes, format_: str, key_separator: bytes | None) -> di
         case "text":
             return _from_text(line, key_separator)
         case "base64":
-            return {"value": base64.b64decode(line, validate=True)}
+            return {"value": _from_base64(line)}
         case "json":
             return _from_json(line)
         case _:
             raise AssertionError(format_)
+
+
+def _from_base64(line: bytes) -> bytes:
+    try:
+        return base64.b64decode(line, validate=True)
+    except ValueError as error:
+        raise ValueError(f"{line[:80]!r} is not base64 ({error}); --format text takes lines as they are") from error
 
 
 def _from_text(line: bytes, key_separator: bytes | None) -> dict[str, Any]:
@@ -35,7 +42,10 @@ def _from_text(line: bytes, key_separator: bytes | None) -> dict[str, Any]:
 
 
 def _from_json(line: bytes) -> dict[str, Any]:
-    fields = json.loads(line)
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{line[:80]!r} is not JSON ({error}); --format text takes lines as they are") from error
     if not isinstance(fields, dict):
         raise ValueError('wanted an object such as {"key": "k", "value": "v"}; --format text takes lines as they are')
     if unknown := sorted(fields.keys() - _TAKEN - _LEFT_TO_THE_BROKER):

@@ -83,10 +83,9 @@ class RecordPrinter:
         nearest = min(max(offset, earliest[partition]), ends[partition])
         if nearest != offset:
             bounds = f"{earliest[partition]} … {ends[partition]}"
-            print(
-                f"tidemill: {self._topic}-{partition} has no offset {offset}; begins at {nearest} (it holds {bounds})",
-                file=sys.stderr,
-            )
+            told = f"{self._topic}-{partition} has no offset {offset}; begins at {nearest} (it holds {bounds})"
+            row = json.dumps({"event": "begins elsewhere", "message": told}, ensure_ascii=False)
+            print(row if self._as_json else f"tidemill: {told}", file=sys.stderr)
         return nearest
 
     def run(self) -> None:

@@ -99,7 +99,7 @@ def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True)
         return key
     shown = name[:NEAREST_LENGTH_MAX]
     nearest = difflib.get_close_matches(shown, keys, n=1, cutoff=NEAREST_LIKENESS_MIN) if suggest else ()
-    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    hint = f"; did you mean {nearest[0]}?" if nearest else "; leave it out"
     raise KafkaError(errors.INVALID_CONFIG, f"unknown configuration key {shown!r}{hint}")
 
 

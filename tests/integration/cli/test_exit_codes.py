@@ -32,6 +32,22 @@ def test_wrong_use_is_2(arguments: tuple[str, ...]) -> None:
     assert 2 == finished.exit_code and finished.err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [("topics", "create"), ("topics", "list", "--bogus"), ("consume", "t", "--max", "0"), ("nonsense",)],
+    ids=" ".join,
+)
+def test_wrong_use_is_json_where_that_was_asked_for(arguments: tuple[str, ...]) -> None:
+    """
+    Also when it is the parser of the command line that finds it.
+    """
+    finished = tidemill(*arguments, "--json")
+
+    told = json.loads(finished.err)
+    assert (2, 2, "") == (finished.exit_code, told["exit_code"], finished.out)
+    assert "--help" in told["message"]
+
+
 @pytest.mark.parametrize("arguments", [("topics", "list"), ("produce", "t"), ("consume", "t")], ids=" ".join)
 def test_no_broker_is_3(arguments: tuple[str, ...]) -> None:
     """

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import uuid
 
 from tests.integration.cli.command import ENVIRONMENT, new_topic, tidemill
 
@@ -37,10 +38,21 @@ def test_a_refused_line_is_counted_and_told(bootstrap: str) -> None:
 
     produced = tidemill("produce", name, "--key-separator", ":", "--json", stdin=b"a:1\nb\nc:3", bootstrap=bootstrap)
 
-    told, counts = produced.err.splitlines()
+    told, counts = map(json.loads, produced.err.splitlines())
     assert 1 == produced.exit_code
-    assert "line 2" in told
-    assert {"event": "produced", "topic": name, "produced": 2, "refused": 1} == json.loads(counts)
+    assert "refused" == told["event"] and "line 2" in told["message"]
+    assert {"event": "produced", "topic": name, "produced": 2, "refused": 1} == counts
+
+
+def test_a_topic_that_is_not_there_is_made_by_producing(bootstrap: str) -> None:
+    """
+    The client asks for it twice at once, and is told both times that it is there.
+    """
+    name = f"auto-{uuid.uuid4().hex[:12]}"
+
+    produced = tidemill("produce", name, stdin=b"1\n", bootstrap=bootstrap)
+
+    assert (0, "1\n") == (produced.exit_code, tidemill("consume", name, bootstrap=bootstrap).out), produced.err
 
 
 def test_base64_lines_are_bytes(bootstrap: str) -> None:
@@ -132,3 +144,15 @@ def test_a_reader_who_has_seen_enough_ends_it_quietly(bootstrap: str) -> None:
         errors = following.stderr.read()
 
     assert (0, b"") == (exit_code, errors)
+
+
+def test_an_offset_that_is_not_there_is_told(bootstrap: str) -> None:
+    """
+    With where it begins instead; as JSON where that was asked for.
+    """
+    name = new_topic(bootstrap)
+
+    consumed = tidemill("consume", name, "--from", "offset:9", "--json", bootstrap=bootstrap)
+
+    assert (0, "") == (consumed.exit_code, consumed.out)
+    assert "has no offset 9; begins at 0" in json.loads(consumed.err)["message"]

@@ -113,6 +113,14 @@ def test_a_refusal_names_the_key_the_value_and_the_fix(setting: str, why: str) -
         settings_from(file=None, environment={}, sets=[setting])
 
 
+def test_a_variable_that_names_no_key_is_refused() -> None:
+    """
+    By the name that stands in the environment.
+    """
+    with pytest.raises(SettingRefused, match=r"TIDEMILL_SET_LOG_DRIS=/x is refused: there is no key log\.dris"):
+        settings_from(file=None, environment={"TIDEMILL_SET_LOG_DRIS": "/x"}, sets=[])
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -232,3 +232,25 @@ def test_a_mistake_while_waiting_ends_the_wait(monkeypatch: pytest.MonkeyPatch) 
 
     assert (0, errors.UNKNOWN_SERVER_ERROR) == (produced.error_code, waiting.answer().error_code)
     assert ({}, 1) == (world.partition("flights").watchers, world.broker.metrics.request_failures)
+
+
+def test_a_topic_is_fetched_by_its_id() -> None:
+    """
+    From version 13 on; an id that no topic has is UNKNOWN_TOPIC_ID, told at once.
+    """
+    world = world_with()
+    world.produce("flights", b"x")
+    known, unknown = world.partition("flights").log.topic_id, b"?" * 16
+    asked = [
+        Request.Topic(
+            topic_id=topic_id,
+            partitions=[Request.Topic.Partition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)],
+        )
+        for topic_id in (known, unknown)
+    ]
+
+    answered = world.ask(Request(max_wait_ms=1_000, min_bytes=1, topics=asked))
+
+    assert [(known, errors.NONE, True), (unknown, errors.UNKNOWN_TOPIC_ID, False)] == [
+        (topic.topic_id, it.error_code, bool(it.records)) for topic in answered.responses for it in topic.partitions
+    ]

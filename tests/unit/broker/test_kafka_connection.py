@@ -347,3 +347,18 @@ def test_a_lookup_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     world.settle()
 
     assert (False, 1) == (world.client.writer.is_open, world.broker.metrics.request_failures)
+
+
+def test_a_connection_of_a_broker_that_stops_answers_what_was_asked_and_hears_nothing_more() -> None:
+    """
+    Else producers that go on would keep a clean stop from coming to an end.
+    """
+    world = world_with()
+    client = Client(world)
+    client.send(produce_of(100), version=12)
+
+    client.connection.stop_receiving()
+    client.send(produce_of(100), version=12)
+    world.settle()
+
+    assert (1, 1, False) == (answers(client), world.partition("flights").high_watermark, client.writer.is_reading)

@@ -173,6 +173,28 @@ def test_an_identity() -> None:
     assert identity == read_identity(disk)
 
 
+def test_a_segment(hand: Any) -> None:
+    """Two batches, one behind the other: nothing stands before, between or behind them."""
+    hand.append(2, producer_id=9, producer_epoch=1, base_sequence=4, size=10)
+    hand.write_all()
+
+    path = hand.log.segments[0].path
+    data = golden("segment.log", hand.disk.open(path).read(0, 1 << 16))
+
+    assert "topics/" + (b"t" * 16).hex() + "/0/00000000000000000000.log" == path
+    size = 12 + number(data, 8, 4)
+    assert len(data) == 2 * size
+    for offset, batch in enumerate((data[:size], data[size:])):
+        head = [number(batch, *field) for field in ((0, 8), (8, 4), (12, 4), (16, 1), (21, 2), (23, 4))]
+        assert [offset, size - 12, 1, 2, 0, 0] == head
+        assert crc32c(batch[21:]) == number(batch, 17, 4)
+        stamp = 1_010 + 10 * offset
+        tail = [number(batch, *field) for field in ((27, 8), (35, 8), (43, 8), (51, 2), (53, 4), (57, 4))]
+        assert [stamp, stamp, 9, 1, 4, 1] == tail
+        value = b"%06d" % offset + b"v" * 10
+        assert b"\x2c\0\0\0\x01\x20" + value + b"\0" == batch[61:]  # zigzag: 22, …, −1 (no key), 16, …, 0 headers
+
+
 def test_a_segment_index() -> None:
     """Three columns behind a header of 14 bytes."""
     index = OffsetIndex()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.broker_world import BrokerWorld, Client
 from tidemill.model import errors
 from tidemill.model.topic import NO_TOPIC_ID
 from tidemill.wire.messages import metadata
@@ -105,3 +105,20 @@ def test_only_the_controller_creates_topics() -> None:
     (answered,) = asked(world, topic("flights"))
 
     assert errors.NOT_CONTROLLER == answered.error_code
+
+
+def test_a_topic_is_called_existing_only_when_it_has_committed() -> None:
+    """
+    Else a crash could take back what somebody was told is there.
+    """
+    world = BrokerWorld()
+    first, second = Client(world), Client(world)
+    request = Request(topics=[topic("flights")])
+
+    made = first.send(request)
+    refused = second.send(request)
+    early = second.answer(*refused)
+    world.settle()
+
+    codes = [client.answer(*sent).topics[0].error_code for client, sent in ((first, made), (second, refused))]
+    assert (None, [errors.NONE, errors.TOPIC_ALREADY_EXISTS]) == (early, codes)

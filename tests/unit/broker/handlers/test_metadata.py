@@ -85,3 +85,35 @@ def test_a_topic_that_is_named_twice_is_told_once() -> None:
     world = BrokerWorld()
 
     assert 1 == len(asked(world, *["flights"] * 10).topics)
+
+
+def test_two_who_ask_for_a_new_topic_at_once_both_get_it() -> None:
+    """
+    The second finds it decided and not yet committed: he waits for that, and is never told that it exists already.
+    """
+    world = BrokerWorld()
+    clients = [Client(world), Client(world)]
+    request = Request(topics=[Request.Topic(name="flights")], allow_auto_topic_creation=True)
+
+    sent = [client.send(request) for client in clients]
+    world.settle()
+
+    answers = [client.answer(*asked_with) for client, asked_with in zip(clients, sent, strict=True)]
+    assert [errors.NONE] * 2 == [answer.topics[0].error_code for answer in answers]
+    assert [{1}] * 2 == [{p.leader_id for p in answer.topics[0].partitions} for answer in answers]
+
+
+def test_a_topic_is_found_by_its_id() -> None:
+    """
+    With its name; an id that no topic has is UNKNOWN_TOPIC_ID.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    known, unknown = world.partition("flights").log.topic_id, b"?" * 16
+    request = Request(topics=[Request.Topic(name=None, topic_id=topic_id) for topic_id in (known, unknown)])
+
+    answered = world.ask(request)
+
+    assert [("flights", known, errors.NONE), (None, unknown, errors.UNKNOWN_TOPIC_ID)] == [
+        (topic.name, topic.topic_id, topic.error_code) for topic in answered.topics
+    ]

@@ -1,7 +1,9 @@
 """Produce appends what it may, and says what it may not."""
 
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
+from tidemill.batches.builder import build_batch
 from tidemill.model import errors
+from tidemill.wire.messages.produce import Request
 
 
 def test_a_batch_has_its_offset_when_it_is_acknowledged() -> None:
@@ -70,3 +72,25 @@ def test_what_acks_may_be_is_told() -> None:
     answered = world.produce("flights", b"x", acks=2)
 
     assert (errors.INVALID_REQUIRED_ACKS, -1) == (answered.error_code, answered.base_offset)
+
+
+def test_a_topic_is_named_by_its_id() -> None:
+    """
+    From version 13 on; an id that no topic has is UNKNOWN_TOPIC_ID, and both are answered by id.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    known, unknown = world.partition("flights").log.topic_id, b"?" * 16
+    asked = [
+        Request.Topic(topic_id=topic_id, partition_data=[Request.Topic.Partition(index=0, records=records)])
+        for topic_id, records in ((known, memoryview(build_batch([(None, b"x", (), BEGIN_MS)]))), (unknown, None))
+    ]
+
+    answered = world.ask(Request(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=asked), version=13)
+
+    assert [(known, errors.NONE, 0), (unknown, errors.UNKNOWN_TOPIC_ID, -1)] == [
+        (topic.topic_id, it.error_code, it.base_offset)
+        for topic in answered.responses
+        for it in topic.partition_responses
+    ]
+    assert [b"x"] == [record.value for record in world.read("flights")]

@@ -1,0 +1,241 @@
+"""A broker process starts, says where it is, stops in time and comes back; or it says in one sentence why it cannot."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+ROOT = Path(__file__).resolve().parents[3]
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMILL_")} | {
+    "PYTHONPATH": str(ROOT / "src")
+}
+STOP_S_MAX = 2.0
+FREE_PORTS = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tidemill", *arguments, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """A broker that is ready, and its line that says so."""
+    with started(*arguments) as process:
+        assert process.stdout is not None
+        try:
+            yield process, json.loads(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def refused(*arguments: str) -> tuple[int, str, str]:
+    """Exit code, stdout, and the last line of stderr: events before it are one object a line, too."""
+    with started(*arguments) as process:
+        out, errors = process.communicate(timeout=30)
+    lines = [json.loads(line) for line in errors.splitlines()]
+    return process.returncode, out, lines[-1]["message"]
+
+
+def stop_seconds(process: subprocess.Popen[str], number: signal.Signals) -> float:
+    began = time.monotonic()
+    process.send_signal(number)
+    process.wait(timeout=30)
+    return time.monotonic() - began
+
+
+def test_the_ready_line_says_where_everything_is(tmp_path: Path) -> None:
+    """
+    The ports that were found, the directory, and the process to stop.
+    """
+    with running("dev", "--data", str(tmp_path / "data"), *FREE_PORTS) as (process, ready):
+        ports = [int(ready.pop(key).removeprefix("127.0.0.1:")) for key in ("kafka", "http")]
+
+        assert 0 not in ports
+        assert {"event": "ready", "data": str(tmp_path / "data"), "pid": process.pid} == ready
+
+
+def test_health_and_metrics_are_served(tmp_path: Path) -> None:
+    """
+    By the real listener, from the moment that the broker calls itself ready.
+    """
+    with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (_, ready):
+        answers = {}
+        for path in ("/health/live", "/health/ready", "/metrics"):
+            with urllib.request.urlopen(f"http://{ready['http']}{path}", timeout=10) as response:
+                answers[path] = (response.status, response.read())
+
+    assert {200} == {status for status, _ in answers.values()}
+    assert b"tidemill_" in answers["/metrics"][1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_stops_in_time_under_load_and_comes_back_with_everything(tmp_path: Path, number: signal.Signals) -> None:
+    """
+    Exit code 0 in less than two seconds, with a producer at work, a consumer that waits and a half-sent HTTP
+    request; and every acknowledged record is there after the next start.
+    """
+    acknowledged: set[tuple[int, int]] = set()
+
+    def settled(error: KafkaError | None, record: Message) -> None:
+        if error is None:
+            acknowledged.add((record.partition() or 0, record.offset() or 0))
+
+    with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, ready):
+        settings = {"bootstrap.servers": ready["kafka"], "linger.ms": 0, "message.timeout.ms": 1000, "log_level": 0}
+        producers = [Producer(settings | {"max.in.flight": 50}) for _ in range(3)]
+        consumer = Consumer({"bootstrap.servers": ready["kafka"], "group.id": "waits", "log_level": 0})
+        consumer.subscribe(["other"])
+        is_over = threading.Event()
+
+        def load(producer: Producer) -> None:
+            while not is_over.is_set():
+                if len(producer) < 20_000:
+                    producer.produce("load", b"x" * 200, on_delivery=settled)
+                producer.poll(0 if len(producer) < 20_000 else 0.005)
+
+        threads = [threading.Thread(target=load, args=(producer,)) for producer in producers]
+        for thread in threads:
+            thread.start()
+        time.sleep(1)  # under load: nothing else is waited for
+        host, _, port = ready["http"].rpartition(":")
+        with socket.create_connection((host, int(port))) as half_sent:
+            half_sent.sendall(b"GET /metrics HTTP/1.1\r\n")
+            seconds = stop_seconds(process, number)
+        is_over.set()
+        for thread, producer in zip(threads, producers, strict=True):
+            thread.join()
+            producer.flush(5)
+        consumer.close()
+        assert process.stderr is not None
+        events = [json.loads(line) for line in process.stderr]
+    with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (_, ready):
+        reader = Consumer({"bootstrap.servers": ready["kafka"], "group.id": "reads"})
+        partitions = reader.list_topics("load", timeout=10).topics["load"].partitions
+        ends = {part: reader.get_watermark_offsets(TopicPartition("load", part), timeout=10)[1] for part in partitions}
+        reader.close()
+
+    assert (0, True) == (process.returncode, seconds < STOP_S_MAX), seconds
+    assert ["stopping", "stopped"] == [event["event"] for event in events][-2:]
+    assert acknowledged and all(offset < ends[partition] for partition, offset in acknowledged)
+
+
+def test_a_directory_has_one_broker(tmp_path: Path) -> None:
+    """
+    The second is told who has it.
+    """
+    with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
+        code, out, message = refused("dev", "--data", str(tmp_path), *FREE_PORTS)
+
+    assert (1, "") == (code, out)
+    assert f"log.dirs={tmp_path} is in use by process {process.pid}: stop it, or use another" == message
+
+
+@pytest.mark.parametrize("option", ["--kafka", "--http"])
+def test_a_port_has_one_broker(tmp_path: Path, option: str) -> None:
+    """
+    The second is told which port is taken.
+    """
+    with running("dev", "--data", str(tmp_path / "first"), *FREE_PORTS) as (_, ready):
+        taken = ready["kafka"]
+        code, out, message = refused("dev", "--data", str(tmp_path / "second"), *FREE_PORTS, option, taken)
+
+    assert (1, "") == (code, out)
+    assert taken in message and "in use" in message
+
+
+def test_a_directory_of_another_version_is_left_alone(tmp_path: Path) -> None:
+    """
+    It is told which version wrote it, and nothing in it changes.
+    """
+    with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
+        stop_seconds(process, signal.SIGTERM)
+    identity = tmp_path / "identity.json"
+    identity.write_text(identity.read_text().replace('"format": 1', '"format": 2'))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "LOCK"}
+
+    code, out, message = refused("dev", "--data", str(tmp_path), *FREE_PORTS)
+
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "LOCK"}
+    assert (1, "", before) == (code, out, after)
+    assert "format 2" in message and "use the version that wrote it" in message
+
+
+def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
+    """
+    As is one that cannot be made.
+    """
+    (tmp_path / "file").write_text("")
+
+    code, out, message = refused("dev", "--data", str(tmp_path / "file"), *FREE_PORTS)
+
+    assert (1, "") == (code, out)
+    assert f"log.dirs={tmp_path / 'file'} cannot be used" in message
+
+
+@pytest.mark.parametrize("damage", ["flipped", "shorter", "missing"])
+def test_damaged_metadata_stop_the_start(tmp_path: Path, damage: str) -> None:
+    """
+    Without the cluster's metadata there is nothing to serve; the sentence names the file.
+    """
+    with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
+        stop_seconds(process, signal.SIGTERM)
+    (segment,) = (tmp_path / "topics").rglob("*.log")
+    content = bytearray(segment.read_bytes())
+    match damage:
+        case "flipped":
+            content[200] ^= 0xFF
+            segment.write_bytes(content)
+        case "shorter":
+            segment.write_bytes(content[:-1])
+        case "missing":
+            segment.unlink()
+
+    code, out, message = refused("dev", "--data", str(tmp_path), *FREE_PORTS)
+
+    assert (1, "") == (code, out)
+    assert segment.name in message
+
+
+def test_each_listener_has_its_name_and_port(tmp_path: Path) -> None:
+    """
+    `tidemill broker --config FILE` with two of them; whoever comes through one is told of that one's address.
+    """
+    config = tmp_path / "broker.yaml"
+    config.write_text(
+        f"log.dirs: {tmp_path / 'data'}\n"
+        "broker.id: 7\n"
+        "listeners: [PLAINTEXT://127.0.0.1:0, INSIDE://localhost:0]\n"
+        "listener.security.protocol.map: PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT\n"
+        "tidemill.http.listener: 127.0.0.1:0\n"
+        "num.network.threads: 3\n"
+    )
+    with running("broker", "--config", str(config), "--set", "num.partitions=3") as (process, ready):
+        brokers = AdminClient({"bootstrap.servers": ready["kafka"]}).list_topics(timeout=10).brokers
+        stop_seconds(process, signal.SIGTERM)
+        assert process.stderr is not None
+        events = [json.loads(line) for line in process.stderr]
+
+    assert ready["kafka"] == f"{brokers[7].host}:{brokers[7].port}"
+    assert ["num.network.threads"] == [e["key"] for e in events if e["event"] == "setting has no effect here"]
+    (told,) = [event["listeners"] for event in events if event["event"] == "ready"]
+    assert ["PLAINTEXT://127.0.0.1", "INSIDE://localhost"] == [
+        address.rpartition(":")[0] for address in told.split(",")
+    ]
