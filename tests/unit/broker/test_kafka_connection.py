@@ -85,6 +85,23 @@ def test_a_produce_that_wants_no_answer_gets_none() -> None:
     assert (1, 1) == (answers(client), world.partition("flights").high_watermark)
 
 
+def test_what_nobody_acknowledges_counts_until_the_journal_has_it() -> None:
+    """
+    acks=0: a producer that is faster than the disk is slowed down as any other; its batches lie in memory until then.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    client = Client(world)
+
+    for _ in range(4):
+        client.send(produce_of(100_000, acks=0), 9)
+    queued = world.broker.memory.working_bytes
+    world.settle()
+
+    assert (True, 0) == (queued > 400_000, world.broker.memory.working_bytes)
+    assert 4 == world.partition("flights").high_watermark
+
+
 def test_an_acks_0_error_ends_the_connection_and_what_follows_on_it() -> None:
     """
     As in Kafka: the client must look for the leader again, and nothing that it sent behind the error is appended.

@@ -1,7 +1,7 @@
 """Produce (key 0): v0-13
 
 Appends one batch per partition; the answer leaves when all of them are committed (acks=all) or in this broker's
-journal (acks=1).
+journal (acks=1).  acks=0 has no answer, but counts as under way until then: else nothing would slow it down.
 
 v0-2  older formats: UNSUPPORTED_FOR_MESSAGE_FORMAT, told per partition v3    record batch v2; transactional_id
 (refused: transactions are not built yet) v8    record_errors, error_message v10   current_leader with
@@ -35,7 +35,7 @@ class _Awaited(Pending):
 
     def __init__(self, response: Response) -> None:
         super().__init__()
-        self.response = response
+        self.response: Response | None = response
         self.waiting = 1  # the handler itself, until it has begun all appends
 
     def wait_for(self, partition: Partition, appended: Appended, answer: PartitionResponse, acks: int) -> None:
@@ -104,24 +104,14 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
                 error_message=appended.message,
             )
             answers.append(answer)
-            if acks and not appended.error_code and partition is not None:
+            if not appended.error_code and partition is not None:
                 awaited.wait_for(partition, appended, answer, acks)
     if acks == 0:
-        return _unanswered(awaited, context)
+        awaited.response = None  # nothing is sent
+        if any(answer.error_code for topic in responses for answer in topic.partition_responses):
+            context.connection.close()  # as in Kafka, so that the client looks for the leader again
     awaited.arrived()
-    return awaited.response if awaited.is_done else awaited
-
-
-def _unanswered(awaited: _Awaited, context: RequestContext) -> Pending:
-    """
-    acks=0: nothing is sent; an error closes the connection, as in Kafka, so that the client looks for the leader
-    again.
-    """
-    failed = any(answer.error_code for topic in awaited.response.responses for answer in topic.partition_responses)
-    if failed:
-        context.connection.close()
-    awaited.complete(None)
-    return awaited
+    return awaited.response if awaited.is_done and awaited.response is not None else awaited
 
 
 def _refusal(request: Request, context: RequestContext) -> Appended | None:
