@@ -22,6 +22,7 @@ from tidemill.broker.machine import Machine
 from tidemill.metadata.metadata_records import Endpoint, MetadataFormatError
 from tidemill.model.config_resolution import broker_int, broker_value
 from tidemill.runtime import event_loop
+from tidemill.runtime.open_files_limit import raise_open_files_limit
 from tidemill.runtime.os_clock import OsClock
 from tidemill.runtime.os_disk import OsDisk
 from tidemill.runtime.os_entropy import OsEntropy
@@ -53,6 +54,7 @@ class StartProblem(Exception):
 
 def run(settings: Settings, *, ready: Callable[[Ready], None], as_json: bool) -> None:
     """Run until SIGINT or SIGTERM."""
+    raise_open_files_limit()
     stopping = asyncio.Event()
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:

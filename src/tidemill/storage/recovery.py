@@ -27,9 +27,10 @@ from tidemill.storage.journal import (
 )
 from tidemill.storage.journal_block import HEADER_BYTES as BLOCK_HEADER_BYTES
 from tidemill.storage.journal_block import PAGE_BYTES, BlockHeader, decode_header, decode_rows
+from tidemill.storage.open_files import OPEN_SEGMENTS_MAX
 from tidemill.storage.segment import Segment
 from tidemill.storage.shard_log import Opening, ShardLog, read_vote
-from tidemill.storage.store import Store, StoreOptions, remove_shard
+from tidemill.storage.store import Store, StoreOptions, remove_shard, sync_segment
 from tidemill.storage.tail_cache import TailCache
 
 FIRST_FILE = 1
@@ -240,10 +241,19 @@ def _check_files(disk: Disk, log: ShardLog) -> None:
             if not disk.exists(segment.path):
                 log.damage = f"{segment.path} is missing; it should have {segment.size} B"
                 return
-            size = segment.opened(disk).size()
+            size = _size(disk, segment.path)
             if size < segment.written:
                 log.damage = f"{segment.path} has {size} B; it should have {segment.size}"
                 return
+
+
+def _size(disk: Disk, path: str) -> int:
+    """There may be more segments than a process may have open files: each is let go of at once."""
+    file = disk.open(path)
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
 def _rewrite(store: Store, walked: list[Walked]) -> None:
@@ -251,6 +261,7 @@ def _rewrite(store: Store, walked: list[Walked]) -> None:
     ring = store.journal.ring
     made: dict[str, None] = {}
     segments: dict[Segment, None] = {}
+    opened: dict[Segment, None] = {}
     for place, header in walked:
         rows = decode_rows(header, memoryview(read_extents(ring, place, header.size_bytes)))
         if rows is None:
@@ -265,8 +276,13 @@ def _rewrite(store: Store, walked: list[Walked]) -> None:
             directories: list[str] = []
             run = Run(segment, row.position, [row.payload], row.position + len(row.payload))
             spread_run(store.disk, run, directories)
-            segments[segment] = None
+            segments[segment] = opened[segment] = None
             made |= dict.fromkeys(directories)
+            if len(opened) >= OPEN_SEGMENTS_MAX:
+                for written in opened:
+                    sync_segment(written)  # before it is closed: a sync must see what a write met
+                    written.close()
+                opened.clear()
     for segment in segments:
         segment.spread_begins()
         segment.spread_ended(segment.size)
@@ -309,10 +325,9 @@ def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segme
     for segment in segments:
         if not disk.exists(segment.path):
             continue  # damage, noted already
-        file = segment.opened(disk)
-        size = file.size()
+        size = _size(disk, segment.path)
         if size > segment.size:
-            file.truncate(segment.size)
+            segment.opened(disk).truncate(segment.size)
             store.note_dirty([segment], [])
             found.cut_bytes += size - segment.size
     for segment in segments[:-1]:

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from tidemill.batches.batch import read_header
 from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.simulation.disk import SimulatedDisk
+from tidemill.storage import recovery
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.recovery import JournalDamaged, found_directory
 from tidemill.storage.store import StoreOptions
@@ -138,3 +140,42 @@ def test_topics_without_an_identity_are_not_overwritten() -> None:
 
     with pytest.raises(DirectoryProblem):
         found_directory(disk, b"k" * 16, OPTIONS)
+
+
+def test_recovery_holds_no_file_open_that_it_does_not_write(make_hand: Callable[..., Any]) -> None:
+    """There may be more segments than a process may have open files: then no start would ever come to its end."""
+    hand = make_hand(segment_bytes=300)
+    hand.append(20)
+    hand.write_all()
+    hand.commit()
+    hand.checkpoint()
+
+    again = hand.restarted()
+
+    assert ([], True) == ([s.path for s in again.log.segments if s.file is not None], len(again.log.segments) > 5)
+
+
+def test_recovery_writes_more_segments_than_may_be_open(
+    make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it lets go of is synced by then: a later sync would not see what these writes met."""
+    monkeypatch.setattr(recovery, "OPEN_SEGMENTS_MAX", 3)
+    hand = make_hand(segment_bytes=300)
+    hand.append(10)
+    hand.write_all()
+
+    again = hand.restarted(hand.disk.after_power_loss(ALL_LOST))
+
+    assert 3 > sum(s.file is not None for s in again.log.segments)
+    again.checkpoint()
+    assert list(range(10)) == read_all_offsets(again.restarted(again.disk.after_power_loss(ALL_LOST)))
+
+
+def read_all_offsets(hand: Any) -> list[int]:
+    """The base offsets of everything that can be read from the segments."""
+    log, found = hand.log, []
+    while len(found) < log.end_offset:
+        result = log.read(len(found), 1, log.end_offset, may_wait=True)
+        assert result is not None and result[1]
+        found.append(read_header(result[0][0]).base_offset)
+    return found

@@ -1,0 +1,19 @@
+"""A process that starts with a low limit of open files has the high one afterwards."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import resource
+from tidemill.runtime.open_files_limit import raise_open_files_limit
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+print(raise_open_files_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard)
+"""
+
+
+def test_the_soft_limit_becomes_the_hard_one() -> None:
+    """In a process of its own: this one keeps what it has."""
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+
+    assert ("True\n", 0) == (ran.stdout, ran.returncode), ran.stderr
