@@ -382,9 +382,10 @@ class Store:
         capture.directories, self._dirty_directories = self._dirty_directories, {}
         capture.unspread, self._unspread = self._unspread, []
         here = {s for log in self.shards.values() for p in log.partitions.values() for s in p.segments}
-        capture.segments = {segment: None for segment in self._dirty_segments if segment in here}  # others are removed
-        self._dirty_segments = {}
         runs = [run for block in capture.unspread for run in block.runs if run.segment in here]
+        capture.segments = {segment: None for segment in self._dirty_segments if segment in here}  # others are removed
+        capture.segments |= dict.fromkeys(run.segment for run in runs)  # pinned from now on: written here, synced here
+        self._dirty_segments = {}
         return self._carry_out(capture, list(capture.segments), runs)
 
     def _carry_out(self, capture: "_Capture", segments: list[Segment], unspread: list[Run]) -> Iterator[None]:
@@ -393,7 +394,7 @@ class Store:
         for run in unspread:
             spread_run(self.disk, run, capture.made)
             yield
-        for segment in dict.fromkeys([*segments, *(run.segment for run in unspread)]):
+        for segment in segments:
             sync_segment(segment)
             if segment.is_closed:
                 save_index(self.disk, segment)

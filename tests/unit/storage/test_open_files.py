@@ -1,0 +1,35 @@
+"""Surplus files are let go of, but for those whose bytes are not synced yet."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.storage import open_files
+
+
+def test_a_file_stays_open_between_a_late_write_and_its_sync(
+    make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    What found no room at first is written by the checkpoint.  Closed before the sync, it would not be synced at all,
+    and the journal would be free: acknowledged bytes in the cache alone.
+    """
+    monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 0)
+    hand = make_hand()
+    hand.disk.free_bytes, hand.disk.full_writes_part = 0, False
+    hand.append(3)
+    hand.write_all()
+    hand.disk.free_bytes = None
+    hand.commit()
+    hand.store.begin_checkpoint()
+    steps = hand.store.checkpoint_steps()
+
+    assert steps is not None
+    for _ in steps:
+        hand.store.close_surplus_files()
+    hand.store.checkpointed()
+
+    again = hand.restarted(hand.disk.after_power_loss(ALL_LOST))
+    assert (None, 3) == (again.shard.damage, again.log.end_offset)
