@@ -76,7 +76,7 @@ class Shard:
 
     @property
     def is_serving(self) -> bool:
-        return self.replica.is_confirmed and self.log.damage is None
+        return self.replica.is_confirmed and self.log.damage is None and not self._is_stopped
 
     def tick(self, now_ms: int) -> None:
         """A replica without a leader stands for election; a damaged one does not."""

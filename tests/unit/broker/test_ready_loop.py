@@ -1,0 +1,97 @@
+"""What is queued gets written, what runs beside it gets its turn, and a stop comes to its end."""
+
+from tests.unit.broker.broker_world import OPTIONS, BrokerWorld, Client
+from tests.unit.broker.test_kafka_connection import produce_of
+from tidemill.broker.ready_loop import CHECKPOINT_MS, IDLE_MS
+from tidemill.model import errors
+
+
+def idle_world() -> BrokerWorld:
+    """Everything is durable, told to be so, and in a checkpoint."""
+    world = BrokerWorld()
+    world.create("flights")
+    world.pass_time(IDLE_MS)
+    world.pass_time(CHECKPOINT_MS)
+    store = world.broker.store
+    assert store.is_settled and not store.can_checkpoint
+    return world
+
+
+def test_a_checkpoint_comes_in_time_though_a_block_is_always_in_the_air() -> None:
+    """
+    Under load every tick meets a write; what a restart reads again, and how many files are open, is bounded all the
+    same.
+    """
+    world = idle_world()
+    Client(world).send(produce_of(10), 9)
+    while not world.journal_jobs.unreported and world.turns.turn():
+        pass
+    world.clock.now_ms += CHECKPOINT_MS
+
+    world.broker.tick()
+
+    assert world.broker.store.is_checkpointing
+
+
+def test_a_stop_ends_though_a_turn_was_scheduled_that_found_nothing() -> None:
+    """
+    A tick wakes the loop whether there is something or not: the stop may come between the two.
+    """
+    world = idle_world()
+    stopped: list[bool] = []
+    world.broker.ready_loop.wake()
+
+    world.broker.ready_loop.begin_stop()
+    world.broker.ready_loop.when_idle(lambda: stopped.append(True))
+    world.settle()
+
+    assert [True] == stopped
+
+
+def test_a_stop_ends_though_the_disk_is_full() -> None:
+    """
+    The last checkpoint fails; the journal has everything, and the next start reads it.
+    """
+    world = idle_world()
+    world.disk.free_bytes, world.disk.full_writes_part = 0, False
+    assert errors.NONE == world.produce("flights", b"x" * 10_000).error_code
+    stopped: list[bool] = []
+    world.broker.ready_loop.begin_stop()
+    world.broker.ready_loop.when_idle(lambda: stopped.append(True))
+    while world.turns.turn() or world.journal_jobs.step():
+        pass  # the journal is the faster one
+
+    world.settle()
+
+    assert [True] == stopped
+
+
+def test_a_stop_confirms_the_block_that_was_in_the_air() -> None:
+    """
+    Rule J5: else rot in it would look like a torn tail at the next start, and be cut.
+    """
+    world = idle_world()
+    Client(world).send(produce_of(10), 9)
+    while not world.journal_jobs.unreported and world.turns.turn():
+        pass
+    stopped: list[bool] = []
+
+    world.broker.ready_loop.begin_stop()
+    world.broker.ready_loop.when_idle(lambda: stopped.append(world.broker.store.is_settled))
+    world.settle()
+
+    assert [True] == stopped
+
+
+def test_a_broker_that_stops_appends_nothing_more() -> None:
+    """
+    It could only answer that the outcome is not known: a producer would send the same batch again and again, and each
+    would be in the log.
+    """
+    world = BrokerWorld(options=OPTIONS)
+    world.create("flights")
+
+    world.broker.shard_table.stop()
+    code = world.produce("flights", b"x").error_code
+
+    assert (errors.NOT_LEADER_OR_FOLLOWER, 0) == (code, world.partition("flights").log.end_offset)
