@@ -56,6 +56,7 @@ class ReadyLoop:
         self._is_writing = False
         self._is_scheduled = False
         self._is_background_busy = False
+        self._is_stopping = False
         self._written_at = clock.monotonic_ms()
         self._checkpoint_at = clock.monotonic_ms()
         self._idle_waiters: list[Callable[[], None]] = []
@@ -69,12 +70,11 @@ class ReadyLoop:
     def tick(self) -> None:
         """Called a few times a second."""
         now = self._clock.monotonic_ms()
-        if self._is_writing:
-            return
-        if self._store.has_pending:
-            self._start()
-        elif not self._store.is_settled and now - self._written_at >= IDLE_MS:
-            self._start(empty=True)
+        if not self._is_writing:
+            if self._store.has_pending:
+                self._start()
+            elif not self._store.is_settled and now - self._written_at >= IDLE_MS:
+                self._start(empty=True)
         if now - self._checkpoint_at >= CHECKPOINT_MS and self._store.can_checkpoint:
             self._begin_checkpoint()
         self._store.close_surplus_files()
@@ -89,6 +89,7 @@ class ReadyLoop:
         self._is_scheduled = False
         if not self._is_writing:
             self._start()
+            self._settle_idle()
 
     def _start(self, *, empty: bool = False) -> None:
         block = self._store.gather(empty=empty)
@@ -194,6 +195,7 @@ class ReadyLoop:
             self._is_background_busy = False
             if isinstance(error, DiskFull) and full is not None:
                 full()
+                self._settle_idle()
                 return
             self._failed(error)
 
@@ -202,6 +204,10 @@ class ReadyLoop:
     def _settle_idle(self) -> None:
         if self._is_writing or self._is_background_busy or self._store.has_pending or self._is_scheduled:
             return
+        if self._is_stopping and not self._store.is_settled:
+            self._start(empty=True)
+            if self._is_writing:
+                return
         waiters, self._idle_waiters = self._idle_waiters, []
         for waiter in waiters:
             waiter()
@@ -211,6 +217,7 @@ class ReadyLoop:
         A clean stop: the newest block is confirmed by an empty one, and a last checkpoint spares the next start
         reading.
         """
+        self._is_stopping = True
         if self._store.can_checkpoint:
             self._begin_checkpoint()
         if not self._is_writing:
