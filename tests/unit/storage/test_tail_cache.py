@@ -1,7 +1,9 @@
 """The newest batches in memory: bounded, but for what lies nowhere else."""
 
 from tidemill.raft.entry import BATCH, Entry
-from tidemill.storage.tail_cache import Tail, TailCache
+from tidemill.storage.tail_cache import BATCH_OVERHEAD_BYTES, Tail, TailCache
+
+BATCH = 10 + BATCH_OVERHEAD_BYTES
 
 
 def added(cache: TailCache, tail: Tail, offset: int, *, is_written: bool = True) -> Entry:
@@ -14,18 +16,18 @@ def added(cache: TailCache, tail: Tail, offset: int, *, is_written: bool = True)
 
 def test_the_oldest_go_first() -> None:
     """Over all partitions together."""
-    cache, one, other = TailCache(20), Tail(), Tail()
+    cache, one, other = TailCache(2 * BATCH), Tail(), Tail()
     added(cache, one, 0)
     added(cache, other, 0)
 
     added(cache, one, 1)
 
-    assert ([1], [0], 20) == ([*one], [*other], cache.bytes)
+    assert ([1], [0], 2 * BATCH) == ([*one], [*other], cache.bytes)
 
 
 def test_what_is_not_in_a_segment_stays_whatever_the_bound() -> None:
     """It can be read from nowhere else."""
-    cache, tail = TailCache(10), Tail()
+    cache, tail = TailCache(1 * BATCH), Tail()
     first = added(cache, tail, 0, is_written=False)
     added(cache, tail, 1)
     added(cache, tail, 2)
@@ -34,15 +36,15 @@ def test_what_is_not_in_a_segment_stays_whatever_the_bound() -> None:
     first.payload = None
     cache.evict()
 
-    assert ([2], 10) == ([*tail], cache.bytes)
+    assert ([2], BATCH) == ([*tail], cache.bytes)
 
 
 def test_a_batch_that_took_a_truncated_ones_offset_stays() -> None:
     """Only the old one's bytes are counted off."""
-    cache, tail = TailCache(20), Tail()
+    cache, tail = TailCache(2 * BATCH), Tail()
     added(cache, tail, 0)
     del tail[0]
     added(cache, tail, 0)
     added(cache, tail, 1)
 
-    assert ([0, 1], 20) == ([*tail], cache.bytes)
+    assert ([0, 1], 2 * BATCH) == ([*tail], cache.bytes)
