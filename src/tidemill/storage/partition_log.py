@@ -5,7 +5,7 @@ cache keeps it. Whatever comes from disk is checked before it leaves: CRC, offse
 (`log.md` §2.4).
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -216,9 +216,10 @@ class PartitionLog:
         return batches, size
 
     def _batch_in_tail_around(self, offset: int) -> Buffer | None:
-        """A batch in memory that holds `offset` in its middle: rare, so it is looked for among all of them."""
-        before = max((base for base in list(self.tail) if base < offset), default=None)
-        batch = None if before is None else self.tail.get(before)
+        """A batch in memory that holds `offset` in its middle.  Who lags asks here before each read from the disk."""
+        bases = list(self.tail)  # ascending: appended at the end, evicted at the beginning, truncated at the end
+        at = bisect_left(bases, offset) - 1
+        batch = self.tail.get(bases[at]) if at >= 0 else None
         return batch if batch is not None and read_header(batch).end_offset > offset else None
 
     def _read_segments(
