@@ -81,8 +81,9 @@ class Shard:
     def tick(self, now_ms: int) -> None:
         """A replica without a leader stands for election; a damaged one does not."""
         if self.log.damage is None:
-            self.replica.tick(now_ms)
-            self.carry_out()
+            self.replica.tick(self.append_time(now_ms))
+            if self.replica.has_ready:
+                self.carry_out()
 
     def propose(self, entry: Entry) -> int:
         """The entry's index.  Only where this replica leads."""

@@ -13,7 +13,7 @@ from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
 from tidemill.shard import lookup
-from tidemill.shard.append import append_batch
+from tidemill.shard.append import append_batch, append_own
 from tidemill.shard.commit_waiters import CommitWaiters
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
@@ -233,3 +233,37 @@ def test_a_stopped_shard_tells_that_the_outcome_is_not_known(led: Callable[..., 
     shard.shard.stop()
 
     assert [False] == told
+
+
+def test_a_batch_of_our_own_that_the_journal_cannot_take_is_a_mistake_told_at_once() -> None:
+    """
+    Queued it would wait for room for ever, and whatever is queued behind it.
+    """
+    led = Led()
+    batch = build_batch([(None, bytes(led.store.batch_bytes_max), (), NOW)])
+
+    with pytest.raises(ValueError, match="takes"):
+        append_own(led.partition, batch, NOW)
+
+    assert (0, False) == (led.partition.log.end_offset, led.store.has_pending)
+
+
+def test_a_new_leader_does_not_turn_the_time_back() -> None:
+    """
+    Append times never go back within a shard, though the clock did between two reigns.
+    """
+    led = Led()
+    append_own(led.partition, build_batch([(None, b"x", (), NOW)]), NOW)
+    led.sync()
+
+    again = Shard(led.store, led.shard.log, ME, "t", led.partition.config, lambda: None)
+    again.tick(NOW - 60_000)
+    for _ in range(2):
+        block = led.store.gather()
+        assert block is not None
+        block.write(led.store.journal)
+        for report in led.store.written(block):
+            again.advance(report)
+
+    times = [entry.append_time for entry in led.shard.log.entries]
+    assert [NOW] * 3 == times
