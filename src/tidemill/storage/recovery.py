@@ -220,9 +220,10 @@ def _act(store: Store, walked: list[Walked], found: Found) -> None:
         remove_shard(disk, log)
         store.note_dirty([], [paths.topic_directory(log.opening.topic_id), paths.TOPICS])
     store.folded_closings.clear()
+    damaged: set[Segment] = set()
     for log in store.shards.values():
-        _check_files(disk, log)
-    _rewrite(store, walked)
+        damaged |= _check_files(disk, log)
+    _rewrite(store, walked, damaged)
     for log in store.shards.values():
         for partition in log.partitions.values():
             _fit_files(store, log, partition.directory, partition.segments, found)
@@ -232,19 +233,24 @@ def _act(store: Store, walked: list[Walked], found: Found) -> None:
         disk.remove(paths.JOURNAL_NEXT)  # a file that was being prepared; its zeros cannot be trusted
 
 
-def _check_files(disk: Disk, log: ShardLog) -> None:
-    """What the checkpoint stands for must be there, before anything is written that would hide a gap."""
+def _check_files(disk: Disk, log: ShardLog) -> set[Segment]:
+    """
+    What the checkpoint stands for must be there, before anything is written that would hide a gap.  The segments that
+    are not whole.
+    """
+    problems = {}
     for partition in log.partitions.values():
         for segment in partition.segments:
             if not segment.written:
                 continue
             if not disk.exists(segment.path):
-                log.damage = f"{segment.path} is missing; it should have {segment.size} B"
-                return
+                problems[segment] = f"{segment.path} is missing; it should have {segment.size} B"
+                continue
             size = _size(disk, segment.path)
             if size < segment.written:
-                log.damage = f"{segment.path} has {size} B; it should have {segment.size}"
-                return
+                problems[segment] = f"{segment.path} has {size} B; it should have {segment.size}"
+    log.damage = next(iter(problems.values()), None)
+    return set(problems)
 
 
 def _size(disk: Disk, path: str) -> int:
@@ -256,8 +262,11 @@ def _size(disk: Disk, path: str) -> int:
         file.close()
 
 
-def _rewrite(store: Store, walked: list[Walked]) -> None:
-    """Rule R3: equal or not, and never compared."""
+def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
+    """
+    Rule R3: equal or not, and never compared.  A damaged shard's whole segments too: only the journal may have their
+    ends, and the next checkpoint frees it.
+    """
     ring = store.journal.ring
     made: dict[str, None] = {}
     segments: dict[Segment, None] = {}
@@ -268,11 +277,11 @@ def _rewrite(store: Store, walked: list[Walked]) -> None:
             raise JournalDamaged(f"block {header.sequence} of the journal was whole, and is not any more")
         for shard_id, row in rows:
             log = store.shards.get(shard_id)
-            if row.kind != BATCH or log is None or log.damage is not None or not _is_final(log, row):
+            if row.kind != BATCH or log is None or not _is_final(log, row):
                 continue
             segment = segment_of(log, row)
-            if segment is None or row.payload is None:
-                continue  # settled meanwhile
+            if segment is None or segment in damaged or row.payload is None:
+                continue  # settled meanwhile, or not whole
             directories: list[str] = []
             run = Run(segment, row.position, [row.payload], row.position + len(row.payload))
             spread_run(store.disk, run, directories)
@@ -309,7 +318,7 @@ def _is_final(log: ShardLog, row: Entry) -> bool:
 
 def segment_of(log: ShardLog, entry: Entry) -> Segment | None:
     partition = log.partitions[entry.partition]
-    return next((s for s in partition.segments if s.base_offset == entry.segment_base), None)
+    return next((s for s in reversed(partition.segments) if s.base_offset == entry.segment_base), None)
 
 
 def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segment], found: Found) -> None:
