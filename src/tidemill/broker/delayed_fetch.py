@@ -90,7 +90,6 @@ class DelayedFetch(Pending):
         self._let_go()
         self.is_done = True
         self._then = None
-        self._reads.clear()
 
     def _let_go(self) -> None:
         """Of all that would call again, and of what was read."""
@@ -100,6 +99,10 @@ class DelayedFetch(Pending):
         for partition in self._watched:
             partition.unwatch(self._notified)
         self._watched = []
+        self._forget_reads()
+
+    def _forget_reads(self) -> None:
+        self._reads.clear()
         self._context.broker.memory.end_read(self._reserved)
         self._reserved = 0
 
@@ -142,6 +145,7 @@ class DelayedFetch(Pending):
             self._watched = partitions
             for partition in partitions:
                 partition.watch(self._notified)
+        self._forget_reads()  # they end where the log did then
         return None
 
     def _problem(self, key: FetchKey, wanted: Wanted, partition: Partition | None) -> int:

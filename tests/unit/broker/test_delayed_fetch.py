@@ -254,3 +254,24 @@ def test_a_topic_is_fetched_by_its_id() -> None:
     assert [(known, errors.NONE, True), (unknown, errors.UNKNOWN_TOPIC_ID, False)] == [
         (topic.topic_id, it.error_code, bool(it.records)) for topic in answered.responses for it in topic.partitions
     ]
+
+
+def test_what_was_read_from_the_disk_does_not_hide_what_came_since() -> None:
+    """
+    It was too little then; with what follows it, it is enough.
+    """
+    world = world_with()
+    world.produce("flights", b"x" * 100)
+    again = world.restarted()
+    again.disk.evict()
+    client = Client(again)
+    api, version = client.send(fetch(0, wait_ms=60_000, bytes_min=2_000), VERSION)
+    again.settle()
+    assert client.answer(api, version) is None
+
+    again.produce("flights", b"y" * 5_000)
+    again.settle()
+
+    answered = client.answer(api, version)
+    assert answered is not None and sizes(answered)[0] > 100
+    assert 0 == again.broker.memory.reading_bytes
