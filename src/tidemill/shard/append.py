@@ -106,7 +106,10 @@ def _propose(partition: Partition, batch: bytearray | memoryview, append_time: i
 
 
 def append_own(partition: Partition, batch: bytearray, now_ms: int) -> int:
-    """Append a batch that the broker itself has built (metadata, group offsets); its log index.  ValueError: too large."""
+    """
+    Append a batch that the broker itself has built (metadata, group offsets); its log index.  ValueError when it is
+    too large.
+    """
     if len(batch) > partition.shard.batch_bytes_max:  # it would wait for room for ever, and everybody behind it
         raise ValueError(
             f"a batch of {len(batch)} B for {partition.topic}-{partition.number}; "

@@ -3,7 +3,7 @@
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.storage.tail_cache import BATCH_OVERHEAD_BYTES, Tail, TailCache
 
-BATCH = 10 + BATCH_OVERHEAD_BYTES
+KEPT = 10 + BATCH_OVERHEAD_BYTES
 
 
 def added(cache: TailCache, tail: Tail, offset: int, *, is_written: bool = True) -> Entry:
@@ -16,18 +16,18 @@ def added(cache: TailCache, tail: Tail, offset: int, *, is_written: bool = True)
 
 def test_the_oldest_go_first() -> None:
     """Over all partitions together."""
-    cache, one, other = TailCache(2 * BATCH), Tail(), Tail()
+    cache, one, other = TailCache(2 * KEPT), Tail(), Tail()
     added(cache, one, 0)
     added(cache, other, 0)
 
     added(cache, one, 1)
 
-    assert ([1], [0], 2 * BATCH) == ([*one], [*other], cache.bytes)
+    assert ([1], [0], 2 * KEPT) == ([*one], [*other], cache.bytes)
 
 
 def test_what_is_not_in_a_segment_stays_whatever_the_bound() -> None:
     """It can be read from nowhere else."""
-    cache, tail = TailCache(1 * BATCH), Tail()
+    cache, tail = TailCache(1 * KEPT), Tail()
     first = added(cache, tail, 0, is_written=False)
     added(cache, tail, 1)
     added(cache, tail, 2)
@@ -36,15 +36,15 @@ def test_what_is_not_in_a_segment_stays_whatever_the_bound() -> None:
     first.payload = None
     cache.evict()
 
-    assert ([2], BATCH) == ([*tail], cache.bytes)
+    assert ([2], KEPT) == ([*tail], cache.bytes)
 
 
 def test_a_batch_that_took_a_truncated_ones_offset_stays() -> None:
     """Only the old one's bytes are counted off."""
-    cache, tail = TailCache(2 * BATCH), Tail()
+    cache, tail = TailCache(2 * KEPT), Tail()
     added(cache, tail, 0)
     del tail[0]
     added(cache, tail, 0)
     added(cache, tail, 1)
 
-    assert ([0, 1], 2 * BATCH) == ([*tail], cache.bytes)
+    assert ([0, 1], 2 * KEPT) == ([*tail], cache.bytes)
