@@ -73,6 +73,8 @@ class Shard:
         self.on_applied: Callable[[Entry], None] | None = None  # hosts that follow this shard's log
         self._uncommitted: deque[Entry] = deque(entry for entry in log.entries if entry.index > log.commit_index)
         self._restore_watermarks()
+        if log.damage is None:
+            self._settle_again()
 
     @property
     def is_serving(self) -> bool:
@@ -173,6 +175,12 @@ class Shard:
             self.partitions[number].log.log_start = offset
             self.store.settle(self.log, number, offset)
             self.wake()
+
+    def _settle_again(self) -> None:
+        """The broker fell when a checkpoint knew of a log start, and the row that settles it was not written yet."""
+        for number, it in self.log.partitions.items():
+            if it.settled < it.log_start:
+                self.store.settle(self.log, number, it.log_start)
 
     def _restore_watermarks(self) -> None:
         """What lies before the first entry that is not known to be committed is."""

@@ -96,3 +96,29 @@ def test_the_answer_waits_for_the_commit() -> None:
     assert world.client.answer(api, version) is None
     world.settle()
     assert world.client.answer(api, version) is not None
+
+
+def test_files_of_deleted_records_go_though_the_broker_fell_between_log_start_and_settled() -> None:
+    """
+    A checkpoint may know of the log start when the row that settles it is not written yet: the next leader settles it.
+    """
+    world = BrokerWorld()
+    world.create("flights", segment_bytes="1048576")
+    for _ in range(3):
+        world.produce("flights", b"x" * 600_000)
+    log = world.partition("flights").log
+    assert 3 == len(log.segments)
+    log.log_start = 2
+    log.settled = 0
+    world.partition("flights").shard.log.changed = True
+    world.produce("flights", b"y")
+    world.pass_time(10_000)
+
+    again = world.restarted()
+    again.settle()
+
+    assert (2, 2, [2]) == (
+        again.partition("flights").log_start,
+        again.partition("flights").log.settled,
+        [segment.base_offset for segment in again.partition("flights").log.segments],
+    )
