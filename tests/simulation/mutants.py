@@ -171,11 +171,11 @@ def cuts_before_all_is_folded() -> Iterator[None]:
     """Recovery cuts first, then writes every row as it meets it, truncated or not."""
     rewrite, fit = recovery._rewrite, recovery._fit_files
 
-    def acts_early(opened: Any, walked: Any) -> None:
+    def acts_early(opened: Any, walked: Any, damaged: Any) -> None:
         for log in opened.shards.values():
             for partition in log.partitions.values():
                 fit(opened, log, partition.directory, partition.segments, recovery.Found())
-        rewrite(opened, walked)
+        rewrite(opened, walked, damaged)
 
     with (
         patch.object(recovery, "_rewrite", acts_early),
