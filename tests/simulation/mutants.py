@@ -28,8 +28,8 @@ def answers_before_its_sync() -> Iterator[None]:
         def __init__(self, file: Any) -> None:
             self.file = file
 
-        def write(self, position: int, parts: Any) -> None:
-            self.file.write(position, parts)
+        def write_pages(self, position: int, parts: Any) -> None:
+            self.file.write_pages(position, parts)
 
         def sync(self) -> None:
             owed.append(self.file)
