@@ -29,7 +29,6 @@ class Shard:
         "_uncommitted",
         "durable_waiters",
         "log",
-        "on_applied",
         "partitions",
         "replica",
         "shard_id",
@@ -70,7 +69,6 @@ class Shard:
             number: Partition(self, topic, it, config, producer_expiration_ms=expiration_ms)
             for number, it in log.partitions.items()
         }
-        self.on_applied: Callable[[Entry], None] | None = None  # hosts that follow this shard's log
         self._uncommitted: deque[Entry] = deque(entry for entry in log.entries if entry.index > log.commit_index)
         self._restore_watermarks()
         if log.damage is None:
@@ -157,8 +155,6 @@ class Shard:
                 moved[partition] = None
             elif entry.payload and entry.payload[0] == Command.LOG_START:
                 self._move_log_start(entry)
-            if self.on_applied is not None:
-                self.on_applied(entry)
         self.log.commit(commit_index)
         try:
             self.waiters.wake(commit_index)

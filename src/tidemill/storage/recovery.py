@@ -30,7 +30,7 @@ from tidemill.storage.journal_block import PAGE_BYTES, BlockHeader, decode_heade
 from tidemill.storage.open_files import OPEN_SEGMENTS_MAX
 from tidemill.storage.segment import Segment
 from tidemill.storage.shard_log import Opening, ShardLog, read_vote
-from tidemill.storage.store import Store, StoreOptions, remove_shard, sync_segment
+from tidemill.storage.store import Store, StoreOptions, remove_shard, segment_at, sync_segment
 from tidemill.storage.tail_cache import TailCache
 
 FIRST_FILE = 1
@@ -279,7 +279,7 @@ def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
             log = store.shards.get(shard_id)
             if row.kind != BATCH or log is None or not _is_final(log, row):
                 continue
-            segment = segment_of(log, row)
+            segment = segment_at(log, row)
             if segment is None or segment in damaged or row.payload is None:
                 continue  # settled meanwhile, or not whole
             directories: list[str] = []
@@ -314,11 +314,6 @@ def _is_final(log: ShardLog, row: Entry) -> bool:
         row.segment_base,
         row.position,
     )
-
-
-def segment_of(log: ShardLog, entry: Entry) -> Segment | None:
-    partition = log.partitions[entry.partition]
-    return next((s for s in reversed(partition.segments) if s.base_offset == entry.segment_base), None)
 
 
 def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segment], found: Found) -> None:

@@ -253,7 +253,7 @@ class Store:
             payload = entry.payload
             if log is None or payload is None or not log.holds(entry):
                 continue
-            segment = _segment_at(log, entry)
+            segment = segment_at(log, entry)
             if segment is None:
                 continue
             run = runs.get(segment)
@@ -487,7 +487,7 @@ def _is_freeing(entry: Entry) -> bool:
     return entry.kind == Kind.COMMAND and bool(entry.payload) and entry.payload[0] == Command.LOG_START  # type: ignore[index]
 
 
-def _segment_at(log: ShardLog, entry: Entry) -> Segment | None:
+def segment_at(log: ShardLog, entry: Entry) -> Segment | None:
     """Where a batch goes; None when that segment has gone since (settled, truncated)."""
     segments = log.partitions[entry.partition].segments
     for segment in reversed(segments):
