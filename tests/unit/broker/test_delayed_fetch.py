@@ -129,6 +129,34 @@ def test_every_partition_is_in_a_full_answer() -> None:
     assert (True, 0, 0) == (found[0] > 8 * KIB, found[1], found[2])
 
 
+def test_an_answer_that_holds_enough_goes_through_no_further_partitions() -> None:
+    """
+    Unless the client asked for more: it may wait for ever otherwise.
+    """
+    world = world_with(partitions=9)
+    for number in range(9):
+        world.produce("flights", bytes(700 * KIB), number=number)
+
+    answered = sizes(world.ask(fetch(*range(9)), VERSION))
+    asked_for_more = sizes(world.ask(fetch(*range(9), bytes_min=5_000 * KIB, wait_ms=60_000), VERSION))
+
+    assert (6, 8) == (sum(map(bool, answered.values())), sum(map(bool, asked_for_more.values())))
+
+
+def test_a_reader_reads_no_more_than_is_enough() -> None:
+    """
+    What a reader's thread finds counts like what is in memory.
+    """
+    world = world_with(partitions=9)
+    for number in range(9):
+        world.produce("flights", bytes(700 * KIB), number=number)
+    world = world.restarted()  # nothing is in memory, and no reader has a place yet
+
+    answered = sizes(world.ask(fetch(*range(9)), VERSION))
+
+    assert 6 == sum(map(bool, answered.values()))
+
+
 def test_a_batch_larger_than_the_room_is_given_when_it_comes_first() -> None:
     """
     Else a consumer could never get past it (KIP-74).
