@@ -80,7 +80,7 @@ class Entry:
         # Where the bytes lie on this replica.  Never sent to a peer and never compared.
         self.segment_base = 0
         self.position = 0
-        self.header: BatchHeader | None = None  # of a BATCH, where it has been read already; spares the second reading
+        self.header: BatchHeader | None = None  # of a BATCH that was read before its offset and epoch were stamped
 
     def __repr__(self) -> str:
         return f"Entry({Kind(self.kind).name} {self.index}@{self.term} partition {self.partition}+{self.base_offset})"

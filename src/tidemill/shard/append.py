@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 from tidemill.batches.batch import (
     NO_PRODUCER_ID,
+    BatchHeader,
     read_header,
     stamp,
     stamp_log_append_time,
@@ -81,17 +82,17 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
                 message=f"producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence} "
                 f"does not follow what partition {partition.topic}-{partition.number} has of it",
             )
-    return _propose(partition, batch, append_time)
-
-
-def _propose(partition: Partition, batch: bytearray | memoryview, append_time: int) -> Appended:
-    shard = partition.shard
-    is_log_append_time = partition.config.is_log_append_time
-    if is_log_append_time:
+    if config.is_log_append_time:
         stamp_log_append_time(batch, append_time)
+        header = read_header(batch)
+    return _propose(partition, batch, header, append_time)
+
+
+def _propose(partition: Partition, batch: bytearray | memoryview, header: BatchHeader, append_time: int) -> Appended:
+    """`header` is the batch's but for what is stamped here."""
+    shard = partition.shard
     base_offset = partition.log.end_offset
     stamp(batch, base_offset, shard.replica.term)
-    header = read_header(batch)
     entry = Entry(
         BATCH,
         batch,
@@ -102,7 +103,7 @@ def _propose(partition: Partition, batch: bytearray | memoryview, append_time: i
     )
     entry.header = header
     index = shard.propose(entry)
-    return Appended(errors.NONE, base_offset, index, append_time if is_log_append_time else -1)
+    return Appended(errors.NONE, base_offset, index, append_time if header.is_log_append_time else -1)
 
 
 def append_own(partition: Partition, batch: bytearray, now_ms: int) -> int:
@@ -115,4 +116,7 @@ def append_own(partition: Partition, batch: bytearray, now_ms: int) -> int:
             f"a batch of {len(batch)} B for {partition.topic}-{partition.number}; "
             f"the journal takes {partition.shard.batch_bytes_max} B at once"
         )
-    return _propose(partition, batch, partition.shard.append_time(now_ms)).log_index
+    append_time = partition.shard.append_time(now_ms)
+    if partition.config.is_log_append_time:
+        stamp_log_append_time(batch, append_time)
+    return _propose(partition, batch, read_header(batch), append_time).log_index

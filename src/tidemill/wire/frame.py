@@ -7,7 +7,9 @@ batches by reference and writes offsets into their headers.  So a buffer is only
 fresh one takes its place, and the old one goes with the last frame that lies in it.
 
 Frames up to FRAME_SHARED_MAX share a chunk, as many as a read brings.  A larger frame has a buffer of its own, so that
-keeping its records keeps little else; that buffer grows with the bytes that came, never by the size that was announced.
+keeping its records keeps little else.  That buffer grows with the bytes that came, not by the size that was announced:
+but a connection that has sent a large frame is believed about the next, up to OWN_BYTES_BELIEVED, for every growth
+copies what has come.
 """
 
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ CHUNK_BYTES_MIN: Final = 4 * 1024  # an idle connection costs this; a busy one's
 CHUNK_BYTES_MAX: Final = FRAME_SHARED_MAX + 4  #   this: the largest shared frame, with its size
 ROOM_MIN: Final = 1024  # less than this at the end of a chunk is not worth a read
 OWN_BYTES_FIRST: Final = 16 * 1024  # what a large frame is given before more of it came; then
+OWN_BYTES_BELIEVED: Final = 2 * 1024 * 1024  # twice what clients put into one request by default
 OWN_BYTES_FAST: Final = 256 * 1024  #   four times what came, up to this; then twice
 
 _SIZE: Final = Struct(">i")
@@ -29,11 +32,12 @@ _SIZE: Final = Struct(">i")
 class FrameBuffer:
     """The receiving end of one connection."""
 
-    __slots__ = ("_buffer", "_chunk_bytes", "_filled", "_is_own", "_parsed", "_view", "frame_bytes_max")
+    __slots__ = ("_believed", "_buffer", "_chunk_bytes", "_filled", "_is_own", "_parsed", "_view", "frame_bytes_max")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max  # socket.request.max.bytes; may be lower until a client is known
         self._chunk_bytes = CHUNK_BYTES_MIN
+        self._believed = OWN_BYTES_FIRST  # the largest frame that came so far, within bounds
         self._buffer = bytearray()
         self._view = memoryview(self._buffer)
         self._filled = 0  # bytes received into the buffer
@@ -71,6 +75,8 @@ class FrameBuffer:
             if end > self._filled:
                 return
             self._parsed = end
+            if self._is_own and end - start > self._believed:
+                self._believed = min(end - start + 4, OWN_BYTES_BELIEVED)
             yield self._view[start:end]
 
     @property
@@ -87,7 +93,7 @@ class FrameBuffer:
 
     def _make_room_in_own(self, frame_bytes: int, left: int, room: int) -> None:
         if not self._is_own:
-            self._open(min(max(OWN_BYTES_FIRST, 4 * left), frame_bytes))
+            self._open(min(max(self._believed, 4 * left), frame_bytes))
             self._is_own = True
         elif room == 0:
             self._open(min(max(2 * left, min(4 * left, OWN_BYTES_FAST)), frame_bytes))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemill.wire.frame import CHUNK_BYTES_MAX, FrameBuffer
+from tidemill.wire.frame import CHUNK_BYTES_MAX, OWN_BYTES_BELIEVED, FrameBuffer
 from tidemill.wire.primitives import ProtocolError
 
 FRAME_BYTES_MAX = 2 * 1024 * 1024
@@ -125,6 +125,21 @@ def test_memory_grows_with_what_came_not_with_what_was_announced() -> None:
     tracemalloc.stop()
 
     assert (room, allocated) < (512 * 1024, 1024 * 1024)
+
+
+def test_who_has_sent_a_large_frame_is_believed_about_the_next() -> None:
+    """
+    It has room for all of it at once, and nothing is copied; but only so much can be announced and never sent.
+    """
+    buffer = FrameBuffer(100 * 1024 * 1024)
+    receive(buffer, framed(bytes(1_000_000)), [65_536])
+
+    receive(buffer, (900_000).to_bytes(4, "big"), [4])
+    room = len(buffer.get_buffer())
+    receive(buffer, bytes(900_000) + framed(bytes(8_000_000)) + (50_000_000).to_bytes(4, "big"), [65_536])
+    room_of_liar = len(buffer.get_buffer())
+
+    assert (900_000, True) == (room, room_of_liar <= OWN_BYTES_BELIEVED)
 
 
 def test_frames_that_nobody_has_taken_stay() -> None:
