@@ -33,6 +33,7 @@ class Call:
     result: int
     began: int  # line numbers of the transcript
     ended: int
+    is_durable: bool = False  # a write that is a sync too, of what it writes
 
     @property
     def is_write(self) -> bool:
@@ -72,7 +73,8 @@ def _append(calls: list[Call], pid: int, name: str, text: str, began: int, ended
     if target is None or result is None:
         return  # not on a file or connection, or the process ended in it
     data = b"".join(unescape(piece) for piece in STRING.findall(text[target.end() :]))
-    calls.append(Call(pid, name, target["target"], data, int(result["result"]), began, ended))
+    is_durable = name == "pwritev2" and "RWF_DSYNC" in text.rpartition("]")[2]
+    calls.append(Call(pid, name, target["target"], data, int(result["result"]), began, ended, is_durable))
 
 
 def unescape(text: str) -> bytes:

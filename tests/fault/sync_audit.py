@@ -1,6 +1,6 @@
 """
 The order that an acknowledgement stands for: the journal write that holds the value, then a successful sync of that
-file, then the answer on the connection the request came on.
+file, then the answer on the connection the request came on.  A write with RWF_DSYNC is its own sync.
 
 Only what strace saw counts: a sync must have begun after the write had ended, and the answer after the sync had ended.
 """
@@ -56,6 +56,8 @@ def _verdict(request: Request, writes: Sequence[Call], syncs: Sequence[Call], ca
     if all(write.ended >= answer.began for write in holding):
         return Breach(request, "the answer left before the write of its value had ended")
     for write in holding:
+        if write.is_durable and write.ended < answer.began:
+            return Proof(request, write, write, answer)
         for sync in syncs:
             if sync.target == write.target and write.ended < sync.began and sync.ended < answer.began:
                 return Proof(request, write, sync, answer)

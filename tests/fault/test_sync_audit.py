@@ -22,6 +22,7 @@ TOPIC = "audit"
 
 JOURNAL, CLIENT = "7</data/journal/0>", "9<TCP:[127.0.0.1:9092->127.0.0.1:40001]>"
 WRITE = f'11 pwritev({JOURNAL}, [{{iov_base="..value-1..", iov_len=11}}], 1, 4096) = 11'
+DURABLE_WRITE = WRITE.replace("pwritev(", "pwritev2(").replace("4096)", "4096, RWF_DSYNC)")
 SYNC = f"11 fdatasync({JOURNAL}) = 0"
 RESUMED = "11 <... pwritev resumed>) = 11"
 ANSWER = f'10 write({CLIENT}, "\\0\\0\\0\\6\\0\\0\\0\\5ok", 10) = 10'
@@ -52,6 +53,13 @@ def test_a_later_sync_of_the_same_file_counts_too() -> None:
     assert isinstance(verdict(WRITE, other, ANSWER), Proof)
 
 
+def test_a_durable_write_is_its_own_sync() -> None:
+    """
+    Large journal blocks are written so.
+    """
+    assert isinstance(verdict(DURABLE_WRITE, ANSWER), Proof)
+
+
 @pytest.mark.parametrize(
     "lines",
     [
@@ -63,6 +71,12 @@ def test_a_later_sync_of_the_same_file_counts_too() -> None:
         pytest.param([WRITE.replace("value-1", "value-2"), SYNC, ANSWER], id="another value"),
         pytest.param([WRITE.replace("= 11", "= 7"), SYNC, ANSWER], id="short write"),
         pytest.param([WRITE, SYNC], id="no answer"),
+        pytest.param([ANSWER, DURABLE_WRITE], id="answer before the durable write"),
+        pytest.param([DURABLE_WRITE.replace("= 11", "= 7"), ANSWER], id="short durable write"),
+        pytest.param(
+            [WRITE.replace("pwritev(", "pwritev2(").replace("..value", "RWF_DSYNC]value"), ANSWER],
+            id="a value that reads like a durable write",
+        ),
         pytest.param([WRITE, SYNC, ANSWER.replace("\\5ok", "\\4ok")], id="answer to another request"),
         pytest.param([WRITE, SYNC, ANSWER.replace("40001", "40002")], id="answer on another connection"),
         pytest.param(

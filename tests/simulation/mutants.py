@@ -28,10 +28,8 @@ def answers_before_its_sync() -> Iterator[None]:
         def __init__(self, file: Any) -> None:
             self.file = file
 
-        def write_pages(self, position: int, parts: Any) -> None:
-            self.file.write_pages(position, parts)
-
-        def sync(self) -> None:
+        def write_durably(self, position: int, parts: Any) -> None:
+            self.file.write(position, parts)
             owed.append(self.file)
 
     write = journal.write_block

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from tidemill.runtime.direct_pages import PAGE, PAGES_BYTES_MIN, DirectPages
+from tidemill.runtime.direct_pages import DIRECT_BYTES_MIN, PAGE, DirectPages
 from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
 from tidemill.storage.disk_path import LOCK_NAME, file_parts, path_parts
 
@@ -138,7 +138,7 @@ class OsFile:
     def __init__(self, number: int, path: str) -> None:
         self._descriptor: _Descriptor | None = _Descriptor(number)
         self._path = path
-        self._direct: DirectPages | None = None  # made by the first large `write_pages`
+        self._direct: DirectPages | None = None  # made by the first large `write_durably`
         self._reads_cached = True  # until the file system says that it cannot tell
 
     def write(self, position: int, parts: Sequence[Buffer]) -> None:
@@ -157,14 +157,18 @@ class OsFile:
         except OSError as error:
             raise _translated(error, self._path) from error
 
-    def write_pages(self, position: int, parts: Sequence[Buffer]) -> None:
+    def write_durably(self, position: int, parts: Sequence[Buffer]) -> None:
         size = sum(map(len, parts))
-        if size >= PAGES_BYTES_MIN and position % PAGE == 0 and size % PAGE == 0:
+        if size >= DIRECT_BYTES_MIN and position % PAGE == 0 and size % PAGE == 0:
             if self._direct is None:
                 self._direct = DirectPages(self._held().number)
-            if self._direct.write(position, parts):
-                return
+            try:
+                if self._direct.write(position, parts):
+                    return
+            except OSError as error:
+                raise _sync_failed(error, self._path) from error
         self.write(position, parts)
+        self.sync()
 
     def read(self, position: int, size: int) -> bytes:
         descriptor = self._held()
@@ -212,7 +216,7 @@ class OsFile:
         try:
             os.fdatasync(descriptor.number)
         except OSError as error:
-            raise SyncFailed(error.errno, f"sync failed: {error.strerror}", self._path) from error
+            raise _sync_failed(error, self._path) from error
 
     def close(self) -> None:
         self._descriptor = None
@@ -249,6 +253,10 @@ def _translated(error: OSError, path: str) -> OSError:
     return error
 
 
+def _sync_failed(error: OSError, path: str) -> SyncFailed:
+    return SyncFailed(error.errno, f"sync failed: {error.strerror}", path)
+
+
 def _make_directory(where: str) -> None:
     try:
         os.mkdir(where, 0o700)
@@ -274,6 +282,6 @@ def _sync_directory(where: str) -> None:
     try:
         os.fsync(number)
     except OSError as error:
-        raise SyncFailed(error.errno, f"sync failed: {error.strerror}", where) from error
+        raise _sync_failed(error, where) from error
     finally:
         os.close(number)

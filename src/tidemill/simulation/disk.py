@@ -461,8 +461,9 @@ class SimulatedFile:
                 raise DiskFull(errno.ENOSPC, f"no room for {self._path!r} [{position}, {end})")
             content.write(position, (written,))
 
-    def write_pages(self, position: int, parts: Sequence[Buffer]) -> None:
+    def write_durably(self, position: int, parts: Sequence[Buffer]) -> None:
         self.write(position, parts)
+        self.sync()
 
     def read(self, position: int, size: int) -> bytes:
         with self._disk._turn:

@@ -134,11 +134,10 @@ class Journal:
 
 
 def write_block(extents: list[Extent], parts: list[Buffer]) -> None:
-    """Write and sync.  Raises SyncFailed: the process must stop then."""
+    """Durable when this returns.  Raises SyncFailed: the process must stop then."""
     if len(extents) == 1:
         extent = extents[0]
-        extent.file.write_pages(extent.position, parts)
-        extent.file.sync()
+        extent.file.write_durably(extent.position, parts)
         return
     remaining = deque(memoryview(part) for part in parts)
     for extent in extents:
@@ -151,9 +150,7 @@ def write_block(extents: list[Extent], parts: list[Buffer]) -> None:
                 part = part[:room]
             run.append(part)
             room -= len(part)
-        extent.file.write_pages(extent.position, run)
-    for file in dict.fromkeys(extent.file for extent in extents):
-        file.sync()
+        extent.file.write_durably(extent.position, run)
 
 
 def prepare_file(disk: Disk, size: int) -> Iterator[File | None]:

@@ -63,8 +63,7 @@ class DiskContract:
         disk.rename("a", "b")
         content = bytes(number * 7 & 0xFF for number in range(pages * 4096))
 
-        file.write_pages(4096, [content[at : at + part_bytes] for at in range(0, len(content), part_bytes)])
-        file.sync()
+        file.write_durably(4096, [content[at : at + part_bytes] for at in range(0, len(content), part_bytes)])
 
         assert b"x" * 4096 + content + b"x" * 4096 == disk.open("b").read(0, (pages + 2) * 4096)
 
