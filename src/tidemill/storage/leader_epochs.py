@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
+OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class EpochStart(NamedTuple):
@@ -55,11 +56,12 @@ class LeaderEpochs:
             kept[0] = EpochStart(kept[0].epoch, log_start_offset, kept[0].log_index)
             self.starts = kept
 
-    def epoch_at(self, offset: int) -> int:
-        """The epoch that wrote `offset`; UNDEFINED_EPOCH for one before the table."""
+    def span_at(self, offset: int) -> tuple[int, int]:
+        """The epoch that wrote `offset` (UNDEFINED_EPOCH before the table), and the first offset of the next one."""
         starts = self.starts
-        at = bisect_right(starts, offset, key=lambda start: start.start_offset) - 1
-        return starts[at].epoch if at >= 0 else UNDEFINED_EPOCH
+        at = bisect_right(starts, offset, key=lambda start: start.start_offset)
+        epoch = starts[at - 1].epoch if at else UNDEFINED_EPOCH
+        return epoch, starts[at].start_offset if at < len(starts) else OFFSET_MAX
 
     def end_offset(self, epoch: int, end_offset: int) -> tuple[int, int]:
         """

@@ -148,7 +148,7 @@ def _segment_damages(
             continue
         verified.batches += 1
         verified.bytes += size
-        epoch = log.epochs.epoch_at(max(header.base_offset, log.log_start))
+        epoch = log.epochs.span_at(max(header.base_offset, log.log_start))[0]
         problem = ""
         if not crc_matches(data, at):
             problem = "the CRC of the batch does not match"

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from tidemill.batches.batch import HEADER_BYTES, BatchHeader, crc_matches, read_header
+from tidemill.batches.batch import CRC_START, HEADER_BYTES, LENGTH_BYTES, BatchHeader, crc_matches, read_header
+from tidemill.batches.checksum import crc32c
 from tidemill.model.topic import TopicId
 from tidemill.raft.entry import Entry
 from tidemill.storage import paths
@@ -28,6 +29,7 @@ RELATIVE_OFFSET_MAX: Final = (1 << 32) - 1
 READ_PLACES_MAX: Final = 32  # how many readers' next positions are remembered per partition; the rest look them up
 _LAST_OFFSET_DELTA: Final = Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
+_unpack_checked: Final = Struct(">qiixI2xi").unpack_from  # base offset, length, epoch, CRC, last offset delta
 
 
 class OffsetGone(LookupError):
@@ -263,37 +265,35 @@ class PartitionLog:
         """
         at = 0
         expected = -1
-        epoch_at = self.epochs.epoch_at
         if len(data) < HEADER_BYTES:
             raise SegmentDamaged(segment.path, start, offset, f"the file ends at byte {start + len(data)}")
-        while at + HEADER_BYTES <= len(data) and expected < end_offset:  # what lies behind may be changing right now
-            header = read_header(data, at)
-            size = header.size_bytes
-            if at + size > len(data) and size >= HEADER_BYTES and at:
-                break
-            problem = None
-            if size < HEADER_BYTES or at + size > len(data):
-                problem = f"a batch of {size} B does not fit"
-            elif not crc_matches(data, at):
-                problem = "the CRC of the batch does not match"
-            elif expected < 0:
-                if not header.base_offset <= offset < header.end_offset:
-                    problem = f"the batch holds offsets {header.base_offset} to {header.end_offset - 1}, not {offset}"
-            elif header.base_offset != expected:
-                problem = f"the batch begins at offset {header.base_offset}; {expected} should follow"
-            if problem is None:
-                # The table begins at the log start, which may lie in the middle of the first batch.
-                epoch = epoch_at(offset if expected < 0 else header.base_offset)
-                if header.leader_epoch != epoch:
-                    problem = f"the batch is of epoch {header.leader_epoch}, the table says {epoch}"
-            if problem is not None:
-                if at:
-                    break  # what lies before it is whole; the next read begins here and tells
-                raise SegmentDamaged(segment.path, start + at, max(expected, offset), problem)
-            if header.end_offset > end_offset:
-                break
-            expected = header.end_offset
-            at += size
+        # The table begins at the log start, which may lie in the middle of the first batch.
+        epoch, epoch_end = self.epochs.span_at(offset)
+        with memoryview(data) as view:
+            while (
+                at + HEADER_BYTES <= len(data) and expected < end_offset
+            ):  # what lies behind may be changing right now
+                base_offset, batch_length, leader_epoch, crc, last_offset_delta = _unpack_checked(data, at)
+                end = at + batch_length + LENGTH_BYTES
+                if end > len(data) and at:
+                    break
+                next_offset = base_offset + last_offset_delta + 1
+                if base_offset >= epoch_end:
+                    epoch, epoch_end = self.epochs.span_at(base_offset)
+                if not (
+                    batch_length >= HEADER_BYTES - LENGTH_BYTES
+                    and end <= len(data)
+                    and (base_offset == expected if expected >= 0 else base_offset <= offset < next_offset)
+                    and leader_epoch == epoch
+                    and crc32c(view[at + CRC_START : end]) == crc
+                ):
+                    if at:
+                        break  # what lies before it is whole; the next read begins here and tells
+                    raise SegmentDamaged(segment.path, start, offset, _problem_of(data, offset, epoch))
+                if next_offset > end_offset:
+                    break
+                expected = next_offset
+                at = end
         return at, expected
 
     def segment_of(self, offset: int) -> Segment | None:
@@ -398,3 +398,15 @@ class PartitionLog:
     def close(self) -> None:
         for segment in self.segments:
             segment.close()
+
+
+def _problem_of(data: bytes | bytearray, offset: int, epoch: int) -> str:
+    """What is wrong with the batch that `data` begins with, where `offset` of `epoch` was expected."""
+    header = read_header(data)
+    if not HEADER_BYTES <= header.size_bytes <= len(data):
+        return f"a batch of {header.size_bytes} B does not fit"
+    if not crc_matches(data):
+        return "the CRC of the batch does not match"
+    if not header.base_offset <= offset < header.end_offset:
+        return f"the batch holds offsets {header.base_offset} to {header.end_offset - 1}, not {offset}"
+    return f"the batch is of epoch {header.leader_epoch}, the table says {epoch}"

@@ -61,7 +61,7 @@ def test_every_offset_has_the_epoch_that_wrote_it(life: list[tuple[str, int]]) -
         assert len(starts) == len({start.start_offset for start in starts})
         for offset, wrote, _ in naive.rows:
             if offset >= naive.log_start:
-                assert wrote == epochs.epoch_at(offset)
+                assert wrote == epochs.span_at(offset)[0]
 
 
 def test_an_end_offset_is_where_the_next_epoch_begins() -> None:

@@ -69,7 +69,7 @@ def _answer_end(partition: Partition, asked: PartitionRequest, answer: Partition
     if asked.timestamp == LATEST:
         answer.offset, answer.leader_epoch = partition.high_watermark, partition.leader_epoch
     elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
-        answer.offset, answer.leader_epoch = log.log_start, log.epochs.epoch_at(log.log_start)
+        answer.offset, answer.leader_epoch = log.log_start, log.epochs.span_at(log.log_start)[0]
     elif asked.timestamp != LATEST_TIERED:
         return False
     return True
