@@ -5,7 +5,8 @@ opens each one that it has not seen: recovery must come to exactly one of the st
 and the newest gathered block.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation.store_script import CONFIG, KEY, ME, OPTIONS, StoreScript
@@ -53,6 +54,7 @@ class Explorer:
     laps: int = 0
     checkpoints: int = 0
     blocks: int = 0
+    deeds: Counter[str] = field(default_factory=Counter)  # what the script brought about
     _seen: dict[bytes, int] = field(default_factory=dict)
     _history: StoreHistory = field(default_factory=lambda: StoreHistory(StoreModel(), 0))
 
@@ -71,6 +73,8 @@ class Explorer:
         self.laps += store.journal.laps
         self.checkpoints += driver.checkpoints
         self.blocks += history.gathered
+        self.deeds += _deeds(disk.log)
+        self.deeds["truncations"] += script.truncations
         store.cache.evict()
         assert store.cache.bytes <= OPTIONS.cache_bytes_max, "the tail cache has outgrown its bound"
 
@@ -263,3 +267,14 @@ def _batches(partition: PartitionLog, offset: int) -> Iterator[bytes]:
         data = b"".join(found[0])
         yield data
         offset = max(read_header(data, span.position).end_offset for span in spans(data))
+
+
+def _deeds(log: Sequence[Operation]) -> Counter[str]:
+    """What operations on segments tell of the partitions they belong to."""
+    of_segments = [operation for operation in log if operation.path.endswith(".log")]
+    made = Counter(it.path.rpartition("/")[0] for it in of_segments if it.kind is Kind.CREATE)
+    return Counter(
+        rolls=sum(made.values()) - len(made),
+        segments_removed=sum(it.kind is Kind.REMOVE for it in of_segments),
+        partitions_deleted=sum(it.kind is Kind.REMOVE_DIRECTORY for it in log),
+    )

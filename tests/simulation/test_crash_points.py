@@ -20,6 +20,7 @@ from tidemill.storage.recovery import found_directory, open_store
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SOAK_SEEDS = range(1, 9)
+DEEDS = ("rolls", "segments_removed", "partitions_deleted", "truncations")  # of which the script must do several
 
 
 def explore(explorer: Explorer, seed: int, explored: list[str]) -> None:
@@ -45,6 +46,8 @@ def test_every_crash_point_of_the_script_keeps_what_was_promised(explored: list[
     assert explorer.operations >= 400
     assert explorer.laps >= 3
     assert explorer.states >= 20_000
+    assert explorer.checkpoints >= 5
+    assert min(explorer.deeds[deed] for deed in DEEDS) >= 2, explorer.deeds
 
 
 @pytest.mark.parametrize("seed", [2, 3])

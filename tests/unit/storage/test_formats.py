@@ -15,14 +15,15 @@ from tidemill.batches.builder import build_batch
 from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import BATCH, Entry, no_op
+from tidemill.model.topic import TopicId
+from tidemill.raft.entry import BATCH, Command, Entry, Kind, encode_voters, log_start, no_op
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage.checkpoint import ClosedShard, decode_checkpoint, encode_checkpoint, encode_closed
 from tidemill.storage.data_directory import Identity, read_identity, write_identity
 from tidemill.storage.journal import Place
 from tidemill.storage.journal_block import decode_header, decode_rows, encode_block
 from tidemill.storage.offset_index import OffsetIndex
-from tidemill.storage.shard_log import vote_row
+from tidemill.storage.shard_log import Opening, vote_row
 from tidemill.storage.tail_cache import TailCache
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -51,6 +52,23 @@ def block() -> bytes:
     command.index, command.term = 6, 3
     rows = [(ShardId(5), vote_row(3, VOTER)), (ShardId(5), command), (ShardId(5), batch)]
     return b"".join(bytes(part) for part in encode_block(KEY, 12, 11, rows)[0])
+
+
+def other_rows() -> bytes:
+    """A row of every other kind, and the other commands."""
+    opening = Opening(topic_id=TopicId(b"t" * 16), first_partition=4, partition_count=2, feature_level=1, voters=(VOTER,))
+    voters = Entry(Kind.COMMAND, bytes((Command.VOTERS,)) + encode_voters((VOTER, VOTER)), index=3, term=2)
+    moved = log_start(5, 77, 9)
+    moved.index, moved.term = 4, 2
+    rows = [
+        Entry(Kind.OPENED, opening.encode()),
+        voters,
+        moved,
+        Entry(Kind.SETTLED, b"", partition=5, base_offset=77),
+        Entry(Kind.TRUNCATE, b"", index=9),
+        Entry(Kind.CLOSED, b""),
+    ]
+    return b"".join(bytes(part) for part in encode_block(KEY, 13, 12, [(ShardId(6), row) for row in rows])[0])
 
 
 def checkpoint(hand: Any) -> bytes:
@@ -97,6 +115,31 @@ def test_a_golden_block_is_read() -> None:
 
     assert rows is not None
     assert [(16, 0), (3, 6), (1, 7)] == [(entry.kind, entry.index) for _, entry in rows]
+
+
+def test_a_journal_block_of_facts_and_commands() -> None:
+    """What opens, moves, cuts and closes a shard."""
+    data = golden("block-of-facts", other_rows())
+
+    table = [data[64 + 80 * index : 64 + 80 * (index + 1)] for index in range(6)]
+    lengths = [number(row, 44, 4) for row in table]
+    assert [18, 3, 3, 20, 17, 19] == [number(row, 24, 1) for row in table]
+    assert [48, 43, 13, 0, 0, 0] == lengths
+    at = 64 + 6 * 80
+    opening, voters, moved = (data[at : at + 48], data[at + 48 : at + 91], data[at + 91 : at + 104])
+    voter = VOTER.broker_id.to_bytes(4) + VOTER.directory_id
+    assert (b"t" * 16, 4, 2, 1, 1, voter) == (
+        opening[:16],
+        *(number(opening, *field) for field in ((16, 4), (20, 4), (24, 2), (26, 2))),
+        opening[28:],
+    )
+    assert (2, 2, voter + voter) == (voters[0], number(voters, 1, 2), voters[3:])
+    assert (1, 5, 77) == (moved[0], number(moved, 1, 4), number(moved, 5, 8))
+    assert (5, 77) == (number(table[3], 28, 4), number(table[3], 32, 8))
+    assert number(table[4], 8, 8) == 9
+    header = decode_header(KEY, data)
+    assert header is not None
+    assert decode_rows(header, memoryview(data)) is not None
 
 
 def test_a_checkpoint(hand: Any) -> None:
