@@ -79,7 +79,6 @@ class _Process:
         self.loop.set_exception_handler(lambda _, context: self._unhandled(broker, context))
         limits = ConnectionLimits(broker.layers, self.servers)
         tick = self.loop.create_task(self._tick(broker, limits))
-        gc.collect()
         gc.freeze()  # what is there now stays; spares every later collection the walk
         gc.set_threshold(50_000, 20, 20)
         ready(await self._listen(broker, limits))

@@ -56,7 +56,9 @@ def block() -> bytes:
 
 def other_rows() -> bytes:
     """A row of every other kind, and the other commands."""
-    opening = Opening(topic_id=TopicId(b"t" * 16), first_partition=4, partition_count=2, feature_level=1, voters=(VOTER,))
+    opening = Opening(
+        topic_id=TopicId(b"t" * 16), first_partition=4, partition_count=2, feature_level=1, voters=(VOTER,)
+    )
     voters = Entry(Kind.COMMAND, bytes((Command.VOTERS,)) + encode_voters((VOTER, VOTER)), index=3, term=2)
     moved = log_start(5, 77, 9)
     moved.index, moved.term = 4, 2
