@@ -29,7 +29,7 @@ class Stage:
 
 STAGES: Final = (
     Stage(name="unit", share_s=60, paths=("tests/unit", "tests/tidy")),
-    Stage(name="crash points", share_s=120, paths=("tests/simulation",)),
+    Stage(name="crash points", share_s=120, paths=("tests/simulation/store",)),
     Stage(name="clients", share_s=120, paths=("tests/integration/clients",)),
     Stage(name="Spark", share_s=120, paths=("tests/integration/spark",)),
 )

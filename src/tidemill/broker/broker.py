@@ -60,7 +60,9 @@ class Broker:
         self.controller = ControllerHost(
             broker_id=identity.broker_id, static=static, entropy=machine.entropy, clock=machine.clock
         )
-        self.shard_table = ShardTable(store, identity.voter, self.configs, machine.clock, self._wake)
+        self.shard_table = ShardTable(
+            store, identity.voter, self.configs, clock=machine.clock, entropy=machine.entropy, wake=self._wake
+        )
         self.ready_loop = ReadyLoop(
             store,
             self.shard_table.shards,
@@ -184,7 +186,7 @@ class Broker:
 
     def tick(self) -> None:
         """Called a few times a second: elections, idle blocks, checkpoints, free space."""
-        self.shard_table.tick(self.clock.wall_ms())
+        self.shard_table.tick()
         self._check_space()
         self.ready_loop.tick()
         self.memory.tick()

@@ -6,29 +6,43 @@ data.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model.broker_id import BrokerId, Voter
 from tidemill.model.clock import Clock
+from tidemill.model.entropy import Entropy
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId
+from tidemill.raft.voters import Membership
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.storage.shard_log import Opening, ShardLog
 from tidemill.storage.store import Store
 
-FEATURE_LEVEL = 1
+FEATURE_LEVEL: Final = 1
+JITTER_MS_MAX: Final = 300
 
 
 class ShardTable:
-    def __init__(self, store: Store, me: Voter, configs: TopicConfigs, clock: Clock, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        me: Voter,
+        configs: TopicConfigs,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        wake: Callable[[], None],
+    ) -> None:
         self.shards: dict[ShardId, Shard] = {}
         self.topics: dict[str, dict[int, Partition]] = {}  # partitions that live here
         self._store = store
         self._me = me
         self._configs = configs
         self._clock = clock
+        self._entropy = entropy
         self._wake = wake
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
 
@@ -40,7 +54,7 @@ class ShardTable:
                 first_partition=0,
                 partition_count=1,
                 feature_level=FEATURE_LEVEL,
-                voters=(self._me,),
+                membership=Membership((self._me,)),
             )
             self._store.open_shard(METADATA_SHARD, opening)
         return self._open(self._store.shards[METADATA_SHARD], METADATA_TOPIC, image)
@@ -69,9 +83,13 @@ class ShardTable:
                         partition.configure(config)
         self._wake()
 
-    def tick(self, now_ms: int) -> None:
+    def tick(self) -> None:
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         for shard in list(self.shards.values()):
-            shard.tick(now_ms)
+            shard.tick(now_ms, wall_ms)
+
+    def _jitter_ms(self) -> int:
+        return int.from_bytes(self._entropy.random_bytes(2)) % JITTER_MS_MAX
 
     def stop(self) -> None:
         for shard in self.shards.values():
@@ -92,16 +110,16 @@ class ShardTable:
                     first_partition=planned.first_partition,
                     partition_count=planned.partition_count,
                     feature_level=FEATURE_LEVEL,
-                    voters=planned.voters,
+                    membership=Membership(planned.voters),
                 )
                 log = self._store.open_shard(shard_id, opening)
             self._open(log, topic.name, image)
 
     def _open(self, log: ShardLog, name: str, image: ClusterImage) -> Shard:
-        shard = Shard(self._store, log, self._me, name, self._configs.of(image, name), self._wake)
+        shard = Shard(self._store, log, self._me, name, self._configs.of(image, name), self._wake, self._jitter_ms)
         self.shards[log.shard_id] = shard
         self.topics.setdefault(name, {}).update(shard.partitions)
-        shard.tick(self._clock.wall_ms())
+        shard.tick(self._clock.monotonic_ms(), self._clock.wall_ms())
         return shard
 
     def _close_topic(self, topic: Topic) -> None:

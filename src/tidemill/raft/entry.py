@@ -51,6 +51,7 @@ class Entry:
         "kind",
         "partition",
         "payload",
+        "payload_bytes",
         "position",
         "record_count",
         "segment_base",
@@ -70,6 +71,7 @@ class Entry:
         term: int = 0,
     ) -> None:
         self.kind = kind
+        self.payload_bytes = len(payload) if payload is not None else 0
         self.payload = payload  # None once the bytes lie in the segment and nothing here needs them any more
         self.partition = partition
         self.base_offset = base_offset
@@ -105,6 +107,11 @@ def decode_voters(data: Buffer, position: int = 0) -> tuple[tuple[Voter, ...], i
 def no_op(append_time: int) -> Entry:
     """A leader's first entry: what commits everything before it."""
     return Entry(COMMAND, bytes((Command.NO_OP,)), append_time=append_time)
+
+
+def voters_change(membership: bytes, append_time: int) -> Entry:
+    """From here on these are the shard's members (`voters.Membership.encode`)."""
+    return Entry(COMMAND, bytes((Command.VOTERS,)) + membership, append_time=append_time)
 
 
 def log_start(partition: int, offset: int, append_time: int) -> Entry:

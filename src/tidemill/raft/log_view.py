@@ -2,9 +2,14 @@
 
 from typing import Protocol
 
+from tidemill.raft.entry import Entry
+
 
 class LogView(Protocol):
-    """Read when a replica is opened: all of it is durable, and nothing in it has been truncated since."""
+    """
+    When a replica is opened, all of it is durable.  From then on it changes by what `Replica.ready` hands out, and at
+    once: a later question is answered from the changed log.
+    """
 
     @property
     def first_index(self) -> int:
@@ -18,4 +23,8 @@ class LogView(Protocol):
 
     def term_at(self, index: int) -> int:
         """For `first_index − 1` up to `last_index`; 0 for index 0."""
+        ...
+
+    def entry_at(self, index: int) -> Entry:
+        """For `first_index` up to `last_index`."""
         ...

@@ -1,11 +1,10 @@
 """What a replica asks of its shell, in the order the shell must do it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidemill.model.broker_id import Voter
 from tidemill.raft.entry import Entry
-
-Message = object  # what replicas exchange; replication between brokers gives it a shape
+from tidemill.raft.messages import Message
 
 
 @dataclass(slots=True)
@@ -18,12 +17,13 @@ class Vote:
 
 @dataclass(slots=True)
 class Ready:
-    """One turn's work."""
+    """
+    One turn's work.  All of it may begin at once, and in this order: what a message owes to a sync is a message of a
+    later turn.
+    """
 
-    appends: tuple[
-        Message, ...
-    ] = ()  # 1. a leader's AppendEntries: may leave at once, the leader's own sync runs beside them
-    vote: Vote | None = None  # 2. to the journal, with
-    truncate_from: int | None = None  #    the first index that is gone, and
-    entries: list[Entry] | None = None  #    these, in one sync for all shards
-    messages: tuple[Message, ...] = ()  # 3. votes and acknowledgements: only after 2 is durable
+    vote: Vote | None = None  # to the journal, with
+    truncate_from: int | None = None  # the first index that is gone, and
+    entries: list[Entry] = field(default_factory=list)  # these, in one sync for all shards
+    messages: list[tuple[Voter, Message]] = field(default_factory=list)
+    installs: list[Voter] = field(default_factory=list)  # members that need files before they can follow the log

@@ -4,77 +4,142 @@ leaves out.
 Five verbs: `receive` and `tick` take what happens outside, `propose` takes a leader's new entries, `ready` hands out
 what the shell must do (`raft/ready.py` says in which order), `advance` tells what of it is durable.
 
+    FOLLOWER ── its leader is gone ──▶ PRE_CANDIDATE ── a majority would ──▶ CANDIDATE ── a majority did ──▶ LEADER
+        ▲                                    │                                 │                              │
+        └────────── a leader, a higher term, or too many refusals ─────────────┴── no majority is alive ──────┘
+
 What must hold:
 - A term and a vote are durable before anybody hears of them; a single voter leads only then.
-- The leader counts itself where its own journal has synced, never further.
+- The leader counts itself where its own journal has synced, never further; so does whoever answers it.
 - Only entries of the leader's own term commit by counting; what lies before them commits with them.
-- A report of durability names the term in which the work was handed out; one of an older term is ignored.
-
-Between brokers there is nothing yet: a replica whose shard has other voters than itself refuses to start.
+- A report of durability names an entry, by term and index; one that the log does not hold any more says nothing.
+- Who is alive says the pair of brokers (`tick`): there are no heartbeats per shard, and an idle replica sends nothing.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
+from typing import Final
 
 from tidemill.model.broker_id import Voter
-from tidemill.raft.entry import Entry, no_op
+from tidemill.raft import quorum
+from tidemill.raft.election import Election
+from tidemill.raft.entry import COMMAND, Command, Entry, no_op, voters_change
 from tidemill.raft.log_view import LogView
-from tidemill.raft.ready import Message, Ready, Vote
+from tidemill.raft.messages import Append, AppendAnswer, Depose, Message, VoteAnswer, VoteRequest
+from tidemill.raft.open_log import OpenLog
+from tidemill.raft.progress import Window
+from tidemill.raft.ready import Ready, Vote
+from tidemill.raft.replication import Replication
+from tidemill.raft.voters import IllegalChange, Membership, check_change
+
+ELECTION_MS: Final = 1_000  # after which a try that was not decided begins again
+TRANSFER_MS: Final = 1_500  # a leader that hands over and is not deposed by then goes on leading
 
 
 class Role(StrEnum):
     FOLLOWER = "follower"
+    PRE_CANDIDATE = "pre-candidate"
     CANDIDATE = "candidate"
     LEADER = "leader"
+
+
+DEFAULT_WINDOW: Final = Window()
+Alive = Callable[[Voter], bool]
+
+
+def nobody(_: Voter) -> bool:
+    return False
 
 
 class Replica:
     """Indexes and terms count from 1; 0 stands for "before the log"."""
 
     __slots__ = (
-        "_entries",
+        "_alive",
+        "_append_time",
+        "_deadline",
+        "_election",
+        "_jitter_ms",
+        "_log",
+        "_memberships",
+        "_messages",
         "_now_ms",
+        "_transfer",
         "_vote_changed",
         "_vote_durable",
         "commit_index",
         "durable_index",
-        "last_index",
-        "last_term",
+        "is_installing",
+        "leader",
+        "match_index",
         "me",
+        "replication",
         "role",
         "term",
         "term_start_index",
         "voted_for",
-        "voters",
+        "window",
     )
 
     def __init__(
         self,
         *,
         me: Voter,
-        voters: tuple[Voter, ...],
+        memberships: list[tuple[int, Membership]],
         term: int,
         voted_for: Voter | None,
         log: LogView,
         commit_index: int,
+        jitter_ms: Callable[[], int],
+        window: Window = DEFAULT_WINDOW,
     ) -> None:
-        if voters != (me,):
-            raise ValueError(
-                f"voters {voters}: replication between brokers is not built yet; only {me} alone can be opened"
-            )
+        """
+        `memberships` are those in force from a log index on, the first of them committed.  `jitter_ms` draws how long
+        this replica waits before it stands for election, so that not all do at once.
+        """
         self.me = me
-        self.voters = voters
         self.role = Role.FOLLOWER
         self.term = term
         self.voted_for = voted_for
-        self.last_index = log.last_index
-        self.last_term = log.term_at(log.last_index)
+        self.leader: Voter | None = None  # of `term`, as far as this replica knows
         self.durable_index = log.last_index  # recovery has synced what it found
+        self.match_index = 0  # the log is alike with the leader's up to here
         self.commit_index = commit_index
         self.term_start_index = 0  # the index of the first entry of the term that this replica leads
-        self._entries: list[Entry] = []  # proposed, not yet handed out
+        self.replication: Replication | None = None  # while it leads
+        self.is_installing = False  # files are coming: no rows are taken, and nothing is acknowledged
+        self.window = window
+        self._log = OpenLog(log)
+        self._memberships = memberships
+        self._election: Election | None = None
+        self._messages: list[tuple[Voter, Message]] = []
         self._vote_changed = False
         self._vote_durable = True
+        self._transfer: tuple[Voter, int] | None = None  # to whom leadership is handed, and until when
+        self._jitter_ms = jitter_ms
         self._now_ms = 0
+        self._append_time = 0
+        self._deadline = 0  # when to stand for election
+        self._alive: Alive = nobody
+
+    # What others look at.
+
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        return self.membership.voters
+
+    @property
+    def membership(self) -> Membership:
+        return self._memberships[-1][1]
+
+    @property
+    def last_index(self) -> int:
+        return self._log.last_index
+
+    @property
+    def stable_index(self) -> int:
+        """Committed, and on this disk: what may be applied, served and removed here."""
+        return min(self.commit_index, self.durable_index)
 
     @property
     def leads(self) -> bool:
@@ -87,68 +152,381 @@ class Replica:
         return self.role is Role.LEADER and self.commit_index >= self.term_start_index
 
     @property
+    def may_propose(self) -> bool:
+        """Not while it hands over: what is appended now would only make the other wait."""
+        return self.role is Role.LEADER and self._transfer is None
+
+    @property
+    def confirmed_serial(self) -> int:
+        """A majority still followed this leader when it was asked this question; 0 while it does not lead."""
+        if self.replication is None:
+            return 0
+        return quorum.reached_by_majority(self.voters, self.replication.answered_serials)
+
+    @property
     def has_ready(self) -> bool:
-        return bool(self._entries) or self._vote_changed
+        has_messages = self._messages and self._vote_durable
+        has_members = self.replication is not None and bool(self.replication.members)
+        return self._vote_changed or self._log.has_changed or bool(has_messages) or has_members
 
-    def tick(self, now_ms: int) -> None:
-        """Time has come to `now_ms` (wall clock, for append times).  A voter without a leader stands for election."""
+    # Time.
+
+    def tick(self, now_ms: int, append_time: int, is_alive: Alive) -> None:
+        """
+        Called a few times a second while the shard is awake.  `now_ms` is monotonic, `append_time` the wall clock's;
+        `is_alive` says of another voter's broker whether its loop turns, its journal syncs, and it serves this shard.
+        """
         self._now_ms = now_ms
-        if self.role is Role.FOLLOWER:
-            self._campaign()
+        self._append_time = append_time
+        self._alive = is_alive
+        if self.role is Role.LEADER:
+            self._tick_leader()
+        elif self._is_led():
+            self._deadline = 0
+        elif self._may_stand():
+            if not self._deadline:
+                is_leaving = self.leader is not None and is_alive(self.leader)  # let it commit that it does
+                waits_ms = self._jitter_ms() + (ELECTION_MS if is_leaving else 0)
+                self._deadline = now_ms + (waits_ms if len(self.voters) > 1 else 0)
+            if now_ms >= self._deadline:
+                self._stand(is_transfer=False)
 
-    def receive(self, message: Message) -> None:
-        raise ValueError(f"{message!r} came from a peer, but this replica is its shard's only voter")
+    def _tick_leader(self) -> None:
+        assert self.replication is not None, "a leader replicates"
+        if not quorum.has_majority(self.voters, [self.me, *filter(self._alive, self.voters)]):
+            self._follow(self.term, None)  # another may have been elected where we are not heard
+            return
+        if self._transfer is not None and self._now_ms >= self._transfer[1]:
+            self._transfer = None
+        self._go_on_with_transfer()
+        self.replication.retry(self._now_ms, self.commit_index, self._alive)
+
+    def _may_stand(self) -> bool:
+        """Also one whose removal is not committed: it may be the only one that has the entry which says so."""
+        is_voter = any(self.me in membership.voters for _, membership in self._memberships)
+        return is_voter and not self.is_installing
+
+    # Elections.
+
+    def _stand(self, *, is_transfer: bool) -> None:
+        """Ask whether it would be elected; a single voter, and whom the leader has asked, need not."""
+        self._deadline = self._now_ms + ELECTION_MS + self._jitter_ms()
+        self.leader = None
+        if is_transfer or len(self.voters) == 1:
+            self._campaign(is_transfer=is_transfer)
+            return
+        self.role = Role.PRE_CANDIDATE
+        self._election = Election(self.me, is_pre=True)
+        self._ask_for_votes(self.term + 1)
+
+    def _campaign(self, *, is_transfer: bool) -> None:
+        self.role = Role.CANDIDATE
+        self._election = Election(self.me, is_pre=False, is_transfer=is_transfer)
+        self._set_term(self.term + 1, self.me)
+        self._ask_for_votes(self.term)
+
+    def _ask_for_votes(self, term: int) -> None:
+        election = self._election
+        assert election is not None, "nobody stands for election"
+        log = self._log
+        request = VoteRequest(
+            term=term,
+            last_index=log.last_index,
+            last_term=log.last_term,
+            is_pre=election.is_pre,
+            is_transfer=election.is_transfer,
+        )
+        self._messages += [(voter, request) for voter in self.voters if voter != self.me]
+
+    def _set_term(self, term: int, voted_for: Voter | None) -> None:
+        self.term = term
+        self.voted_for = voted_for
+        self._vote_changed = True
+        self._vote_durable = False
+
+    def _follow(self, term: int, leader: Voter | None) -> None:
+        if term > self.term:
+            self._set_term(term, None)
+        if leader is None or leader != self.leader or self.role is not Role.FOLLOWER:
+            self.match_index = 0
+        self.role = Role.FOLLOWER
+        self.leader = leader
+        self.replication = None
+        self._election = None
+        self._transfer = None
+        self._deadline = 0
+
+    def _decide(self) -> None:
+        """The votes may suffice by now, or suffice no more."""
+        election = self._election
+        if election is None:
+            return
+        if election.is_won(self.voters):
+            if election.is_pre:
+                self._campaign(is_transfer=False)
+            else:
+                self._lead()
+        elif election.is_lost(self.voters):
+            deadline = self._deadline
+            self._follow(self.term, None)
+            self._deadline = deadline
+
+    def _lead(self) -> None:
+        self.role = Role.LEADER
+        self.leader = self.me
+        self._election = None
+        self.term_start_index = self._log.last_index + 1
+        self.replication = Replication(self.me, self._log, self.membership, self.window)
+        self.propose(no_op(self._append_time))
+
+    # What comes.
+
+    def receive(self, sender: Voter, message: Message) -> None:
+        if message.term > self.term and not self._may_ignore(sender, message):
+            self._follow(message.term, None)
+        match message:
+            case VoteRequest():
+                self._on_vote_request(sender, message)
+            case VoteAnswer():
+                self._on_vote_answer(sender, message)
+            case Append():
+                self._on_append(sender, message)
+            case AppendAnswer():
+                self._on_append_answer(sender, message)
+            case Depose():
+                if message.term == self.term and self.role is Role.FOLLOWER and self._may_stand():
+                    self._stand(is_transfer=True)
+
+    def _may_ignore(self, sender: Voter, message: Message) -> bool:
+        """A higher term that changes nothing here: a question whether we would, or one while our leader is alive."""
+        if isinstance(message, VoteRequest):
+            return message.is_pre or (self._is_led() and not message.is_transfer)
+        return isinstance(message, VoteAnswer) and message.is_pre and message.is_granted
+
+    def _is_led(self) -> bool:
+        """There is no need of another leader."""
+        if self.role is Role.LEADER:
+            return True
+        return self.leader in self.voters and self._alive(self.leader)
+
+    def _on_vote_request(self, sender: Voter, request: VoteRequest) -> None:
+        log = self._log
+        if sender == self.leader:
+            self.leader = None  # it has stepped down, or was started again
+        is_up_to_date = (request.last_term, request.last_index) >= (log.last_term, log.last_index)
+        may_change = not self._is_led() or request.is_transfer
+        if self.replication is not None:
+            self.replication.met_again(sender)  # who asks does not know its leader, or knows of a later term
+        if request.is_pre:
+            is_granted = request.term > self.term and is_up_to_date and may_change
+            term = request.term if is_granted else self.term
+            self._messages.append((sender, VoteAnswer(term=term, is_granted=is_granted, is_pre=True)))
+            return
+        is_free = self.voted_for in (None, sender) and self.leader in (None, sender)
+        if request.term != self.term or not is_free or not is_up_to_date:
+            if request.term <= self.term:
+                self._messages.append((sender, VoteAnswer(term=self.term, is_granted=False)))
+            return
+        if self.voted_for is None:
+            self._set_term(self.term, sender)
+            self._deadline = self._now_ms + ELECTION_MS + self._jitter_ms()
+        self._messages.append((sender, VoteAnswer(term=self.term, is_granted=True)))
+
+    def _on_vote_answer(self, sender: Voter, answer: VoteAnswer) -> None:
+        election = self._election
+        if election is None or answer.is_pre != election.is_pre:
+            return
+        if answer.is_granted and answer.term != self.term + (1 if election.is_pre else 0):
+            return  # of an earlier try
+        election.count(sender, is_granted=answer.is_granted)
+        self._decide()
+
+    def _on_append(self, sender: Voter, append: Append) -> None:
+        if append.term < self.term:
+            self._messages.append((sender, AppendAnswer(term=self.term, rejected_index=max(append.prev_index, 1))))
+            return
+        if self.role is not Role.FOLLOWER or self.leader != sender:
+            assert self.role is not Role.LEADER, f"{sender} and {self.me} lead term {self.term}"
+            self._follow(self.term, sender)
+        if self.is_installing:
+            return
+        log = self._log
+        entries = append.entries
+        prev_index = append.prev_index
+        base_index = log.first_index - 1
+        if prev_index < base_index:  # what lies before is committed here, and so alike
+            entries = entries[base_index - prev_index :]
+            prev_index = base_index
+        elif not log.holds(prev_index, append.prev_term):
+            hint = log.probable_match(prev_index, append.prev_term)
+            self._messages.append(
+                (
+                    sender,
+                    AppendAnswer(
+                        term=self.term,
+                        serial=append.serial,
+                        commit_index=self.commit_index,
+                        rejected_index=prev_index,
+                        hint_index=hint,
+                        hint_term=log.term_at(hint) if hint >= base_index else 0,
+                    ),
+                )
+            )
+            return
+        self._take(entries)
+        self.match_index = max(self.match_index, append.prev_index + len(append.entries))
+        self._commit(min(append.commit_index, self.match_index))
+        if append.serial or self.durable_index >= self.match_index:
+            self._answer_append(append.serial)  # else when it is on disk
+
+    def _take(self, entries: tuple[Entry, ...]) -> None:
+        """Append what is new; cut only where an entry differs, for a late message may tell of less than is here."""
+        log = self._log
+        for at, entry in enumerate(entries):
+            if entry.index <= log.last_index:
+                if log.term_at(entry.index) == entry.term:
+                    continue
+                assert entry.index > self.commit_index, f"{entry} contradicts what is committed"
+                self._truncate(entry.index)
+            for new in entries[at:]:
+                log.append(new)
+                self._note_membership(new)
+            return
+
+    def _truncate(self, from_index: int) -> None:
+        self._log.truncate(from_index)
+        self.durable_index = min(self.durable_index, from_index - 1)
+        while self._memberships[-1][0] >= from_index:
+            self._memberships.pop()
+
+    def _note_membership(self, entry: Entry) -> None:
+        if entry.kind == COMMAND and entry.payload and entry.payload[0] == Command.VOTERS:
+            self._memberships.append((entry.index, Membership.decode(entry.payload, 1)))
+            if self.replication is not None:
+                self.replication.follow(self.membership)
+
+    def _answer_append(self, serial: int) -> None:
+        """What is alike with the leader's log, and on this disk."""
+        assert self.leader is not None, "nobody leads"
+        answer = AppendAnswer(
+            term=self.term,
+            serial=serial,
+            match_index=min(self.match_index, self.durable_index),
+            commit_index=self.commit_index,
+        )
+        self._messages.append((self.leader, answer))
+
+    def _on_append_answer(self, sender: Voter, answer: AppendAnswer) -> None:
+        replication = self.replication
+        if replication is None or answer.term != self.term:
+            return
+        if replication.answered(sender, answer, self._now_ms):
+            self._count()
+        self._go_on_with_transfer()
+
+    # The leader.
 
     def propose(self, entry: Entry) -> int:
         """Append to the log of the term that this replica leads; the entry's index.  Only a leader may be asked."""
         assert self.role is Role.LEADER, f"proposed to a {self.role}"
-        self.last_index = index = self.last_index + 1
-        entry.index = index
-        entry.term = self.last_term = self.term
-        self._entries.append(entry)
+        entry.index = index = self._log.last_index + 1
+        entry.term = self.term
+        self._log.append(entry)
+        if entry.kind == COMMAND:
+            self._note_membership(entry)
         return index
+
+    def change_membership(self, membership: Membership, append_time: int) -> int:
+        """The index of the entry that says so.  IllegalChange when it would put the log at risk now."""
+        if not self.is_confirmed:
+            raise IllegalChange("the leader has not committed an entry of its own term")
+        if self._memberships[-1][0] > self.commit_index:
+            raise IllegalChange("the change before this one is not committed")
+        check_change(self.membership, membership)
+        return self.propose(voters_change(membership.encode(), append_time))
+
+    def ask_whether_it_leads(self) -> int:
+        """
+        The serial of a question to all voters: a read may be answered from what was committed when it was asked, once
+        `confirmed_serial` has come to it.
+        """
+        assert self.replication is not None, "only a leader asks"
+        self.replication.serial += 1
+        return self.replication.serial
+
+    def hand_over(self, to: Voter) -> None:
+        """Let `to` lead, as soon as it has all there is."""
+        if self.role is Role.LEADER and to in self.voters and to != self.me:
+            self._transfer = (to, self._now_ms + TRANSFER_MS)
+            self._go_on_with_transfer()
+
+    def _go_on_with_transfer(self) -> None:
+        if self._transfer is None or self.replication is None:
+            return
+        to = self._transfer[0]
+        progress = self.replication.members.get(to)
+        if progress is not None and progress.match_index == self._log.last_index:
+            self._messages.append((to, Depose(term=self.term)))
+
+    def met_again(self, member: Voter) -> None:
+        """The connection to its broker is new."""
+        if self.replication is not None:
+            self.replication.met_again(member)
+
+    def _count(self) -> bool:
+        """What a majority has on disk is committed, if it is of this term."""
+        assert self.replication is not None, "only a leader counts"
+        if self.replication.members:
+            reached = {**self.replication.matches, self.me: self.durable_index}
+            index = quorum.reached_by_majority(self.voters, reached)
+        else:
+            index = self.durable_index
+        if index <= self.commit_index or index < self.term_start_index:
+            return False
+        self._commit(index)
+        if self.me not in self.voters and self._memberships[-1][0] <= index:
+            self._follow(self.term, None)  # its own removal is committed
+        return True
+
+    def _commit(self, index: int) -> None:
+        if index > self.commit_index:
+            self.commit_index = index
+            while len(self._memberships) > 1 and self._memberships[1][0] <= index:
+                del self._memberships[0]
+
+    # What the shell does.
 
     def ready(self) -> Ready:
         """What has to be done now; handed out once."""
-        entries, self._entries = self._entries, []
         vote = None
         if self._vote_changed:
             self._vote_changed = False
             vote = Vote(self.term, self.voted_for)
-        return Ready(vote=vote, entries=entries)
+        messages: list[tuple[Voter, Message]] = []
+        if self._vote_durable:  # nobody hears of a term that a crash could make this replica forget
+            messages, self._messages = self._messages, []
+        installs: list[Voter] = []
+        if self.replication is not None and self.replication.members:
+            messages += self.replication.messages(self.term, self.commit_index, self._now_ms)
+            installs += self.replication.needing_install()
+        truncate_from, entries = self._log.take()
+        return Ready(vote=vote, truncate_from=truncate_from, entries=entries, messages=messages, installs=installs)
 
-    def advance(self, term: int, index: int, *, vote_durable: bool = False) -> bool:
+    def advance(self, term: int, index: int, vote: Vote | None = None) -> bool:
         """
-        What was handed out while `term` was current is durable up to `index`.  Returns whether the commit index moved
-        or this replica became leader.
+        The entry of `term` at `index` is durable, with all before it, and so is `vote`.  Whether the stable index
+        moved or this replica became leader.
         """
-        if term != self.term:
-            return False
-        if vote_durable and not self._vote_durable:
+        before = (self.stable_index, self.role)
+        if vote == Vote(self.term, self.voted_for) and not self._vote_durable and not self._vote_changed:
             self._vote_durable = True
-            self._lead()
-            return True
-        if index > self.durable_index:
+            if self._election is not None and not self._election.is_pre:
+                self._election.count(self.me, is_granted=True)
+                self._decide()
+        if index > self.durable_index and self._log.holds(index, term):
             self.durable_index = index
-        return self._commit()
-
-    def _campaign(self) -> None:
-        """A single voter is elected by its own vote, once that is durable."""
-        self.role = Role.CANDIDATE
-        self.term += 1
-        self.voted_for = self.me
-        self._vote_changed = True
-        self._vote_durable = False
-
-    def _lead(self) -> None:
-        self.role = Role.LEADER
-        self.term_start_index = self.last_index + 1
-        self.propose(no_op(self._now_ms))
-
-    def _commit(self) -> bool:
-        """A majority of one: what is durable here, if it is of this term."""
-        committed = self.durable_index
-        if committed <= self.commit_index or committed < self.term_start_index or self.role is not Role.LEADER:
-            return False
-        self.commit_index = committed
-        return True
+            if self.role is Role.LEADER:
+                self._count()
+            elif self.leader is not None and self.match_index:
+                self._answer_append(0)
+        return before != (self.stable_index, self.role)

@@ -13,7 +13,7 @@ from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic_config import TopicConfig
 from tidemill.raft.entry import BATCH, Command, Entry, log_start, read_log_start
-from tidemill.raft.replica import Replica
+from tidemill.raft.replica import Replica, nobody
 from tidemill.shard.commit_waiters import CommitWaiters, Waiter
 from tidemill.shard.partition import Partition
 from tidemill.storage.block import Report
@@ -46,8 +46,9 @@ class Shard:
         topic: str,
         config: TopicConfig,
         wake: Callable[[], None],
+        jitter_ms: Callable[[], int],
     ) -> None:
-        """`wake` is called when something has been queued for the journal."""
+        """`wake` is called when something has been queued for the journal; `jitter_ms` is the replica's."""
         self.store = store
         self.wake = wake
         self.log = log
@@ -55,11 +56,12 @@ class Shard:
         self.topic = topic
         self.replica = Replica(
             me=me,
-            voters=log.voters[-1][1],
+            memberships=list(log.memberships),
             term=log.term,
             voted_for=log.voted_for,
             log=log,
             commit_index=log.commit_index,
+            jitter_ms=jitter_ms,
         )
         self._is_stopped = False
         self.waiters = CommitWaiters()
@@ -78,10 +80,10 @@ class Shard:
     def is_serving(self) -> bool:
         return self.replica.is_confirmed and self.log.damage is None and not self._is_stopped
 
-    def tick(self, now_ms: int) -> None:
+    def tick(self, now_ms: int, wall_ms: int) -> None:
         """A replica without a leader stands for election; a damaged one does not."""
         if self.log.damage is None:
-            self.replica.tick(self.append_time(now_ms))
+            self.replica.tick(now_ms, self.append_time(wall_ms), nobody)
             if self.replica.has_ready:
                 self.carry_out()
 
@@ -105,7 +107,7 @@ class Shard:
         return max(now_ms, self.log.last_append_time)
 
     def when_committed(self, index: int, waiter: Waiter) -> None:
-        if index <= self.replica.commit_index:
+        if index <= self.replica.stable_index:
             waiter(True)
         elif self._is_stopped:
             waiter(False)
@@ -129,6 +131,11 @@ class Shard:
         ready = self.replica.ready()
         if ready.vote is not None:
             self.store.vote(self.shard_id, self.log, ready.vote.term, ready.vote.voted_for)
+        if ready.truncate_from is not None:
+            self.store.truncate(self.log, ready.truncate_from)
+            while self._uncommitted and self._uncommitted[-1].index >= ready.truncate_from:
+                self._uncommitted.pop()
+        assert not ready.messages and not ready.installs, "there is no road to other brokers yet"
         if ready.entries:
             self.store.append(self.log, ready.entries)
             self._uncommitted.extend(ready.entries)
@@ -137,12 +144,12 @@ class Shard:
     def advance(self, report: Report) -> None:
         """The report's part of this shard is durable."""
         replica = self.replica
-        moved = replica.advance(report.term, report.log_index, vote_durable=report.has_vote)
+        moved = replica.advance(report.term, report.log_index, report.vote)
         if replica.has_ready:
             self.carry_out()
         self.durable_waiters.wake(replica.durable_index)
         if moved:
-            self._apply(replica.commit_index)
+            self._apply(replica.stable_index)
 
     def _apply(self, commit_index: int) -> None:
         uncommitted = self._uncommitted

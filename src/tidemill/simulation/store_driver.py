@@ -10,7 +10,7 @@ from typing import Final
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry
-from tidemill.raft.replica import Replica
+from tidemill.raft.replica import Replica, nobody
 from tidemill.simulation.store_model import Row, StoreHistory
 from tidemill.storage.block import Report
 from tidemill.storage.disk import Disk, DiskFull, File
@@ -79,13 +79,14 @@ class StoreDriver:
         log = self.store.shards[shard_id]
         replica = self.replicas[shard_id] = Replica(
             me=me,
-            voters=(me,),
+            memberships=list(log.memberships),
             term=log.term,
             voted_for=log.voted_for,
             log=log,
             commit_index=log.commit_index,
+            jitter_ms=_no_jitter,
         )
-        replica.tick(now_ms)
+        replica.tick(now_ms, now_ms, nobody)
         self._carry_out(shard_id, replica)
 
     def propose(self, shard_id: ShardId, entry: Entry) -> None:
@@ -133,12 +134,13 @@ class StoreDriver:
         shard_id = report.shard_id
         durable = self.history.models[sequence].shards[shard_id]
         log = self.store.shards.get(shard_id)
-        if log is None or report.term != log.term:
+        if log is None:
             return
         assert report.log_index <= len(durable.entries), f"{report} says more than block {sequence} holds"
-        assert not report.has_vote or durable.term == log.term, f"{report} tells a vote that is not in block {sequence}"
+        told = None if report.vote is None else (report.vote.term, report.vote.voted_for)
+        assert told in (None, (durable.term, durable.voted_for)), f"{report} tells another vote than block {sequence}"
         replica = self.replicas.get(shard_id)
-        if replica is not None and replica.advance(report.term, report.log_index, vote_durable=report.has_vote):
+        if replica is not None and replica.advance(report.term, report.log_index, report.vote):
             self.commit(shard_id, replica.commit_index)
             if replica.has_ready:
                 self._carry_out(shard_id, replica)
@@ -210,3 +212,7 @@ def _nothing() -> None:
 
 def _ignore(_: File | None) -> None:
     return None
+
+
+def _no_jitter() -> int:
+    return 0

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry
+from tidemill.raft.ready import Vote
 from tidemill.storage import paths
 from tidemill.storage.disk import Buffer, Disk, DiskFull
 from tidemill.storage.journal import Extent, Journal, RingFile, write_block
@@ -15,13 +16,14 @@ from tidemill.storage.segment import Segment
 
 class Report(NamedTuple):
     """
-    What of a shard is durable when the block is synced.  Counts only while the replica is still in `term` (rule J9).
+    What of a shard is durable when the block is synced: its newest entry in there, by term and index, and its newest
+    vote.  Says nothing once the log does not hold that entry any more (rule J9).
     """
 
     shard_id: ShardId
-    term: int
+    term: int  # of the entry
     log_index: int  # 0 when the block holds no entry of the shard
-    has_vote: bool
+    vote: Vote | None
 
 
 class Run(NamedTuple):

@@ -7,7 +7,8 @@ from typing import Final
 from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import COMMAND, decode_voters, encode_voters
+from tidemill.raft.entry import COMMAND, decode_voters
+from tidemill.raft.voters import Membership
 from tidemill.storage import paths
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
@@ -83,7 +84,7 @@ def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
         _COUNT.pack(len(opening)),
         opening,
         _BOUNDARY.pack(saved, log.term_at(saved), log.last_append_time),
-        encode_voters(log.voters[0][1]),
+        log.memberships[0][1].encode(),
         _COUNT.pack(last - saved),
     ]
     for index in range(saved + 1, last + 1):
@@ -150,9 +151,10 @@ class _Reader:
         self.at += length
         return self.data[self.at - length : self.at]
 
-    def voters(self) -> tuple[Voter, ...]:
+    def membership(self) -> Membership:
         voters, self.at = decode_voters(self.data, self.at)
-        return voters
+        learners, self.at = decode_voters(self.data, self.at)
+        return Membership(voters, learners)
 
     def vote(self) -> Voter | None:
         if self.bytes(1) == b"\x00":
@@ -190,7 +192,7 @@ def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> 
 def _read_shard(reader: _Reader, log: ShardLog) -> None:
     saved, saved_term, log.last_append_time = reader.numbers(_BOUNDARY)
     log.restore_boundary(saved, saved_term)
-    log.voters = [(0, reader.voters())]
+    log.memberships = [(0, reader.membership())]
     for _ in range(reader.count()):
         _, entry, length, _ = decode_row(reader.data, reader.at)
         reader.at += ROW_BYTES

@@ -51,6 +51,7 @@ def decode_row(table: bytes | memoryview, at: int) -> tuple[ShardId, Entry, int,
         index=index,
         term=term,
     )
+    entry.payload_bytes = length
     entry.position = position
     entry.segment_base = segment_base
     return ShardId(shard), entry, length, crc

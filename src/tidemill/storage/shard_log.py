@@ -15,8 +15,8 @@ from tidemill.raft.entry import (
     Entry,
     Kind,
     decode_voters,
-    encode_voters,
 )
+from tidemill.raft.voters import Membership
 from tidemill.storage.disk import Buffer, Disk
 from tidemill.storage.leader_epochs import uncovered
 from tidemill.storage.partition_log import PartitionLog
@@ -43,21 +43,20 @@ class Opening:
     first_partition: int
     partition_count: int
     feature_level: int
-    voters: tuple[Voter, ...]
+    membership: Membership
 
     def encode(self) -> bytes:
         numbers = self.first_partition.to_bytes(4) + self.partition_count.to_bytes(4) + self.feature_level.to_bytes(2)
-        return self.topic_id + numbers + encode_voters(self.voters)
+        return self.topic_id + numbers + self.membership.encode()
 
     @classmethod
     def decode(cls, data: Buffer) -> "Opening":
-        voters, _ = decode_voters(data, 26)
         return cls(
             topic_id=TopicId(bytes(data[:16])),
             first_partition=int.from_bytes(data[16:20]),
             partition_count=int.from_bytes(data[20:24]),
             feature_level=int.from_bytes(data[24:26]),
-            voters=voters,
+            membership=Membership.decode(data, 26),
         )
 
 
@@ -75,13 +74,13 @@ class ShardLog:
         "first_index",
         "last_append_time",
         "last_index",
+        "memberships",
         "opening",
         "partitions",
         "section",
         "shard_id",
         "term",
         "voted_for",
-        "voters",
     )
 
     def __init__(self, disk: Disk, cache: TailCache, shard_id: ShardId, opening: Opening) -> None:
@@ -89,7 +88,7 @@ class ShardLog:
         self.opening = opening
         self.term = 0
         self.voted_for: Voter | None = None
-        self.voters: list[tuple[int, tuple[Voter, ...]]] = [(0, opening.voters)]  # (log index, in force from there on)
+        self.memberships = [(0, opening.membership)]  # (log index, in force from there on)
         self.commit_index = 0
         self.first_index = 1
         self.last_index = 0
@@ -151,7 +150,7 @@ class ShardLog:
             self.last_append_time = entry.append_time
         self.entries.append(entry)
         if entry.kind == COMMAND and entry.payload and entry.payload[0] == Command.VOTERS:
-            self.voters.append((entry.index, decode_voters(entry.payload, 1)[0]))
+            self.memberships.append((entry.index, Membership.decode(entry.payload, 1)))
 
     def _place_again(self, log: PartitionLog, entry: Entry, max_timestamp: int) -> None:
         assert entry.payload is not None, f"{entry} has no bytes"
@@ -190,8 +189,8 @@ class ShardLog:
         for partition in self.partitions.values():
             epochs = partition.epochs
             epochs.starts = uncovered(epochs.starts, self._term_starts[-1], partition.end_offset)
-        while self.voters[-1][0] >= from_index:
-            self.voters.pop()
+        while self.memberships[-1][0] >= from_index:
+            self.memberships.pop()
         return Truncated(removed, cut)
 
     def commit(self, index: int) -> None:
@@ -207,8 +206,8 @@ class ShardLog:
         starts = self._term_starts
         while len(starts) > 1 and starts[1][0] < self.first_index:
             del starts[0]
-        while len(self.voters) > 1 and self.voters[1][0] <= index:
-            del self.voters[0]
+        while len(self.memberships) > 1 and self.memberships[1][0] <= index:
+            del self.memberships[0]
 
     def holds(self, entry: Entry) -> bool:
         """Whether it is still in the log: neither truncated nor forgotten."""

@@ -16,6 +16,7 @@ from typing import Final
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, Kind
+from tidemill.raft.ready import Vote
 from tidemill.storage import paths
 from tidemill.storage.block import Block, Report, Run, spread_run
 from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_closed, encode_shard, write_checkpoint
@@ -26,7 +27,7 @@ from tidemill.storage.open_files import close_surplus
 from tidemill.storage.queued_rows import Before, SettledBefore, VoteBefore, queued_rows
 from tidemill.storage.row import ROW_BYTES
 from tidemill.storage.segment import Segment, save_index
-from tidemill.storage.shard_log import Opening, ShardLog, vote_row
+from tidemill.storage.shard_log import Opening, ShardLog, read_vote, vote_row
 from tidemill.storage.tail_cache import TailCache
 
 Step = Callable[[], None]
@@ -222,24 +223,20 @@ class Store:
         return block
 
     def _reports(self, rows: list[tuple[ShardId, Entry]]) -> list[Report]:
-        newest: dict[ShardId, int] = {}
-        voted: dict[ShardId, int] = {}
+        newest: dict[ShardId, Entry] = {}
+        votes: dict[ShardId, Vote] = {}
         for shard_id, entry in rows:
-            kind = entry.kind
-            if kind <= COMMAND:
+            if entry.kind <= COMMAND:
                 log = self.shards.get(shard_id)
                 if log is not None and log.holds(entry):
-                    newest[shard_id] = entry.index
-            elif kind == Kind.VOTE:
-                voted[shard_id] = entry.term
-            elif kind == Kind.TRUNCATE:
-                newest[shard_id] = min(newest.get(shard_id, 0), entry.index - 1)
+                    newest[shard_id] = entry
+            elif entry.kind == Kind.VOTE:
+                votes[shard_id] = Vote(entry.term, read_vote(entry))
         reports = []
-        for shard_id in dict.fromkeys([*newest, *voted]):
-            log = self.shards.get(shard_id)
-            if log is not None:
-                has_vote = voted.get(shard_id) == log.term
-                reports.append(Report(shard_id, log.term, newest.get(shard_id, 0), has_vote))
+        for shard_id in dict.fromkeys([*newest, *votes]):
+            last = newest.get(shard_id)
+            term, index = (0, 0) if last is None else (last.term, last.index)
+            reports.append(Report(shard_id, term, index, votes.get(shard_id)))
         return reports
 
     def _runs(self, rows: list[tuple[ShardId, Entry]]) -> list[Run]:

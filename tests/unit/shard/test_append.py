@@ -12,6 +12,7 @@ from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
+from tidemill.raft.voters import Membership
 from tidemill.shard import lookup
 from tidemill.shard.append import append_batch, append_own
 from tidemill.shard.commit_waiters import CommitWaiters
@@ -36,12 +37,16 @@ class Led:
         found_directory(disk, KEY, OPTIONS)
         self.store: Store = open_store(disk, KEY, OPTIONS)[0]
         opening = Opening(
-            topic_id=TopicId(b"t" * 16), first_partition=0, partition_count=1, feature_level=1, voters=(ME,)
+            topic_id=TopicId(b"t" * 16),
+            first_partition=0,
+            partition_count=1,
+            feature_level=1,
+            membership=Membership((ME,)),
         )
         log = self.store.open_shard(ShardId(1), opening)
         config = compile_topic_config({key.replace("_", "."): value for key, value in configs.items()})
-        self.shard = Shard(self.store, log, ME, "t", config, lambda: None)
-        self.shard.tick(NOW)
+        self.shard = Shard(self.store, log, ME, "t", config, lambda: None, lambda: 0)
+        self.shard.tick(NOW, NOW)
         self.sync()
 
     @property
@@ -256,8 +261,8 @@ def test_a_new_leader_does_not_turn_the_time_back() -> None:
     append_own(led.partition, build_batch([(None, b"x", (), NOW)]), NOW)
     led.sync()
 
-    again = Shard(led.store, led.shard.log, ME, "t", led.partition.config, lambda: None)
-    again.tick(NOW - 60_000)
+    again = Shard(led.store, led.shard.log, ME, "t", led.partition.config, lambda: None, lambda: 0)
+    again.tick(NOW, NOW - 60_000)
     for _ in range(2):
         block = led.store.gather()
         assert block is not None

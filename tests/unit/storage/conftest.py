@@ -10,6 +10,7 @@ from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, Entry
+from tidemill.raft.voters import Membership
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage.partition_log import LogConfig, PartitionLog
 from tidemill.storage.recovery import Found, found_directory, open_store
@@ -49,7 +50,9 @@ class Hand:
         return self.shard.partitions[0]
 
     def open_shard(self, shard_id: ShardId = SHARD, *, first: int = 0, count: int = 2) -> ShardLog:
-        opening = Opening(topic_id=TOPIC, first_partition=first, partition_count=count, feature_level=1, voters=(ME,))
+        opening = Opening(
+            topic_id=TOPIC, first_partition=first, partition_count=count, feature_level=1, membership=Membership((ME,))
+        )
         log = self.store.open_shard(shard_id, opening)
         self.store.vote(shard_id, log, 1, ME)
         return log

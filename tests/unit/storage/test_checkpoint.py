@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
+from tidemill.raft.voters import Membership
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage.checkpoint import (
     ClosedShard,
@@ -46,7 +47,7 @@ def shard_of(partitions: list[dict[str, Any]], term: int, voted_for: Voter | Non
         first_partition=2,
         partition_count=len(partitions),
         feature_level=1,
-        voters=(VOTER,),
+        membership=Membership((VOTER,)),
     )
     log = ShardLog(SimulatedDisk(), TailCache(0), ShardId(8), opening)
     log.term, log.voted_for = term, voted_for

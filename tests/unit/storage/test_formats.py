@@ -16,7 +16,8 @@ from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
-from tidemill.raft.entry import BATCH, Command, Entry, Kind, encode_voters, log_start, no_op
+from tidemill.raft.entry import BATCH, Entry, Kind, log_start, no_op, voters_change
+from tidemill.raft.voters import Membership
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage.checkpoint import ClosedShard, decode_checkpoint, encode_checkpoint, encode_closed
 from tidemill.storage.data_directory import Identity, read_identity, write_identity
@@ -57,9 +58,14 @@ def block() -> bytes:
 def other_rows() -> bytes:
     """A row of every other kind, and the other commands."""
     opening = Opening(
-        topic_id=TopicId(b"t" * 16), first_partition=4, partition_count=2, feature_level=1, voters=(VOTER,)
+        topic_id=TopicId(b"t" * 16),
+        first_partition=4,
+        partition_count=2,
+        feature_level=1,
+        membership=Membership((VOTER,)),
     )
-    voters = Entry(Kind.COMMAND, bytes((Command.VOTERS,)) + encode_voters((VOTER, VOTER)), index=3, term=2)
+    voters = voters_change(Membership((VOTER,), (VOTER,)).encode(), 0)
+    voters.index, voters.term = 3, 2
     moved = log_start(5, 77, 9)
     moved.index, moved.term = 4, 2
     rows = [
@@ -126,16 +132,18 @@ def test_a_journal_block_of_facts_and_commands() -> None:
     table = [data[64 + 80 * index : 64 + 80 * (index + 1)] for index in range(6)]
     lengths = [number(row, 44, 4) for row in table]
     assert [18, 3, 3, 20, 17, 19] == [number(row, 24, 1) for row in table]
-    assert [48, 43, 13, 0, 0, 0] == lengths
+    assert [50, 45, 13, 0, 0, 0] == lengths
     at = 64 + 6 * 80
-    opening, voters, moved = (data[at : at + 48], data[at + 48 : at + 91], data[at + 91 : at + 104])
+    opening, voters, moved = (data[at : at + 50], data[at + 50 : at + 95], data[at + 95 : at + 108])
     voter = VOTER.broker_id.to_bytes(4) + VOTER.directory_id
     assert (b"t" * 16, 4, 2, 1, 1, voter) == (
         opening[:16],
         *(number(opening, *field) for field in ((16, 4), (20, 4), (24, 2), (26, 2))),
-        opening[28:],
+        opening[28:48],
     )
-    assert (2, 2, voter + voter) == (voters[0], number(voters, 1, 2), voters[3:])
+    assert bytes(2) == opening[48:]  # no learners
+    found = (voters[0], number(voters, 1, 2), voters[3:23], number(voters, 23, 2), voters[25:])
+    assert (2, 1, voter, 1, voter) == found
     assert (1, 5, 77) == (moved[0], number(moved, 1, 4), number(moved, 5, 8))
     assert (5, 77) == (number(table[3], 28, 4), number(table[3], 32, 8))
     assert number(table[4], 8, 8) == 9
@@ -165,11 +173,12 @@ def test_a_checkpoint(hand: Any) -> None:
     assert [int.from_bytes(b"t" * 16), 0, 2, 1] == [take(size) for size in (16, 4, 4, 2)]
     assert [1, 1] == [take(2), take(4)]
     at += 16
-    assert 48 == opening
+    at += 2
+    assert 50 == opening
     assert [2, 1, hand.shard.last_append_time, 1, 1] == [
         take(size) for size in (8, 8, 8, 2, 4)
     ]  # S, term, time, voters
-    at += 16
+    at += 16 + 2
     assert 1 == take(4)  # rows
     row_at = at
     at += 80

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tidemill.raft.entry import COMMAND, Command, Entry, encode_voters
+from tidemill.raft.entry import voters_change
+from tidemill.raft.voters import Membership
 from tidemill.storage.shard_log import TAIL_ENTRIES, Opening, read_vote, vote_row
 
 
@@ -59,14 +60,16 @@ def test_only_committed_and_written_entries_are_forgotten(hand: Any) -> None:
 def test_voters_are_in_force_from_their_entry_on_and_rolled_back(hand: Any) -> None:
     """Effective at append."""
     log = hand.shard
-    voters = log.voters[-1][1] * 2
-    entry = Entry(COMMAND, bytes((Command.VOTERS,)) + encode_voters(voters), index=1, term=1)
+    before = log.memberships[-1][1]
+    membership = Membership(before.voters, before.voters)
+    entry = voters_change(membership.encode(), 0)
+    entry.index = entry.term = 1
     log.append(entry)
-    assert voters == log.voters[-1][1]
+    assert membership == log.memberships[-1][1]
 
     log.truncate(1)
 
-    assert [(0, voters[:1])] == log.voters
+    assert [(0, before)] == log.memberships
 
 
 def test_an_entry_is_held_until_it_is_truncated(hand: Any) -> None:
@@ -83,7 +86,7 @@ def test_an_entry_is_held_until_it_is_truncated(hand: Any) -> None:
 def test_openings_and_votes_keep_their_form(hand: Any) -> None:
     """They lie in rows and checkpoints."""
     opening = hand.shard.opening
-    voter = opening.voters[0]
+    voter = opening.membership.voters[0]
 
     assert opening == Opening.decode(opening.encode())
     assert (voter, None) == (read_vote(vote_row(3, voter)), read_vote(vote_row(3, None)))

@@ -9,6 +9,7 @@ from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, Entry, log_start, no_op
+from tidemill.raft.voters import Membership
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.store_driver import StoreDriver
 from tidemill.simulation.store_model import ModelEntry
@@ -40,7 +41,7 @@ def opening(topic: int, first_partition: int, partition_count: int, *voters: Vot
         first_partition=first_partition,
         partition_count=partition_count,
         feature_level=1,
-        voters=voters or (ME,),
+        membership=Membership(voters or (ME,)),
     )
 
 

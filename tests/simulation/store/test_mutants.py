@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.simulation.crash_exploration import Explorer, Violation
-from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.store.crash_exploration import Explorer, Violation
+from tests.simulation.store.mutants import MUTANTS, Mutant
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])

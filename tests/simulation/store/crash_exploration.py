@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.simulation.store_script import CONFIG, KEY, ME, OPTIONS, StoreScript
+from tests.simulation.store.store_script import CONFIG, KEY, ME, OPTIONS, StoreScript
 from tidemill.batches.batch import read_header, spans
 from tidemill.batches.builder import build_batch
 from tidemill.raft.entry import BATCH, Entry

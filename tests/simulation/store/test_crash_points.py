@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from tests.simulation.crash_exploration import Explorer
-from tests.simulation.store_script import KEY, OPTIONS
+from tests.simulation.store.crash_exploration import Explorer
+from tests.simulation.store.store_script import KEY, OPTIONS
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Mix
 from tidemill.simulation.crash_points import lone_fates

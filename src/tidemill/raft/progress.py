@@ -1,0 +1,88 @@
+"""How far one member's log is known to be alike with its leader's, and what is on its way to it.
+
+PROBE      one message at a time, until one is accepted: where do the logs meet?
+REPLICATE  as much on the way as the window allows, without waiting for answers
+SNAPSHOT   what it needs is not in memory here any more: it is sent files first
+
+       accepted                  lost or rejected
+PROBE ──────────▶ REPLICATE ──────────────────────▶ PROBE
+  └──── its next entry is gone here ────▶ SNAPSHOT ──── installed ────▶ PROBE
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Pace(StrEnum):
+    PROBE = "probe"
+    REPLICATE = "replicate"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """What may be on the way to one member."""
+
+    messages_max: int = 64
+    bytes_max: int = 4 << 20
+    entries_max: int = 1_024  # in one message
+    message_bytes_max: int = 1 << 20  # in one message, but for one large entry
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    next_index: int  # of the next entry that is sent
+    match_index: int = 0
+    commit_index: int = 0  # that the member has told
+    commit_sent: int = 0
+    serial_sent: int = 0
+    pace: Pace = Pace.PROBE
+    is_waiting: bool = False  # a probe is on the way
+    heard_at: int = 0  # when it last answered, or was first sent something after all was answered
+    in_flight: deque[tuple[int, int]] = field(default_factory=deque)  # (last index, bytes) of each message
+    in_flight_bytes: int = 0
+
+    def may_send(self, window: Window) -> bool:
+        if self.pace is Pace.REPLICATE:
+            return len(self.in_flight) < window.messages_max and self.in_flight_bytes < window.bytes_max
+        return self.pace is Pace.PROBE and not self.is_waiting
+
+    @property
+    def is_owed(self) -> bool:
+        """Something was sent that was not answered yet."""
+        return self.is_waiting or bool(self.in_flight)
+
+    def sent(self, last_index: int, size: int, now_ms: int) -> None:
+        """A message with entries up to `last_index`, or with none."""
+        if not self.is_owed:
+            self.heard_at = now_ms
+        if self.pace is Pace.PROBE:
+            self.is_waiting = True
+        else:
+            self.in_flight.append((last_index, size))
+            self.in_flight_bytes += size
+            self.next_index = last_index + 1
+
+    def accepted(self, match_index: int) -> bool:
+        """Whether that is news."""
+        self.is_waiting = False
+        while self.in_flight and self.in_flight[0][0] <= match_index:
+            self.in_flight_bytes -= self.in_flight.popleft()[1]
+        is_news = match_index > self.match_index
+        if is_news:
+            self.match_index = match_index
+        self.next_index = max(self.next_index, self.match_index + 1)
+        if self.pace is Pace.PROBE:
+            self.pace = Pace.REPLICATE
+            self.next_index = self.match_index + 1
+        return is_news
+
+    def probe(self, next_index: int) -> None:
+        """Begin again from there: what is on the way may be lost."""
+        self.pace = Pace.PROBE
+        self.is_waiting = False
+        self.next_index = max(next_index, self.match_index + 1)
+        self.commit_sent = self.serial_sent = 0
+        self.in_flight.clear()
+        self.in_flight_bytes = 0

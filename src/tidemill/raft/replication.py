@@ -1,0 +1,132 @@
+"""A leader's side of its term: what each member is sent, and what a majority has.  Ongaro & Ousterhout 2014, §5.3."""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Final
+
+from tidemill.model.broker_id import Voter
+from tidemill.raft.entry import Entry
+from tidemill.raft.messages import Append, AppendAnswer
+from tidemill.raft.open_log import OpenLog
+from tidemill.raft.progress import Pace, Progress, Window
+from tidemill.raft.voters import Membership
+
+RETRY_MS: Final = 500  # unanswered for so long, a message is taken for lost
+ENTRY_OVERHEAD_BYTES: Final = 80  # of a row
+
+
+class Replication:
+    def __init__(self, me: Voter, log: OpenLog, membership: Membership, window: Window) -> None:
+        self._me = me
+        self._log = log
+        self._window = window
+        self.serial = 0  # of the newest question whether this leader still leads
+        self.members: dict[Voter, Progress] = {}
+        self._serials: dict[Voter, int] = {}  # that each has answered
+        self.follow(membership)
+
+    def follow(self, membership: Membership) -> None:
+        """The membership in force has changed."""
+        for member in membership.members:
+            if member != self._me and member not in self.members:
+                self.members[member] = Progress(next_index=self._log.last_index + 1)
+        for member in [*self.members]:
+            if member not in membership.members:
+                del self.members[member]
+                self._serials.pop(member, None)
+
+    @property
+    def matches(self) -> dict[Voter, int]:
+        """How far each member's log is on its disk; the leader's own is for who asks to add."""
+        return {member: progress.match_index for member, progress in self.members.items()}
+
+    @property
+    def answered_serials(self) -> dict[Voter, int]:
+        return {**self._serials, self._me: self.serial}
+
+    def answered(self, member: Voter, answer: AppendAnswer, now_ms: int) -> bool:
+        """Whether the member has come further than was known."""
+        progress = self.members.get(member)
+        if progress is None:
+            return False
+        self._serials[member] = max(self._serials.get(member, 0), answer.serial)
+        progress.commit_index = max(progress.commit_index, answer.commit_index)
+        if progress.pace is Pace.SNAPSHOT:
+            return False
+        rejected = answer.rejected_index
+        if not rejected:
+            progress.heard_at = now_ms
+            return progress.accepted(answer.match_index)
+        # The logs have met before where it replicates: a message was late, or is lost and will be missed (`retry`).
+        if progress.pace is Pace.PROBE and rejected == progress.next_index - 1:
+            progress.heard_at = now_ms
+            meeting = self._log.probable_match(min(answer.hint_index, rejected - 1), answer.hint_term)
+            progress.probe(meeting + 1)
+        return False
+
+    def met_again(self, member: Voter) -> None:
+        """The connection to it is new: what was on the way may be lost."""
+        progress = self.members.get(member)
+        if progress is not None and progress.pace is not Pace.SNAPSHOT:
+            progress.probe(progress.match_index + 1 if progress.match_index else progress.next_index)
+
+    def installed(self, member: Voter) -> None:
+        """It has the files, or could not be given them: ask it where it stands."""
+        progress = self.members.get(member)
+        if progress is not None:
+            progress.probe(self._log.last_index + 1)
+
+    def retry(self, now_ms: int, commit_index: int, is_alive: Callable[[Voter], bool]) -> None:
+        """Whoever is alive and owes an answer, or does not know what is committed, is asked again."""
+        for member, progress in self.members.items():
+            if progress.pace is Pace.SNAPSHOT or now_ms - progress.heard_at < RETRY_MS or not is_alive(member):
+                continue
+            lags = progress.commit_index < min(commit_index, progress.match_index)
+            if progress.is_owed or lags or self._serials.get(member, 0) < self.serial:
+                progress.heard_at = now_ms
+                progress.probe(progress.match_index + 1 if progress.match_index else progress.next_index)
+
+    def messages(self, term: int, commit_index: int, now_ms: int) -> Iterator[tuple[Voter, Append]]:
+        """What each may be sent now.  Members whose next entry is gone here come to need an install instead."""
+        log = self._log
+        for member, progress in self.members.items():
+            while progress.may_send(self._window):
+                prev_index = progress.next_index - 1
+                if prev_index < log.first_index - 1:
+                    progress.pace = Pace.SNAPSHOT
+                    break
+                entries, size = self._entries_from(progress)
+                known = min(commit_index, prev_index + len(entries))
+                has_news = entries or known > progress.commit_sent or self.serial > progress.serial_sent
+                if progress.pace is Pace.REPLICATE and not has_news:
+                    break
+                progress.commit_sent = max(progress.commit_sent, known)
+                progress.serial_sent = self.serial
+                progress.sent(prev_index + len(entries), size, now_ms)
+                yield (
+                    member,
+                    Append(
+                        term=term,
+                        prev_index=prev_index,
+                        prev_term=log.term_at(prev_index),
+                        entries=tuple(entries),
+                        commit_index=known,
+                        serial=self.serial,
+                    ),
+                )
+
+    def _entries_from(self, progress: Progress) -> tuple[list[Entry], int]:
+        """Of a probe one message too: most probes are accepted."""
+        window, log = self._window, self._log
+        entries: list[Entry] = []
+        size = 0
+        for index in range(progress.next_index, log.last_index + 1):
+            entry = log.entry_at(index)
+            size += ENTRY_OVERHEAD_BYTES + entry.payload_bytes
+            if entries and (size > window.message_bytes_max or len(entries) == window.entries_max):
+                size -= ENTRY_OVERHEAD_BYTES + entry.payload_bytes
+                break
+            entries.append(entry)
+        return entries, size
+
+    def needing_install(self) -> Collection[Voter]:
+        return [member for member, progress in self.members.items() if progress.pace is Pace.SNAPSHOT]
