@@ -1,0 +1,616 @@
+"""One shard's replicas on simulated time, network, disks and clocks, from one seed.
+
+Pure cores alone: what `shard/shard.py` and the journal do around a replica is done here in a few lines, so that tens
+of runs fit into a second.  Whole brokers are `simulation/world.py`'s.
+
+    GroupRun(seed).run()      faults for a while, then everything heals, and all must agree; raises Broken
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.raft.entry import BATCH, COMMAND, Command, Entry
+from tidemill.raft.messages import Message
+from tidemill.raft.progress import Window
+from tidemill.raft.ready import Vote
+from tidemill.raft.replica import Replica
+from tidemill.raft.voters import IllegalChange, Membership
+
+TICK_MS: Final = 50
+HEARTBEAT_MS: Final = 100
+ALIVE_MS: Final = 500  # without a heartbeat for so long, a broker is not alive to another
+CLIENT_MS: Final = 20
+HEAL_MS: Final = 60_000  # within which a healed group must have agreed
+
+
+class Broken(AssertionError):
+    """A promise was not kept; the sentence says which, and when."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """What one run draws: most runs have some of the faults, none has all of them."""
+
+    nodes: int
+    spare: int  # that may be made members
+    duration_ms: int
+    drop: float
+    duplicate: float
+    delay_ms: int
+    tail: float  # of the messages, this share takes fifty times as long
+    crash: float  # a second and node
+    pause: float
+    partition: float
+    slow_sync: float
+    crash_in_sync: float  # of those that hold a vote; and the node is back soon
+    sync_ms: int
+    change: float  # of the membership, a second
+    transfer: float
+    forget: float  # a second and node: committed entries leave memory
+    clock_rate: float  # clocks run up to so much faster or slower
+    window: Window
+
+    @classmethod
+    def draw(cls, random: Random) -> "Knobs":
+        some = random.choice
+        return cls(
+            nodes=some((3, 3, 3, 5, 5, 7)),
+            spare=some((0, 0, 1, 2)),
+            duration_ms=some((10_000, 20_000, 40_000)),
+            drop=some((0.0, 0.0, 0.02, 0.1, 0.3)),
+            duplicate=some((0.0, 0.0, 0.05, 0.3)),
+            delay_ms=some((1, 5, 20, 100)),
+            tail=some((0.0, 0.05)),
+            crash=some((0.0, 0.02, 0.1, 0.4)),
+            pause=some((0.0, 0.05)),
+            partition=some((0.0, 0.05, 0.2)),
+            slow_sync=some((0.0, 0.05, 0.3)),
+            crash_in_sync=some((0.0, 0.0, 0.1, 0.5)),
+            sync_ms=some((1, 5, 50)),
+            change=some((0.0, 0.0, 0.3)),
+            transfer=some((0.0, 0.0, 0.2)),
+            forget=some((0.0, 0.0, 0.5)),
+            clock_rate=some((0.0, 0.3)),
+            window=some(
+                (
+                    Window(),
+                    Window(messages_max=1),
+                    Window(entries_max=1),
+                    Window(messages_max=2, entries_max=2),
+                    Window(entries_max=8),
+                )
+            ),
+        )
+
+
+Row = Vote | int | Entry  # a vote, an index to cut from, an entry
+
+
+@dataclass(slots=True)
+class Kept:
+    """A log as a node has it in memory, and as its disk has it: two of these."""
+
+    first_index: int = 1
+    base_term: int = 0
+    entries: list[Entry] = field(default_factory=list)
+    state: tuple[tuple[int, int, bytes], ...] = ()  # (index, term, payload) of what lies before, as files have it
+    vote: Vote = field(default_factory=lambda: Vote(0, None))
+    memberships: list[tuple[int, Membership]] = field(default_factory=list)
+    commit_index: int = 0
+
+    @property
+    def last_index(self) -> int:
+        return self.first_index + len(self.entries) - 1
+
+    def term_at(self, index: int) -> int:
+        return self.base_term if index == self.first_index - 1 else self.entry_at(index).term
+
+    def entry_at(self, index: int) -> Entry:
+        assert index >= self.first_index, f"entry {index} is forgotten; {self.first_index} is the first"
+        return self.entries[index - self.first_index]
+
+    def holds(self, entry: Entry) -> bool:
+        at = entry.index - self.first_index
+        return 0 <= at < len(self.entries) and self.entries[at] is entry
+
+    def put(self, row: Row) -> None:
+        if isinstance(row, Vote):
+            self.vote = row
+        elif isinstance(row, int):
+            del self.entries[row - self.first_index :]
+            while self.memberships[-1][0] >= row:
+                self.memberships.pop()
+        else:
+            assert row.index == self.last_index + 1, f"{row} does not follow {self.last_index}"
+            self.entries.append(row)
+            if row.kind == COMMAND and row.payload and row.payload[0] == Command.VOTERS:
+                self.memberships.append((row.index, Membership.decode(row.payload, 1)))
+
+    def forget(self, below: int) -> None:
+        """What is committed and durable leaves memory; files keep it."""
+        count = below - self.first_index
+        if count <= 0:
+            return
+        gone, self.entries = self.entries[:count], self.entries[count:]
+        self.state += tuple((entry.index, entry.term, bytes(entry.payload or b"")) for entry in gone)
+        self.base_term = gone[-1].term
+        self.first_index = below
+        while len(self.memberships) > 1 and self.memberships[1][0] < below:
+            del self.memberships[0]
+
+    def copy(self) -> "Kept":
+        return Kept(
+            self.first_index,
+            self.base_term,
+            list(self.entries),
+            self.state,
+            self.vote,
+            list(self.memberships),
+            self.commit_index,
+        )
+
+
+class Node:
+    """A broker, as far as one shard can tell."""
+
+    def __init__(self, run: "GroupRun", voter: Voter, membership: Membership) -> None:
+        self.run = run
+        self.voter = voter
+        self.disk = Kept(memberships=[(0, membership)])
+        self.memory = self.disk.copy()
+        self.replica: Replica | None = None
+        self.paused_until = 0
+        self.incarnation = 0
+        self.rate = 1.0
+        self.heard: dict[Voter, int] = {}
+        self.alive: dict[Voter, bool] = {}
+        self.queued: list[Row] = []
+        self.is_syncing = False
+        self.block: list[Row] = []
+        self.waiting: deque[tuple[int, int, bytes]] = deque()  # proposed here: index, term, payload
+        self.reads: list[tuple[int, int, int, int]] = []  # serial, term, commit index then, acknowledged by then
+
+    # The machine.
+
+    def start(self) -> None:
+        self.incarnation += 1
+        self.memory = self.disk.copy()
+        self.queued, self.block, self.is_syncing = [], [], False
+        self.waiting, self.reads = deque(), []
+        self.heard, self.alive = {}, {}
+        self.rate = 1 + self.run.random.uniform(-1, 1) * self.run.knobs.clock_rate
+        self.replica = Replica(
+            me=self.voter,
+            memberships=list(self.memory.memberships),
+            term=self.memory.vote.term,
+            voted_for=self.memory.vote.voted_for,
+            log=self.memory,
+            commit_index=self.memory.commit_index,
+            jitter_ms=lambda: self.run.random.randrange(20, 400),
+            window=self.run.knobs.window,
+        )
+        self.run.after(self.run.random.randrange(TICK_MS), self._guarded(self._tick))
+        self.run.after(0, self._guarded(self._heartbeat))
+
+    def crash(self) -> None:
+        """A block in the air is there or not: its CRC says so."""
+        if self.is_syncing and self.run.random.random() < 0.5:
+            self._to_disk()
+        self.replica = None
+        self.incarnation += 1
+
+    def _crash_for_a_moment(self) -> None:
+        self.crash()
+        incarnation = self.incarnation
+
+        def again() -> None:
+            if self.incarnation == incarnation:
+                self.start()
+
+        self.run.after(self.run.random.randrange(1, 400), again)
+
+    def _guarded(self, call: Callable[[], None]) -> Callable[[], None]:
+        """Nothing of an earlier life happens; a paused node does it later."""
+        incarnation = self.incarnation
+
+        def guarded() -> None:
+            if self.incarnation != incarnation:
+                return
+            if self.run.now_ms < self.paused_until:
+                self.run.after(self.paused_until - self.run.now_ms, guarded)
+                return
+            call()
+
+        return guarded
+
+    def clock_ms(self) -> int:
+        return int(self.run.now_ms * self.rate)
+
+    # The broker around the replica.
+
+    def _heartbeat(self) -> None:
+        self.run.after(HEARTBEAT_MS, self._guarded(self._heartbeat))
+        for other in self.run.nodes.values():
+            if other is not self:
+                self.run.send(self, other, None)
+
+    def _tick(self) -> None:
+        assert self.replica is not None, "a node that is down does not tick"
+        self.run.after(TICK_MS, self._guarded(self._tick))
+        now = self.run.now_ms
+        self.alive = {voter: now - at < ALIVE_MS for voter, at in self.heard.items()}
+        self.replica.tick(self.clock_ms(), self.clock_ms(), lambda voter: self.alive.get(voter, False))
+        self.carry_out()
+
+    def hear(self, sender: Voter, message: Message | None) -> None:
+        if self.replica is None:
+            return
+        if message is None:
+            was_alive = self.run.now_ms - self.heard.get(sender, -ALIVE_MS) < ALIVE_MS
+            self.heard[sender] = self.run.now_ms
+            if not was_alive:
+                self.replica.met_again(sender)
+        else:
+            self.replica.receive(sender, message)
+        self.carry_out()
+
+    def carry_out(self) -> None:
+        replica = self.replica
+        assert replica is not None, "a node that is down carries nothing out"
+        self.run.check_leader(self, replica)
+        ready = replica.ready()
+        rows: list[Row] = []
+        if ready.vote is not None:
+            rows.append(ready.vote)
+        if ready.truncate_from is not None:
+            rows.append(ready.truncate_from)
+        rows += ready.entries
+        for row in rows:
+            self.memory.put(row)
+        self.queued += rows
+        for to, message in ready.messages:
+            self.run.send(self, self.run.nodes[to], message)
+        for member in ready.installs:
+            self.run.install(self, self.run.nodes[member])
+        self._sync()
+        self._apply(replica)
+
+    def _sync(self) -> None:
+        if self.is_syncing or not self.queued:
+            return
+        self.is_syncing = True
+        self.block, self.queued = self.queued, []
+        entries = [row for row in self.block if isinstance(row, Entry) and self.memory.holds(row)]
+        votes = [row for row in self.block if isinstance(row, Vote)]
+        newest = (entries[-1].term, entries[-1].index) if entries else (0, 0)
+        run, knobs = self.run, self.run.knobs
+        took = 1 + int(run.random.expovariate(1 / knobs.sync_ms))
+        if run.is_healed:
+            took = 1
+        elif run.random.random() < knobs.slow_sync:
+            took *= 50
+
+        def synced() -> None:
+            self._to_disk()
+            self.is_syncing = False
+            assert self.replica is not None, "a node that is down syncs nothing"
+            self.replica.advance(*newest, vote=votes[-1] if votes else None)
+            self.carry_out()
+
+        run.after(took, self._guarded(synced))
+        if votes and not run.is_healed and run.random.random() < knobs.crash_in_sync:
+            run.after(run.random.randrange(took), self._guarded(self._crash_for_a_moment))
+
+    def _to_disk(self) -> None:
+        before = self.disk.vote
+        for row in self.block:
+            self.disk.put(row)
+        self.block = []
+        self.run.check_votes(self, before, self.disk.vote)
+
+    def _apply(self, replica: Replica) -> None:
+        stable = replica.stable_index
+        if stable > self.memory.commit_index:
+            for index in range(max(self.memory.commit_index + 1, self.memory.first_index), stable + 1):
+                self.run.check_committed(self, self.memory.entry_at(index))
+            self.memory.commit_index = stable
+            self.disk.commit_index = min(stable, self.disk.last_index)
+        if replica.leads:
+            self.run.check_majority(self, replica)
+        self._acknowledge(replica, stable)
+        if self.reads and replica.leads:
+            self.reads = [read for read in self.reads if not self._read(read, replica)]
+
+    def _acknowledge(self, replica: Replica, stable: int) -> None:
+        """To whom it proposed while it led; when it does not lead any more, the outcome of the rest is not known."""
+        waiting = self.waiting
+        while waiting and waiting[0][0] <= stable and waiting[0][1] == replica.term:
+            index, term, payload = waiting.popleft()
+            self.run.acknowledged[index] = (term, payload)
+        if waiting and not (replica.leads and waiting[0][1] == replica.term):
+            waiting.clear()
+
+    def _read(self, read: tuple[int, int, int, int], replica: Replica) -> bool:
+        serial, term, seen, acknowledged = read
+        if term != replica.term:
+            return True
+        if replica.confirmed_serial < serial:
+            return False
+        if seen < acknowledged:
+            raise Broken(f"{self.run.now_ms} ms: a confirmed read at {seen} misses entry {acknowledged}")
+        return True
+
+    def propose(self, payload: bytes) -> None:
+        replica = self.replica
+        if replica is None or not replica.may_propose:
+            return
+        index = replica.propose(Entry(BATCH, payload, append_time=self.clock_ms()))
+        self.waiting.append((index, replica.term, payload))
+        self.carry_out()
+
+    def read(self) -> None:
+        replica = self.replica
+        if replica is not None and replica.is_confirmed:
+            newest = max(self.run.acknowledged, default=0)
+            self.reads.append((replica.ask_whether_it_leads(), replica.term, replica.stable_index, newest))
+            self.carry_out()
+
+
+class GroupRun:
+    def __init__(self, seed: int, knobs: Knobs | None = None) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.knobs = knobs or Knobs.draw(self.random)
+        self.now_ms = 0
+        self.events = 0
+        self.acknowledged: dict[int, tuple[int, bytes]] = {}
+        self.committed: dict[int, tuple[int, bytes]] = {}
+        self.leaders: dict[int, Voter] = {}
+        self.votes: dict[tuple[Voter, int], Voter] = {}
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._blocked: set[tuple[Voter, Voter]] = set()
+        self._installing: set[tuple[Voter, Voter]] = set()
+        self.is_healed = False
+        self._proposed = 0
+        count = self.knobs.nodes + self.knobs.spare
+        voters = [Voter(BrokerId(number), DirectoryId(b"%016d" % number)) for number in range(1, count + 1)]
+        membership = Membership(tuple(voters[: self.knobs.nodes]))
+        self.nodes = {voter: Node(self, voter, membership) for voter in voters}
+
+    # Time and messages.
+
+    def after(self, delay_ms: int, call: Callable[[], None]) -> None:
+        self.events += 1
+        heapq.heappush(self._heap, (self.now_ms + delay_ms, self.events, call))
+
+    def send(self, sender: Node, receiver: Node, message: Message | None) -> None:
+        random, knobs = self.random, self.knobs
+        if self.is_healed:
+            self.after(1, lambda: receiver.hear(sender.voter, message))
+            return
+        if (sender.voter, receiver.voter) in self._blocked or random.random() < knobs.drop:
+            return
+        for _ in range(1 + (random.random() < knobs.duplicate)):
+            delay = 1 + int(random.expovariate(1 / knobs.delay_ms))
+            if random.random() < knobs.tail:
+                delay *= 50
+            self.after(delay, lambda: self._deliver(sender.voter, receiver, message))
+
+    def _deliver(self, sender: Voter, receiver: Node, message: Message | None) -> None:
+        if self.now_ms < receiver.paused_until:
+            self.after(receiver.paused_until - self.now_ms, lambda: self._deliver(sender, receiver, message))
+        else:
+            receiver.hear(sender, message)
+
+    def install(self, leader: Node, follower: Node) -> None:
+        """
+        Here nobody lacks what the leader has forgotten: the leader only did not know.  What the steps of an install
+        risk is `shard/catch_up`'s to show.
+        """
+        pair = (leader.voter, follower.voter)
+        if pair in self._installing:
+            return
+        self._installing.add(pair)
+
+        def installed() -> None:
+            self._installing.discard(pair)
+            if leader.replica is not None and leader.replica.replication is not None:
+                leader.replica.replication.installed(follower.voter)
+                leader.carry_out()
+
+        self.after(200, installed)
+
+    def run(self) -> None:
+        for node in self.nodes.values():
+            node.start()
+        self.after(CLIENT_MS, self._client)
+        self.after(1_000, self._faults)
+        self._turn_until(self.knobs.duration_ms)
+        self._heal()
+        deadline = self.now_ms + HEAL_MS
+        while not self._agrees():
+            if self.now_ms >= deadline:
+                raise Broken(f"seed {self.seed}: the healed group does not agree: {self._standing()}")
+            self._turn_until(self.now_ms + 500)
+        for index, found in self.acknowledged.items():
+            if self.committed.get(index) != found:
+                raise Broken(f"seed {self.seed}: entry {index} was acknowledged as {found}, and is not there")
+
+    def _turn_until(self, end_ms: int) -> None:
+        heap = self._heap
+        while heap and heap[0][0] <= end_ms:
+            self.now_ms, _, call = heapq.heappop(heap)
+            call()
+        self.now_ms = end_ms
+
+    # Who does what.
+
+    def _client(self) -> None:
+        self.after(CLIENT_MS * (10 if self.is_healed else 1), self._client)
+        for node in self.nodes.values():
+            if node.replica is not None and node.replica.leads and self.now_ms >= node.paused_until:
+                self._proposed += 1
+                node.propose(b"%d" % self._proposed)
+                if self._proposed % 5 == 0:
+                    node.read()
+
+    def _faults(self) -> None:
+        if self.is_healed:
+            return
+        self.after(1_000, self._faults)
+        random, knobs = self.random, self.knobs
+        for node in self.nodes.values():
+            if node.replica is None:
+                if random.random() < 0.5:
+                    node.start()
+            elif random.random() < knobs.crash * (3 if node.replica.leads else 1):
+                node.crash()
+            elif random.random() < knobs.pause:
+                node.paused_until = self.now_ms + random.randrange(100, 5_000)
+            elif random.random() < knobs.forget:
+                self._forget(node)
+        if self._blocked and random.random() < 0.5:
+            self._blocked.clear()
+        elif random.random() < knobs.partition:
+            self._cut()
+        leader = next((node for node in self.nodes.values() if node.replica and node.replica.leads), None)
+        if leader is not None and leader.replica is not None and self.now_ms >= leader.paused_until:
+            if random.random() < knobs.transfer:
+                leader.replica.hand_over(random.choice(leader.replica.voters))
+                leader.carry_out()
+            if random.random() < knobs.change:
+                self._change(leader, leader.replica)
+
+    def _forget(self, node: Node) -> None:
+        """Not what a member may still ask for: catching up by files is another simulation's."""
+        replica = node.replica
+        if replica is None:
+            return
+        lowest = min(other.disk.commit_index for other in self.nodes.values())
+        below = min(replica.stable_index, node.disk.commit_index, lowest)
+        node.memory.forget(below)
+        node.disk.forget(below)
+
+    def _cut(self) -> None:
+        random = self.random
+        voters = list(self.nodes)
+        random.shuffle(voters)
+        at = random.randrange(1, len(voters))
+        leader = next((node.voter for node in self.nodes.values() if node.replica and node.replica.leads), None)
+        if leader is not None and random.random() < 0.5:
+            voters.remove(leader)
+            voters.insert(0, leader)
+            at = random.choice((1, 1, 2)) if len(voters) > 3 else 1
+        kind = random.choice(("both ways", "one way", "one pair"))
+        if kind == "one pair":
+            self._blocked |= {(voters[0], voters[1])}
+            return
+        for left in voters[:at]:
+            for right in voters[at:]:
+                self._blocked.add((left, right))
+                if kind == "both ways":
+                    self._blocked.add((right, left))
+
+    def _change(self, leader: Node, replica: Replica) -> None:
+        random = self.random
+        now = replica.membership
+        outside = [voter for voter in self.nodes if voter not in now.members]
+        changes = []
+        if outside:
+            changes.append(Membership(now.voters, (*now.learners, random.choice(outside))))
+        if now.learners:
+            promoted = random.choice(now.learners)
+            rest = tuple(learner for learner in now.learners if learner != promoted)
+            changes.append(Membership((*now.voters, promoted), rest))
+        if len(now.voters) > 1:
+            removed = random.choice(now.voters)
+            changes.append(Membership(tuple(voter for voter in now.voters if voter != removed), now.learners))
+        if not changes:
+            return
+        try:
+            replica.change_membership(random.choice(changes), leader.clock_ms())
+        except IllegalChange:
+            return
+        leader.carry_out()
+
+    # What must hold.
+
+    def check_leader(self, node: Node, replica: Replica) -> None:
+        if replica.leads:
+            first = self.leaders.setdefault(replica.term, node.voter)
+            if first != node.voter:
+                raise Broken(f"seed {self.seed}, {self.now_ms} ms: {first} and {node.voter} lead term {replica.term}")
+
+    def check_votes(self, node: Node, before: Vote, after: Vote) -> None:
+        if after.term < before.term:
+            raise Broken(f"seed {self.seed}: the term of {node.voter} went back from {before.term} to {after.term}")
+        if after.voted_for is not None:
+            first = self.votes.setdefault((node.voter, after.term), after.voted_for)
+            if first != after.voted_for:
+                raise Broken(f"seed {self.seed}: {node.voter} voted twice in term {after.term}")
+
+    def check_committed(self, node: Node, entry: Entry) -> None:
+        found = (entry.term, bytes(entry.payload or b""))
+        first = self.committed.setdefault(entry.index, found)
+        if first != found:
+            raise Broken(
+                f"seed {self.seed}, {self.now_ms} ms: entry {entry.index} was committed as {first}, "
+                f"and {node.voter} commits {found}"
+            )
+
+    def check_majority(self, node: Node, replica: Replica) -> None:
+        """What a leader holds for committed lies on the disks of a majority of the voters in force."""
+        index = replica.commit_index
+        if index < node.memory.first_index or index <= self._checked_majority:
+            return
+        self._checked_majority = index
+        term = node.memory.term_at(index)
+        holding = sum(_holds(self.nodes[voter].disk, index, term) for voter in replica.voters)
+        if holding < len(replica.voters) // 2 + 1:
+            raise Broken(
+                f"seed {self.seed}, {self.now_ms} ms: entry {index} is committed and lies on {holding} "
+                f"of {len(replica.voters)} disks"
+            )
+
+    _checked_majority = 0
+
+    def _heal(self) -> None:
+        self.is_healed = True
+        self._blocked.clear()
+        for node in self.nodes.values():
+            node.paused_until = 0
+            if node.replica is None:
+                node.start()
+
+    def _agrees(self) -> bool:
+        """Someone leads, all members have all that is acknowledged and proposed before now, and nothing differs."""
+        leader = next((node for node in self.nodes.values() if node.replica and node.replica.is_confirmed), None)
+        if leader is None or leader.replica is None:
+            return False
+        members = leader.replica.membership.members
+        least = min(self._stable(voter) for voter in members)
+        return least >= max(self.acknowledged, default=0) and least >= leader.replica.term_start_index
+
+    def _stable(self, voter: Voter) -> int:
+        replica = self.nodes[voter].replica
+        return 0 if replica is None else replica.stable_index
+
+    def _standing(self) -> list[str]:
+        return [
+            f"{node.voter.broker_id} {r.role} term {r.term} last {r.last_index} durable {r.durable_index} "
+            f"commit {r.commit_index} follows {r.leader and r.leader.broker_id}"
+            if (r := node.replica)
+            else f"{node.voter.broker_id} down"
+            for node in self.nodes.values()
+        ]
+
+
+def _holds(disk: Kept, index: int, term: int) -> bool:
+    if index < disk.first_index:
+        return True
+    return index <= disk.last_index and disk.term_at(index) == term

@@ -1,0 +1,186 @@
+"""Bugs that consensus is known for, each planted in the code that ships; the swarm must find them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from tidemill.raft import quorum, replica
+from tidemill.raft.election import Election
+from tidemill.raft.open_log import OpenLog
+from tidemill.raft.replica import Replica
+from tidemill.raft.voters import Membership
+
+
+@dataclass(frozen=True, slots=True)
+class RaftMutant:
+    name: str
+    planted: Callable[[], AbstractContextManager[None]]
+    seeds_max: int = 0
+    transcript: str = ""
+
+
+@contextmanager
+def append_always_truncates() -> Iterator[None]:
+    def take(self: Any, entries: tuple[Any, ...]) -> None:
+        if entries and entries[0].index <= self._log.last_index:
+            self._truncate(entries[0].index)
+        for entry in entries:
+            self._log.append(entry)
+            self._note_membership(entry)
+
+    with patch.object(Replica, "_take", take):
+        yield
+
+
+@contextmanager
+def majority_is_half() -> Iterator[None]:
+    with patch.object(quorum, "majority", lambda voters: max(1, len(voters) // 2)):
+        yield
+
+
+@contextmanager
+def votes_for_a_shorter_log() -> Iterator[None]:
+    on_vote_request = Replica._on_vote_request
+
+    def blind(self: Any, sender: Any, request: Any) -> None:
+        log = self._log
+        newest = max((request.last_term, request.last_index), (log.last_term, log.last_index))
+        on_vote_request(self, sender, type(request)(
+            term=request.term, last_term=newest[0], last_index=newest[1], is_pre=request.is_pre,
+            is_transfer=request.is_transfer,
+        ))  # fmt: skip
+
+    with patch.object(Replica, "_on_vote_request", blind):
+        yield
+
+
+@contextmanager
+def follower_answers_before_its_sync() -> Iterator[None]:
+    answer = Replica._answer_append
+
+    def early(self: Any, serial: int) -> None:
+        durable, self.durable_index = self.durable_index, self.match_index
+        answer(self, serial)
+        self.durable_index = durable
+
+    on_append = Replica._on_append
+
+    def eager(self: Any, sender: Any, append: Any) -> None:
+        on_append(self, sender, append)
+        if self.leader == sender and self.match_index:
+            self._answer_append(append.serial)
+
+    with patch.object(Replica, "_answer_append", early), patch.object(Replica, "_on_append", eager):
+        yield
+
+
+@contextmanager
+def a_vote_counts_twice() -> Iterator[None]:
+    def count(self: Any, voter: Any, *, is_granted: bool) -> None:
+        if is_granted:
+            self._granted.add((voter, len(self._granted)))
+
+    def is_won(self: Any, voters: Any) -> bool:
+        return len(self._granted) >= quorum.majority(voters)
+
+    with patch.object(Election, "count", count), patch.object(Election, "is_won", is_won):
+        yield
+
+
+@contextmanager
+def leader_counts_itself_before_its_sync() -> Iterator[None]:
+    count = Replica._count
+
+    def early(self: Any) -> bool:
+        durable, self.durable_index = self.durable_index, self._log.last_index
+        moved = count(self)
+        self.durable_index = durable
+        return moved
+
+    with patch.object(Replica, "_count", early):
+        yield
+
+
+@contextmanager
+def answers_a_vote_before_its_sync() -> Iterator[None]:
+    ready = Replica.ready
+
+    def early(self: Any) -> Any:
+        durable, self._vote_durable = self._vote_durable, True
+        found = ready(self)
+        self._vote_durable = durable
+        return found
+
+    with patch.object(Replica, "ready", early):
+        yield
+
+
+@contextmanager
+def believes_any_report() -> Iterator[None]:
+    """A sync that returns after a truncation speaks of entries that are gone."""
+    advance = Replica.advance
+
+    def gullible(self: Any, term: int, index: int, vote: Any = None) -> bool:
+        holds = OpenLog.holds
+        with patch.object(OpenLog, "holds", lambda log, at, _: at <= log.last_index or holds(log, at, _)):
+            return advance(self, term, index, vote)
+
+    with patch.object(Replica, "advance", gullible):
+        yield
+
+
+@contextmanager
+def changes_several_voters_at_once() -> Iterator[None]:
+    """The change before need not be committed."""
+
+    def hasty(self: Any, membership: Membership, append_time: int) -> int:
+        return int(self.propose(replica.voters_change(membership.encode(), append_time)))
+
+    with patch.object(Replica, "change_membership", hasty):
+        yield
+
+
+@contextmanager
+def keeps_a_truncated_membership() -> Iterator[None]:
+    def truncate(self: Any, from_index: int) -> None:
+        self._log.truncate(from_index)
+        self.durable_index = min(self.durable_index, from_index - 1)
+
+    with patch.object(Replica, "_truncate", truncate):
+        yield
+
+
+@contextmanager
+def commits_older_terms_by_counting() -> Iterator[None]:
+    """Figure 8: the swarm meets it once in some thousand seeds; a transcript shows it."""
+    count = Replica._count
+
+    def counting(self: Any) -> bool:
+        start, self.term_start_index = self.term_start_index, 0
+        moved = count(self)
+        self.term_start_index = start
+        return moved
+
+    with patch.object(Replica, "_count", counting):
+        yield
+
+
+BY_SWARM = (
+    RaftMutant("an append always truncates", append_always_truncates, 20),
+    RaftMutant("half the voters are a majority", majority_is_half, 20),
+    RaftMutant("votes for a shorter log", votes_for_a_shorter_log, 20),
+    RaftMutant("a follower answers before its sync", follower_answers_before_its_sync, 20),
+    RaftMutant("a vote counts twice", a_vote_counts_twice, 260),
+    RaftMutant("the leader counts itself before its sync", leader_counts_itself_before_its_sync, 40),
+    RaftMutant("a vote is answered before its sync", answers_a_vote_before_its_sync, 200),
+    RaftMutant("several voters change at once", changes_several_voters_at_once, 500),
+)
+BY_TRANSCRIPT = (
+    RaftMutant("any report of a sync is believed", believes_any_report, transcript="sync_after_truncation.txt"),
+    RaftMutant("older terms commit by counting", commits_older_terms_by_counting, transcript="figure_8.txt"),
+    RaftMutant("a vote counts twice", a_vote_counts_twice, transcript="duplicate_vote.txt"),
+    RaftMutant("an append always truncates", append_always_truncates, transcript="late_append.txt"),
+    RaftMutant("a truncated membership stays", keeps_a_truncated_membership, transcript="membership_rolled_back.txt"),
+)

@@ -1,0 +1,72 @@
+"""A swarm of runs of one shard's replicas; and the bugs that it, or a transcript, must find.
+
+`TIDEMILL_RAFT_SEEDS=20000` runs so many, as `make soak` does.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.raft.raft_mutants import BY_SWARM, BY_TRANSCRIPT, RaftMutant
+from tests.unit.raft.transcript import Hand
+from tidemill.simulation.shard_group import GroupRun
+
+SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "100"))
+LOTS = 6  # of seeds, so that a failure is told soon
+SCENARIOS = Path(__file__).parents[2] / "scenarios" / "raft"
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("lot", range(LOTS))
+def test_a_swarm_of_runs_keeps_what_is_promised(lot: int, explored: list[str]) -> None:
+    """Nothing acknowledged is lost, nobody commits anything else, and a healed group agrees."""
+    began = time.perf_counter()
+    events = acknowledged = 0
+
+    for seed in range(lot, SEEDS, LOTS):
+        run = GroupRun(seed)
+        run.run()
+        events += run.events
+        acknowledged += len(run.acknowledged)
+
+    assert acknowledged > SEEDS
+    seconds = time.perf_counter() - began
+    explored.append(
+        f"Raft, lot {lot}: {len(range(lot, SEEDS, LOTS))} seeds, {events} events, {acknowledged} acknowledged, "
+        f"{seconds:.0f} s"
+    )
+
+
+@pytest.mark.parametrize("mutant", BY_SWARM, ids=lambda mutant: mutant.name)
+def test_the_swarm_finds_a_planted_bug(mutant: RaftMutant, explored: list[str]) -> None:
+    """Else it would find none that nobody planted."""
+    for seed in range(mutant.seeds_max):
+        with mutant.planted():
+            try:
+                GroupRun(seed).run()
+            except AssertionError as broken:
+                explored.append(f"Raft mutant, {mutant.name}: seed {seed}: {str(broken)[:90]}")
+                return
+    raise AssertionError(f"{mutant.name}: not found in {mutant.seeds_max} seeds")
+
+
+@pytest.mark.parametrize("mutant", BY_TRANSCRIPT, ids=lambda mutant: mutant.name)
+def test_a_transcript_finds_a_planted_bug(mutant: RaftMutant) -> None:
+    """What random search would need luck for."""
+    path = SCENARIOS / mutant.transcript
+
+    with mutant.planted(), pytest.raises(AssertionError, match=path.name):
+        Hand().run(path)
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    """Down to the last event; a seed in a report can be run again."""
+    runs = [GroupRun(7), GroupRun(7)]
+
+    for run in runs:
+        run.run()
+
+    first, second = ((run.events, run.now_ms, run.acknowledged, run.committed) for run in runs)
+    assert first == second

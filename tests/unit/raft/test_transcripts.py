@@ -1,0 +1,15 @@
+"""What random search would need luck for, line by line: `tests/scenarios/raft/*.txt`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.raft.transcript import Hand
+
+SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios" / "raft").glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_a_transcript_holds(path: Path) -> None:
+    """Every `expect` of it."""
+    Hand().run(path)

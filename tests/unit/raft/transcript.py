@@ -1,0 +1,282 @@
+"""Transcripts of replicas that a hand moves: every message, sync and crash is a line.
+
+window 1                so many entries in one message; said before `voters`
+voters 1 2 3            who votes; `spare 4` who may be made a member
+silent 1                to the others, broker 1 is not alive; `alive 1` again
+tick 2 1000             so many ms pass for replica 2
+send 1>2                the oldest message from 1 to 2 arrives; `send 1>2 *` all of them; `last 1>2` the newest first
+drop 1>2                all messages from 1 to 2 are lost
+again 1>2               the message that arrived last arrives once more
+copy 1>2                the oldest message from 1 to 2 is kept; `late 1>2`: that copy arrives
+sync 2                  what replica 2 has handed out is on its disk
+begin 2, end 2          a sync that takes a while: what is handed out between the two is not in it
+crash 2, start 2
+propose 1 text
+change 1 voters 1 2 3 learners 4;  hand-over 1 2
+elect 1                 everything that it takes, with all messages and syncs
+settle                  all messages arrive and all syncs return, until nothing is left
+expect 1 leader term 2 last 3 durable 3 commit 3 log 1:- 1:- 2:text
+refuse 1 change voters 1 2
+"""
+
+from collections import deque
+from pathlib import Path
+
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.raft.entry import BATCH, Entry
+from tidemill.raft.messages import Message
+from tidemill.raft.progress import Window
+from tidemill.raft.ready import Vote
+from tidemill.raft.replica import Replica
+from tidemill.raft.voters import IllegalChange, Membership
+from tidemill.simulation.shard_group import Kept, Row
+
+ELECTED_MS = 10_000
+JITTER_MS = 100
+
+
+def voter(number: int | str) -> Voter:
+    return Voter(BrokerId(int(number)), DirectoryId(b"%016d" % int(number)))
+
+
+class Hand:
+    def __init__(self) -> None:
+        self.disks: dict[int, Kept] = {}
+        self.memories: dict[int, Kept] = {}
+        self.replicas: dict[int, Replica] = {}
+        self.queued: dict[int, list[Row]] = {}
+        self.blocks: dict[int, list[Row]] = {}
+        self.messages: dict[tuple[int, int], deque[Message]] = {}
+        self.arrived: dict[tuple[int, int], Message] = {}
+        self.copies: dict[tuple[int, int], Message] = {}
+        self.silent: set[int] = set()
+        self.now_ms = 0
+        self.window = Window()
+
+    def run(self, path: Path) -> None:
+        for number, raw in enumerate(path.read_text().splitlines(), 1):
+            line = raw.partition("#")[0].strip()
+            if not line:
+                continue
+            verb, *words = line.split()
+            try:
+                getattr(self, "do_" + verb.replace("-", "_"))(*words)
+            except AssertionError as error:
+                raise AssertionError(f"{path.name}:{number}: {raw.strip()}\n{error}\n{self.standing()}") from error
+
+    # The machine.
+
+    def do_window(self, entries: str) -> None:
+        self.window = Window(entries_max=int(entries))
+
+    def do_voters(self, *numbers: str) -> None:
+        membership = Membership(tuple(voter(number) for number in numbers))
+        for number in numbers:
+            self.disks[int(number)] = Kept(memberships=[(0, membership)])
+            self.do_start(number)
+
+    def do_spare(self, *numbers: str) -> None:
+        membership = next(iter(self.disks.values())).memberships[0][1]
+        for number in numbers:
+            self.disks[int(number)] = Kept(memberships=[(0, membership)])
+            self.do_start(number)
+
+    def do_start(self, number: str) -> None:
+        at = int(number)
+        memory = self.memories[at] = self.disks[at].copy()
+        self.queued[at], self.blocks[at] = [], []
+        self.replicas[at] = Replica(
+            me=voter(at),
+            memberships=list(memory.memberships),
+            term=memory.vote.term,
+            voted_for=memory.vote.voted_for,
+            log=memory,
+            commit_index=memory.commit_index,
+            jitter_ms=lambda: JITTER_MS,
+            window=self.window,
+        )
+        self._tick(at, 0)
+
+    def do_crash(self, number: str) -> None:
+        del self.replicas[int(number)]
+        for pair in self.messages:
+            if int(number) in pair:
+                self.messages[pair].clear()
+
+    def do_silent(self, *numbers: str) -> None:
+        self.silent |= {int(number) for number in numbers}
+
+    def do_alive(self, *numbers: str) -> None:
+        self.silent -= {int(number) for number in numbers}
+
+    def do_tick(self, number: str, duration_ms: str) -> None:
+        self._tick(int(number), int(duration_ms))
+
+    def _tick(self, at: int, duration_ms: int) -> None:
+        self.now_ms += duration_ms
+        replica = self.replicas[at]
+        replica.tick(self.now_ms, self.now_ms, lambda other: int(other.broker_id) not in self.silent)
+        self._carry_out(at)
+
+    def _carry_out(self, at: int) -> None:
+        replica = self.replicas[at]
+        ready = replica.ready()
+        rows: list[Row] = [] if ready.vote is None else [ready.vote]
+        if ready.truncate_from is not None:
+            rows.append(ready.truncate_from)
+        rows += ready.entries
+        for row in rows:
+            self.memories[at].put(row)
+        self.queued[at] += rows
+        for to, message in ready.messages:
+            self.messages.setdefault((at, int(to.broker_id)), deque()).append(message)
+        self.memories[at].commit_index = replica.stable_index
+        self.disks[at].commit_index = min(replica.stable_index, self.disks[at].last_index)
+
+    def do_begin(self, number: str) -> None:
+        at = int(number)
+        self.blocks[at], self.queued[at] = self.queued[at], []
+
+    def do_end(self, number: str) -> None:
+        at = int(number)
+        block, self.blocks[at] = self.blocks[at], []
+        for row in block:
+            self.disks[at].put(row)
+        entries = [row for row in block if isinstance(row, Entry)]
+        votes = [row for row in block if isinstance(row, Vote)]
+        newest = (entries[-1].term, entries[-1].index) if entries else (0, 0)
+        self.replicas[at].advance(*newest, vote=votes[-1] if votes else None)
+        self._carry_out(at)
+
+    def do_sync(self, number: str) -> None:
+        self.do_begin(number)
+        self.do_end(number)
+
+    # Messages.
+
+    def _pair(self, words: str) -> tuple[int, int]:
+        sender, _, receiver = words.partition(">")
+        return int(sender), int(receiver)
+
+    def do_send(self, words: str, count: str = "1") -> None:
+        pair = self._pair(words)
+        queue = self.messages.get(pair, deque())
+        assert queue or count == "*", f"no message is on its way from {pair[0]} to {pair[1]}"
+        for _ in range(len(queue) if count == "*" else int(count)):
+            self._arrive(pair, queue.popleft())
+
+    def do_last(self, words: str) -> None:
+        pair = self._pair(words)
+        self._arrive(pair, self.messages[pair].pop())
+
+    def do_again(self, words: str) -> None:
+        self._arrive(self._pair(words), self.arrived[self._pair(words)])
+
+    def do_copy(self, words: str) -> None:
+        self.copies[self._pair(words)] = self.messages[self._pair(words)][0]
+
+    def do_late(self, words: str) -> None:
+        self._arrive(self._pair(words), self.copies[self._pair(words)])
+
+    def do_drop(self, words: str) -> None:
+        self.messages.setdefault(self._pair(words), deque()).clear()
+
+    def _arrive(self, pair: tuple[int, int], message: Message) -> None:
+        self.arrived[pair] = message
+        sender, receiver = pair
+        if receiver in self.replicas:
+            self.replicas[receiver].receive(voter(sender), message)
+            self._carry_out(receiver)
+
+    def do_settle(self) -> None:
+        for _ in range(1_000):
+            moved = False
+            for pair, queue in list(self.messages.items()):
+                while queue and not self.silent & set(pair):
+                    self._arrive(pair, queue.popleft())
+                    moved = True
+            for at in list(self.replicas):
+                if self.queued[at]:
+                    self.do_sync(str(at))
+                    moved = True
+            if not moved:
+                return
+        raise AssertionError("the replicas do not come to rest")
+
+    # What is asked of them.
+
+    def do_elect(self, number: str) -> None:
+        for at in self.replicas:
+            if at not in self.silent:
+                self.replicas[at].leader = None
+        self._tick(int(number), ELECTED_MS)
+        self._tick(int(number), ELECTED_MS)
+        self.do_settle()
+        assert self.replicas[int(number)].leads, f"{number} was not elected"
+
+    def do_propose(self, number: str, text: str) -> None:
+        at = int(number)
+        self.replicas[at].propose(Entry(BATCH, text.encode()))
+        self._carry_out(at)
+
+    def do_change(self, number: str, *words: str) -> None:
+        at = int(number)
+        kinds: dict[str, list[Voter]] = {"voters": [], "learners": []}
+        kind = "voters"
+        for word in words:
+            if word in kinds:
+                kind = word
+            else:
+                kinds[kind].append(voter(word))
+        self.replicas[at].change_membership(Membership(tuple(kinds["voters"]), tuple(kinds["learners"])), self.now_ms)
+        self._carry_out(at)
+
+    def do_refuse(self, number: str, verb: str, *words: str) -> None:
+        try:
+            getattr(self, "do_" + verb)(number, *words)
+        except IllegalChange:
+            return
+        raise AssertionError(f"{number} did not refuse")
+
+    def do_hand_over(self, number: str, to: str) -> None:
+        self.replicas[int(number)].hand_over(voter(to))
+        self._carry_out(int(number))
+
+    def do_meet(self, number: str, other: str) -> None:
+        self.replicas[int(number)].met_again(voter(other))
+        self._carry_out(int(number))
+
+    def do_expect(self, number: str, *words: str) -> None:
+        at = int(number)
+        replica = self.replicas[at]
+        if "log" in words:
+            where = words.index("log")
+            words, log = words[:where], words[where + 1 :]
+            found = [f"{entry.term}:{_text(entry)}" for entry in self.memories[at].entries]
+            assert found == list(log), f"the log is {' '.join(found)}"
+        facts = {
+            "term": replica.term,
+            "last": replica.last_index,
+            "durable": replica.durable_index,
+            "commit": replica.commit_index,
+            "stable": replica.stable_index,
+            "voters": len(replica.voters),
+        }
+        rest = list(words)
+        if rest and rest[0] not in facts:
+            assert str(replica.role) == rest.pop(0), f"it is a {replica.role}"
+        for name, value in zip(rest[::2], rest[1::2], strict=True):
+            assert facts[name] == int(value), f"its {name} is {facts[name]}"
+
+    def standing(self) -> str:
+        lines = []
+        for at, r in self.replicas.items():
+            lines.append(
+                f"  {at}: {r.role} term {r.term} last {r.last_index} durable {r.durable_index} commit {r.commit_index}"
+            )
+        waiting = {f"{a}>{b}": len(queue) for (a, b), queue in self.messages.items() if queue}
+        return "\n".join([*lines, f"  on their way: {waiting}"])
+
+
+def _text(entry: Entry) -> str:
+    return bytes(entry.payload or b"").decode() if entry.kind == BATCH else "-"
