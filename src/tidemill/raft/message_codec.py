@@ -1,0 +1,168 @@
+"""The bytes of what replicas tell each other.  Byte table: `docs/formats/peer.md`.
+
+Batches are neither copied nor looked into: they are parts of what is written to the connection, and views on what came.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from tidemill.batches.checksum import crc32c
+from tidemill.raft.entry import BATCH, COMMAND, Buffer, Entry
+from tidemill.raft.messages import Append, AppendAnswer, Depose, Message, VoteAnswer, VoteRequest
+
+VOTE_REQUEST: Final = 1
+VOTE_ANSWER: Final = 2
+APPEND: Final = 3
+APPEND_ANSWER: Final = 4
+DEPOSE: Final = 5
+
+PRE: Final = 1
+TRANSFER: Final = 2
+GRANTED: Final = 4
+
+_HEAD: Final = Struct(">BB2xIQ")  # kind, flags, entries, term
+_VOTE_REQUEST: Final = Struct(">QQ")
+_APPEND: Final = Struct(">QQQQ")
+_APPEND_ANSWER: Final = Struct(">QQQQQQ")
+_ENTRY: Final = Struct(">QQB3xIqIIqI")
+_BODY_BYTES: Final = {
+    VOTE_REQUEST: _VOTE_REQUEST.size,
+    VOTE_ANSWER: 0,
+    APPEND: _APPEND.size,
+    APPEND_ANSWER: _APPEND_ANSWER.size,
+    DEPOSE: 0,
+}
+
+
+class MalformedMessage(ValueError):
+    """What came from a peer is no message, or was damaged on its way; its connection is closed."""
+
+
+def encode(message: Message) -> list[Buffer]:
+    """The parts of one message, the bytes of entries untouched.  Each entry has its payload."""
+    match message:
+        case Append():
+            return _encode_append(message)
+        case AppendAnswer():
+            body = _APPEND_ANSWER.pack(
+                message.serial,
+                message.match_index,
+                message.commit_index,
+                message.rejected_index,
+                message.hint_index,
+                message.hint_term,
+            )
+            return [_HEAD.pack(APPEND_ANSWER, 0, 0, message.term) + body]
+        case VoteRequest():
+            flags = PRE * message.is_pre | TRANSFER * message.is_transfer
+            body = _VOTE_REQUEST.pack(message.last_index, message.last_term)
+            return [_HEAD.pack(VOTE_REQUEST, flags, 0, message.term) + body]
+        case VoteAnswer():
+            flags = PRE * message.is_pre | GRANTED * message.is_granted
+            return [_HEAD.pack(VOTE_ANSWER, flags, 0, message.term)]
+        case Depose():
+            return [_HEAD.pack(DEPOSE, 0, 0, message.term)]
+
+
+def _encode_append(append: Append) -> list[Buffer]:
+    """Head and the entries' fixed parts first, then their bytes, each as it is."""
+    head = bytearray(_HEAD.pack(APPEND, 0, len(append.entries), append.term))
+    head += _APPEND.pack(append.prev_index, append.prev_term, append.commit_index, append.serial)
+    parts: list[Buffer] = [head]
+    for entry in append.entries:
+        payload = entry.payload
+        assert payload is not None, f"{entry} is sent without its bytes"
+        head += _ENTRY.pack(
+            entry.index,
+            entry.term,
+            entry.kind,
+            entry.partition,
+            entry.base_offset,
+            entry.record_count,
+            len(payload),
+            entry.append_time,
+            crc32c(payload),
+        )
+        if payload:
+            parts.append(payload)
+    return parts
+
+
+def decode(data: memoryview) -> Message:
+    """The message that fills `data`; entries keep views on it.  MalformedMessage."""
+    if len(data) < _HEAD.size:
+        raise MalformedMessage(f"{len(data)} bytes are no message")
+    kind, flags, entry_count, term = _HEAD.unpack_from(data)
+    body_bytes = _BODY_BYTES.get(kind)
+    if body_bytes is None:
+        raise MalformedMessage(f"message kind {kind} is not known here")
+    at = _HEAD.size + body_bytes
+    if kind != APPEND and (len(data) != at or entry_count):
+        raise MalformedMessage(f"a message of kind {kind} has {at} bytes, and not {len(data)}")
+    if len(data) < at + entry_count * _ENTRY.size:
+        raise MalformedMessage(f"{entry_count} entries are announced in {len(data)} bytes")
+    if kind == VOTE_REQUEST:
+        last_index, last_term = _VOTE_REQUEST.unpack_from(data, _HEAD.size)
+        return VoteRequest(
+            term=term,
+            last_index=last_index,
+            last_term=last_term,
+            is_pre=bool(flags & PRE),
+            is_transfer=bool(flags & TRANSFER),
+        )
+    if kind == VOTE_ANSWER:
+        return VoteAnswer(term=term, is_granted=bool(flags & GRANTED), is_pre=bool(flags & PRE))
+    if kind == DEPOSE:
+        return Depose(term=term)
+    if kind == APPEND_ANSWER:
+        serial, match_index, commit_index, rejected_index, hint_index, hint_term = _APPEND_ANSWER.unpack_from(
+            data, _HEAD.size
+        )
+        return AppendAnswer(
+            term=term,
+            serial=serial,
+            match_index=match_index,
+            commit_index=commit_index,
+            rejected_index=rejected_index,
+            hint_index=hint_index,
+            hint_term=hint_term,
+        )
+    prev_index, prev_term, commit_index, serial = _APPEND.unpack_from(data, _HEAD.size)
+    entries = tuple(_entries(data, at, entry_count, prev_index))
+    if commit_index > prev_index + entry_count:
+        raise MalformedMessage(f"commit index {commit_index} lies behind the {entry_count} entries from {prev_index}")
+    return Append(
+        term=term,
+        prev_index=prev_index,
+        prev_term=prev_term,
+        entries=entries,
+        commit_index=commit_index,
+        serial=serial,
+    )
+
+
+def _entries(data: memoryview, table_at: int, count: int, prev_index: int) -> Iterator[Entry]:
+    at = table_at + count * _ENTRY.size
+    for number in range(count):
+        index, term, kind, partition, base_offset, record_count, length, append_time, crc = _ENTRY.unpack_from(
+            data, table_at + number * _ENTRY.size
+        )
+        payload = data[at : at + length]
+        at += length
+        if index != prev_index + 1 + number or not BATCH <= kind <= COMMAND:
+            raise MalformedMessage(f"entry {index} of kind {kind} at place {number} behind {prev_index}")
+        if len(payload) != length or crc32c(payload) != crc:
+            raise MalformedMessage(f"the bytes of entry {index} are not those that were sent")
+        yield Entry(
+            kind,
+            payload,
+            partition=partition,
+            base_offset=base_offset,
+            record_count=record_count,
+            append_time=append_time,
+            index=index,
+            term=term,
+        )
+    if at != len(data):
+        raise MalformedMessage(f"{len(data) - at} bytes follow the last entry")

@@ -1,0 +1,132 @@
+"""What replicas tell each other, as bytes: out and in again, and nothing but that."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidemill.raft.entry import BATCH, COMMAND, Entry
+from tidemill.raft.message_codec import MalformedMessage, decode, encode
+from tidemill.raft.messages import Append, AppendAnswer, Depose, Message, VoteAnswer, VoteRequest
+
+NUMBERS = st.integers(0, (1 << 63) - 1)
+FLAGS = st.booleans()
+SIMPLE = st.one_of(
+    st.builds(
+        VoteRequest, term=NUMBERS, last_index=NUMBERS, last_term=NUMBERS, is_pre=FLAGS, is_transfer=FLAGS
+    ),
+    st.builds(VoteAnswer, term=NUMBERS, is_granted=FLAGS, is_pre=FLAGS),
+    st.builds(
+        AppendAnswer,
+        term=NUMBERS,
+        serial=NUMBERS,
+        match_index=NUMBERS,
+        commit_index=NUMBERS,
+        rejected_index=NUMBERS,
+        hint_index=NUMBERS,
+        hint_term=NUMBERS,
+    ),
+    st.builds(Depose, term=NUMBERS),
+)  # fmt: skip
+
+
+def append(*payloads: bytes, commit: int = 7) -> Append:
+    entries = tuple(
+        Entry(
+            BATCH if payload else COMMAND,
+            payload,
+            partition=3,
+            base_offset=100 + number,
+            record_count=2,
+            append_time=1_700_000_000_000,
+            index=8 + number,
+            term=4,
+        )
+        for number, payload in enumerate(payloads)
+    )
+    return Append(term=5, prev_index=7, prev_term=3, entries=entries, commit_index=commit, serial=9)
+
+
+def joined(message: Message) -> bytearray:
+    return bytearray().join(encode(message))
+
+
+def facts(entry: Entry) -> tuple[Any, ...]:
+    return (
+        entry.kind,
+        bytes(entry.payload or b""),
+        entry.partition,
+        entry.base_offset,
+        entry.record_count,
+        entry.append_time,
+        entry.index,
+        entry.term,
+        entry.payload_bytes,
+    )
+
+
+@settings(deadline=None)
+@given(message=SIMPLE)
+def test_a_message_without_entries_comes_as_it_went(message: Message) -> None:
+    """Every field of it."""
+    assert message == decode(memoryview(joined(message)))
+
+
+@settings(deadline=None)
+@given(payloads=st.lists(st.binary(max_size=200), max_size=5))
+def test_entries_come_as_they_went(payloads: list[bytes]) -> None:
+    """Their bytes, and what they are."""
+    sent = append(*payloads)
+
+    came = decode(memoryview(joined(sent)))
+
+    assert isinstance(came, Append)
+    assert (5, 7, 3, 7, 9) == (came.term, came.prev_index, came.prev_term, came.commit_index, came.serial)
+    assert [facts(entry) for entry in sent.entries] == [facts(entry) for entry in came.entries]
+
+
+def test_bytes_of_entries_are_not_copied() -> None:
+    """They are parts of what is sent, and views on what came."""
+    batch = bytearray(b"batch")
+    data = memoryview(joined(append(bytes(batch))))
+
+    parts = encode(append(batch))  # type: ignore[arg-type]
+    came = decode(data)
+
+    assert parts[1] is batch
+    assert isinstance(came, Append)
+    assert came.entries[0].payload.obj is data.obj  # type: ignore[union-attr]
+
+
+@settings(deadline=None)
+@given(cut=st.integers(0, 200))
+def test_a_message_that_was_cut_is_refused(cut: int) -> None:
+    """Wherever; and one that goes on behind its end."""
+    data = joined(append(b"one", b"two"))
+
+    with pytest.raises(MalformedMessage):
+        decode(memoryview(data)[: min(cut, len(data) - 1)])
+    with pytest.raises(MalformedMessage):
+        decode(memoryview(data + b"x"))
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        pytest.param(0, 99, id="kind"),
+        pytest.param(7, 3, id="more entries than there are"),
+        pytest.param(16 + 23, 200, id="commit index"),
+        pytest.param(48 + 7, 9, id="index of an entry"),
+        pytest.param(48 + 16, 18, id="kind of an entry"),
+        pytest.param(48 + 39, 200, id="length"),
+        pytest.param(-1, 0, id="bytes"),
+    ],
+)
+def test_a_message_that_was_changed_is_refused(at: int, value: int) -> None:
+    """Nothing of it reaches a log."""
+    data = joined(append(b"one", b"two"))
+    data[at] = value
+
+    with pytest.raises(MalformedMessage):
+        decode(memoryview(data))
