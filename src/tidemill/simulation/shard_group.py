@@ -15,6 +15,7 @@ from typing import Final
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry
+from tidemill.raft.message_codec import decode, encode
 from tidemill.raft.messages import Message
 from tidemill.raft.progress import Window
 from tidemill.raft.ready import Vote
@@ -389,9 +390,11 @@ class GroupRun:
         heapq.heappush(self._heap, (self.now_ms + delay_ms, self.events, call))
 
     def send(self, sender: Node, receiver: Node, message: Message | None) -> None:
+        """As bytes: what one node does to an entry, no other sees.  None is a heartbeat."""
         random, knobs = self.random, self.knobs
+        data = None if message is None else b"".join(encode(message))
         if self.is_healed:
-            self.after(1, lambda: receiver.hear(sender.voter, message))
+            self.after(1, lambda: self._deliver(sender.voter, receiver, data))
             return
         if (sender.voter, receiver.voter) in self._blocked or random.random() < knobs.drop:
             return
@@ -399,13 +402,13 @@ class GroupRun:
             delay = 1 + int(random.expovariate(1 / knobs.delay_ms))
             if random.random() < knobs.tail:
                 delay *= 50
-            self.after(delay, lambda: self._deliver(sender.voter, receiver, message))
+            self.after(delay, lambda: self._deliver(sender.voter, receiver, data))
 
-    def _deliver(self, sender: Voter, receiver: Node, message: Message | None) -> None:
+    def _deliver(self, sender: Voter, receiver: Node, data: bytes | None) -> None:
         if self.now_ms < receiver.paused_until:
-            self.after(receiver.paused_until - self.now_ms, lambda: self._deliver(sender, receiver, message))
-        else:
-            receiver.hear(sender, message)
+            self.after(receiver.paused_until - self.now_ms, lambda: self._deliver(sender, receiver, data))
+        elif receiver.replica is not None:
+            receiver.hear(sender, None if data is None else decode(memoryview(data)))
 
     def install(self, leader: Node, follower: Node) -> None:
         """
