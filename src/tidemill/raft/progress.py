@@ -86,3 +86,7 @@ class Progress:
         self.commit_sent = self.serial_sent = 0
         self.in_flight.clear()
         self.in_flight_bytes = 0
+
+    def probe_again(self) -> None:
+        """From where the logs are known to be alike, or, where nothing is known, from where it was asked last."""
+        self.probe(self.match_index + 1 if self.match_index else self.next_index)

@@ -69,7 +69,6 @@ class Replica:
         "_vote_durable",
         "commit_index",
         "durable_index",
-        "is_installing",
         "leader",
         "match_index",
         "me",
@@ -107,7 +106,6 @@ class Replica:
         self.commit_index = commit_index
         self.term_start_index = 0  # the index of the first entry of the term that this replica leads
         self.replication: Replication | None = None  # while it leads
-        self.is_installing = False  # files are coming: no rows are taken, and nothing is acknowledged
         self.window = window
         self._log = OpenLog(log)
         self._memberships = memberships
@@ -203,8 +201,7 @@ class Replica:
 
     def _may_stand(self) -> bool:
         """Also one whose removal is not committed: it may be the only one that has the entry which says so."""
-        is_voter = any(self.me in membership.voters for _, membership in self._memberships)
-        return is_voter and not self.is_installing
+        return any(self.me in membership.voters for _, membership in self._memberships)
 
     # Elections.
 
@@ -348,8 +345,6 @@ class Replica:
         if self.role is not Role.FOLLOWER or self.leader != sender:
             assert self.role is not Role.LEADER, f"{sender} and {self.me} lead term {self.term}"
             self._follow(self.term, sender)
-        if self.is_installing:
-            return
         log = self._log
         entries = append.entries
         prev_index = append.prev_index

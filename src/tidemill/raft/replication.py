@@ -67,7 +67,7 @@ class Replication:
         """The connection to it is new: what was on the way may be lost."""
         progress = self.members.get(member)
         if progress is not None and progress.pace is not Pace.SNAPSHOT:
-            progress.probe(progress.match_index + 1 if progress.match_index else progress.next_index)
+            progress.probe_again()
 
     def installed(self, member: Voter) -> None:
         """It has the files, or could not be given them: ask it where it stands."""
@@ -83,7 +83,7 @@ class Replication:
             lags = progress.commit_index < min(commit_index, progress.match_index)
             if progress.is_owed or lags or self._serials.get(member, 0) < self.serial:
                 progress.heard_at = now_ms
-                progress.probe(progress.match_index + 1 if progress.match_index else progress.next_index)
+                progress.probe_again()
 
     def messages(self, term: int, commit_index: int, now_ms: int) -> Iterator[tuple[Voter, Append]]:
         """What each may be sent now.  Members whose next entry is gone here come to need an install instead."""

@@ -49,6 +49,12 @@ class Shard:
         jitter_ms: Callable[[], int],
     ) -> None:
         """`wake` is called when something has been queued for the journal; `jitter_ms` is the replica's."""
+        membership = log.memberships[-1][1]
+        if membership.members != (me,):
+            raise ValueError(
+                f"shard {log.shard_id} has the members {membership.members}: "
+                f"brokers do not replicate yet; only {me} alone can be opened"
+            )
         self.store = store
         self.wake = wake
         self.log = log

@@ -23,7 +23,7 @@ from tidemill.storage.shard_log import Opening, ShardLog
 from tidemill.storage.tail_cache import TailCache
 
 MAGIC: Final = b"TMCP"
-VERSION: Final = 1
+VERSION: Final = 2  # 1 had no learners
 OPEN: Final = 1
 CLOSED: Final = 2
 _HEADER: Final = Struct(">4sIH2xIQQIQQ")  # 52 bytes

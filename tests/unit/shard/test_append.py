@@ -272,3 +272,16 @@ def test_a_new_leader_does_not_turn_the_time_back() -> None:
 
     times = [entry.append_time for entry in led.shard.log.entries]
     assert [NOW] * 3 == times
+
+
+def test_a_shard_with_other_members_is_refused() -> None:
+    """
+    Until brokers replicate: it would wait for answers that nobody can give.
+    """
+    led = Led()
+    other = Voter(BrokerId(2), DirectoryId(b"e" * 16))
+    log = led.shard.log
+    log.memberships.append((log.last_index + 1, Membership((ME, other))))
+
+    with pytest.raises(ValueError, match="do not replicate yet"):
+        Shard(led.store, log, ME, "t", led.partition.config, lambda: None, lambda: 0)

@@ -20,7 +20,7 @@ from tidemill.raft.entry import BATCH, Entry, Kind, log_start, no_op, voters_cha
 from tidemill.raft.voters import Membership
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage.checkpoint import ClosedShard, decode_checkpoint, encode_checkpoint, encode_closed
-from tidemill.storage.data_directory import Identity, read_identity, write_identity
+from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
 from tidemill.storage.journal import Place
 from tidemill.storage.journal_block import decode_header, decode_rows, encode_block
 from tidemill.storage.offset_index import OffsetIndex
@@ -163,7 +163,7 @@ def test_a_checkpoint(hand: Any) -> None:
         return number(data, at - size, size)
 
     head = [(8, 2), (12, 4), (16, 8), (24, 8), (32, 4), (36, 8), (44, 8)]
-    assert [1, 2, 3, 17, 2, 8192, len(data) - 52] == [number(data, *field) for field in head]
+    assert [2, 2, 3, 17, 2, 8192, len(data) - 52] == [number(data, *field) for field in head]
     assert (b"TMCP", crc32c(KEY + data[8:])) == (data[:4], number(data, 4, 4))
     assert [18, 4, 2, 2, 0] == [take(size) for size in (4, 8, 1, 8, 1)]  # closed
     assert len(data) - at - 4 == take(4)
@@ -202,6 +202,16 @@ def test_a_golden_checkpoint_is_read() -> None:
 
     assert read is not None
     assert (3, 17, Place(2, 8192), 3) == (read.number, read.sequence, read.head, read.shards[ShardId(1)].last_index)
+
+
+def test_a_checkpoint_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its number, before anything in it is taken for something else."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr("tidemill.storage.checkpoint.VERSION", 1)
+        data = encode_checkpoint(KEY, 3, 17, Place(2, 8192), [])
+
+    with pytest.raises(DirectoryProblem, match="version 1; this program reads version 2"):
+        decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, data)
 
 
 def test_an_identity() -> None:
