@@ -7,7 +7,7 @@ import pytest
 
 from tests.tidy.tree import attribute_names, files, named, parsed
 
-SIMULATED = files("model", "wire", "batches", "raft", "metadata", "coordinator", "storage", "shard", "broker")
+SIMULATED = files("model", "wire", "batches", "raft", "metadata", "coordinator", "peer", "storage", "shard", "broker")
 WALKS_SETS = {"asyncio.TaskGroup", "asyncio.wait", "asyncio.as_completed", "futures.wait", "futures.as_completed"}
 
 

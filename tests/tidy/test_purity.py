@@ -6,7 +6,7 @@ import pytest
 
 from tests.tidy.tree import files, imported_roots, named
 
-CORES = ("model", "wire", "batches", "raft", "metadata", "coordinator")
+CORES = ("model", "wire", "batches", "raft", "metadata", "coordinator", "peer")
 MACHINE = {
     "asyncio", "io", "os", "pathlib", "random", "secrets", "socket", "ssl", "subprocess", "threading", "time",
     "uuid", "logging",
