@@ -32,10 +32,14 @@ _SIZE: Final = Struct(">i")
 class FrameBuffer:
     """The receiving end of one connection."""
 
-    __slots__ = ("_believed", "_buffer", "_chunk_bytes", "_filled", "_is_own", "_parsed", "_view", "frame_bytes_max")
+    __slots__ = (
+        "_believed", "_bound", "_buffer", "_chunk_bytes", "_filled", "_is_own", "_parsed", "_view", "frame_bytes_max",
+    )  # fmt: skip
 
-    def __init__(self, frame_bytes_max: int) -> None:
-        self.frame_bytes_max = frame_bytes_max  # socket.request.max.bytes; may be lower until a client is known
+    def __init__(self, frame_bytes_max: int, bound: str = "socket.request.max.bytes") -> None:
+        """`bound` is what refusals call `frame_bytes_max`."""
+        self.frame_bytes_max = frame_bytes_max  # may be lower until the other side is known
+        self._bound = bound
         self._chunk_bytes = CHUNK_BYTES_MIN
         self._believed = OWN_BYTES_FIRST  # the largest frame that came so far, within bounds
         self._buffer = bytearray()
@@ -88,7 +92,7 @@ class FrameBuffer:
         """Where the first frame that was not handed out ends, or will end."""
         size: int = _SIZE.unpack_from(self._buffer, self._parsed)[0]
         if not 0 < size <= self.frame_bytes_max:
-            raise ProtocolError(f"a frame of {size} bytes; socket.request.max.bytes allows 1 to {self.frame_bytes_max}")
+            raise ProtocolError(f"a frame of {size} bytes; {self._bound} allows 1 to {self.frame_bytes_max}")
         return self._parsed + 4 + size
 
     def _make_room_in_own(self, frame_bytes: int, left: int, room: int) -> None:
