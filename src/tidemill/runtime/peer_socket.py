@@ -1,0 +1,181 @@
+"""One socket to another broker: the loop's transport on one side, a session and the link's owner on the other.
+
+    connected ──▶ place.connected ──▶ handshake, 5 s ──▶ place.proven: a link ──▶ frames … ──▶ place.ended(why), once
+
+What fails ends this socket alone.  A link's queue holds QUEUE_BYTES_MAX; a frame that finds no room is refused.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol, cast
+
+from tidemill.peer.frame import FRAME_BYTES_MAX
+from tidemill.peer.hello import Hello
+from tidemill.peer.link import Buffer, LinkOwner
+from tidemill.peer.session import KEY_DIFFERS, PeerLeft, PeerRefused, Session
+
+HANDSHAKE_SECONDS: Final = 5.0
+QUEUE_BYTES_MAX: Final = FRAME_BYTES_MAX
+"""Not taken by the kernel yet: one frame of the largest size always finds room in an empty queue."""
+
+FLUSH_SECONDS: Final = 1.0
+"""For what was sent before a close, and for the reason; then the socket is reset."""
+
+DISCARDED_BYTES: Final = 4096
+"""A buffer for what still comes from a socket that is being closed."""
+
+
+class Place(Protocol):
+    """Where sockets are kept: `runtime/peer_transport`."""
+
+    def connected(self, socket: "PeerSocket") -> None: ...
+
+    def proven(self, socket: "PeerSocket") -> str | None:
+        """The handshake is over.  None makes it a link; a sentence refuses it."""
+        ...
+
+    def ended(self, socket: "PeerSocket", why: str) -> None: ...
+
+
+class PeerSocket(asyncio.BufferedProtocol):
+    """A `peer.link.Link`, once it is proven."""
+
+    __slots__ = ("_loop", "_open", "_owner", "_place", "_timer", "_transport", "other_end", "session")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, place: Place, owner: LinkOwner, session: Session) -> None:
+        self.session = session
+        self.other_end = ""
+        """Its host, for what is reported."""
+        self._loop = loop
+        self._place = place
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._open = True
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What the owner may ask
+
+    @property
+    def hello(self) -> Hello:
+        assert self.session.theirs is not None, "the handshake is not over"
+        return self.session.theirs
+
+    def send(self, parts: Sequence[Buffer]) -> bool:
+        transport = self._transport
+        if not self._open or transport is None:
+            return False
+        if transport.get_write_buffer_size() + sum(map(len, parts)) > QUEUE_BYTES_MAX:
+            return False
+        transport.writelines(self.session.seal(parts))
+        return True
+
+    def close(self, why: str) -> None:
+        self.end(why, tell=True)
+
+    # What the place may ask
+
+    @property
+    def is_open(self) -> bool:
+        return self._open
+
+    def end(self, why: str, *, tell: bool) -> None:
+        """Nothing is received or sent from now on.  `tell`: what was sent, and the reason, may leave before."""
+        if not self._open:
+            return
+        self._open = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            if tell:
+                self._transport.writelines(self.session.last_words(why))
+                self._transport.close()
+                self._timer = self._loop.call_later(FLUSH_SECONDS, self._transport.abort)
+            else:
+                self._loop.call_soon(self._transport.abort)  # libuv may be about to use the socket
+        self._place.ended(self, why)
+
+    # What the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # which uvloop's transports are without saying so
+        if not self._open:
+            self._transport.abort()
+            return
+        name = transport.get_extra_info("peername")
+        self.other_end = str(name[0]) if isinstance(name, tuple) else ""
+        self._timer = self._loop.call_later(HANDSHAKE_SECONDS, self._give_up)
+        self._place.connected(self)
+        if self.session.is_dialler:
+            self._transport.writelines(self.session.opening())
+
+    def get_buffer(self, sizehint: int) -> bytearray | memoryview:
+        """Never raises: uvloop asks again and again when it does, and turns for nobody else (0.23)."""
+        if self._open:
+            try:
+                return self.session.get_buffer(sizehint)
+            except PeerRefused as refused:
+                self.end(str(refused), tell=False)
+            except Exception as error:
+                self._fail(error)
+        return bytearray(DISCARDED_BYTES)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self._open:
+            return
+        try:
+            self._receive(nbytes)
+        except PeerLeft as left:
+            self.end(str(left), tell=False)
+        except PeerRefused as refused:
+            self.end(str(refused), tell=True)
+        except Exception as error:
+            self._fail(error)
+
+    def eof_received(self) -> None:
+        self.end(self._eof(), tell=False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._open:
+            self.end(f"the connection broke: {exc}" if exc else self._eof(), tell=False)
+        elif self._timer is not None:
+            self._timer.cancel()
+
+    def _receive(self, count: int) -> None:
+        session = self.session
+        is_link = session.theirs is not None
+        answers = session.received(count)
+        if answers and self._transport is not None:
+            self._transport.writelines(answers)
+        if session.theirs is None:
+            return
+        if not is_link:
+            self._become_link()
+        if self._open:
+            for frame in session.frames():
+                self._owner.received(self, frame)
+                if not self._open:
+                    return
+
+    def _become_link(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        refusal = self._place.proven(self)
+        if refusal is not None:
+            self.end(refusal, tell=True)
+
+    def _give_up(self) -> None:
+        self._timer = None
+        self.end(f"the handshake was not over within {HANDSHAKE_SECONDS:.0f} s", tell=False)
+
+    def _eof(self) -> str:
+        if self.session.theirs is not None:
+            return "the other end closed the connection"
+        return f"the other end closed the connection during the handshake; {KEY_DIFFERS}"
+
+    def _fail(self, error: Exception) -> None:
+        """A mistake of ours ends this link alone: it is told to who watches the loop."""
+        context = {"message": f"a link to {self.other_end} failed", "exception": error, "protocol": self}
+        self._loop.call_exception_handler(context)
+        self.end(f"this broker failed over it: {error!r}", tell=False)
