@@ -130,7 +130,7 @@ class Session:
             for sealed in self._frames.frames():
                 kind, frame = self._unseal(sealed)
                 if kind != FRAME:
-                    raise PeerRefused(f"a second Hello, or something else of kind {kind}, came among the frames")
+                    raise PeerRefused(f"something of kind {kind} came among the frames")
                 yield frame
         except ProtocolError as error:
             raise self._oversize(error) from error

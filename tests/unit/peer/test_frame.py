@@ -1,0 +1,110 @@
+"""What a frame between two brokers carries, as bytes."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.peer.session_pair import joined
+from tidemill.model.shard import ShardId
+from tidemill.peer.frame import (
+    Heartbeat,
+    Leaders,
+    MalformedFrame,
+    Message,
+    Request,
+    Response,
+    Section,
+    encode_heartbeat,
+    encode_leaders,
+    encode_message,
+    encode_request,
+    encode_response,
+    sections,
+)
+from tidemill.peer.link import Buffer
+
+U64 = st.integers(0, (1 << 64) - 1)
+SHARDS = U64.map(ShardId)
+U32 = st.integers(0, (1 << 32) - 1)
+DATA = st.binary(max_size=60).map(memoryview)
+SECTIONS: st.SearchStrategy[Section] = st.one_of(
+    st.builds(Heartbeat, U64, st.lists(SHARDS, max_size=4).map(tuple)),
+    st.builds(Leaders, U64, U64, st.lists(st.tuples(SHARDS, U64), max_size=4).map(tuple)),
+    st.builds(Message, SHARDS, DATA),
+    st.builds(Request, U32, DATA),
+    st.builds(Response, U32, DATA),
+)
+
+
+def encode(section: Section) -> list[Buffer]:
+    match section:
+        case Heartbeat():
+            return encode_heartbeat(section)
+        case Leaders():
+            return encode_leaders(section)
+        case Message():
+            return encode_message(section.shard, [section.data[:5], section.data[5:]])
+        case Request():
+            return encode_request(section.correlation, [section.data])
+        case Response():
+            return encode_response(section.correlation, [section.data])
+
+
+def frame(*of: Section) -> memoryview:
+    return memoryview(bytearray(b"".join(joined(encode(section)) for section in of)))
+
+
+@settings(deadline=None)
+@given(sent=st.lists(SECTIONS, max_size=6))
+def test_sections_come_as_they_went(sent: list[Section]) -> None:
+    """
+    In their order, every field of each.
+    """
+    assert sent == list(sections(frame(*sent)))
+
+
+@pytest.mark.parametrize("section", [Message(ShardId(7), memoryview(b"data")), Request(7, memoryview(b"data"))])
+def test_bytes_are_not_copied(section: Message | Request) -> None:
+    """
+    What leaves are the parts that were given; what comes is a view on the frame, and may be written to.
+    """
+    parts: list[Buffer] = [bytearray(b"head"), memoryview(b"batch")]
+    _, *sent = encode_message(ShardId(7), parts)
+    received = frame(section)
+
+    (taken,) = sections(received)
+
+    assert all(given is written for given, written in zip(parts, sent, strict=True))
+    assert isinstance(taken, Message | Request)
+    taken.data[0] = ord("D")
+    assert bytes(received).endswith(b"Data")
+
+
+def test_every_truncation_within_a_section_is_refused() -> None:
+    """
+    What comes before it has been handed out.
+    """
+    last = Message(ShardId(7), memoryview(b"data"))
+    whole = frame(Heartbeat(3, (ShardId(4),)), Leaders(0, 2, ((ShardId(5), 6),)), last)
+    borders = {0, 21, 21 + 37}
+
+    for length in range(len(whole)):
+        if length in borders:
+            assert len(list(sections(whole[:length]))) == sorted(borders).index(length)
+        else:
+            with pytest.raises(MalformedFrame):
+                list(sections(whole[:length]))
+
+
+@pytest.mark.parametrize(
+    "section",
+    [(0, 8), (6, 8), (255, 0), (1, 0), (1, 7), (1, 12), (2, 0), (2, 8), (2, 24), (3, 7), (4, 3), (5, 0)],
+)
+def test_a_section_that_is_none_is_refused(section: tuple[int, int]) -> None:
+    """
+    A kind that is not known, a body that does not hold its fields, or half a row.
+    """
+    kind, length = section
+
+    with pytest.raises(MalformedFrame, match=f"{length} bytes are no section of kind {kind} "):
+        list(sections(memoryview(bytes([kind]) + length.to_bytes(4, "big") + bytes(length))))

@@ -1,0 +1,64 @@
+"""The bytes between two brokers are those of `docs/formats/peer.md`, for as long as the version is 1."""
+
+import hashlib
+import hmac
+from pathlib import Path
+
+from tests.unit.peer.session_pair import KEY, acceptor, dialler, handshake, hello, joined, linked
+from tidemill.model.shard import ShardId
+from tidemill.peer.frame import (
+    Heartbeat,
+    Leaders,
+    encode_heartbeat,
+    encode_leaders,
+    encode_message,
+    encode_request,
+    encode_response,
+)
+from tidemill.peer.hello import encode_hello
+
+GOLDEN = Path(__file__).with_name("peer.golden")
+
+
+def test_the_bytes_are_those_of_the_page() -> None:
+    """
+    A Hello, one that asks to join, the handshake with fixed nonces, each section, a sealed frame and a farewell.
+    """
+    one, other = linked()
+    written = {
+        "hello": encode_hello(hello(1)),
+        "hello joining": encode_hello(hello(1, cluster_id="", voter=None)),
+        **{f"handshake {step}": said for step, said in enumerate(handshake(dialler(), acceptor()), 1)},
+        "heartbeat": joined(encode_heartbeat(Heartbeat(3, (ShardId(4), ShardId(500))))),
+        "leaders": joined(encode_leaders(Leaders(3, 5, ((ShardId(4), 17), (ShardId(6), 0))))),
+        "message": joined(encode_message(ShardId(4), [b"raft", b"batch"])),
+        "request": joined(encode_request(9, [b"header", b"body"])),
+        "response": joined(encode_response(9, [b"body"])),
+        "sealed frame": joined(one.seal([b"first"])),
+        "next sealed frame": joined(one.seal([b"first"])),
+        "sealed by the acceptor": joined(other.seal([b"first"])),
+        "farewell": joined(other.last_words("the broker stops")),
+    }
+
+    golden = dict(line.split(": ") for line in GOLDEN.read_text().splitlines())
+
+    assert golden == {name: data.hex() for name, data in written.items()}
+
+
+def test_proof_and_seals_follow_from_the_page_alone() -> None:
+    """
+    Computed here from the cluster's key and both Openings, by nothing of ours.
+    """
+    golden = dict(line.split(": ") for line in GOLDEN.read_text().splitlines())
+    first, second, hello_sealed = (bytes.fromhex(golden[f"handshake {step}"]) for step in (1, 2, 3))
+    openings = first[4:] + second[4:60]
+    key = hashlib.sha256(b"tidemill cluster key\0" + KEY).digest()
+
+    proof = hmac.digest(key, b"tidemill peer acceptor's proof\0" + openings, "sha256")
+    session = hmac.digest(key, b"tidemill peer session\0" + openings, "sha256")
+    mac = hmac.digest(session, bytes([1, 1]) + bytes(8) + hello_sealed[21:], "sha256")[:16]
+    acceptors = bytes.fromhex(golden["sealed by the acceptor"])
+    second_of_acceptor = hmac.digest(session, bytes([2, 2]) + (1).to_bytes(8, "big") + b"first", "sha256")[:16]
+
+    assert (second[60:], hello_sealed[5:21]) == (proof, mac)
+    assert acceptors[5:21] == second_of_acceptor

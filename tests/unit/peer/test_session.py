@@ -1,0 +1,379 @@
+"""Two brokers prove the cluster's key to each other; whatever is not the next frame they sent is refused."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.peer.session_pair import (
+    DIALLERS_NONCE,
+    acceptor,
+    dialler,
+    feed,
+    handshake,
+    hello,
+    joined,
+    linked,
+)
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.peer.frame import FRAME_BYTES_MAX
+from tidemill.peer.session import HANDSHAKE_BYTES_MAX, PeerLeft, PeerRefused
+
+STEPS = 4  # Opening, Opening, Hello, Hello
+
+
+def test_both_ends_learn_who_the_other_is() -> None:
+    """
+    And which number the dialler gave to this dial.
+    """
+    one, other = dialler(), acceptor()
+
+    said = handshake(one, other)
+
+    assert (hello(2), hello(1), STEPS) == (one.theirs, other.theirs, len(said))
+    assert (7, 7) == (one.dial, other.dial)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    frames=st.lists(st.lists(st.binary(max_size=300), max_size=4), max_size=6),
+    pieces=st.lists(st.integers(1, 200), min_size=1, max_size=5),
+)
+def test_frames_come_as_they_went(frames: list[list[bytes]], pieces: list[int]) -> None:
+    """
+    However the bytes were cut on their way, in both directions.
+    """
+    one, other = linked()
+
+    there = feed(other, joined(joined(one.seal(parts)) for parts in frames), pieces)
+    back = feed(one, joined(joined(other.seal(parts)) for parts in frames), pieces)
+
+    assert (b"", [joined(parts) for parts in frames]) == there == back
+
+
+def test_parts_of_a_frame_are_not_copied() -> None:
+    """
+    What is written is what was given, behind a head.
+    """
+    one, _ = linked()
+    parts = [bytearray(b"batch"), memoryview(b"another")]
+
+    head, *sealed = one.seal(parts)
+
+    assert 4 + 1 + 16 == len(head)
+    assert all(given is written for given, written in zip(parts, sealed, strict=True))
+
+
+def test_a_handshake_that_stops_anywhere_links_nobody() -> None:
+    """
+    Every truncation of what each end says: the listener waits, answers nothing more, and knows nobody.
+    """
+    whole = handshake(dialler(), acceptor())
+
+    for step in range(STEPS):
+        for length in range(len(whole[step])):
+            pair = [dialler(), acceptor()]
+            pair[0].opening()
+            for earlier in range(step):
+                feed(pair[1 - earlier % 2], whole[earlier])
+
+            listener = pair[1 - step % 2]
+
+            assert (b"", []) == feed(listener, whole[step][:length])
+            assert listener.theirs is None
+
+
+@pytest.mark.parametrize("step", range(STEPS))
+def test_no_bit_of_the_handshake_can_be_changed(step: int) -> None:
+    """
+    Each bit of each byte: in the end at least one of the two has refused the other, or waits for bytes that never come.
+    """
+    whole = handshake(dialler(), acceptor())
+
+    for bit in range(8 * len(whole[step])):
+        flipped = bytearray(whole[step])
+        flipped[bit // 8] ^= 1 << bit % 8
+        pair = [dialler(), acceptor()]
+        said = joined(pair[0].opening())
+        outcome = "waits"
+        try:
+            for turn in range(STEPS):
+                said, _ = feed(pair[1 - turn % 2], bytes(flipped) if turn == step else said)
+        except PeerRefused:
+            outcome = "refused"
+
+        assert pair[0].theirs is None or pair[1].theirs is None, f"{outcome} with bit {bit} of step {step} flipped"
+        assert outcome == "refused" or bit < 32, "only a length that announces more may wait"
+
+
+def test_no_bit_of_a_frame_can_be_changed() -> None:
+    """
+    Each bit of each byte is refused; a length that announces more waits, and is refused with the bytes that follow.
+    """
+    one, other = linked()
+    whole, filler = joined(one.seal([b"a frame"])), bytes(1 << 17)
+
+    for bit in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        length = int.from_bytes(flipped[:4], "big")
+        _, listener = linked()
+
+        if 4 + length <= len(flipped) + len(filler) or length > FRAME_BYTES_MAX + 17:
+            with pytest.raises(PeerRefused):
+                feed(listener, bytes(flipped) + filler)
+        else:
+            assert (b"", []) == feed(listener, bytes(flipped) + filler)
+
+    assert (b"", [b"a frame"]) == feed(other, whole)
+
+
+def test_a_truncated_frame_is_not_handed_out() -> None:
+    """
+    Not before its last byte.
+    """
+    one, _ = linked()
+    whole = joined(one.seal([b"a frame"]))
+
+    for length in range(len(whole)):
+        assert (b"", []) == feed(linked()[1], whole[:length])
+
+
+def test_a_frame_is_taken_once_in_its_place_and_from_the_other_end() -> None:
+    """
+    Replayed, left out, exchanged, from another connection, or sent back: refused.
+    """
+    one, other = linked()
+    first, second = joined(one.seal([b"first"])), joined(one.seal([b"second"]))
+    feed(other, first)
+
+    with pytest.raises(PeerRefused, match="not the next one"):
+        feed(other, first)
+    with pytest.raises(PeerRefused, match="not the next one"):
+        feed(linked()[1], second)
+    with pytest.raises(PeerRefused, match="not the next one"):
+        feed(one, first)
+    stranger = acceptor(nonce=bytes(32))
+    handshake(dialler(), stranger)
+    with pytest.raises(PeerRefused, match="not the next one"):
+        feed(stranger, first)
+
+
+def test_a_recorded_handshake_is_worth_nothing() -> None:
+    """
+    The nonce of the end that is spoken to is new: it believes neither a recorded dialler nor a recorded acceptor.
+    """
+    whole = handshake(dialler(), acceptor())
+    fresh_acceptor, fresh_dialler = acceptor(nonce=bytes(32)), dialler(nonce=bytes(32))
+    fresh_dialler.opening()
+
+    feed(fresh_acceptor, whole[0])
+    with pytest.raises(PeerRefused, match=r"tidemill\.cluster\.key"):
+        feed(fresh_acceptor, whole[2])
+    with pytest.raises(PeerRefused, match=r"tidemill\.cluster\.key"):
+        feed(fresh_dialler, whole[1])
+
+    assert fresh_acceptor.theirs is None and fresh_dialler.theirs is None
+
+
+def test_our_own_challenge_is_refused() -> None:
+    """
+    Sent back as it was, or by an acceptor of this broker's own that took it for its nonce.
+    """
+    one = dialler()
+    opening = joined(one.opening())
+    with pytest.raises(PeerRefused, match="own challenge"):
+        feed(one, (len(opening) - 4 + 32).to_bytes(4, "big") + opening[4:] + bytes(32))
+
+    mirror = acceptor(nonce=DIALLERS_NONCE)
+    with pytest.raises(PeerRefused, match="own challenge"):
+        feed(mirror, opening)
+    theirs = feed(acceptor(), joined(dialler().opening()))[0]
+    with pytest.raises(PeerRefused, match="bytes are no Opening"):
+        feed(acceptor(nonce=bytes(32)), theirs)
+
+
+def test_without_the_key_neither_end_says_who_it_is() -> None:
+    """
+    A dialler without it learns a nonce and a proof, an acceptor without it a nonce; both are told what to do.
+    """
+    one, other = dialler(b"another key"), acceptor()
+    answer, _ = feed(other, joined(one.opening()))
+    with pytest.raises(PeerRefused, match=r"give tidemill\.cluster\.key the same value") as refused:
+        feed(one, answer)
+    assert [] == one.last_words(str(refused.value))
+    assert b"broker-" not in answer and b"estuary" not in answer
+
+    impostor = dialler(b"another key")
+    forged = impostor.opening() and feed(acceptor(b"another key"), joined(impostor.opening()))[0]
+    said, _ = feed(impostor, forged)
+    with pytest.raises(PeerRefused, match=r"give tidemill\.cluster\.key the same value") as refused:
+        feed(other, said)
+    assert [] == other.last_words(str(refused.value))
+
+
+def test_a_broker_of_another_cluster_is_refused_at_both_ends() -> None:
+    """
+    The acceptor sees it, and tells the dialler why.
+    """
+    one, other = dialler(cluster_id="delta"), acceptor()
+    answer, _ = feed(one, feed(other, joined(one.opening()))[0])
+
+    with pytest.raises(PeerRefused, match=r"cluster 'delta'.*'estuary'.*name addresses of one cluster") as refused:
+        feed(other, answer)
+    with pytest.raises(PeerLeft, match="cluster 'delta'"):
+        feed(one, joined(other.last_words(str(refused.value))))
+
+
+@pytest.mark.parametrize("joining", [{"cluster_id": "", "voter": None}, {"cluster_id": ""}])
+def test_a_broker_that_asks_to_join_is_heard(joining: dict[str, str | None]) -> None:
+    """
+    It belongs to no cluster yet.
+    """
+    one, other = dialler(**joining), acceptor()
+
+    handshake(one, other)
+
+    assert (hello(1, **joining), hello(2)) == (other.theirs, one.theirs)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"expected": Voter(BrokerId(2), DirectoryId(bytes(16)))}, "was expected there: correct the address"),
+        ({"expected": Voter(BrokerId(3), DirectoryId(bytes([2]) * 16))}, "was expected there: correct the address"),
+        ({"voter": Voter(BrokerId(2), DirectoryId(bytes(16)))}, "two brokers have one id; give each its own"),
+        ({"incarnation": (1 << 62) + 2}, "this broker itself: name the addresses of other brokers"),
+    ],
+)
+def test_a_broker_that_should_not_be_there_is_refused(changed: dict[str, object], sentence: str) -> None:
+    """
+    By a sentence that says what to do; the other end hears it.
+    """
+    one, other = dialler(**changed), acceptor()
+
+    with pytest.raises(PeerRefused, match=sentence):
+        handshake(one, other)
+
+
+@pytest.mark.parametrize("versions", [(2, 3), (0, 0)])
+def test_another_version_is_refused_at_both_ends(versions: tuple[int, int]) -> None:
+    """
+    Also when its Opening has another length; the acceptor's versions are told to the dialler, who may be the newer one.
+    """
+    magic, both = b"TIDEPEER", b"".join(number.to_bytes(2, "big") for number in versions)
+    foreign = magic + both + bytes(100)
+    listener, one = acceptor(), dialler()
+    with pytest.raises(PeerRefused, match=f"versions {versions[0]} to {versions[1]} .*upgrade the older"):
+        feed(listener, len(foreign).to_bytes(4, "big") + foreign)
+    with pytest.raises(PeerRefused, match=f"versions {versions[0]} to {versions[1]} .*upgrade the older"):
+        feed(one, len(foreign).to_bytes(4, "big") + foreign)
+
+    answer = joined(listener.last_words(""))
+
+    assert magic + bytes([0, 1, 0, 1]) == answer[4:16]
+    assert [] == one.last_words("")
+
+
+def test_a_greater_version_that_still_speaks_ours_is_taken() -> None:
+    """
+    Brokers are upgraded one by one.  What was offered is part of the session's key: nobody in between can change it.
+    """
+    one = dialler()
+    opening = bytearray(joined(one.opening()))
+    opening[14:16] = (9).to_bytes(2, "big")
+
+    answer, _ = feed(acceptor(), bytes(opening))
+
+    with pytest.raises(PeerRefused, match=r"tidemill\.cluster\.key"):
+        feed(one, answer)
+
+
+def test_another_program_is_told_apart() -> None:
+    """
+    A Kafka client, a browser.
+    """
+    with pytest.raises(PeerRefused, match=r"only brokers connect to tidemill\.peer\.listener"):
+        feed(acceptor(), b"GET / HTTP/1.1\r\n\r\n")
+    with pytest.raises(PeerRefused, match=r"only brokers connect to tidemill\.peer\.listener"):
+        feed(acceptor(), (30).to_bytes(4, "big") + bytes(30))
+
+
+def test_a_length_is_refused_before_anything_is_allocated() -> None:
+    """
+    More than 4 KiB before the handshake is over, more than 64 MiB afterwards; what is announced within is not believed.
+    """
+    _, proven = linked()
+    tracemalloc.start()
+    try:
+        with pytest.raises(PeerRefused, match=r"4097 bytes.*allows 1 to 4096"):
+            feed(acceptor(), (HANDSHAKE_BYTES_MAX + 1).to_bytes(4, "big"))
+        with pytest.raises(PeerRefused, match=f"allows 1 to {FRAME_BYTES_MAX + 17}"):
+            feed(proven, (FRAME_BYTES_MAX + 18).to_bytes(4, "big"))
+        with pytest.raises(PeerRefused, match="0 bytes"):
+            feed(linked()[1], bytes(4))
+        with pytest.raises(PeerRefused, match="too few"):
+            feed(linked()[1], (16).to_bytes(4, "big") + bytes(16))
+        feed(linked()[1], (FRAME_BYTES_MAX).to_bytes(4, "big") + bytes(1000))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 1 << 20
+
+
+def test_a_farewell_says_why_and_is_the_last_word() -> None:
+    """
+    However long the reason.
+    """
+    one, other = linked()
+
+    with pytest.raises(PeerLeft, match="the other end closed it: the broker stops"):
+        feed(other, joined(one.last_words("the broker stops")))
+    with pytest.raises(PeerLeft, match="é"):
+        feed(one, joined(other.last_words("é" * 100_000)))
+
+
+@pytest.mark.parametrize("kind", [1, 9])
+def test_only_frames_come_after_the_hello(kind: int) -> None:
+    """
+    Also when the seal is right.
+    """
+    one, other = linked()
+
+    with pytest.raises(PeerRefused, match=f"of kind {kind} came among the frames"):
+        feed(other, joined(one._seal(kind, [b""])))
+
+
+def test_a_frame_before_the_hello_is_refused() -> None:
+    """
+    Who knows the key must say who it is.
+    """
+    one, other = dialler(), acceptor()
+    feed(one, feed(other, joined(one.opening()))[0])
+    one._sent = 0
+
+    with pytest.raises(PeerRefused, match="before its Hello"):
+        feed(other, joined(one._seal(2, [b""])))
+
+
+def test_a_large_frame_lies_in_memory_of_its_own() -> None:
+    """
+    Keeping its batches keeps little else.
+    """
+    one, other = linked()
+    data = joined(one.seal([b"small"])) + joined(one.seal([bytes(300_000)])) + joined(one.seal([b"small"]))
+    position, frames = 0, []
+    while position < len(data):
+        room = other.get_buffer()
+        piece = data[position : position + len(room)]
+        room[: len(piece)] = piece
+        assert [] == other.received(len(piece))
+        frames += other.frames()
+        position += len(piece)
+
+    kept = [len(frame.obj) for frame in frames]
+
+    assert [5, 300_000, 5] == list(map(len, frames))
+    assert 300_000 + 21 == kept[1] and not frames[1].readonly
