@@ -1,0 +1,149 @@
+"""From any membership to any plan, one legal step at a time."""
+
+from collections.abc import Collection
+from itertools import combinations
+
+import pytest
+
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.raft.quorum import majority
+from tidemill.raft.voters import Membership, check_change, step_towards
+
+
+def voter(broker_id: int, directory: int = 0) -> Voter:
+    return Voter(BrokerId(broker_id), DirectoryId(bytes([directory]) * 16))
+
+
+ONE, TWO, THREE, FOUR = (voter(broker_id) for broker_id in (1, 2, 3, 4))
+NEW_ONE, NEW_THREE = voter(1, 9), voter(3, 9)
+FIVE = (ONE, TWO, THREE, NEW_ONE, NEW_THREE)  # two brokers have lost a directory, one has not
+
+
+def subsets(voters: Collection[Voter], least: int = 0) -> list[tuple[Voter, ...]]:
+    return [chosen for size in range(least, len(voters) + 1) for chosen in combinations(voters, size)]
+
+
+MEMBERSHIPS = [
+    Membership(voters, learners)
+    for voters in subsets(FIVE, least=1)
+    for learners in subsets([v for v in FIVE if v not in voters])
+]
+PLANS = [plan for plan in subsets(FIVE, least=1) if len({v.broker_id for v in plan}) == len(plan)]
+
+
+def walk(start: Membership, planned: tuple[Voter, ...], caught_up: Collection[Voter] = FIVE) -> list[Membership]:
+    """Every membership on the way, the first one included."""
+    way = [start]
+    while (step := step_towards(way[-1], planned, caught_up)) is not None:
+        check_change(way[-1], step)
+        way.append(step)
+        assert len(way) < 20, "it goes round in circles"
+    return way
+
+
+def failures_survived(membership: Membership, up: Collection[Voter]) -> int:
+    """How many of the voters that are up may fail before no majority is left; negative: there is none."""
+    return sum(v in up for v in membership.voters) - majority(membership.voters)
+
+
+@pytest.mark.parametrize(
+    "planned", PLANS, ids=lambda plan: "+".join(f"{v.broker_id}{v.directory_id[:1].hex()}" for v in plan)
+)
+def test_any_membership_reaches_any_plan(planned: tuple[Voter, ...]) -> None:
+    """In finitely many steps, each of them legal, and there it stays."""
+    for start in MEMBERSHIPS:
+        *_, last = walk(start, planned)
+
+        assert (set(planned), ()) == (set(last.voters), last.learners)
+
+
+def test_it_is_never_less_safe_on_the_way() -> None:
+    """With everybody up, no step survives fewer failures than both its ends do, but where an old directory goes."""
+    for planned in PLANS:
+        for start in MEMBERSHIPS:
+            if {v.broker_id for v in start.voters if v not in planned} & {v.broker_id for v in planned}:
+                continue
+            least = min(failures_survived(m, FIVE) for m in (start, Membership(planned)))
+
+            assert all(failures_survived(m, FIVE) >= least for m in walk(start, planned))
+
+
+def test_whoever_is_down_takes_no_majority_away() -> None:
+    """Whatever part is up: a shard that has a majority keeps one at every step."""
+    for planned in PLANS:
+        for start in MEMBERSHIPS:
+            for up in subsets(FIVE, least=1):
+                if failures_survived(start, up) >= 0:
+                    assert all(failures_survived(m, up) >= 0 for m in walk(start, planned, up))
+
+
+def test_there_are_never_many_more_voters_than_planned() -> None:
+    """Three that are replaced by three others are four on the way, and not six."""
+    others = tuple(voter(broker_id) for broker_id in (7, 8, 9))
+
+    way = walk(Membership((ONE, TWO, THREE)), others, (ONE, TWO, THREE, *others))
+
+    assert max(len(m.voters) for m in way) == 4
+
+
+def test_a_member_that_learns_slowly_holds_up_nobody_else() -> None:
+    """All learn at once; the first that has caught up is promoted."""
+    way = walk(Membership((ONE,)), (ONE, TWO, THREE), caught_up=(ONE, THREE))
+
+    assert way[1:] == [
+        Membership((ONE,), (TWO,)),
+        Membership((ONE,), (TWO, THREE)),
+        Membership((ONE, THREE), (TWO,)),
+    ]
+
+
+def test_an_old_directory_goes_before_its_successor_votes() -> None:
+    """It never answers again; with both, the shard would stand still as soon as one more is missing."""
+    way = walk(Membership((ONE, TWO, THREE)), (ONE, TWO, NEW_THREE), caught_up=(ONE, TWO, NEW_THREE))
+
+    assert way[1:] == [
+        Membership((ONE, TWO)),
+        Membership((ONE, TWO), (NEW_THREE,)),
+        Membership((ONE, TWO, NEW_THREE)),
+    ]
+
+
+def test_a_voter_stays_until_its_successor_has_learned() -> None:
+    """Two would survive no failure for as long as the third learns."""
+    waiting = Membership((ONE, TWO, THREE), (FOUR,))
+
+    before = step_towards(waiting, (ONE, TWO, FOUR), caught_up=(ONE, TWO, THREE))
+    after = step_towards(waiting, (ONE, TWO, FOUR), caught_up=(ONE, TWO, THREE, FOUR))
+
+    assert (before, after) == (None, Membership((ONE, TWO, THREE, FOUR)))
+
+
+def test_who_lags_is_removed_first() -> None:
+    """Else a shard whose third voter is down would be left with it and one other."""
+    step = step_towards(Membership((ONE, TWO, THREE)), (ONE,), caught_up=(ONE, TWO))
+
+    assert step == Membership((ONE, TWO))
+
+
+def test_a_voter_that_is_needed_is_not_removed() -> None:
+    """One of the two that are planned is down: the third is what keeps the shard going."""
+    step = step_towards(Membership((ONE, TWO, THREE)), (ONE, THREE), caught_up=(ONE, TWO))
+
+    assert step is None
+
+
+def test_every_broker_follows_the_metadata_shard() -> None:
+    """Learners that are planned come, stay, and are what a voter becomes that shall vote no more."""
+
+    def next_of(membership: Membership) -> Membership | None:
+        return step_towards(membership, (ONE,), (ONE, TWO, THREE), planned_learners=(TWO, THREE))
+
+    came, demoted, stayed = (
+        next_of(Membership((ONE,), (TWO,))),
+        next_of(Membership((ONE, TWO), (THREE,))),
+        next_of(Membership((ONE,), (THREE, TWO))),
+    )
+
+    assert came == Membership((ONE,), (TWO, THREE))
+    assert demoted == Membership((ONE,), (THREE, TWO))
+    assert stayed is None
