@@ -99,7 +99,7 @@ class ShardTable:
         self._names[topic.topic_id] = topic.name
         for shard_id in topic.shard_ids:
             planned = image.shards[shard_id]
-            if shard_id in self.shards or self._me not in planned.voters:
+            if shard_id in self.shards or self._me not in planned.founders:
                 continue
             log = self._store.shards.get(shard_id)
             if log is None:
@@ -110,7 +110,7 @@ class ShardTable:
                     first_partition=planned.first_partition,
                     partition_count=planned.partition_count,
                     feature_level=FEATURE_LEVEL,
-                    membership=Membership(planned.voters),
+                    membership=Membership(planned.founders),
                 )
                 log = self._store.open_shard(shard_id, opening)
             self._open(log, topic.name, image)

@@ -16,6 +16,7 @@ from tidemill.metadata.metadata_records import (
     ProducerIdsRecord,
     Record,
     RemoveTopicRecord,
+    ReplicasRecord,
     ShardIdsRecord,
     ShardRecord,
     SnapshotEndRecord,
@@ -91,6 +92,9 @@ class _Draft:
                 self._apply_topic(record)
             case ShardRecord():
                 self._apply_shard(record)
+            case ReplicasRecord():
+                shard = self._shards.now[record.shard_id]
+                self._shards.change()[record.shard_id] = replace(shard, replicas=record.voters)
             case RemoveTopicRecord():
                 self._apply_remove_topic(record)
             case ConfigRecord():
@@ -125,17 +129,19 @@ class _Draft:
     def _apply_shard(self, record: ShardRecord) -> None:
         topic = self._topics_by_id.now[record.topic_id]
         known = self._shards.now.get(record.shard_id)
+        if known is not None:  # a snapshot in the log repeats what is known; its replicas may have moved on
+            told = range(record.first_partition, record.first_partition + record.partition_count)
+            assert (known.partitions, known.founders) == (told, record.founders), "a shard is founded once"
+            return
+        assert record.first_partition == topic.partition_count, "shards come in the order of their partitions"
         self._shards.change()[record.shard_id] = Shard(
             shard_id=record.shard_id,
             topic_id=record.topic_id,
             first_partition=record.first_partition,
             partition_count=record.partition_count,
-            voters=record.voters,
+            founders=record.founders,
+            replicas=record.founders,
         )
-        if known is not None:
-            assert known.partitions == self._shards.now[record.shard_id].partitions, "a shard keeps its partitions"
-            return
-        assert record.first_partition == topic.partition_count, "shards come in the order of their partitions"
         self._next_shard_id = max(self._next_shard_id, ShardId(record.shard_id + 1))
         self._put_topic(
             replace(

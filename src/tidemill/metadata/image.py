@@ -27,6 +27,11 @@ class Broker:
     def voter(self) -> Voter:
         return Voter(self.broker_id, self.directory_id)
 
+    @property
+    def is_registered(self) -> bool:
+        """It has said where it is reached; before that it is only admitted, carries nothing, and no client sees it."""
+        return bool(self.endpoints)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
@@ -34,7 +39,8 @@ class Shard:
     topic_id: TopicId
     first_partition: int
     partition_count: int
-    voters: tuple[Voter, ...]  # as they were planned; the voters that count stand in the shard's own log
+    founders: tuple[Voter, ...]  # vote before the shard's own log says anything; they never change
+    replicas: tuple[Voter, ...]  # where it shall be, the preferred leader first; who votes stands in its own log
 
     @property
     def partitions(self) -> range:
@@ -86,6 +92,13 @@ class ClusterImage:
         found = self.topics.get(topic)
         shard_id = None if found is None else found.shard_of(partition)
         return None if shard_id is None else self.shards[shard_id]
+
+    def registered(self) -> list[Broker]:
+        """Who can carry replicas, by broker id."""
+        return [broker for _, broker in sorted(self.brokers.items()) if broker.is_registered]
+
+    def replication_factor(self, topic: Topic) -> int:
+        return len(self.shards[topic.shard_ids[0]].replicas)
 
     def topic_overrides(self, name: str) -> Mapping[str, str]:
         """What was set for this topic alone."""

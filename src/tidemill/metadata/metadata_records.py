@@ -75,7 +75,15 @@ class ShardRecord:
     topic_id: TopicId
     first_partition: int
     partition_count: int
-    voters: tuple[Voter, ...]
+    founders: tuple[Voter, ...]  # who votes before the shard's own log says anything; they never change
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasRecord:
+    """Where the shard shall be from now on; its leader leads it there.  Until one is written: with its founders."""
+
+    shard_id: ShardId
+    voters: tuple[Voter, ...]  # the preferred leader is the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +128,7 @@ Record = (
     | BrokerRecord
     | TopicRecord
     | ShardRecord
+    | ReplicasRecord
     | RemoveTopicRecord
     | ConfigRecord
     | ProducerIdsRecord
@@ -131,6 +140,7 @@ _VERSION: Final = 0
 _CLUSTER, _FEATURE, _BROKER, _TOPIC, _SHARD, _REMOVE_TOPIC, _CONFIG, _PRODUCER_IDS, _SHARD_IDS, _SNAPSHOT_END = range(
     1, 11
 )
+_REPLICAS: Final = 11
 
 
 def encode(record: Record) -> bytes:
@@ -159,16 +169,17 @@ def encode(record: Record) -> bytes:
             out += _sixteen(topic_id)
             _put_text(out, name)
             out.append(TOPIC_KINDS.index(kind))
-        case ShardRecord(shard_id, topic_id, first_partition, partition_count, voters):
+        case ShardRecord(shard_id, topic_id, first_partition, partition_count, founders):
             record_type = _SHARD
             _put_number(out, shard_id)
             out += _sixteen(topic_id)
             _put_number(out, first_partition)
             _put_number(out, partition_count)
-            _put_number(out, len(voters))
-            for voter in voters:
-                _put_number(out, voter.broker_id)
-                out += _sixteen(voter.directory_id)
+            _put_voters(out, founders)
+        case ReplicasRecord(shard_id, voters):
+            record_type = _REPLICAS
+            _put_number(out, shard_id)
+            _put_voters(out, voters)
         case RemoveTopicRecord(topic_id):
             record_type = _REMOVE_TOPIC
             out += _sixteen(topic_id)
@@ -254,6 +265,9 @@ class _Fields:
             raise MetadataFormatError(f"a metadata record names {count} items in {len(self._bytes)} bytes")
         return count
 
+    def voters(self) -> tuple[Voter, ...]:
+        return tuple(Voter(BrokerId(self.number()), DirectoryId(self.take(16))) for _ in range(self.count()))
+
     def kind(self) -> str:
         kind = self.take(1)[0]
         if kind >= len(TOPIC_KINDS):
@@ -277,8 +291,7 @@ def _read_broker(fields: _Fields) -> BrokerRecord:
 def _read_shard(fields: _Fields) -> ShardRecord:
     shard_id, topic_id = ShardId(fields.number()), TopicId(fields.take(16))
     first_partition, partition_count = fields.number(), fields.number()
-    voters = tuple(Voter(BrokerId(fields.number()), DirectoryId(fields.take(16))) for _ in range(fields.count()))
-    return ShardRecord(shard_id, topic_id, first_partition, partition_count, voters)
+    return ShardRecord(shard_id, topic_id, first_partition, partition_count, fields.voters())
 
 
 _READERS: Final[dict[int, Callable[[_Fields], Record]]] = {
@@ -287,6 +300,7 @@ _READERS: Final[dict[int, Callable[[_Fields], Record]]] = {
     _BROKER: _read_broker,
     _TOPIC: lambda fields: TopicRecord(TopicId(fields.take(16)), fields.text(), fields.kind()),
     _SHARD: _read_shard,
+    _REPLICAS: lambda fields: ReplicasRecord(ShardId(fields.number()), fields.voters()),
     _REMOVE_TOPIC: lambda fields: RemoveTopicRecord(TopicId(fields.take(16))),
     _CONFIG: lambda fields: ConfigRecord(
         ConfigResource(fields.take(1)[0], fields.text()), fields.text(), fields.text_or_none()
@@ -303,6 +317,13 @@ def _put_number(out: bytearray, value: int) -> None:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
+
+
+def _put_voters(out: bytearray, voters: tuple[Voter, ...]) -> None:
+    _put_number(out, len(voters))
+    for voter in voters:
+        _put_number(out, voter.broker_id)
+        out += _sixteen(voter.directory_id)
 
 
 def _put_text(out: bytearray, text: str) -> None:

@@ -78,7 +78,7 @@ def _grown(grounds: Grounds, wanted: MorePartitions, next_shard_id: ShardId) -> 
             errors.INVALID_PARTITIONS,
             f"a topic has at most {PARTITIONS_MAX} partitions; {wanted.partition_count} were asked for",
         )
-    replication_factor = len(image.shards[topic.shard_ids[0]].voters)
+    replication_factor = image.replication_factor(topic)
     if wanted.assignments is None:
         plans = plan_chosen(
             image,

@@ -18,6 +18,7 @@ from tidemill.metadata.metadata_records import (
     MetadataFormatError,
     ProducerIdsRecord,
     Record,
+    ReplicasRecord,
     ShardIdsRecord,
     ShardRecord,
     SnapshotEndRecord,
@@ -62,8 +63,10 @@ def _state(image: ClusterImage) -> Iterator[Record]:
         for shard_id in topic.shard_ids:
             shard = image.shards[shard_id]
             yield ShardRecord(
-                shard.shard_id, shard.topic_id, shard.first_partition, shard.partition_count, shard.voters
+                shard.shard_id, shard.topic_id, shard.first_partition, shard.partition_count, shard.founders
             )
+            if shard.replicas != shard.founders:
+                yield ReplicasRecord(shard_id, shard.replicas)
     for resource, settings in image.configs.items():
         for key, value in settings.items():
             yield ConfigRecord(resource, key, value)

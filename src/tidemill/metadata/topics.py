@@ -273,6 +273,6 @@ def _as_created(image: ClusterImage, topic: Topic) -> CreatedTopic:
         name=topic.name,
         topic_id=topic.topic_id,
         partition_count=topic.partition_count,
-        replication_factor=len(image.shards[topic.shard_ids[0]].voters),
+        replication_factor=image.replication_factor(topic),
         settings=dict(image.topic_overrides(topic.name)),
     )

@@ -9,6 +9,7 @@ from tidemill.metadata.metadata_records import (
     ConfigResource,
     FeatureRecord,
     MetadataFormatError,
+    ReplicasRecord,
     ShardRecord,
     TopicRecord,
 )
@@ -49,14 +50,33 @@ def test_an_image_stands_for_an_offset() -> None:
     assert offsets == [2, 40]
 
 
-def test_a_shards_voters_can_change() -> None:
-    """A known shard that is told again keeps its partitions and takes its voters."""
+def test_a_shards_replicas_change_and_its_founders_do_not() -> None:
+    """Who joins later must begin with what the shard began with, or two majorities would not meet."""
+    before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log"), ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS[:1])])
+
+    after = apply(before, [ReplicasRecord(ShardId(1), VOTERS)])
+
+    seen = [(image.shards[ShardId(1)].founders, image.shards[ShardId(1)].replicas) for image in (before, after)]
+    assert seen == [(VOTERS[:1], VOTERS[:1]), (VOTERS[:1], VOTERS)]
+    assert before.topics == after.topics
+
+
+def test_a_shard_that_is_told_again_keeps_its_replicas() -> None:
+    """A snapshot run in the log may be cut short between a shard and its replicas."""
+    founded = ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS[:1])
+    before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log"), founded, ReplicasRecord(ShardId(1), VOTERS)])
+
+    after = apply(before, [founded])
+
+    assert before.shards == after.shards
+
+
+def test_a_shard_is_founded_once() -> None:
+    """No log that we wrote says otherwise."""
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log"), ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS)])
 
-    after = apply(before, [ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS[:1])])
-
-    assert VOTERS[:1] == after.shards[ShardId(1)].voters
-    assert before.topics == after.topics
+    with pytest.raises(AssertionError):
+        apply(before, [ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS[:1])])
 
 
 def test_a_gap_between_shards_is_our_own_fault() -> None:

@@ -93,7 +93,7 @@ def test_a_founded_cluster_holds_its_own_log() -> None:
         image.topics[METADATA_TOPIC].topic_id,
         cluster.ranges(METADATA_TOPIC),
     )
-    assert (voter(1),) == image.shards[image.topics[METADATA_TOPIC].shard_ids[0]].voters
+    assert (voter(1),) == image.shards[image.topics[METADATA_TOPIC].shard_ids[0]].founders
 
 
 def test_deciding_changes_nothing() -> None:
@@ -134,7 +134,7 @@ def test_every_broker_can_lead_a_shard() -> None:
 
     cluster.create("t", partition_count=4, replication_factor=2)
 
-    voters = [[v.broker_id for v in cluster.image.shards[shard_id].voters] for shard_id, _ in cluster.ranges("t")]
+    voters = [[v.broker_id for v in cluster.image.shards[shard_id].replicas] for shard_id, _ in cluster.ranges("t")]
     assert voters == [[2, 3], [3, 1], [1, 2]]
     assert [range(2), range(2, 3), range(3, 4)] == [held for _, held in cluster.ranges("t")]
 

@@ -18,6 +18,7 @@ from tidemill.metadata.metadata_records import (
     ProducerIdsRecord,
     Record,
     RemoveTopicRecord,
+    ReplicasRecord,
     ShardIdsRecord,
     ShardRecord,
     SnapshotEndRecord,
@@ -46,6 +47,7 @@ ONE_OF_EACH: tuple[Record, ...] = (
     ProducerIdsRecord((1 << 63) - 1, BrokerId(0)),
     ShardIdsRecord(ShardId(128)),
     SnapshotEndRecord(12),
+    ReplicasRecord(ShardId(300), (Voter(BrokerId(2), DIRECTORY), Voter(BrokerId(300), DIRECTORY))),
 )
 
 numbers = st.integers(0, (1 << 63) - 1)
@@ -53,6 +55,7 @@ broker_ids = numbers.map(BrokerId)
 shard_ids = numbers.map(ShardId)
 sixteen = st.binary(min_size=16, max_size=16)
 resources = st.builds(ConfigResource, st.sampled_from([2, 4, 32]), st.text())
+voters = st.lists(st.builds(Voter, broker_ids, sixteen.map(DirectoryId)), max_size=3).map(tuple)
 records: st.SearchStrategy[Record] = st.one_of(
     st.builds(ClusterRecord, st.text()),
     st.builds(FeatureRecord, numbers),
@@ -64,14 +67,8 @@ records: st.SearchStrategy[Record] = st.one_of(
         st.none() | st.text(),
     ),
     st.builds(TopicRecord, sixteen.map(TopicId), st.text(), st.sampled_from(TOPIC_KINDS)),
-    st.builds(
-        ShardRecord,
-        shard_ids,
-        sixteen.map(TopicId),
-        numbers,
-        numbers,
-        st.lists(st.builds(Voter, broker_ids, sixteen.map(DirectoryId)), max_size=3).map(tuple),
-    ),
+    st.builds(ShardRecord, shard_ids, sixteen.map(TopicId), numbers, numbers, voters),
+    st.builds(ReplicasRecord, shard_ids, voters),
     st.builds(RemoveTopicRecord, sixteen.map(TopicId)),
     st.builds(ConfigRecord, resources, st.text(), st.none() | st.text()),
     st.builds(ProducerIdsRecord, numbers, broker_ids),

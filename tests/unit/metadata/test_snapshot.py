@@ -7,11 +7,13 @@ from tidemill.metadata.image import EMPTY, ClusterImage
 from tidemill.metadata.metadata_records import (
     MetadataFormatError,
     RemoveTopicRecord,
+    ReplicasRecord,
     ShardRecord,
     SnapshotEndRecord,
     TopicRecord,
 )
 from tidemill.metadata.snapshot import restore, snapshot_chunks, snapshot_records
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 
@@ -26,7 +28,8 @@ def some_topics(count: int) -> ClusterImage:
             ShardRecord(ShardId(number), topic_id, 0, 8, ()),
         )
     ]
-    return apply(EMPTY, [*made, RemoveTopicRecord(ids[-1])])
+    moved = ReplicasRecord(ShardId(0), (Voter(BrokerId(1), DirectoryId(bytes(16))),))
+    return apply(EMPTY, [*made, moved, RemoveTopicRecord(ids[-1])])
 
 
 def test_a_snapshot_restores_what_it_was_taken_of() -> None:
@@ -43,8 +46,8 @@ def test_a_big_snapshot_comes_in_chunks() -> None:
     """No chunk is more than a batch holds, and only the last has the end."""
     chunks = list(snapshot_chunks(some_topics(20), records_max=10))
 
-    assert [len(chunk) for chunk in chunks] == [10, 10, 10, 10, 5]
-    assert SnapshotEndRecord(44) == chunks[-1][-1]
+    assert [len(chunk) for chunk in chunks] == [10, 10, 10, 10, 6]
+    assert SnapshotEndRecord(45) == chunks[-1][-1]
 
 
 @pytest.mark.parametrize("part", [slice(0, 0), slice(0, -1), slice(1, None), slice(-1, None)])

@@ -54,7 +54,7 @@ def _described(context: RequestContext, topic: Topic, numbers: range) -> TopicRe
     for number in numbers:
         shard_id = topic.shard_of(number)
         assert shard_id is not None, f"partition {number} of {topic.name} is in no shard"
-        replicas = [voter.broker_id for voter in image.shards[shard_id].voters]
+        replicas = [voter.broker_id for voter in image.shards[shard_id].replicas]
         leader = leader_of(image, shards, topic, number)
         partitions.append(
             PartitionResponse(

@@ -100,7 +100,7 @@ def _describe(context: RequestContext, image: ClusterImage, topic: Topic) -> Top
     for number in range(topic.partition_count):
         shard_id = topic.shard_of(number)
         assert shard_id is not None, f"partition {number} of {topic.name} is in no shard"
-        replicas = [voter.broker_id for voter in image.shards[shard_id].voters]
+        replicas = [voter.broker_id for voter in image.shards[shard_id].replicas]
         leader = leader_of(image, shards, topic, number)
         partitions.append(
             PartitionResponse(
