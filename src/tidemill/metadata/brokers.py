@@ -1,9 +1,10 @@
 """A cluster is founded, and brokers say who and where they are."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tidemill.metadata.apply import FEATURE_LEVEL
+from tidemill.metadata.apply import FEATURE_LEVEL, apply
+from tidemill.metadata.growth import plan_growth
 from tidemill.metadata.metadata_records import (
     BrokerRecord,
     ClusterRecord,
@@ -31,10 +32,17 @@ class FoundCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBroker:
+    """A broker that was admitted says where it is reached; so it does at every start."""
+
     broker_id: BrokerId
     directory_id: DirectoryId
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowReplicas:
+    """Brokers may have come back: let the cluster's own topics have the replicas that are possible now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +52,11 @@ class Registered:
 
 def found_cluster(grounds: Grounds, command: FoundCluster) -> Result[Registered]:
     image = grounds.image
+    founder = BrokerRecord(command.voter.broker_id, command.voter.directory_id, (), None)
     if image.cluster_id == command.cluster_id:
-        return Result((), Registered())
+        is_founder = command.voter in image.shards[METADATA_SHARD].founders
+        is_missing = is_founder and command.voter.broker_id not in image.brokers  # an earlier build stopped in between
+        return Result((founder,) if is_missing else (), Registered())
     if image.cluster_id:
         problem = Problem(
             errors.INCONSISTENT_CLUSTER_ID,
@@ -58,21 +69,35 @@ def found_cluster(grounds: Grounds, command: FoundCluster) -> Result[Registered]
         TopicRecord(METADATA_TOPIC_ID, METADATA_TOPIC, "log"),
         ShardRecord(METADATA_SHARD, METADATA_TOPIC_ID, 0, 1, (command.voter,)),
         *setting_records(METADATA_TOPIC, INTERNAL_TOPIC_SETTINGS),
+        founder,
     )
     return Result(tuple(records), Registered())
 
 
 def register_broker(grounds: Grounds, command: RegisterBroker) -> Result[Registered]:
-    """A broker that says what is known already writes nothing."""
+    """A broker that says what is known already writes nothing, unless its coming lets internal topics grow."""
     known = grounds.image.brokers.get(command.broker_id)
-    if known is not None and known.directory_id != command.directory_id:
+    if known is None:
+        problem = Problem(
+            errors.BROKER_ID_NOT_REGISTERED,
+            f"broker {command.broker_id} was never admitted to cluster {grounds.image.cluster_id}; "
+            "start it on an empty directory, with tidemill.join naming a broker of the cluster",
+        )
+        return Result((), Registered(problem=problem))
+    if known.directory_id != command.directory_id:
         problem = Problem(
             errors.DUPLICATE_BROKER_REGISTRATION,
             f"broker {command.broker_id} is known with data directory {known.directory_id.hex()}, "
             f"and {command.directory_id.hex()} wants its number; choose another broker.id",
         )
         return Result((), Registered(problem=problem))
-    record = BrokerRecord(command.broker_id, command.directory_id, command.endpoints, command.rack)
-    if known is not None and (known.endpoints, known.rack) == (command.endpoints, command.rack):
-        return Result((), Registered())
-    return Result((record,), Registered())
+    records: tuple[Record, ...] = ()
+    if (known.endpoints, known.rack) != (command.endpoints, command.rack):
+        records = (BrokerRecord(command.broker_id, command.directory_id, command.endpoints, command.rack),)
+    live = None if grounds.live is None else grounds.live | {command.broker_id}
+    after = replace(grounds, image=apply(grounds.image, records), live=live)
+    return Result((*records, *plan_growth(after)), Registered())
+
+
+def grow_replicas(grounds: Grounds, _: GrowReplicas) -> Result[None]:
+    return Result(plan_growth(grounds), None)

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Final
 
 from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.insync import MIN_INSYNC, check_min_insync
 from tidemill.metadata.metadata_records import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -138,7 +139,20 @@ def _changed(
         _check_may_change(grounds.image, resource, key, value)
         if before.get(key.name) != value:
             records.append(ConfigRecord(resource, key.name, value))
+    if resource.type == TOPIC_RESOURCE and any(record.key == MIN_INSYNC for record in records):
+        _check_min_insync(grounds, resource.name, records)
     return records
+
+
+def _check_min_insync(grounds: Grounds, name: str, changed: list[ConfigRecord]) -> None:
+    settings = dict(grounds.image.topic_overrides(name))
+    for record in changed:
+        if record.value is None:
+            settings.pop(record.key, None)
+        else:
+            settings[record.key] = record.value
+    topic = grounds.image.topics[name]
+    check_min_insync(name, settings, grounds.layers, grounds.image.replication_factor(topic), is_new=False)
 
 
 def _new_text(grounds: Grounds, resource: ConfigResource, key: ConfigKey, operation: Operation, given: str) -> str:

@@ -10,8 +10,17 @@ it leads again.  Between `decide` and `replay` no other `decide` may come, or bo
 from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never, overload
 
+from tidemill.metadata.admission import AdmitBroker, Admitted, admit_broker
 from tidemill.metadata.apply import apply
-from tidemill.metadata.brokers import FoundCluster, RegisterBroker, Registered, found_cluster, register_broker
+from tidemill.metadata.brokers import (
+    FoundCluster,
+    GrowReplicas,
+    RegisterBroker,
+    Registered,
+    found_cluster,
+    grow_replicas,
+    register_broker,
+)
 from tidemill.metadata.configs import (
     AlterConfigs,
     AlteredResource,
@@ -40,7 +49,9 @@ from tidemill.model.entropy import Entropy
 
 Command = (
     FoundCluster
+    | AdmitBroker
     | RegisterBroker
+    | GrowReplicas
     | CreateTopics
     | CreateInternalTopic
     | DeleteTopics
@@ -49,6 +60,8 @@ Command = (
     | AlterConfigs
     | AllocateProducerIds
 )
+
+Live = frozenset[BrokerId] | None
 
 
 class Controller:
@@ -67,33 +80,49 @@ class Controller:
         return self._image
 
     @overload
-    def decide(self, command: FoundCluster | RegisterBroker, now_ms: int) -> Result[Registered]: ...
+    def decide(
+        self, command: FoundCluster | RegisterBroker, now_ms: int, *, live: Live = None
+    ) -> Result[Registered]: ...
     @overload
-    def decide(self, command: CreateTopics, now_ms: int) -> Result[tuple[CreatedTopic, ...]]: ...
+    def decide(self, command: AdmitBroker, now_ms: int, *, live: Live = None) -> Result[Admitted]: ...
     @overload
-    def decide(self, command: CreateInternalTopic, now_ms: int) -> Result[CreatedTopic]: ...
+    def decide(self, command: GrowReplicas, now_ms: int, *, live: Live = None) -> Result[None]: ...
     @overload
-    def decide(self, command: DeleteTopics, now_ms: int) -> Result[tuple[DeletedTopic, ...]]: ...
+    def decide(self, command: CreateTopics, now_ms: int, *, live: Live = None) -> Result[tuple[CreatedTopic, ...]]: ...
     @overload
-    def decide(self, command: CreatePartitions, now_ms: int) -> Result[tuple[GrownTopic, ...]]: ...
+    def decide(self, command: CreateInternalTopic, now_ms: int, *, live: Live = None) -> Result[CreatedTopic]: ...
+    @overload
+    def decide(self, command: DeleteTopics, now_ms: int, *, live: Live = None) -> Result[tuple[DeletedTopic, ...]]: ...
     @overload
     def decide(
-        self, command: IncrementalAlterConfigs | AlterConfigs, now_ms: int
+        self, command: CreatePartitions, now_ms: int, *, live: Live = None
+    ) -> Result[tuple[GrownTopic, ...]]: ...
+    @overload
+    def decide(
+        self, command: IncrementalAlterConfigs | AlterConfigs, now_ms: int, *, live: Live = None
     ) -> Result[tuple[AlteredResource, ...]]: ...
     @overload
-    def decide(self, command: AllocateProducerIds, now_ms: int) -> Result[ProducerIdBlock]: ...
-    def decide(self, command: Command, now_ms: int) -> Result[object]:
-        """What the command changes and what is answered; `now_ms` (wall clock) is for decisions that expire."""
+    def decide(self, command: AllocateProducerIds, now_ms: int, *, live: Live = None) -> Result[ProducerIdBlock]: ...
+    def decide(self, command: Command, now_ms: int, *, live: Live = None) -> Result[object]:
+        """
+        What the command changes and what is answered.  `now_ms` (wall clock) is for decisions that expire, `live` for
+        those of where replicas go (None: every broker is).
+        """
         grounds = Grounds(
             image=self._image,
             layers=self._image.broker_layers(self._broker_id, self._static),
             entropy=self._entropy,
+            live=live,
         )
         match command:
             case FoundCluster():
                 return found_cluster(grounds, command)
+            case AdmitBroker():
+                return admit_broker(grounds, command)
             case RegisterBroker():
                 return register_broker(grounds, command)
+            case GrowReplicas():
+                return grow_replicas(grounds, command)
             case CreateTopics():
                 return create_topics(grounds, command)
             case CreateInternalTopic():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from tidemill.metadata.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigResource, Endpoint
+from tidemill.metadata.metadata_records import BROKER_RESOURCE, PEER_ENDPOINT, TOPIC_RESOURCE, ConfigResource, Endpoint
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.config_resolution import NOTHING, BrokerLayers
 from tidemill.model.shard import ShardId
@@ -31,6 +31,11 @@ class Broker:
     def is_registered(self) -> bool:
         """It has said where it is reached; before that it is only admitted, carries nothing, and no client sees it."""
         return bool(self.endpoints)
+
+    @property
+    def peer_endpoint(self) -> Endpoint | None:
+        """Where other brokers reach it."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.name == PEER_ENDPOINT), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

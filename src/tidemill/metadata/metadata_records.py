@@ -24,6 +24,9 @@ class Endpoint(NamedTuple):
     security: str  # PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
 
 
+PEER_ENDPOINT: Final = "PEER"  # the name of the endpoint for other brokers; no listener for clients has it
+
+
 class ConfigResource(NamedTuple):
     type: int  # one of the numbers below
     name: str  # the topic, the broker id ("" for the cluster's default), or the group

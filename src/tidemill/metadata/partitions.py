@@ -4,7 +4,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from tidemill.metadata.metadata_records import Record, ShardRecord
-from tidemill.metadata.replicas import plan_chosen, plan_told, shard_records
+from tidemill.metadata.placement import Loads
+from tidemill.metadata.replicas import loads_of, plan_chosen, plan_told, shard_records
 from tidemill.metadata.result import Grounds, Problem, Result
 from tidemill.metadata.topics import PARTITIONS_MAX
 from tidemill.model import errors
@@ -38,13 +39,14 @@ def create_partitions(grounds: Grounds, command: CreatePartitions) -> Result[tup
     records: list[Record] = []
     answers: dict[str, GrownTopic] = {}
     added = 0
+    loads = loads_of(grounds.image)
     for topic in command.topics:
         if times_named[topic.name] > 1:
             problem = Problem(errors.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
             answers[topic.name] = GrownTopic(name=topic.name, problem=problem)
             continue
         try:
-            made = _grown(grounds, topic, ShardId(grounds.image.next_shard_id + len(records)))
+            made = _grown(grounds, loads, topic, ShardId(grounds.image.next_shard_id + len(records)))
             partition_count = sum(record.partition_count for record in made)
             if added + partition_count > PARTITIONS_MAX:
                 raise KafkaError(
@@ -53,6 +55,8 @@ def create_partitions(grounds: Grounds, command: CreatePartitions) -> Result[tup
                 )
             records += made
             added += partition_count
+            for record in made:
+                loads.add(record.founders)
             answers[topic.name] = GrownTopic(name=topic.name)
         except KafkaError as refused:
             problem = Problem(refused.error_code, refused.message)
@@ -60,7 +64,7 @@ def create_partitions(grounds: Grounds, command: CreatePartitions) -> Result[tup
     return Result(() if command.validate_only else tuple(records), tuple(answers.values()))
 
 
-def _grown(grounds: Grounds, wanted: MorePartitions, next_shard_id: ShardId) -> tuple[ShardRecord, ...]:
+def _grown(grounds: Grounds, loads: Loads, wanted: MorePartitions, next_shard_id: ShardId) -> tuple[ShardRecord, ...]:
     image = grounds.image
     topic = image.topic(wanted.name)
     if topic is None:
@@ -81,7 +85,8 @@ def _grown(grounds: Grounds, wanted: MorePartitions, next_shard_id: ShardId) -> 
     replication_factor = image.replication_factor(topic)
     if wanted.assignments is None:
         plans = plan_chosen(
-            image,
+            grounds,
+            loads,
             first_partition=topic.partition_count,
             partition_count=added,
             replication_factor=replication_factor,
@@ -92,7 +97,7 @@ def _grown(grounds: Grounds, wanted: MorePartitions, next_shard_id: ShardId) -> 
                 errors.INVALID_REPLICA_ASSIGNMENT,
                 f"{added} partitions are added, and {len(wanted.assignments)} assignments are given",
             )
-        plans = plan_told(image, first_partition=topic.partition_count, assignments=wanted.assignments)
+        plans = plan_told(grounds, first_partition=topic.partition_count, assignments=wanted.assignments)
         if len(plans[0].voters) != replication_factor:
             raise KafkaError(
                 errors.INVALID_REPLICA_ASSIGNMENT,

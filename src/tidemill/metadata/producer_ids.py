@@ -27,7 +27,8 @@ class ProducerIdBlock:
 
 def allocate_producer_ids(grounds: Grounds, command: AllocateProducerIds) -> Result[ProducerIdBlock]:
     first = grounds.image.next_producer_id
-    if command.broker_id not in grounds.image.brokers:
+    broker = grounds.image.brokers.get(command.broker_id)
+    if broker is None or not broker.is_registered:
         problem = Problem(errors.BROKER_ID_NOT_REGISTERED, f"broker {command.broker_id} is not registered")
         return Result((), ProducerIdBlock(ids=range(0), problem=problem))
     end = first + BLOCK_SIZE

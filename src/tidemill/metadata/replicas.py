@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import ShardRecord
-from tidemill.metadata.placement import ShardPlan, place, place_as_told
+from tidemill.metadata.placement import Candidate, Loads, ShardPlan, place, place_as_told
+from tidemill.metadata.result import Grounds
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, Voter
 from tidemill.model.errors import KafkaError
@@ -12,18 +13,32 @@ from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 
 
+def candidates_of(grounds: Grounds) -> list[Candidate]:
+    """Who can carry replicas: every registered broker, those that are down too."""
+    return [
+        Candidate(broker.voter, broker.rack, grounds.is_live(broker.broker_id)) for broker in grounds.image.registered()
+    ]
+
+
+def loads_of(image: ClusterImage) -> Loads:
+    return Loads(shard.replicas for shard in image.shards.values())
+
+
 def plan_chosen(
-    image: ClusterImage, *, first_partition: int, partition_count: int, replication_factor: int
+    grounds: Grounds, loads: Loads, *, first_partition: int, partition_count: int, replication_factor: int
 ) -> tuple[ShardPlan, ...]:
-    """KafkaError (INVALID_REPLICATION_FACTOR) when there are too few brokers."""
+    """
+    Live brokers first; one that is down is taken only when there are not enough.  KafkaError
+    (INVALID_REPLICATION_FACTOR) when there are too few brokers at all.
+    """
     if replication_factor < 1:
         raise KafkaError(
             errors.INVALID_REPLICATION_FACTOR,
             f"replication factor {replication_factor} must be 1 or more, or -1 for the default",
         )
-    brokers = [broker.voter for _, broker in sorted(image.brokers.items())]
-    if replication_factor > len(brokers):
-        count = f"{len(brokers)} broker" if len(brokers) == 1 else f"{len(brokers)} brokers"
+    candidates = candidates_of(grounds)
+    if replication_factor > len(candidates):
+        count = f"{len(candidates)} broker" if len(candidates) == 1 else f"{len(candidates)} brokers"
         raise KafkaError(
             errors.INVALID_REPLICATION_FACTOR,
             f"replication factor {replication_factor} needs {replication_factor} brokers, and this cluster has {count}",
@@ -32,18 +47,19 @@ def plan_chosen(
         first_partition=first_partition,
         partition_count=partition_count,
         replication_factor=replication_factor,
-        brokers=brokers,
-        turn=image.next_shard_id,
+        candidates=candidates,
+        loads=loads,
     )
 
 
 def plan_told(
-    image: ClusterImage, *, first_partition: int, assignments: Sequence[Sequence[BrokerId]]
+    grounds: Grounds, *, first_partition: int, assignments: Sequence[Sequence[BrokerId]]
 ) -> tuple[ShardPlan, ...]:
     """KafkaError (INVALID_REPLICA_ASSIGNMENT) when the assignments cannot be followed."""
+    image = grounds.image
     voters = []
     for partition, broker_ids in enumerate(assignments, first_partition):
-        problem = _assignment_problem(image, broker_ids, len(assignments[0]))
+        problem = _assignment_problem(grounds, broker_ids, len(assignments[0]))
         if problem:
             raise KafkaError(errors.INVALID_REPLICA_ASSIGNMENT, f"the assignment of partition {partition} {problem}")
         voters.append(tuple(_voter(image, broker_id) for broker_id in broker_ids))
@@ -57,21 +73,25 @@ def shard_records(plans: Sequence[ShardPlan], *, topic_id: TopicId, next_shard_i
     )
 
 
-def _assignment_problem(image: ClusterImage, broker_ids: Sequence[BrokerId], replication_factor: int) -> str | None:
+def _assignment_problem(grounds: Grounds, broker_ids: Sequence[BrokerId], replication_factor: int) -> str | None:
+    image = grounds.image
     if not broker_ids:
         return "names no broker"
     if len(set(broker_ids)) != len(broker_ids):
         return "names a broker twice"
     if len(broker_ids) != replication_factor:
         return f"names {len(broker_ids)} brokers, and that of the first one names {replication_factor}"
-    unknown = [broker_id for broker_id in broker_ids if broker_id not in image.brokers]
+    registered = {broker.broker_id for broker in image.registered()}
+    unknown = [broker_id for broker_id in broker_ids if broker_id not in registered]
     if unknown:
         return f"names broker {unknown[0]}, which is not in this cluster ({_brokers_text(image)})"
+    if not any(grounds.is_live(broker_id) for broker_id in broker_ids):
+        return f"names only brokers that are down ({', '.join(map(str, broker_ids))})"
     return None
 
 
 def _brokers_text(image: ClusterImage) -> str:
-    return "brokers: " + ", ".join(str(broker_id) for broker_id in sorted(image.brokers))
+    return "brokers: " + ", ".join(str(broker.broker_id) for broker in image.registered())
 
 
 def _voter(image: ClusterImage, broker_id: BrokerId) -> Voter:

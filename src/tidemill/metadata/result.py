@@ -5,6 +5,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import Record
+from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import BrokerLayers
 from tidemill.model.entropy import Entropy
 
@@ -13,10 +14,14 @@ Response = TypeVar("Response", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[Response]):
-    """Append `records` to the metadata log, all or none; give `response` when they are committed."""
+    """
+    Append `records` to the metadata log, all or none; when they are committed, log the `warnings`, whole sentences,
+    and give the `response`.
+    """
 
     records: tuple[Record, ...]
     response: Response
+    warnings: tuple[str, ...] = ()
 
 
 class Problem(NamedTuple):
@@ -33,3 +38,7 @@ class Grounds:
     image: ClusterImage
     layers: BrokerLayers
     entropy: Entropy
+    live: frozenset[BrokerId] | None = None  # None: all
+
+    def is_live(self, broker_id: BrokerId) -> bool:
+        return self.live is None or broker_id in self.live

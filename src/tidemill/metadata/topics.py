@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidemill.metadata.configs import SUGGESTIONS_MAX, check_topic_settings
+from tidemill.metadata.growth import internal_replication_factor
 from tidemill.metadata.image import ClusterImage, Topic, metric_name
+from tidemill.metadata.insync import check_min_insync, replication_warning
 from tidemill.metadata.metadata_records import (
     TOPIC_RESOURCE,
     ConfigRecord,
@@ -15,7 +17,8 @@ from tidemill.metadata.metadata_records import (
     ShardRecord,
     TopicRecord,
 )
-from tidemill.metadata.replicas import plan_chosen, plan_told, shard_records
+from tidemill.metadata.placement import Loads
+from tidemill.metadata.replicas import loads_of, plan_chosen, plan_told, shard_records
 from tidemill.metadata.result import Grounds, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
@@ -94,6 +97,8 @@ def create_topics(grounds: Grounds, command: CreateTopics) -> Result[tuple[Creat
     next_shard_id = grounds.image.next_shard_id
     named_twice: set[str] = set()
     partition_count = 0
+    loads = loads_of(grounds.image)
+    warnings: list[str] = []
     for topic in command.topics:
         if times_named[topic.name] > 1:
             if topic.name not in named_twice:
@@ -103,7 +108,10 @@ def create_topics(grounds: Grounds, command: CreateTopics) -> Result[tuple[Creat
             continue
         try:
             _check_new_name(grounds.image, topic.name, taken)
-            made, answer = _created(grounds, topic, next_shard_id, suggest=len(command.topics) <= SUGGESTIONS_MAX)
+            made, answer = _created(
+                grounds, loads, topic, next_shard_id, suggest=len(command.topics) <= SUGGESTIONS_MAX
+            )
+            check_min_insync(topic.name, answer.settings, grounds.layers, answer.replication_factor)
             if partition_count + answer.partition_count > PARTITIONS_MAX:
                 raise KafkaError(
                     errors.INVALID_PARTITIONS,
@@ -115,9 +123,15 @@ def create_topics(grounds: Grounds, command: CreateTopics) -> Result[tuple[Creat
         taken[metric_name(topic.name)] = topic.name
         partition_count += answer.partition_count
         records += made
-        next_shard_id = ShardId(next_shard_id + sum(isinstance(record, ShardRecord) for record in made))
+        founded = [record for record in made if isinstance(record, ShardRecord)]
+        for record in founded:
+            loads.add(record.founders)
+        next_shard_id = ShardId(next_shard_id + len(founded))
+        warnings += replication_warning(topic.name, answer.replication_factor)
         answers.append(answer)
-    return Result(() if command.validate_only else tuple(records), tuple(answers))
+    if command.validate_only:
+        return Result((), tuple(answers))
+    return Result(tuple(records), tuple(answers), tuple(warnings))
 
 
 def create_internal_topic(grounds: Grounds, command: CreateInternalTopic) -> Result[CreatedTopic]:
@@ -133,12 +147,10 @@ def create_internal_topic(grounds: Grounds, command: CreateInternalTopic) -> Res
     topic = NewTopic(
         name=OFFSETS_TOPIC,
         partition_count=broker_int(layers, "offsets.topic.num.partitions"),
-        replication_factor=max(
-            1, min(broker_int(layers, "offsets.topic.replication.factor"), len(grounds.image.brokers))
-        ),
+        replication_factor=internal_replication_factor(OFFSETS_TOPIC, len(grounds.image.registered()), layers),
     )
     try:
-        made, answer = _created(grounds, topic, grounds.image.next_shard_id, suggest=False)
+        made, answer = _created(grounds, loads_of(grounds.image), topic, grounds.image.next_shard_id, suggest=False)
     except KafkaError as refused:
         problem = Problem(refused.error_code, refused.message)
         return Result((), CreatedTopic(name=command.name, problem=problem))
@@ -213,14 +225,15 @@ def _check_new_name(image: ClusterImage, name: str, taken: dict[str, str]) -> No
 
 
 def _created(
-    grounds: Grounds, topic: NewTopic, next_shard_id: ShardId, *, suggest: bool
+    grounds: Grounds, loads: Loads, topic: NewTopic, next_shard_id: ShardId, *, suggest: bool
 ) -> tuple[tuple[Record, ...], CreatedTopic]:
     settings = check_topic_settings(topic.settings, suggest=suggest)
     if topic.assignments:
-        plans = plan_told(grounds.image, first_partition=0, assignments=_checked_assignments(topic))
+        plans = plan_told(grounds, first_partition=0, assignments=_checked_assignments(topic))
     else:
         plans = plan_chosen(
-            grounds.image,
+            grounds,
+            loads,
             first_partition=0,
             partition_count=_partition_count(grounds, topic),
             replication_factor=topic.replication_factor

@@ -1,78 +1,22 @@
 """The controller's stories: what a command changes, and what its user is told."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from tests.unit.metadata.controller_world import NOW_MS, Cluster, registration, voter
 from tidemill.metadata.brokers import FoundCluster, RegisterBroker
-from tidemill.metadata.configs import AlterConfigs, Change, IncrementalAlterConfigs, Operation
-from tidemill.metadata.controller import Controller
-from tidemill.metadata.image import EMPTY, ClusterImage
-from tidemill.metadata.metadata_records import ConfigResource, Endpoint
+from tidemill.metadata.configs import AlterConfigs, Change, Operation
+from tidemill.metadata.metadata_records import ConfigResource
 from tidemill.metadata.partitions import CreatePartitions, MorePartitions
 from tidemill.metadata.producer_ids import AllocateProducerIds
 from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.metadata.topics import CreateInternalTopic, CreateTopics, DeleteTopics, NewTopic
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
-from tidemill.model.config_resolution import NOTHING
+from tidemill.model.broker_id import BrokerId
 from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID, OFFSETS_TOPIC, TopicId
 
-NOW_MS = 1_700_000_000_000
 SET, DELETE, APPEND, SUBTRACT = Operation
-ENDPOINTS = (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
-
-
-class Counting:
-    """Chance that counts: every draw is another."""
-
-    def __init__(self) -> None:
-        self._drawn = 0
-
-    def random_bytes(self, count: int) -> bytes:
-        self._drawn += 1
-        return self._drawn.to_bytes(count, "big")
-
-
-class Cluster:
-    """A controller, and everything it ever decided."""
-
-    def __init__(self, brokers: int = 1, static: Mapping[str, str] = NOTHING) -> None:
-        self.controller = Controller(EMPTY, broker_id=BrokerId(1), static=static, entropy=Counting())
-        self.do(FoundCluster(cluster_id="c", voter=voter(1)))
-        for broker_id in range(1, brokers + 1):
-            self.do(registration(broker_id))
-
-    def do(self, command: Any) -> Any:
-        result = self.controller.decide(command, NOW_MS)
-        self.controller.replay(result.records)
-        return result.response
-
-    def create(self, name: str, **wanted: Any) -> Any:
-        (answer,) = self.do(CreateTopics(topics=(NewTopic(name=name, **wanted),)))
-        return answer
-
-    def set(self, resource: ConfigResource, *changes: Change) -> Any:
-        (answer,) = self.do(IncrementalAlterConfigs(resources=((resource, changes),)))
-        return answer
-
-    @property
-    def image(self) -> ClusterImage:
-        return self.controller.image
-
-    def ranges(self, topic: str) -> list[tuple[int, range]]:
-        return [(shard_id, self.image.shards[shard_id].partitions) for shard_id in self.image.topics[topic].shard_ids]
-
-
-def voter(broker_id: int) -> Voter:
-    return Voter(BrokerId(broker_id), DirectoryId(bytes([broker_id]) * 16))
-
-
-def registration(broker_id: int) -> RegisterBroker:
-    return RegisterBroker(
-        broker_id=BrokerId(broker_id), directory_id=voter(broker_id).directory_id, endpoints=ENDPOINTS
-    )
 
 
 def topic(name: str) -> ConfigResource:
@@ -134,8 +78,7 @@ def test_every_broker_can_lead_a_shard() -> None:
 
     cluster.create("t", partition_count=4, replication_factor=2)
 
-    voters = [[v.broker_id for v in cluster.image.shards[shard_id].replicas] for shard_id, _ in cluster.ranges("t")]
-    assert voters == [[2, 3], [3, 1], [1, 2]]
+    assert cluster.replicas("t") == [[2, 3], [3, 1], [1, 2]]
     assert [range(2), range(2, 3), range(3, 4)] == [held for _, held in cluster.ranges("t")]
 
 

@@ -6,8 +6,10 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.unit.metadata.controller_world import Counting
+from tidemill.metadata.admission import AdmitBroker
 from tidemill.metadata.apply import apply
-from tidemill.metadata.brokers import FoundCluster, RegisterBroker
+from tidemill.metadata.brokers import FoundCluster, GrowReplicas, RegisterBroker
 from tidemill.metadata.configs import AlterConfigs, Change, IncrementalAlterConfigs, Operation
 from tidemill.metadata.controller import Controller
 from tidemill.metadata.image import EMPTY
@@ -17,22 +19,13 @@ from tidemill.metadata.producer_ids import AllocateProducerIds
 from tidemill.metadata.snapshot import restore, snapshot_records
 from tidemill.metadata.topics import CreateInternalTopic, CreateTopics, DeleteTopics, NewTopic
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
-from tidemill.model.shard import ShardId
+from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import OFFSETS_TOPIC
 
 names = st.sampled_from(["a", "b", "a.b", "a_b", "c-d", "__x", OFFSETS_TOPIC, "no/name"])
 keys = st.sampled_from(["retention.ms", "segment.ms", "cleanup.policy", "flush.ms", "log.retention.ms", "nonsense"])
 values = st.sampled_from(["1", "-1", "7000", "delete", "true", "x"])
 resources = st.builds(ConfigResource, st.sampled_from([2, 4, 32]), names | st.sampled_from(["", "1"]))
-
-
-class Counting:
-    def __init__(self) -> None:
-        self._drawn = 0
-
-    def random_bytes(self, count: int) -> bytes:
-        self._drawn += 1
-        return self._drawn.to_bytes(count, "big")
 
 
 class AnyCommands(RuleBasedStateMachine):
@@ -42,12 +35,13 @@ class AnyCommands(RuleBasedStateMachine):
         self.log: list[Record] = []
         self.shards_ever: set[ShardId] = set()
         self.producer_ids: list[range] = []
-        self.do(FoundCluster(cluster_id="c", voter=Voter(BrokerId(1), DirectoryId(bytes(16)))))
+        self.live: frozenset[BrokerId] | None = None
+        self.do(FoundCluster(cluster_id="c", voter=Voter(BrokerId(1), DirectoryId(bytes(15) + b"\x01"))))
         self.register(1, 9092)
 
     def do(self, command: Any) -> Any:
         before = self.controller.image
-        result = self.controller.decide(command, 0)
+        result = self.controller.decide(command, 0, live=self.live)
         assert before is self.controller.image
         for record in result.records:
             if isinstance(record, ShardRecord):
@@ -57,11 +51,34 @@ class AnyCommands(RuleBasedStateMachine):
         self.controller.replay(result.records)
         return result.response
 
-    @rule(broker_id=st.integers(1, 3), port=st.integers(1, 3))
+    @rule(broker_id=st.integers(0, 9), port=st.integers(1, 3))
     def register(self, broker_id: int, port: int) -> None:
         endpoints = (Endpoint("PLAINTEXT", "h", port, "PLAINTEXT"),)
-        directory_id = DirectoryId(bytes(15) + bytes([broker_id]))
+        known = self.controller.image.brokers.get(BrokerId(broker_id))
+        directory_id = DirectoryId(bytes(15) + bytes([broker_id])) if known is None else known.directory_id
         self.do(RegisterBroker(broker_id=BrokerId(broker_id), directory_id=directory_id, endpoints=endpoints))
+
+    @rule(directory=st.integers(1, 9), wish=st.none() | st.integers(0, 5))
+    def admit(self, directory: int, wish: int | None) -> None:
+        before = self.controller.image
+        command = AdmitBroker(
+            directory_id=DirectoryId(bytes(15) + bytes([directory])),
+            broker_id=None if wish is None else BrokerId(wish),
+            live=self.live or frozenset(),
+        )
+        admitted = self.do(command)
+        if admitted.problem is None:
+            image, broker_id = self.controller.image, admitted.broker_id
+            assert image.brokers[broker_id].directory_id == command.directory_id
+            assert wish in (None, broker_id)
+            assert broker_id in before.brokers or wish is not None or broker_id > max(before.brokers)
+            assert not self.controller.decide(command, 0).records, "asked again, nothing is written"
+
+    @rule(live=st.none() | st.frozensets(st.integers(0, 9).map(BrokerId)))
+    def come_and_go(self, live: frozenset[BrokerId] | None) -> None:
+        self.live = live
+        self.do(GrowReplicas())
+        assert not self.controller.decide(GrowReplicas(), 0, live=live).records, "grown once is enough"
 
     @rule(wanted=st.lists(st.tuples(names, st.integers(-1, 40), st.integers(-1, 3), keys, values), max_size=3))
     def create(self, wanted: list[tuple[str, int, int, str, str]]) -> None:
@@ -122,6 +139,16 @@ class AnyCommands(RuleBasedStateMachine):
             assert all(p in image.shards[topic.shard_of(p) or ShardId(0)].partitions for p in held)
             assert topic is image.topics_by_id[topic.topic_id]
         assert len(image.shards) == sum(len(topic.shard_ids) for topic in image.topics.values())
+
+    @invariant()
+    def replicas_are_brokers_of_today(self) -> None:
+        """Nobody is named twice, and no directory that was given up."""
+        image = self.controller.image
+        for shard in image.shards.values():
+            assert len({voter.broker_id for voter in shard.replicas}) == len(shard.replicas) > 0
+            assert all(image.brokers[voter.broker_id].voter == voter for voter in shard.replicas)
+        assert len({broker.directory_id for broker in image.brokers.values()}) == len(image.brokers)
+        assert len(image.shards[METADATA_SHARD].replicas) in (1, 3, 5)
 
 
 AnyCommands.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

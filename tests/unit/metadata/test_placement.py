@@ -1,10 +1,13 @@
 """Which partitions make a shard, and who carries them."""
 
+from collections import Counter
+from collections.abc import Collection, Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.metadata.placement import PARTITIONS_PER_SHARD_MAX, place, place_as_told, shard_count
+from tidemill.metadata.placement import PARTITIONS_PER_SHARD_MAX, Candidate, Loads, place, place_as_told, shard_count
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 
 VOTERS = [Voter(BrokerId(broker_id), DirectoryId(bytes([broker_id]) * 16)) for broker_id in range(1, 8)]
@@ -19,13 +22,47 @@ def test_a_topic_has_as_many_shards_as_it_needs(partitions: int, brokers: int, s
     assert shards == shard_count(partitions, brokers)
 
 
-@given(st.integers(0, 100), st.integers(1, 500), st.integers(1, 7), st.integers(1, 7), st.integers(0, 1_000))
-def test_ranges_are_whole_even_and_carried(first: int, count: int, brokers: int, factor: int, turn: int) -> None:
+racks_of_brokers = st.lists(st.none() | st.sampled_from("abc"), min_size=1, max_size=7)
+
+
+def brokers_on(racks: Sequence[str | None], down: Collection[int] = ()) -> list[Candidate]:
+    """Brokers 1, 2, …, one on each of these racks."""
+    return [Candidate(v, rack, v.broker_id not in down) for v, rack in zip(VOTERS, racks, strict=False)]
+
+
+def placed(candidates: list[Candidate], topics: Sequence[int], factor: int) -> list[tuple[int, ...]]:
+    """The brokers of every shard, when topics with so many partitions are created one after the other."""
+    loads = Loads()
+    shards = []
+    for partition_count in topics:
+        for plan in place(
+            first_partition=0,
+            partition_count=partition_count,
+            replication_factor=factor,
+            candidates=candidates,
+            loads=loads,
+        ):
+            loads.add(plan.voters)
+            shards.append(tuple(v.broker_id for v in plan.voters))
+    return shards
+
+
+def spread(counts: Counter[int], among: Sequence[Candidate]) -> int:
+    each = [counts[candidate.voter.broker_id] for candidate in among]
+    return max(each) - min(each)
+
+
+@given(st.integers(0, 100), st.integers(1, 500), racks_of_brokers, st.integers(1, 7))
+def test_ranges_are_whole_even_and_carried(first: int, count: int, racks: list[str | None], factor: int) -> None:
     """Ranges follow one another without a gap, differ by one partition at most, and name different brokers."""
-    factor = min(factor, brokers)
+    factor = min(factor, len(racks))
 
     plans = place(
-        first_partition=first, partition_count=count, replication_factor=factor, brokers=VOTERS[:brokers], turn=turn
+        first_partition=first,
+        partition_count=count,
+        replication_factor=factor,
+        candidates=brokers_on(racks),
+        loads=Loads(),
     )
 
     held = [p for plan in plans for p in range(plan.first_partition, plan.first_partition + plan.partition_count)]
@@ -33,7 +70,60 @@ def test_ranges_are_whole_even_and_carried(first: int, count: int, brokers: int,
     assert list(range(first, first + count)) == held
     assert max(sizes) - min(sizes) <= 1
     assert max(sizes) <= PARTITIONS_PER_SHARD_MAX
-    assert {factor} == {len(set(plan.voters)) for plan in plans}
+    assert {factor} == {len({v.broker_id for v in plan.voters}) for plan in plans}
+
+
+@given(racks_of_brokers, st.integers(1, 7), st.lists(st.integers(1, 40), min_size=1, max_size=10))
+def test_leaders_are_spread_and_racks_are_used(racks: list[str | None], factor: int, topics: list[int]) -> None:
+    """
+    However many topics come: no broker leads two shards more than another, and a shard has its replicas on as many
+    racks as there are.
+    """
+    factor = min(factor, len(racks))
+
+    shards = placed(brokers_on(racks), topics, factor)
+
+    assert spread(Counter(shard[0] for shard in shards), brokers_on(racks)) <= 1
+    for shard in shards:
+        on_rack = Counter(racks[broker_id - 1] for broker_id in shard)
+        assert len(on_rack) == min(factor, len(set(racks)))
+
+
+@given(st.integers(1, 7), st.integers(1, 7), st.lists(st.integers(1, 40), min_size=1, max_size=10))
+def test_equal_brokers_carry_alike(count: int, factor: int, topics: list[int]) -> None:
+    """Leaders come first; what they leave uneven is two shards at most."""
+    brokers = brokers_on([None] * count)
+
+    shards = placed(brokers, topics, min(factor, count))
+
+    assert spread(Counter(broker_id for shard in shards for broker_id in shard), brokers) <= 2
+
+
+@given(racks_of_brokers, st.sets(st.integers(1, 7)), st.integers(1, 7))
+def test_whoever_is_down_is_taken_last(racks: list[str | None], down: set[int], factor: int) -> None:
+    """As many live brokers as there are, and one of them leads."""
+    factor = min(factor, len(racks))
+    up = [broker_id for broker_id in range(1, len(racks) + 1) if broker_id not in down]
+
+    shards = placed(brokers_on(racks, down), [30], factor)
+
+    assert {min(factor, len(up))} == {sum(broker_id in up for broker_id in shard) for shard in shards}
+    assert not up or {True} == {shard[0] in up for shard in shards}
+
+
+def test_a_new_broker_gets_the_next_leaders() -> None:
+    """What is there counts, so that a cluster that has grown fills up where it is empty."""
+    loads = Loads([(VOTERS[0], VOTERS[1]), (VOTERS[1], VOTERS[0])])
+
+    (plan,) = place(
+        first_partition=0,
+        partition_count=1,
+        replication_factor=2,
+        candidates=brokers_on([None, None, None]),
+        loads=loads,
+    )
+
+    assert [v.broker_id for v in plan.voters] == [3, 1]
 
 
 @given(st.lists(st.sampled_from(VOTERS[:2]).map(lambda voter: (voter,)), min_size=1, max_size=60))

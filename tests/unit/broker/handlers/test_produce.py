@@ -2,6 +2,8 @@
 
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
 from tidemill.batches.builder import build_batch
+from tidemill.metadata.configs import Change, IncrementalAlterConfigs, Operation
+from tidemill.metadata.metadata_records import BROKER_RESOURCE, ConfigResource
 from tidemill.model import errors
 from tidemill.wire.messages.produce import Request
 
@@ -52,7 +54,11 @@ def test_acknowledgement_by_more_replicas_than_there_are_is_refused() -> None:
     min.insync.replicas holds for acks=all; who asks for less is served.
     """
     world = BrokerWorld()
-    world.create("flights", min_insync_replicas="2")
+    world.create("flights")  # a topic that says so itself is refused; the cluster's default may rise later
+    default = ConfigResource(BROKER_RESOURCE, "")
+    change = Change("min.insync.replicas", Operation.SET, "2")
+    world.broker.controller.submit(IncrementalAlterConfigs(resources=((default, (change,)),)))
+    world.settle()
 
     codes = [world.produce("flights", b"x", acks=acks).error_code for acks in (-1, 1)]
 

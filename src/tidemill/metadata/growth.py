@@ -1,0 +1,54 @@
+"""The cluster's own topics grow with the cluster: more replicas when brokers join, never fewer.
+
+The number is odd unless it was asked for: two replicas survive no more failures than one, and need both.  What is there
+stays first, so that no leader moves; the newcomers stand on other racks where there are any, least loaded first.
+"""
+
+from typing import Final
+
+from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.metadata_records import ReplicasRecord
+from tidemill.metadata.placement import extend
+from tidemill.metadata.replicas import candidates_of, loads_of
+from tidemill.metadata.result import Grounds
+from tidemill.model.broker_id import Voter
+from tidemill.model.config_resolution import BrokerLayers, broker_int
+from tidemill.model.shard import METADATA_SHARD
+from tidemill.model.topic import METADATA_TOPIC, OFFSETS_TOPIC
+
+METADATA_REPLICAS_MAX: Final = 5  # more would survive a third failure, and slow every change
+_FACTOR_KEYS: Final = {OFFSETS_TOPIC: "offsets.topic.replication.factor"}
+
+
+def internal_replication_factor(topic: str, broker_count: int, layers: BrokerLayers) -> int:
+    """How many replicas an internal topic has among so many brokers; at least one."""
+    wanted = METADATA_REPLICAS_MAX if topic == METADATA_TOPIC else broker_int(layers, _FACTOR_KEYS[topic])
+    if broker_count >= wanted:
+        return wanted
+    return max(1, broker_count - (broker_count % 2 == 0))
+
+
+def plan_growth(grounds: Grounds) -> tuple[ReplicasRecord, ...]:
+    """What more brokers make possible; nothing when it is planned already.  Only live brokers are added."""
+    image = grounds.image
+    candidates = [candidate for candidate in candidates_of(grounds) if candidate.is_live]
+    loads = loads_of(image)
+    records = []
+    for name in (METADATA_TOPIC, *_FACTOR_KEYS):
+        topic = image.topic(name)
+        for shard in () if topic is None else (image.shards[shard_id] for shard_id in topic.shard_ids):
+            able = {voter.broker_id for voter in shard.replicas} | {c.voter.broker_id for c in candidates}
+            wanted = internal_replication_factor(name, len(able), grounds.layers)
+            if wanted <= len(shard.replicas):
+                continue
+            replicas = extend(shard.replicas, wanted, candidates, loads)
+            loads.remove(shard.replicas)
+            loads.add(replicas)
+            records.append(ReplicasRecord(shard.shard_id, replicas))
+    return tuple(records)
+
+
+def metadata_learners(image: ClusterImage) -> tuple[Voter, ...]:
+    """Every broker follows the metadata shard: who does not vote there learns, from its admission on."""
+    voters = image.shards[METADATA_SHARD].replicas
+    return tuple(broker.voter for _, broker in sorted(image.brokers.items()) if broker.voter not in voters)

@@ -1,0 +1,51 @@
+"""min.insync.replicas and the replication factor must fit: a topic that can never be written to is refused.
+
+Kafka creates such a topic, and answers each produce with NOT_ENOUGH_REPLICAS for ever.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from tidemill.model import errors
+from tidemill.model.config_keys import TOPIC_KEYS
+from tidemill.model.config_resolution import BrokerLayers, resolve_topic
+from tidemill.model.errors import KafkaError
+
+MIN_INSYNC: Final = "min.insync.replicas"
+
+
+def check_min_insync(
+    topic: str, settings: Mapping[str, str], layers: BrokerLayers, replication_factor: int, *, is_new: bool = True
+) -> None:
+    """`settings` are the topic's own; KafkaError when more replicas must be in sync than there are."""
+    wanted = int(resolve_topic(TOPIC_KEYS[MIN_INSYNC], settings, layers).value or "1")
+    if wanted <= replication_factor:
+        return
+    counted = "1 replica" if replication_factor == 1 else f"{replication_factor} replicas"
+    if MIN_INSYNC in settings:
+        more = f", or create it with replication factor {wanted}" if is_new else ""
+        raise KafkaError(
+            errors.INVALID_CONFIG,
+            f"{MIN_INSYNC}={wanted} is refused: topic {topic!r} has {counted}; set {replication_factor} or less{more}",
+        )
+    if not is_new:
+        raise KafkaError(
+            errors.INVALID_CONFIG,
+            f"{MIN_INSYNC}=(default) is refused: the cluster's default is {wanted}, and topic {topic!r} has {counted}; "
+            f"set {replication_factor} or less",
+        )
+    raise KafkaError(
+        errors.INVALID_REPLICATION_FACTOR,
+        f"replication factor {replication_factor} is refused: the cluster's default is {MIN_INSYNC}={wanted}, so that "
+        f"nobody could write to topic {topic!r} with acks=all; create it with replication factor {wanted}, or with "
+        f"{MIN_INSYNC}={replication_factor} or less",
+    )
+
+
+def replication_warning(topic: str, replication_factor: int) -> list[str]:
+    if replication_factor != 2:
+        return []
+    return [
+        f"topic {topic!r} has 2 replicas: a majority of two is both, so that writing stops while either is down; "
+        "with replication factor 3 it goes on"
+    ]

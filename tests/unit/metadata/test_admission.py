@@ -1,0 +1,143 @@
+"""Who may be a broker, and under which number."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.metadata.controller_world import NOW_MS, Cluster, Counting, admission, registration, voter
+from tidemill.metadata.admission import BROKER_ID_MAX, NO_BROKER
+from tidemill.metadata.brokers import FoundCluster
+from tidemill.metadata.controller import Controller
+from tidemill.metadata.growth import metadata_learners
+from tidemill.metadata.producer_ids import AllocateProducerIds
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.shard import METADATA_SHARD
+
+A, B, C = (DirectoryId(letter * 16) for letter in (b"a", b"b", b"c"))
+
+
+def test_a_broker_gets_the_number_it_wishes_for_or_the_next() -> None:
+    """Without a wish the number is above all that were ever given."""
+    cluster = Cluster()
+
+    given = [cluster.do(admission(directory, wish)).broker_id for directory, wish in ((A, 7), (B, None), (C, 0))]
+
+    assert given == [7, 8, 0]
+
+
+def test_the_same_directory_gets_the_same_answer() -> None:
+    """A broker that dies before it has written its number down asks again."""
+    cluster = Cluster()
+    first = cluster.do(admission(A, None))
+
+    again = [cluster.controller.decide(admission(A, wish), NOW_MS) for wish in (None, 2)]
+
+    assert [(result.records, result.response) for result in again] == [((), first)] * 2
+    assert (first.cluster_id, first.broker_id, first.problem) == ("c", 2, None)
+
+
+@pytest.mark.parametrize(
+    ("directory", "wish", "error_code", "says"),
+    [
+        (C, 2, errors.DUPLICATE_BROKER_REGISTRATION, "broker.id=2 is refused: it is live with data directory 6161"),
+        (A, 3, errors.INVALID_REQUEST, "belongs to broker 2; set that"),
+        (C, -1, errors.INVALID_REQUEST, "a number from 0 to"),
+        (C, BROKER_ID_MAX + 1, errors.INVALID_REQUEST, "a number from 0 to"),
+    ],
+)
+def test_a_number_that_cannot_be_had_is_refused_by_name(
+    directory: DirectoryId, wish: int, error_code: int, says: str
+) -> None:
+    """Two processes never share a number; nothing is written."""
+    cluster = Cluster()
+    cluster.do(admission(A, 2))
+    before = cluster.image
+
+    answer = cluster.do(admission(directory, wish, live=[1, 2]))
+
+    assert answer.problem is not None
+    assert (answer.broker_id, answer.problem.error_code) == (NO_BROKER, error_code)
+    assert says in answer.problem.message
+    assert before == cluster.image
+
+
+def test_a_broker_that_is_down_is_replaced_wherever_it_was() -> None:
+    """The new directory is a new voter in the old one's place, and no endpoint of the old one is told any more."""
+    cluster = Cluster(brokers=3)
+    cluster.create("all", partition_count=3, replication_factor=3)
+    cluster.create("others", assignments=((0, (BrokerId(1), BrokerId(2))),))
+    before = cluster.image
+
+    cluster.do(admission(A, 3, live=[1, 2]))
+
+    image = cluster.image
+    new = Voter(BrokerId(3), A)
+    assert (image.brokers[BrokerId(3)].voter, image.brokers[BrokerId(3)].is_registered) == (new, False)
+    for shard_id, shard in image.shards.items():
+        assert shard.founders == before.shards[shard_id].founders
+        assert shard.replicas == tuple(new if v == voter(3) else v for v in before.shards[shard_id].replicas)
+    assert new in image.shards[METADATA_SHARD].replicas
+    assert cluster.warnings == ()
+
+
+def test_what_only_the_old_directory_had_is_told() -> None:
+    """The new one does not pretend to have it: its log begins with the founders, who never answer."""
+    cluster = Cluster(brokers=2)
+    cluster.create("alone", assignments=((0, (BrokerId(2),)),))
+
+    cluster.do(admission(A, 2, live=[1]))
+
+    (warning,) = cluster.warnings
+    assert "only the old one, 0202" in warning
+    assert "alone (shard 1)" in warning
+    assert cluster.image.shards[cluster.image.topics["alone"].shard_ids[0]].founders == (voter(2),)
+
+
+def test_who_is_only_admitted_carries_nothing() -> None:
+    """It follows the metadata shard, and that is all, until it has said where it is reached."""
+    cluster = Cluster()
+    cluster.do(admission(voter(2).directory_id, 2))
+
+    wide, told, ids = (
+        cluster.create("wide", replication_factor=2),
+        cluster.create("told", assignments=((0, (BrokerId(2),)),)),
+        cluster.do(AllocateProducerIds(broker_id=BrokerId(2))),
+    )
+
+    assert [answer.problem.error_code for answer in (wide, told, ids)] == [
+        errors.INVALID_REPLICATION_FACTOR,
+        errors.INVALID_REPLICA_ASSIGNMENT,
+        errors.BROKER_ID_NOT_REGISTERED,
+    ]
+    assert metadata_learners(cluster.image) == (voter(2),)
+    cluster.do(registration(2))
+    assert cluster.create("wide", replication_factor=2).problem is None
+
+
+def test_only_who_was_admitted_can_register() -> None:
+    """A stranger, and one that was replaced, learn it by name."""
+    cluster = Cluster(brokers=2)
+    cluster.do(admission(A, 2))
+
+    stranger, replaced = cluster.do(registration(3)), cluster.do(registration(2))
+
+    assert (errors.BROKER_ID_NOT_REGISTERED, errors.DUPLICATE_BROKER_REGISTRATION) == (
+        stranger.problem.error_code,
+        replaced.problem.error_code,
+    )
+    assert "never admitted to cluster c" in stranger.problem.message
+    assert "wants its number" in replaced.problem.message
+
+
+def test_a_founder_that_an_earlier_build_did_not_admit_still_registers() -> None:
+    """Its log ends between founding and registration; founding again, as at every start, makes up for it."""
+    cluster = Cluster(brokers=0)
+    older = Cluster(brokers=0)
+    image = replace(older.image, brokers={})
+    older.controller = Controller(image, broker_id=BrokerId(1), static={}, entropy=Counting())
+
+    older.do(FoundCluster(cluster_id="c", voter=voter(1)))
+
+    assert older.image.brokers == cluster.image.brokers
+    assert older.do(registration(1)).problem is None
