@@ -1,7 +1,8 @@
 """Listeners: named addresses that clients connect to, and the addresses that clients are told.
 
-Only PLAINTEXT is built.  An address that others than this machine can reach must be asked for by
-`tidemill.insecure.bind=true`, because nothing on it is encrypted and nobody is asked who he is.
+Only PLAINTEXT is built for clients.  Brokers prove to each other that they know the cluster's key, and do not encrypt.
+An address that others than this machine can reach must be asked for by `tidemill.insecure.bind=true`, because nothing
+on it is encrypted, and no client is asked who he is.
 """
 
 import ipaddress
@@ -10,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from tidemill.metadata.metadata_records import PEER_ENDPOINT
+
 INSECURE_BIND: Final = "tidemill.insecure.bind"
+PEER_LISTENER: Final = "tidemill.peer.listener"
+PEER_ADVERTISED: Final = "tidemill.peer.advertised"
+CLUSTER_KEY: Final = "tidemill.cluster.key"
+JOIN: Final = "tidemill.join"
 _ENTRY: Final = re.compile(r"([A-Za-z0-9_.-]+)://(.*)")
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
 
@@ -61,13 +68,19 @@ def address_of(key: str, text: str) -> Address:
     return Address(host or "127.0.0.1", int(port))
 
 
-def check_bind(key: str, address: Address, *, insecure_bind: bool) -> None:
+def check_bind(
+    key: str,
+    address: Address,
+    *,
+    insecure_bind: bool,
+    danger: str = "anyone who reaches this address could read and write everything",
+) -> None:
     if not (insecure_bind or address.is_loopback):
         raise SettingRefused(
             key,
             str(address),
-            "anyone who reaches this address could read and write everything; "
-            f"bind to 127.0.0.1, or set {INSECURE_BIND}=true (in the environment: TIDEMILL_SET_INSECURE_BIND=true)",
+            f"{danger}; bind to 127.0.0.1, or set {INSECURE_BIND}=true "
+            "(in the environment: TIDEMILL_SET_INSECURE_BIND=true)",
         )
 
 
@@ -80,6 +93,9 @@ def listeners_of(
     if not bound:
         raise SettingRefused(key, "", "at least one is wanted, for example PLAINTEXT://127.0.0.1:9092")
     protocols = _protocols(protocol_map)
+    if PEER_ENDPOINT in bound:
+        why = f"{PEER_ENDPOINT} is the name of {PEER_LISTENER}; give this listener another one"
+        raise SettingRefused(key, ",".join(listeners), why)
     told = _entries("advertised.listeners", advertised)
     for name, address in told.items():
         if name not in bound:
@@ -98,6 +114,36 @@ def listeners_of(
         if fixed.count(address) > 1:
             raise SettingRefused(key, ",".join(listeners), f"{address} is named twice; give each listener its own port")
     return tuple(Listener(name=name, bind=address, advertised=told.get(name)) for name, address in bound.items())
+
+
+def peer_of(listener: str, advertised: str | None, *, has_key: bool, insecure_bind: bool) -> Listener:
+    """Where other brokers connect, and the address they are told."""
+    bind = address_of(PEER_LISTENER, listener)
+    if not (bind.is_loopback or has_key):
+        raise SettingRefused(
+            PEER_LISTENER,
+            str(bind),
+            f"without {CLUSTER_KEY} anyone who reaches this address could be a broker; set the same long random text "
+            "on every broker (in the environment: TIDEMILL_SET_CLUSTER_KEY), or bind to 127.0.0.1",
+        )
+    danger = "brokers prove to each other who they are, but what they say there is not encrypted"
+    check_bind(PEER_LISTENER, bind, insecure_bind=insecure_bind, danger=danger)
+    told = None if advertised is None else address_of(PEER_ADVERTISED, advertised)
+    if told is not None and (told.port == 0 or told.host in _WILDCARDS):
+        raise SettingRefused(PEER_ADVERTISED, str(told), "name the host and port that other brokers shall connect to")
+    if told is None and bind.host in _WILDCARDS:
+        why = f"other brokers cannot connect to {bind.host}; set {PEER_ADVERTISED}=HOST:PORT"
+        raise SettingRefused(PEER_LISTENER, str(bind), why)
+    return Listener(name=PEER_ENDPOINT, bind=bind, advertised=told)
+
+
+def join_of(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """HOST:PORT of each broker that can be asked to let this one in."""
+    addresses = [address_of(JOIN, text) for text in texts]
+    for address in addresses:
+        if address.port == 0 or address.host in _WILDCARDS:
+            raise SettingRefused(JOIN, str(address), f"name the host and port of a broker's {PEER_LISTENER}")
+    return tuple(str(address) for address in addresses)
 
 
 def _check(name: str, address: Address, protocols: Mapping[str, str], *, is_told: bool) -> None:

@@ -7,20 +7,26 @@ in the file.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from tidemill.app.connection_limits import OVERRIDES, connections_max_by_host
 from tidemill.app.listeners import (
+    CLUSTER_KEY,
     INSECURE_BIND,
+    JOIN,
+    PEER_ADVERTISED,
+    PEER_LISTENER,
     Address,
     Listener,
     SettingRefused,
     address_of,
     check_bind,
+    join_of,
     listeners_of,
+    peer_of,
 )
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_key import Standing
@@ -29,6 +35,7 @@ from tidemill.model.config_resolution import BrokerLayers, broker_flag, broker_v
 from tidemill.model.errors import KafkaError
 
 ENVIRONMENT_PREFIX: Final = "TIDEMILL_SET_"
+LOOPBACK_KEY: Final = b"tidemill: no key was set, and only this machine is asked"  # known to all, and no secret
 FILE_BYTES_MAX: Final = 1 << 20  # a configuration, not a log that was named by mistake
 
 
@@ -38,6 +45,9 @@ class Settings:
     data_directory: str
     broker_id: BrokerId | None  # None: the data directory's, or 1 in a new one
     listeners: tuple[Listener, ...]
+    peer: Listener  # for other brokers
+    join: tuple[str, ...]  # HOST:PORT of brokers that may let this one in; empty: an empty directory founds a cluster
+    cluster_key: bytes = field(repr=False)
     http: Address
     ineffective_keys: tuple[str, ...]  # set, accepted, and without effect here: to be named once at the start
 
@@ -65,6 +75,10 @@ def settings_of(static: Mapping[str, str]) -> Settings:
     http_key = "tidemill.http.listener"
     http = address_of(http_key, _text(layers, http_key))
     check_bind(http_key, http, insecure_bind=insecure_bind)
+    key = broker_value(layers, CLUSTER_KEY)
+    assert key is None or isinstance(key, str)
+    advertised = broker_value(layers, PEER_ADVERTISED)
+    assert advertised is None or isinstance(advertised, str)
     connections_max_by_host(_text(layers, OVERRIDES))
     broker_id = broker_value(layers, "broker.id")
     assert isinstance(broker_id, int)
@@ -78,6 +92,9 @@ def settings_of(static: Mapping[str, str]) -> Settings:
             _text(layers, "listener.security.protocol.map"),
             insecure_bind=insecure_bind,
         ),
+        peer=peer_of(_text(layers, PEER_LISTENER), advertised, has_key=key is not None, insecure_bind=insecure_bind),
+        join=join_of(_items(layers, JOIN)),
+        cluster_key=LOOPBACK_KEY if key is None else key.encode(),
         http=http,
         ineffective_keys=tuple(
             sorted(name for name in static if BROKER_KEYS[name].standing is Standing.WITHOUT_EFFECT)

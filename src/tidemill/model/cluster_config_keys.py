@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tidemill.model.config_key import ConfigKey, Update, refused, without_effect
+from tidemill.model.config_key import ConfigKey, Update, obeyed, refused, without_effect
 from tidemill.model.config_types import ConfigType
 from tidemill.model.topic_config_keys import LONG_MAX, NO_QUOTAS
 
@@ -34,7 +34,12 @@ CLUSTER_KEYS: Final[tuple[ConfigKey, ...]] = (
     refused("replica.selector.class", STRING, None, JAVA),
     without_effect("alter.log.dirs.replication.quota.window.num", INT, 11, NO_QUOTAS, at_least=1),
     without_effect("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, NO_QUOTAS, at_least=1),
-    without_effect("auto.leader.rebalance.enable", BOOLEAN, True, OWN_CONSENSUS),
+    obeyed(
+        "auto.leader.rebalance.enable",
+        BOOLEAN,
+        True,
+        "Whether shards that are led by another broker than their first replica are handed back to it.",
+    ),
     without_effect("broker.heartbeat.interval.ms", INT, 2_000, OWN_CONSENSUS),
     without_effect("broker.session.timeout.ms", INT, 9_000, OWN_CONSENSUS),
     without_effect(
@@ -57,7 +62,13 @@ CLUSTER_KEYS: Final[tuple[ConfigKey, ...]] = (
     without_effect("internal.metadata.delete.delay.millis", LONG, 60_000, OWN_CONSENSUS, internal=True),
     without_effect("internal.metadata.log.segment.bytes", INT, None, OWN_CONSENSUS, internal=True),
     without_effect("internal.metadata.max.batch.size.in.bytes", INT, 8_388_608, OWN_CONSENSUS, internal=True),
-    without_effect("leader.imbalance.check.interval.seconds", LONG, 300, OWN_CONSENSUS, at_least=1),
+    obeyed(
+        "leader.imbalance.check.interval.seconds",
+        LONG,
+        300,
+        "How often shards are looked for that their first replica does not lead.",
+        at_least=1,
+    ),
     without_effect("leader.replication.throttled.rate", LONG, LONG_MAX, NO_QUOTAS, at_least=0, update=CLUSTER_WIDE),
     without_effect("metadata.log.max.record.bytes.between.snapshots", LONG, 20_971_520, OWN_CONSENSUS, at_least=1),
     without_effect("metadata.log.max.snapshot.interval.ms", LONG, 3_600_000, OWN_CONSENSUS, at_least=0),

@@ -2,14 +2,18 @@
 
 from typing import Final
 
-from tidemill.model.config_key import ConfigKey, obeyed, refused
-from tidemill.model.config_types import ConfigType
+from tidemill.model.config_key import ConfigKey, obeyed
+from tidemill.model.config_types import ConfigType, ConfigValue
 
 BOOLEAN, STRING, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LONG
 LIST, PASSWORD = ConfigType.LIST, ConfigType.PASSWORD
 
 JOURNAL_BYTES_MIN: Final = 32 << 20  # the first journal file has 16 MiB, and a ring of one could never be freed
-ONE_BROKER: Final = "clusters of several brokers are not built yet"
+
+
+def _key_problem(value: ConfigValue) -> str | None:
+    return None if value else "an empty key keeps nobody out; leave it out, or set a long random text"
+
 
 TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
     obeyed(
@@ -31,7 +35,31 @@ TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
         "The most bytes the journal's ring may have on disk; a full ring waits for a checkpoint.",
         at_least=JOURNAL_BYTES_MIN,
     ),
-    refused("tidemill.join", LIST, (), ONE_BROKER),
-    refused("tidemill.peer.listener", STRING, None, ONE_BROKER),
-    refused("tidemill.cluster.key", PASSWORD, None, ONE_BROKER),
+    obeyed(
+        "tidemill.cluster.key",
+        PASSWORD,
+        None,
+        "What the brokers of a cluster prove to each other that they know; needed where the peer listener is not on "
+        "loopback.",
+        check=_key_problem,
+    ),
+    obeyed(
+        "tidemill.join",
+        LIST,
+        (),
+        "Peer listeners of brokers whose cluster this one joins, HOST:PORT each; without any, an empty directory "
+        "founds a cluster.",
+    ),
+    obeyed(
+        "tidemill.peer.advertised",
+        STRING,
+        None,
+        "The HOST:PORT that other brokers are told, where it differs from `tidemill.peer.listener`.",
+    ),
+    obeyed(
+        "tidemill.peer.listener",
+        STRING,
+        "127.0.0.1:9093",
+        "Where other brokers of the cluster connect: HOST:PORT; port 0 takes a free one.",
+    ),
 )

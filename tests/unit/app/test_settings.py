@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tidemill.app.listeners import Address, Listener, SettingRefused
-from tidemill.app.settings import dev_settings, settings_from
+from tidemill.app.settings import LOOPBACK_KEY, dev_settings, settings_from
 
 
 def test_the_command_line_beats_the_environment_and_both_beat_the_file(tmp_path: Path) -> None:
@@ -91,7 +91,14 @@ def test_keys_without_effect_are_known_so_that_they_can_be_told() -> None:
     [
         ("no.such.key=1", "no.such.key"),
         ("num.partitions=many", "num.partitions=many is refused: a whole number"),
-        ("tidemill.join=a:1", "tidemill.join=a:1 is refused"),
+        ("tidemill.join=a", "HOST:PORT is wanted"),
+        ("tidemill.join=a:0", "host and port of a broker's tidemill.peer.listener"),
+        ("listeners=PEER://127.0.0.1:1", "PEER is the name of tidemill.peer.listener"),
+        ("tidemill.peer.listener=here", "HOST:PORT is wanted"),
+        ("tidemill.peer.listener=10.0.0.1:9093", "without tidemill.cluster.key anyone"),
+        ("tidemill.peer.advertised=0.0.0.0:9093", "that other brokers shall connect to"),
+        ("tidemill.peer.advertised=mill:0", "that other brokers shall connect to"),
+        ("tidemill.cluster.key=", "an empty key keeps nobody out"),
         ("nothing", "--set=nothing is refused: KEY=VALUE"),
         ("listeners=127.0.0.1:9092", "NAME://HOST:PORT is wanted"),
         ("listeners=PLAINTEXT://h", "HOST:PORT is wanted"),
@@ -147,3 +154,48 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """
     with pytest.raises(SettingRefused, match="cannot be read"):
         settings_from(file=str(tmp_path / "none.yaml"), environment={}, sets=[])
+
+
+def test_a_broker_alone_listens_for_others_on_this_machine() -> None:
+    """
+    With a key that everybody knows: on loopback it keeps out nobody but another cluster's mistake.
+    """
+    settings = settings_from(file=None, environment={}, sets=[])
+
+    assert (Listener(name="PEER", bind=Address("127.0.0.1", 9093)), (), LOOPBACK_KEY) == (
+        settings.peer,
+        settings.join,
+        settings.cluster_key,
+    )
+
+
+def test_a_broker_that_joins_is_told_where_to_ask_and_what_to_prove() -> None:
+    """
+    The key comes from the environment, where no list of processes shows it.
+    """
+    environment = {"TIDEMILL_SET_CLUSTER_KEY": "s3cret", "TIDEMILL_SET_JOIN": "a:9093, [::1]:7"}
+    sets = [
+        "tidemill.peer.listener=0.0.0.0:9093",
+        "tidemill.peer.advertised=mill-2:9093",
+        "tidemill.insecure.bind=true",
+    ]
+
+    settings = settings_from(file=None, environment=environment, sets=sets)
+
+    assert Listener(name="PEER", bind=Address("0.0.0.0", 9093), advertised=Address("mill-2", 9093)) == settings.peer
+    assert (("a:9093", "[::1]:7"), b"s3cret") == (settings.join, settings.cluster_key)
+
+
+@pytest.mark.parametrize(
+    ("sets", "why"),
+    [
+        (["tidemill.peer.listener=10.0.0.1:9093"], "not encrypted; bind to 127.0.0.1, or set tidemill.insecure.bind"),
+        (["tidemill.peer.listener=0.0.0.0:9093", "tidemill.insecure.bind=true"], "set tidemill.peer.advertised"),
+    ],
+)
+def test_a_key_alone_does_not_open_the_peer_listener(sets: list[str], why: str) -> None:
+    """
+    What is said there can be read by anyone on the way; and others must be able to reach it.
+    """
+    with pytest.raises(SettingRefused, match=why):
+        settings_from(file=None, environment={}, sets=["tidemill.cluster.key=k", *sets])

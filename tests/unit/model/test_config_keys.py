@@ -132,7 +132,7 @@ def test_a_refusal_names_key_value_and_fix(name: str, text: str, says: str) -> N
         ("authorizer.class.name", "org.acme.Authorizer", "a Java class cannot run here"),
         ("ssl.keystore.password", "secret", "ssl.keystore.password=(hidden) is refused"),
         ("unclean.leader.election.enable", "true", "would lose them"),
-        ("tidemill.join", "127.0.0.1:9093", "several brokers are not built yet"),
+        ("tidemill.cluster.key", " ", "an empty key keeps nobody out"),
     ],
 )
 def test_a_broker_is_not_started_on_a_promise_it_cannot_keep(name: str, text: str, says: str) -> None:

@@ -1,0 +1,126 @@
+"""Leaders are where they should be, or are brought there."""
+
+import pytest
+
+from tests.unit.metadata.controller_world import Cluster
+from tidemill.metadata.leadership import (
+    HANDOVERS_MAX,
+    Election,
+    elect_preferred,
+    election_type_problem,
+    imbalance,
+    preferred_leader,
+    rebalance_interval_s,
+)
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.config_resolution import BrokerLayers
+from tidemill.model.shard import ShardId
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+ALL = frozenset((ONE, TWO, THREE))
+
+
+def three_shards() -> Cluster:
+    """Topic t: shards 1, 2 and 3 with two partitions each, to be led by brokers 1, 2 and 3."""
+    cluster = Cluster(brokers=3)
+    rings = [(ONE, TWO, THREE), (TWO, THREE, ONE), (THREE, ONE, TWO)]
+    cluster.create("t", assignments=tuple((partition, rings[partition // 2]) for partition in range(6)))
+    return cluster
+
+
+def everywhere(leader: BrokerId) -> dict[ShardId, BrokerId]:
+    return {ShardId(number): leader for number in range(1, 4)}
+
+
+def test_a_leader_that_came_back_gets_its_shards_again() -> None:
+    """One that is down does not, and where nobody leads there is nobody to hand over."""
+    image = three_shards().image
+    leaders = everywhere(ONE)
+
+    moves = [
+        imbalance(image, leaders, ALL),
+        imbalance(image, leaders, frozenset((ONE, TWO))),
+        imbalance(image, {ShardId(2): TWO}, ALL),
+        imbalance(image, {ShardId(2): THREE, ShardId(99): ONE}, ALL),
+    ]
+
+    assert moves == [[(2, TWO), (3, THREE)], [(2, TWO)], [], [(2, TWO)]]
+
+
+def test_what_was_handed_over_stays() -> None:
+    """Balanced once is balanced."""
+    image = three_shards().image
+    leaders = everywhere(ONE)
+
+    leaders.update(imbalance(image, leaders, ALL))
+
+    assert imbalance(image, leaders, ALL) == []
+    assert leaders == {shard_id: preferred_leader(image.shards[shard_id]) for shard_id in leaders}
+
+
+def test_one_check_hands_over_so_many_and_no_more() -> None:
+    """A broker that comes back to thousands of shards is not asked for all of them at once."""
+    cluster = Cluster(brokers=2)
+    assignments = tuple((partition, (ONE, TWO) if partition % 2 else (TWO, ONE)) for partition in range(2_400))
+    cluster.create("t", assignments=assignments)
+    leaders = dict.fromkeys(cluster.image.shards, ONE)
+
+    moves = imbalance(cluster.image, leaders, ALL)
+
+    assert len(moves) == HANDOVERS_MAX < sum(preferred_leader(s) == TWO for s in cluster.image.shards.values())
+
+
+@pytest.mark.parametrize(
+    ("settings", "interval_s"),
+    [
+        ({}, 300),
+        ({"leader.imbalance.check.interval.seconds": "7"}, 7),
+        ({"auto.leader.rebalance.enable": "false"}, None),
+    ],
+)
+def test_leaders_are_checked_as_often_as_was_said(settings: dict[str, str], interval_s: int | None) -> None:
+    """Kafka's keys, and its defaults."""
+    assert interval_s == rebalance_interval_s(BrokerLayers(static=settings))
+
+
+def test_an_election_is_answered_per_partition_and_moves_shards() -> None:
+    """Both partitions of a shard move with it; what needs no election, or cannot have one, is told."""
+    image = three_shards().image
+    leaders = {ShardId(1): ONE, ShardId(2): ONE, ShardId(3): ONE}
+    live = frozenset((ONE, TWO))
+
+    moves, elections = elect_preferred(image, leaders, live, [("t", [0, 2, 3, 4, 6]), ("none", [0])])
+
+    assert moves == [(2, TWO)]
+    codes = [(e.topic, e.partition, 0 if e.problem is None else e.problem.error_code) for e in elections]
+    assert codes == [
+        ("t", 0, errors.ELECTION_NOT_NEEDED),
+        ("t", 2, errors.NONE),
+        ("t", 3, errors.NONE),
+        ("t", 4, errors.PREFERRED_LEADER_NOT_AVAILABLE),
+        ("t", 6, errors.UNKNOWN_TOPIC_OR_PARTITION),
+        ("none", 0, errors.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+def test_who_asks_for_all_is_told_what_happened() -> None:
+    """Not of thousands of partitions that are led as they should be."""
+    image = three_shards().image
+    leaders = {ShardId(0): ONE, ShardId(1): ONE, ShardId(2): TWO}
+
+    moves, elections = elect_preferred(image, leaders | {ShardId(3): TWO}, ALL, None)
+    leaderless = elect_preferred(image, leaders, ALL, None)
+
+    assert (moves, elections) == ([(3, THREE)], [Election("t", 4), Election("t", 5)])
+    assert leaderless[0] == []
+    assert [e.problem.error_code for e in leaderless[1] if e.problem] == [errors.PREFERRED_LEADER_NOT_AVAILABLE] * 2
+
+
+def test_an_unclean_election_is_refused() -> None:
+    """By name: it would lose what was acknowledged."""
+    problems = [election_type_problem(election_type) for election_type in (0, 1)]
+
+    assert problems[0] is None
+    assert problems[1] is not None and problems[1].error_code == errors.INVALID_REQUEST
+    assert "election type 1 is refused" in problems[1].message
