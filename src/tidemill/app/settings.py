@@ -59,9 +59,9 @@ def settings_from(*, file: str | None, environment: Mapping[str, str], sets: Seq
 
 
 def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, str]) -> Settings:
-    """For `tidemill dev`: three options; the environment may set anything else."""
+    """For `tidemill dev`: three options; the environment may set anything else.  Two of them shall fit on a machine."""
     options = {"log.dirs": data, "listeners": f"PLAINTEXT://{kafka}", "tidemill.http.listener": http}
-    return settings_of(_merged(_from_environment(environment), options))
+    return settings_of(_merged({PEER_LISTENER: "127.0.0.1:0"}, _from_environment(environment), options))
 
 
 def settings_of(static: Mapping[str, str]) -> Settings:

@@ -11,16 +11,18 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from tidemill.app.connection_limits import ConnectionLimits
-from tidemill.app.listeners import Address, Listener
+from tidemill.app.listeners import Address, Listener, address_of
 from tidemill.app.loop_watchdog import LoopWatchdog
+from tidemill.app.peer_links import PeerLinks
 from tidemill.app.settings import Settings
 from tidemill.batches.native import is_compiled
 from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
 from tidemill.broker.kafka_connection import KafkaConnection
 from tidemill.broker.machine import Machine
-from tidemill.metadata.metadata_records import Endpoint, MetadataFormatError
+from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint, MetadataFormatError
 from tidemill.model.config_resolution import broker_int, broker_value
+from tidemill.peer.link import LinkOwner
 from tidemill.runtime import event_loop
 from tidemill.runtime.open_files_limit import raise_open_files_limit
 from tidemill.runtime.os_clock import OsClock
@@ -79,6 +81,9 @@ class _Process:
         self.loop.set_exception_handler(lambda _, context: self._unhandled(broker, context))
         limits = ConnectionLimits(broker.layers, self.servers)
         tick = self.loop.create_task(self._tick(broker, limits))
+        if not await self._bring_up(broker, stopping):
+            await self._stop(broker, tick)
+            return
         gc.freeze()  # what is there now stays; spares every later collection the walk
         gc.set_threshold(50_000, 20, 20)
         ready(await self._listen(broker, limits))
@@ -96,9 +101,11 @@ class _Process:
             raise StartProblem(f"{where} is {error.strerror}: stop it, or use another") from error
         except OSError as error:
             raise StartProblem(_unusable(self.settings.data_directory, error)) from error
-        options = self._options()
+        machine, settings = self._machine(), self.settings
         try:
-            identity, store, found = wiring.open_directory(self.disk, self.settings.broker_id, OsEntropy(), options)
+            identity, store, found = await wiring.open_directory(
+                self.disk, settings.broker_id, settings.join, machine, self._options()
+            )
         except (DirectoryProblem, JournalDamaged) as problem:
             raise StartProblem(f"{where}: {problem}") from problem
         except OSError as error:
@@ -113,9 +120,28 @@ class _Process:
         for key in self.settings.ineffective_keys:
             self.events.warning("setting has no effect here", key=key)
         try:
-            return await wiring.bring_up(identity, store, self.settings.static, self._machine())
+            return wiring.make(identity, store, settings.static, machine)
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
             raise StartProblem(f"{where}: {problem}") from problem
+
+    async def _bring_up(self, broker: Broker, stopping: asyncio.Event) -> bool:
+        """False when the broker is stopped before the cluster was there: others may take their time."""
+        coming = self.loop.create_task(wiring.bring_up(broker, addresses=self.settings.join))
+        stopped = self.loop.create_task(stopping.wait())
+        await asyncio.wait((coming, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not coming.done():
+            coming.cancel()
+            return False
+        try:
+            coming.result()
+        except DirectoryProblem as problem:
+            raise StartProblem(f"log.dirs={self.settings.data_directory}: {problem}") from problem
+        except OSError as error:
+            raise StartProblem(
+                f"tidemill.peer.listener={self.settings.peer.bind}: {error.strerror or error}"
+            ) from error
+        return True
 
     def _options(self) -> StoreOptions:
         from tidemill.model.config_resolution import BrokerLayers
@@ -141,7 +167,14 @@ class _Process:
             call_later=self.loop.call_later,
             failed=self._failed,
             events=self.events,
+            links=self._links,
         )
+
+    def _links(self, owner: LinkOwner) -> PeerLinks:
+        def report(problem: str) -> None:
+            self.events.warning("no link to a broker", problem=problem)
+
+        return PeerLinks(self.loop, self.settings.peer, owner, self.settings.cluster_key, OsEntropy(), report)
 
     def _failed(self, error: BaseException) -> None:
         """The machine is wrong: what this process believes to be on disk may not be there.  End now, flush nothing."""
@@ -195,7 +228,11 @@ class _Process:
         except OSError as error:
             raise StartProblem(f"tidemill.http.listener={self.settings.http}: {error.strerror or error}") from error
         rack = broker_value(broker.layers, "broker.rack")
-        await wiring.register(broker, tuple(endpoints), rack if isinstance(rack, str) else None)
+        known = list(endpoints)
+        if broker.cluster.address:
+            peer = address_of("tidemill.peer.listener", broker.cluster.address)
+            known.append(Endpoint(PEER_ENDPOINT, peer.host, peer.port, "PLAINTEXT"))
+        await wiring.register_broker(broker, tuple(known), rack if isinstance(rack, str) else None)
         for server in self.servers:
             await server.serve()  # not before clients can be told of this broker
         first = endpoints[0]

@@ -4,24 +4,29 @@ Opened in this order, each before the next: data directory, store, metadata shar
 shards, listeners.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, Protocol
 
+from tidemill.broker.cluster import Cluster
 from tidemill.broker.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.broker.coordinator_host import CoordinatorHost
 from tidemill.broker.fetch_session import FetchSessions
 from tidemill.broker.machine import Machine
+from tidemill.broker.membership_host import MembershipHost
 from tidemill.broker.producer_id_source import ProducerIdSource
 from tidemill.broker.ready_loop import ReadyLoop
 from tidemill.broker.retention_host import RetentionHost
 from tidemill.broker.shard_table import ShardTable
+from tidemill.broker.topic_creation import TopicCreation
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model import errors
 from tidemill.model.config_resolution import BrokerLayers, broker_int
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import TopicId
-from tidemill.shard.partition import Partition, PartitionShard
+from tidemill.shard.partition import Partition
+from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import Identity
 from tidemill.storage.partition_log import OffsetGone
 from tidemill.storage.segment import SegmentDamaged
@@ -58,10 +63,29 @@ class Broker:
         self.metrics = Metrics()
         self.configs = TopicConfigs(identity.broker_id, static)
         self.controller = ControllerHost(
-            broker_id=identity.broker_id, static=static, entropy=machine.entropy, clock=machine.clock
+            broker_id=identity.broker_id,
+            static=static,
+            entropy=machine.entropy,
+            clock=machine.clock,
+            live=lambda: self.cluster.live(),
+            warn=lambda sentence: machine.events.warning("metadata", problem=sentence),
+        )
+        self.cluster = Cluster(
+            identity,
+            machine,
+            image=lambda: self.image,
+            shards=lambda: self.shard_table.shards,
+            is_syncing=lambda: self.ready_loop.is_syncing,
+            serving_changed=self._serving_changed,
         )
         self.shard_table = ShardTable(
-            store, identity.voter, self.configs, clock=machine.clock, entropy=machine.entropy, wake=self._wake
+            store,
+            identity.voter,
+            self.configs,
+            clock=machine.clock,
+            entropy=machine.entropy,
+            wake=self._wake,
+            road=self.cluster,
         )
         self.ready_loop = ReadyLoop(
             store,
@@ -73,15 +97,17 @@ class Broker:
             failed=machine.failed,
             metrics=self.metrics,
         )
-        self.producer_ids = ProducerIdSource(self.controller, identity.broker_id)
+        self.topic_creation = TopicCreation(self.controller, self.cluster)
+        self.producer_ids = ProducerIdSource(self.controller, self.cluster.controller_link, identity.broker_id)
         self.coordinators = CoordinatorHost(
             machine=machine,
             controller=self.controller,
             shard_table=self.shard_table,
             layers=lambda: self.layers,
-            when_led=self.when_led,
+            create=self.topic_creation.create_internal,
             storage_problem=self.storage_problem,
         )
+        self.memberships = MembershipHost(machine, self.shard_table, self.cluster)
         self.retention = RetentionHost(machine=machine, shard_table=self.shard_table, layers=lambda: self.layers)
         self.fetch_sessions = FetchSessions(
             machine.entropy, broker_int(self.layers, "max.incremental.fetch.session.cache.slots")
@@ -111,6 +137,12 @@ class Broker:
         """The cluster image has changed: shards first, then who lives on them."""
         self.shard_table.follow(before, image)
         self.coordinators.follow(before, image)
+        self.cluster.follow(before, image)
+
+    def _serving_changed(self, shard: Shard) -> None:
+        if shard.shard_id == METADATA_SHARD:
+            self.controller.serving_changed()
+        self.coordinators.serving_changed(shard)
 
     def endpoints_for(self, listener: str) -> list[metadata.Response.Broker]:
         """Every broker, as one who came through this listener reaches it."""
@@ -133,26 +165,6 @@ class Broker:
         if known is not None and known.shard_of(number) is not None:
             return errors.NOT_LEADER_OR_FOLLOWER
         return errors.UNKNOWN_TOPIC_OR_PARTITION
-
-    def when_led(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
-        """Called when every shard of these topics has a confirmed leader here, or never will."""
-        partitions = [partition for name in topics for partition in self.shard_table.topics.get(name, {}).values()]
-        self._when_serving([*dict.fromkeys(partition.shard for partition in partitions)], callback)
-
-    def _when_serving(self, shards: list[PartitionShard], callback: Callable[[], None]) -> None:
-        """Takes from `shards` what need not be waited for, and waits for the last that is left."""
-        while shards and (shards[-1].is_serving or shards[-1].log.damage is not None):
-            shards.pop()
-        if not (shards and self.is_ready):
-            callback()
-            return
-
-        def known(is_confirmed: bool) -> None:
-            if not is_confirmed:
-                shards.pop()  # closed meanwhile
-            self._when_serving(shards, callback)
-
-        shards[-1].when_confirmed(known)
 
     def storage_problem(self) -> str | None:
         """Why nothing may be appended now (`log.md` §5.2); None when it may."""
@@ -186,7 +198,9 @@ class Broker:
 
     def tick(self) -> None:
         """Called a few times a second: elections, idle blocks, checkpoints, free space."""
+        self.cluster.peers.tick()
         self.shard_table.tick()
+        self.memberships.tick(self.image)
         self._check_space()
         self.ready_loop.tick()
         self.memory.tick()

@@ -33,13 +33,26 @@ SNAPSHOT_GROWTH: Final = 4  # … and this many times what the snapshot itself w
 class ControllerHost:
     """One per broker; `submit` only where the metadata shard is led."""
 
-    def __init__(self, *, broker_id: BrokerId, static: Mapping[str, str], entropy: Entropy, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        broker_id: BrokerId,
+        static: Mapping[str, str],
+        entropy: Entropy,
+        clock: Clock,
+        live: Callable[[], frozenset[BrokerId]],
+        warn: Callable[[str], None],
+    ) -> None:
+        """`live` are the brokers that are heard of, and this one; `warn` tells of what was decided for the worse."""
         self.image: ClusterImage = EMPTY
         self.on_image: Callable[[ClusterImage, ClusterImage], None] | None = None  # (before, now)
+        self.on_lead: Callable[[], None] = _nothing  # the controller is here from now on
         self._broker_id = broker_id
         self._static = static
         self._entropy = entropy
         self._clock = clock
+        self._live = live
+        self._warn = warn
         self._shard: Shard | None = None
         self._controller: Controller | None = None
         self._applied = 0  # the metadata offset behind the last applied record
@@ -53,10 +66,19 @@ class ControllerHost:
         self._applied = partition.log_start
         partition.watch(self._follow)
         self._follow()
+        if shard.is_serving:
+            self.serving_changed()
 
-    def begin(self) -> None:
-        """This broker leads the metadata shard, and everything before its term has been applied."""
+    def serving_changed(self) -> None:
+        """This broker has come to lead the metadata shard, and all before its term is committed; or it does no more."""
+        shard = self._shard
+        if shard is None or not shard.is_serving:
+            self._controller = self._snapshot_begun_at = None
+            return
+        self._follow()
+        self._decided_upon = 0
         self._controller = Controller(self.image, broker_id=self._broker_id, static=self._static, entropy=self._entropy)
+        self.on_lead()
 
     @property
     def leads(self) -> bool:
@@ -71,12 +93,14 @@ class ControllerHost:
         pending = Pending()
         controller, shard = self._controller, self._shard
         assert controller is not None and shard is not None, "the controller is somewhere else"
-        result: Any = controller.decide(command, self._clock.wall_ms())
+        result: Any = controller.decide(command, self._clock.wall_ms(), live=self._live())
         index = self._append(result.records) if result.records else self._decided_upon
 
         def known(is_committed: bool) -> None:
             if is_committed:
                 self._follow()  # whoever is answered finds the image, and what follows from it, as he was told
+                for warning in result.warnings:
+                    self._warn(warning)
             pending.complete(result.response if is_committed else None)
 
         shard.when_committed(index, known)
@@ -101,6 +125,8 @@ class ControllerHost:
         assert shard is not None, "there is no metadata shard yet"
         partition = shard.partitions[0]
         before = image = self.image
+        if self._applied < partition.log_start:  # an install has taken the log past what was read of it
+            image, self._applied = EMPTY, partition.log_start
         while self._applied < partition.high_watermark:
             found = partition.log.read(self._applied, READ_BYTES, partition.high_watermark, may_wait=True)
             assert found is not None, "a read that may wait answers"
@@ -132,6 +158,10 @@ class ControllerHost:
             self._snapshot_begun_at = None
             if self._shard is not None and self._shard.replica.leads:
                 self._shard.move_log_start(0, begun, self._clock.wall_ms())
+
+
+def _nothing() -> None:
+    """Nobody does anything as the controller."""
 
 
 def _records_in(buffers: list[Any]) -> Iterator[tuple[tuple[Record, ...], int]]:

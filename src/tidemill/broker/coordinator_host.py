@@ -4,7 +4,7 @@ The topic is made when a group is first asked for.  From then on every partition
 it is, and not when somebody asks: sessions and offsets run out whether anybody asks or not.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from tidemill.broker.controller_host import ControllerHost
@@ -17,12 +17,10 @@ from tidemill.coordinator.group.groups import Groups
 from tidemill.coordinator.group.refusal import refused
 from tidemill.coordinator.group.requests import ForgetTopics, GroupRequest
 from tidemill.metadata.image import ClusterImage
-from tidemill.metadata.topics import CreatedTopic, CreateInternalTopic
 from tidemill.model import errors
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.topic import NO_TOPIC_ID, OFFSETS_TOPIC, TopicId
-
-WhenLed = Callable[[Sequence[str], Callable[[], None]], None]
+from tidemill.shard.shard import Shard
 
 
 class CoordinatorHost:
@@ -33,14 +31,14 @@ class CoordinatorHost:
         controller: ControllerHost,
         shard_table: ShardTable,
         layers: Callable[[], BrokerLayers],
-        when_led: WhenLed,
+        create: Callable[[str, Callable[[int], None]], None],
         storage_problem: Callable[[], str | None],
     ) -> None:
         self._machine = machine
         self._controller = controller
         self._shard_table = shard_table
         self._layers = layers
-        self._when_led = when_led
+        self._create = create
         self._storage_problem = storage_problem
         self._hosted: dict[int, CoordinatedPartition] = {}
         self._waiting: list[Callable[[], None]] = []  # for the topic; bounded by the requests that are in flight
@@ -68,15 +66,13 @@ class CoordinatorHost:
             self.when_there(lambda: self._ask_there(group_id, request))
 
     def _ask_there(self, group_id: str, request: GroupRequest) -> None:
-        self.begin()  # A shard may have been led only after everybody looked.
         number = self.partition_of(group_id)
         hosted = None if number is None else self._hosted.get(number)
         if hosted is not None:
             hosted.ask(request)
             return
         answer: Any = getattr(request, "waiter", None)
-        missing = number is None or self._shard_table.partition(OFFSETS_TOPIC, number) is not None
-        answer(refused(request, errors.COORDINATOR_NOT_AVAILABLE if missing else errors.NOT_COORDINATOR))
+        answer(refused(request, errors.COORDINATOR_NOT_AVAILABLE if number is None else errors.NOT_COORDINATOR))
 
     def when_there(self, callback: Callable[[], None]) -> None:
         """Called when `__consumer_offsets` exists and its shards are led, now if so; also when that cannot be had."""
@@ -85,24 +81,14 @@ class CoordinatorHost:
             return
         self._waiting.append(callback)
         if not self._is_creating:
-            if not self._controller.leads:
-                self._there()
-                return
             self._is_creating = True
-            self._controller.submit(CreateInternalTopic(name=OFFSETS_TOPIC)).then(self._created)
+            self._create(OFFSETS_TOPIC, self._created)
 
-    def _created(self, created: CreatedTopic | None) -> None:
-        if created is None or created.problem is not None:
-            problem = "the outcome is not known" if created is None or not created.problem else created.problem.message
-            self._machine.events.error("no groups", problem=f"{OFFSETS_TOPIC} cannot be created: {problem}")
-            self._is_creating = False
-            self._there()
-            return
-        self._when_led([OFFSETS_TOPIC], self._led)
-
-    def _led(self) -> None:
+    def _created(self, code: int) -> None:
+        """It is there, and led somewhere; or it cannot be had now."""
+        if code:
+            self._machine.events.error("no groups", problem=f"{OFFSETS_TOPIC} cannot be created: error {code}")
         self._is_creating = False
-        self.begin()
         self._there()
 
     def _there(self) -> None:
@@ -127,6 +113,18 @@ class CoordinatorHost:
             )
             self._hosted[number] = hosted
             hosted.load()
+
+    def serving_changed(self, shard: Shard) -> None:
+        """What is led here is loaded; what is led here no longer is dropped, for whoever leads it now."""
+        if shard.topic != OFFSETS_TOPIC:
+            return
+        if shard.is_serving:
+            self.begin()
+            return
+        for number in shard.partitions:
+            hosted = self._hosted.pop(number, None)
+            if hosted is not None:
+                hosted.drop(errors.NOT_COORDINATOR)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
         """The image has changed, and the shard table has followed it."""

@@ -1,9 +1,9 @@
 """Which handler answers which API: all that works, and nothing else is advertised."""
 
-from collections.abc import Callable
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
+from tidemill.broker.at_controller import Handler, at_controller, only_here
 from tidemill.broker.handlers import (
     alter_configs,
     api_versions,
@@ -33,11 +33,8 @@ from tidemill.broker.handlers import (
     produce,
     sync_group,
 )
-from tidemill.broker.request_context import RequestContext
 from tidemill.wire.api import ALL
 from tidemill.wire.schema import Api
-
-Handler = Callable[[Any, RequestContext], object]
 
 _MODULES: Final[tuple[ModuleType, ...]] = (
     alter_configs,
@@ -71,10 +68,23 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
 
 _BY_NAME: Final = {api.name: api for api in ALL.values()}
 
-HANDLERS: Final[dict[int, Handler]] = {
-    _BY_NAME[module.__name__.rpartition(".")[2]].key: module.handle for module in _MODULES
-}
+# What the controller decides: it is found first, wherever it is.
+_AT_CONTROLLER: Final = (alter_configs, create_partitions, create_topics, delete_topics, incremental_alter_configs)
+
+
+def _api_of(module: ModuleType) -> Api:
+    return _BY_NAME[module.__name__.rpartition(".")[2]]
+
+
+def _handler_of(module: ModuleType) -> Handler:
+    return at_controller(_api_of(module), module) if module in _AT_CONTROLLER else module.handle
+
+
+HANDLERS: Final[dict[int, Handler]] = {_api_of(module).key: _handler_of(module) for module in _MODULES}
 """API key → handler: the one whose file has the API's name.  It gives a response, or a `Pending` that will."""
+
+CONTROLLER_HANDLERS: Final[dict[int, Handler]] = {_api_of(module).key: only_here(module) for module in _AT_CONTROLLER}
+"""What another broker may ask of the controller here."""
 
 OFFERED: Final[dict[int, Api]] = {key: ALL[key] for key in HANDLERS}
 """What ApiVersions lists."""

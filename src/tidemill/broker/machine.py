@@ -7,6 +7,7 @@ from typing import Any
 from tidemill.broker.ready_loop import Turns
 from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
+from tidemill.peer.link import LinkOwner, Links
 from tidemill.shard.jobs import Jobs
 from tidemill.telemetry.event_log import EventLog
 
@@ -24,3 +25,4 @@ class Machine:
     call_later: Callable[[float, Callable[[], None]], Any]  # seconds; gives something with `cancel()`
     failed: Callable[[BaseException], None]  # the machine is wrong: end the process
     events: EventLog
+    links: Callable[[LinkOwner], Links] | None = None  # to other brokers; None: there are none

@@ -4,13 +4,16 @@ from collections import deque
 from collections.abc import Callable
 
 from tidemill.broker.controller_host import ControllerHost
+from tidemill.broker.controller_link import ControllerLink
 from tidemill.metadata.producer_ids import AllocateProducerIds, ProducerIdBlock
 from tidemill.model.broker_id import BrokerId
+from tidemill.peer.allocate_producer_ids import API, Request, Response
 
 
 class ProducerIdSource:
-    def __init__(self, controller: ControllerHost, broker_id: BrokerId) -> None:
+    def __init__(self, controller: ControllerHost, link: ControllerLink, broker_id: BrokerId) -> None:
         self._controller = controller
+        self._link = link
         self._broker_id = broker_id
         self._ids = range(0)
         self._waiting: deque[Callable[[int | None], None]] = deque()
@@ -27,7 +30,20 @@ class ProducerIdSource:
             self._waiting.popleft()(taken)
         if self._waiting and not self._is_asking:
             self._is_asking = True
+            self._ask()
+
+    def _ask(self) -> None:
+        if self._controller.leads:
             self._controller.submit(AllocateProducerIds(broker_id=self._broker_id)).then(self._allocated)
+            return
+
+        def answered(response: Response | int) -> None:
+            if isinstance(response, int) or response.error_code:
+                self._allocated(None)
+            else:
+                self._allocated(ProducerIdBlock(ids=range(response.first, response.first + response.count)))
+
+        self._link.ask(API, 0, Request(broker_id=self._broker_id), answered)
 
     def _allocated(self, block: ProducerIdBlock | None) -> None:
         self._is_asking = False

@@ -20,6 +20,7 @@ from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
 
 IDLE_MS: Final = 1_000  # after which an empty block tells that the newest one is synced (rule J5)
+SYNC_MS_MAX: Final = 2_000  # a block that takes longer says that the disk hangs
 CHECKPOINT_MS: Final = (
     10_000  # a checkpoint at least this often while anything is written: bounds what a restart reads again
 )
@@ -57,7 +58,7 @@ class ReadyLoop:
         self._is_scheduled = False
         self._is_background_busy = False
         self._is_stopping = False
-        self._written_at = clock.monotonic_ms()
+        self._written_at = self._started_at = clock.monotonic_ms()
         self._checkpoint_at = clock.monotonic_ms()
         self._idle_waiters: list[Callable[[], None]] = []
 
@@ -80,6 +81,11 @@ class ReadyLoop:
         self._store.close_surplus_files()
         self._run_background()
 
+    @property
+    def is_syncing(self) -> bool:
+        """What is handed to the journal becomes durable; a disk that hangs must not keep this broker in office."""
+        return not self._is_writing or self._clock.monotonic_ms() - self._started_at <= SYNC_MS_MAX
+
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Called when everything queued is durable and nothing runs beside: for a clean stop."""
         self._idle_waiters.append(callback)
@@ -99,6 +105,7 @@ class ReadyLoop:
                 self._run_background()
             return
         self._is_writing = True
+        self._started_at = self._clock.monotonic_ms()
         store = self._store
 
         def write() -> Block:

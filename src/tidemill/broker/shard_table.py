@@ -5,24 +5,27 @@ shard that is open but not in the image is left alone unless the image knew it b
 data.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.topic_configs import TopicConfigs
-from tidemill.model.broker_id import BrokerId, Voter
+from tidemill.model.broker_id import Voter
 from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId
+from tidemill.raft.messages import Message
 from tidemill.raft.voters import Membership
 from tidemill.shard.partition import Partition
-from tidemill.shard.shard import Shard
+from tidemill.shard.shard import Road, Shard
 from tidemill.storage.shard_log import Opening, ShardLog
 from tidemill.storage.store import Store
 
 FEATURE_LEVEL: Final = 1
 JITTER_MS_MAX: Final = 300
+FIRST_JITTER_MS: Final = 200  # in a new shard the preferred leader stands at once, and others no sooner than this
+EARLY_MAX: Final = 1_000  # messages for shards that are not open yet: the newest of each sender
 
 
 class ShardTable:
@@ -35,6 +38,7 @@ class ShardTable:
         clock: Clock,
         entropy: Entropy,
         wake: Callable[[], None],
+        road: Road,
     ) -> None:
         self.shards: dict[ShardId, Shard] = {}
         self.topics: dict[str, dict[int, Partition]] = {}  # partitions that live here
@@ -44,17 +48,19 @@ class ShardTable:
         self._clock = clock
         self._entropy = entropy
         self._wake = wake
+        self._road = road
+        self._early: dict[tuple[ShardId, Voter], Message] = {}
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
 
-    def open_metadata(self, image: ClusterImage) -> Shard:
-        """Shard 0, before anything else: as it was found, or new."""
+    def open_metadata(self, image: ClusterImage, *, is_founder: bool) -> Shard:
+        """Shard 0, before anything else: as it was found, or new; who joins learns from its log who votes in it."""
         if METADATA_SHARD not in self._store.shards:
             opening = Opening(
                 topic_id=METADATA_TOPIC_ID,
                 first_partition=0,
                 partition_count=1,
                 feature_level=FEATURE_LEVEL,
-                membership=Membership((self._me,)),
+                membership=Membership((self._me,)) if is_founder else Membership((), (self._me,)),
             )
             self._store.open_shard(METADATA_SHARD, opening)
         return self._open(self._store.shards[METADATA_SHARD], METADATA_TOPIC, image)
@@ -68,10 +74,9 @@ class ShardTable:
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
         """Make what is open here what the image says."""
-        if before.topics is not image.topics:
+        if before.topics is not image.topics or before.shards is not image.shards:
             for topic in image.topics.values():
-                if before.topics_by_id.get(topic.topic_id) is not topic:
-                    self._open_topic(topic, image)
+                self._open_topic(topic, image)
             for topic in before.topics.values():
                 if topic.topic_id not in image.topics_by_id:
                     self._close_topic(topic)
@@ -88,8 +93,23 @@ class ShardTable:
         for shard in list(self.shards.values()):
             shard.tick(now_ms, wall_ms)
 
-    def _jitter_ms(self) -> int:
-        return int.from_bytes(self._entropy.random_bytes(2)) % JITTER_MS_MAX
+    def receive(self, sender: Voter, shard_id: ShardId, message: Message) -> None:
+        """What another broker's replica says to ours.  It may have heard of a new shard before we did."""
+        shard = self.shards.get(shard_id)
+        if shard is not None:
+            shard.receive(sender, message)
+        elif len(self._early) < EARLY_MAX or (shard_id, sender) in self._early:
+            self._early[shard_id, sender] = message
+
+    def met_again(self, voter: Voter) -> None:
+        for shard in list(self.shards.values()):
+            shard.met_again(voter)
+
+    def _jitter_ms(self, log: ShardLog) -> int:
+        if not log.term and log.opening.membership.voters[:1] == (self._me,):
+            return 0
+        drawn = int.from_bytes(self._entropy.random_bytes(2)) % JITTER_MS_MAX
+        return drawn if log.term else FIRST_JITTER_MS + drawn
 
     def stop(self) -> None:
         for shard in self.shards.values():
@@ -99,27 +119,39 @@ class ShardTable:
         self._names[topic.topic_id] = topic.name
         for shard_id in topic.shard_ids:
             planned = image.shards[shard_id]
-            if shard_id in self.shards or self._me not in planned.founders:
+            if shard_id in self.shards:
                 continue
             log = self._store.shards.get(shard_id)
             if log is None:
-                if shard_id in self._store.closed:
+                is_founder = self._me in planned.founders
+                if shard_id in self._store.closed or not (is_founder or self._me in planned.replicas):
                     continue
                 opening = Opening(
                     topic_id=topic.topic_id,
                     first_partition=planned.first_partition,
                     partition_count=planned.partition_count,
                     feature_level=FEATURE_LEVEL,
-                    membership=Membership(planned.founders),
+                    membership=Membership(planned.founders, () if is_founder else (self._me,)),
                 )
                 log = self._store.open_shard(shard_id, opening)
             self._open(log, topic.name, image)
 
     def _open(self, log: ShardLog, name: str, image: ClusterImage) -> Shard:
-        shard = Shard(self._store, log, self._me, name, self._configs.of(image, name), self._wake, self._jitter_ms)
+        shard = Shard(
+            self._store,
+            log,
+            self._me,
+            name,
+            self._configs.of(image, name),
+            self._wake,
+            lambda: self._jitter_ms(log),
+            self._road,
+        )
         self.shards[log.shard_id] = shard
         self.topics.setdefault(name, {}).update(shard.partitions)
         shard.tick(self._clock.monotonic_ms(), self._clock.wall_ms())
+        for shard_id, sender in [key for key in self._early if key[0] == log.shard_id]:
+            shard.receive(sender, self._early.pop((shard_id, sender)))
         return shard
 
     def _close_topic(self, topic: Topic) -> None:
@@ -130,14 +162,3 @@ class ShardTable:
             if shard is not None:
                 shard.stop()
                 self._store.close_shard(shard_id)
-
-
-def leader_of(
-    image: ClusterImage, shards: Mapping[ShardId, Shard], topic: Topic, partition: int
-) -> tuple[BrokerId, int] | None:
-    """(leader, confirmed epoch) as one pair; None while there is no leader that has confirmed its term."""
-    shard_id = topic.shard_of(partition)
-    shard = None if shard_id is None else shards.get(shard_id)
-    if shard is None or not shard.is_serving:
-        return None
-    return shard.replica.me.broker_id, shard.replica.term

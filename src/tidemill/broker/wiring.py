@@ -1,40 +1,42 @@
 """Put a broker together and bring it up: the same steps on the real machine and in simulation.
 
-identity ─▶ store (recovered) ─▶ Broker ─▶ metadata shard led ─▶ cluster founded ─▶ every shard led ─▶ groups ─▶ ready
+identity ─▶ store (recovered) ─▶ Broker ─▶ shard 0, and the shards of its image ─▶ links ─▶ the cluster's image
+         └── asked for, where a cluster is to be joined                     ready ◀─ registered ◀─ led, where alone
 """
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from tidemill.broker.broker import Broker
+from tidemill.broker.joining import Joining, refusal
 from tidemill.broker.machine import Machine
-from tidemill.metadata.brokers import FoundCluster, RegisterBroker
+from tidemill.broker.peer_requests import PeerRequests
+from tidemill.metadata.brokers import FoundCluster, GrowReplicas, RegisterBroker, Registered
 from tidemill.metadata.metadata_records import Endpoint
+from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId
-from tidemill.model.entropy import Entropy
-from tidemill.shard.pending import Pending
+from tidemill.peer import join, register
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
 from tidemill.storage.disk import Disk
 from tidemill.storage.recovery import Found, found_directory, open_store
 from tidemill.storage.store import Store, StoreOptions
 
-FIRST_BROKER = BrokerId(1)
+FIRST_BROKER: Final = BrokerId(1)
+AGAIN_S: Final = 0.2
+HAND_OVER_S: Final = 1.0  # a clean stop waits so long for others to lead what was led here
+NOT_NOW: Final = frozenset({errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT})
 
 
-def open_directory(
-    disk: Disk, broker_id: BrokerId | None, entropy: Entropy, options: StoreOptions
+async def open_directory(
+    disk: Disk, broker_id: BrokerId | None, addresses: Sequence[str], machine: Machine, options: StoreOptions
 ) -> tuple[Identity, Store, Found]:
-    """Whose directory this is, and what is in it.  An empty one founds a cluster."""
+    """Whose directory this is, and what is in it.  An empty one founds a cluster, or joins that at `addresses`."""
     identity = read_identity(disk)
     if identity is None:
-        identity = Identity(
-            cluster_id=base64.urlsafe_b64encode(entropy.random_bytes(16)).rstrip(b"=").decode(),
-            broker_id=FIRST_BROKER if broker_id is None else broker_id,
-            directory_id=DirectoryId(entropy.random_bytes(16)),
-            journal_key=entropy.random_bytes(16),
-        )
+        identity = await _new_identity(broker_id, addresses, machine)
         found_directory(disk, identity.journal_key, options)
         write_identity(disk, identity)
     elif broker_id is not None and broker_id != identity.broker_id:
@@ -46,61 +48,156 @@ def open_directory(
     return identity, store, found
 
 
-async def bring_up(identity: Identity, store: Store, static: Mapping[str, str], machine: Machine) -> Broker:
-    """A broker that leads what it can lead; it listens nowhere yet."""
+async def _new_identity(broker_id: BrokerId | None, addresses: Sequence[str], machine: Machine) -> Identity:
+    entropy = machine.entropy
+    directory_id = DirectoryId(entropy.random_bytes(16))
+    if not addresses:
+        return Identity(
+            cluster_id=base64.urlsafe_b64encode(entropy.random_bytes(16)).rstrip(b"=").decode(),
+            broker_id=FIRST_BROKER if broker_id is None else broker_id,
+            directory_id=directory_id,
+            journal_key=entropy.random_bytes(16),
+        )
+    future: asyncio.Future[join.Response] = asyncio.get_running_loop().create_future()
+    Joining(machine, addresses, directory_id, broker_id, future.set_result).begin()
+    answer = await future
+    if answer.error_code:
+        raise refusal(answer, broker_id)
+    return Identity(
+        cluster_id=answer.cluster_id,
+        broker_id=BrokerId(answer.broker_id),
+        directory_id=directory_id,
+        journal_key=entropy.random_bytes(16),
+        is_founder=False,
+    )
+
+
+def make(identity: Identity, store: Store, static: Mapping[str, str], machine: Machine) -> Broker:
+    """A broker that ticks, with the shards that it knows of; it has no links yet and listens nowhere."""
     broker = Broker(store, identity, static, machine)
     controller = broker.controller
-    shard = broker.shard_table.open_metadata(controller.image)
+    shard = broker.shard_table.open_metadata(controller.image, is_founder=identity.is_founder)
     if shard.log.damage is not None:
         raise DirectoryProblem(f"{shard.log.damage}; it holds the cluster's metadata: restore it from a copy")
-    await _confirmed(shard)
     controller.on_image = broker.follow
+    controller.on_lead = lambda: _found(broker)
+    broker.cluster.peers.receive = broker.shard_table.receive
+    broker.cluster.peers.met_again = broker.shard_table.met_again
+    broker.cluster.peers.lost_sight = broker.shard_table.tick
+    broker.cluster.peers.on_request = PeerRequests(broker).answer
     controller.attach(shard)
-    controller.begin()
-    founded = await answer_of(controller.submit(FoundCluster(cluster_id=identity.cluster_id, voter=identity.voter)))
-    if founded.problem is not None:
-        raise DirectoryProblem(founded.problem.message)
-    for shard in list(broker.shard_table.shards.values()):
-        if shard.log.damage is None:
-            await _confirmed(shard)
-    broker.coordinators.begin()
     return broker
 
 
-async def register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> None:
-    """Tell the cluster where clients reach this broker; from then on it is ready."""
-    command = RegisterBroker(
-        broker_id=broker.broker_id, directory_id=broker.identity.directory_id, endpoints=endpoints, rack=rack
-    )
-    registered = await answer_of(broker.controller.submit(command))
-    if registered.problem is not None:
-        raise DirectoryProblem(registered.problem.message)
+def _found(broker: Broker) -> None:
+    """The controller is here: a cluster that has no name yet gets it, and others may have come back meanwhile."""
+    identity = broker.identity
+    if broker.image.cluster_id:
+        broker.controller.submit(GrowReplicas())
+    else:
+        broker.controller.submit(FoundCluster(cluster_id=identity.cluster_id, voter=identity.voter))
+
+
+async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
+    """Until this broker knows its cluster, and leads what only it can lead; `addresses` are those it was to join."""
+    cluster, machine = broker.cluster, broker.machine
+    if machine.links is not None:
+        links = machine.links(cluster.peers)
+        cluster.address, cluster.join = await links.listen(), addresses
+        cluster.peers.links = links
+        cluster.reach()
+    await _until(broker, lambda: bool(broker.image.cluster_id))
+    if broker.image.cluster_id != broker.identity.cluster_id:
+        raise DirectoryProblem(
+            f"this directory belongs to cluster {broker.identity.cluster_id}, and its metadata to cluster "
+            f"{broker.image.cluster_id}: one of them was copied here; use another log.dirs"
+        )
+    await _until(broker, lambda: all(map(_is_settled, broker.shard_table.shards.values())))
+
+
+def _is_settled(shard: Shard) -> bool:
+    """What others replicate may take its time: they serve it meanwhile."""
+    return shard.is_serving or shard.log.damage is not None or shard.replica.voters != (shard.replica.me,)
+
+
+async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> None:
+    """Tell the cluster where this broker is reached; from then on it is ready."""
+    identity = broker.identity
+    code = -1
+    while code:
+        code, message = await _register(broker, endpoints, rack)
+        if code and code not in NOT_NOW:
+            raise DirectoryProblem(message or f"the cluster refuses this broker (error {code})")
+        if code:
+            await _pause(broker)
+
+    def is_told() -> bool:
+        known = broker.image.brokers.get(identity.broker_id)
+        return known is not None and known.voter == identity.voter and known.endpoints == endpoints
+
+    await _until(broker, is_told)
     broker.is_ready = True
     broker.retention.begin()
 
 
-async def answer_of(pending: Pending):  # type: ignore[no-untyped-def]
-    """For the few who wait in a coroutine."""
-    future = asyncio.get_running_loop().create_future()
-    pending.then(future.set_result)
-    return await future
+async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> tuple[int, str | None]:
+    identity = broker.identity
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    if broker.controller.leads:
+        command = RegisterBroker(
+            broker_id=identity.broker_id, directory_id=identity.directory_id, endpoints=endpoints, rack=rack
+        )
+        broker.controller.submit(command).then(future.set_result)
+        registered: Registered | None = await future
+        if registered is None:
+            return errors.REQUEST_TIMED_OUT, None
+        return registered.problem or (errors.NONE, None)
+    request = register.Request(
+        broker_id=identity.broker_id,
+        directory_id=identity.directory_id,
+        endpoints=[register.Request.Endpoint(**endpoint._asdict()) for endpoint in endpoints],
+        rack=rack,
+    )
+    broker.cluster.controller_link.ask(register.API, 0, request, future.set_result)
+    answer = await future
+    return (answer, None) if isinstance(answer, int) else (answer.error_code, answer.error_message)
 
 
-async def _confirmed(shard: Shard) -> None:
-    """Its term's first entry has committed."""
-    while not shard.is_serving:
-        future = asyncio.get_running_loop().create_future()
-        shard.when_confirmed(future.set_result)
+async def _until(broker: Broker, is_so: Callable[[], bool]) -> None:
+    """Looked at when the image or a shard's leadership has changed, and now and then."""
+    while not is_so():
+        await _pause(broker)
+
+
+async def _pause(broker: Broker) -> None:
+    """Until something has changed here, or a while."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def go_on() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    timer = broker.machine.call_later(AGAIN_S, go_on)
+    broker.cluster.watchers[go_on] = None
+    try:
         await future
+    finally:
+        timer.cancel()
+        broker.cluster.watchers.pop(go_on, None)
 
 
 async def go_down(broker: Broker) -> None:
-    """A clean stop: whoever waits is answered, everything is durable, and the next start has little to read."""
+    """
+    A clean stop: others lead what was led here, whoever waits is answered, everything is durable, and the next start
+    has little to read.
+    """
     broker.is_ready = False
+    await _hand_over(broker)
     for connection in [*broker.connections]:
         connection.stop_receiving()
     broker.retention.stop()
     broker.coordinators.stop()
+    broker.cluster.stop()
     broker.shard_table.stop()
     broker.ready_loop.begin_stop()
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -111,3 +208,13 @@ async def go_down(broker: Broker) -> None:
 
     broker.ready_loop.when_idle(idle)
     await future
+    if broker.cluster.peers.links is not None:
+        broker.cluster.peers.links.close()
+
+
+async def _hand_over(broker: Broker) -> None:
+    """Clients find the next leader while this broker still answers: nobody waits for an election."""
+    until = broker.clock.monotonic_ms() + int(HAND_OVER_S * 1_000)
+    leaving = [shard for shard in broker.shard_table.shards.values() if shard.hand_over()]
+    while broker.clock.monotonic_ms() < until and any(shard.replica.leads for shard in leaving):
+        await _pause(broker)

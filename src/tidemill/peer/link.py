@@ -47,6 +47,14 @@ class Links(Protocol):
         """
         ...
 
+    async def listen(self) -> str:
+        """Take links from others, too; host:port as they reach it.  A broker that only asks to join does not."""
+        ...
+
+    def close(self) -> None:
+        """End every link, and make none any more."""
+        ...
+
 
 class LinkOwner(Protocol):
     """The broker's side.  An error that it raises closes that link and is reported; it ends nothing else."""

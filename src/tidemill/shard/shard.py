@@ -3,17 +3,22 @@
 append ─▶ replica.propose ─▶ replica.ready ─▶ store (queued) ─▶ … a block is durable … ─▶ advance ─▶ commit ─▶ apply,
 wake
 
-`carry_out` does what the replica asks for, in the order of `raft/ready.py`; messages to peers have no road yet.
+`carry_out` does what the replica asks for, in the order of `raft/ready.py`.  Messages leave through `Road`, which was
+handed down; what others say comes in by `receive`.
 """
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
 
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic_config import TopicConfig
 from tidemill.raft.entry import BATCH, Command, Entry, log_start, read_log_start
-from tidemill.raft.replica import Replica, nobody
+from tidemill.raft.messages import Append, Message
+from tidemill.raft.replica import Replica
+from tidemill.raft.voters import Membership
 from tidemill.shard.commit_waiters import CommitWaiters, Waiter
 from tidemill.shard.partition import Partition
 from tidemill.storage.block import Report
@@ -21,11 +26,30 @@ from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.store import Store
 
 
+class Road(Protocol):
+    """To the shard's replicas on other brokers, and to whoever must know here who leads."""
+
+    def is_alive(self, voter: Voter) -> bool:
+        """Its broker's loop turns and its journal syncs, as far as this broker has heard."""
+        ...
+
+    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+        """It arrives or is lost: whoever is owed an answer asks again."""
+        ...
+
+    def serving_changed(self, shard: "Shard") -> None:
+        """`is_serving` is not what it was."""
+        ...
+
+
 class Shard:
     """Lives on the loop.  `is_serving` is false while it may neither answer produce nor know its high watermark."""
 
     __slots__ = (
         "_is_stopped",
+        "_led",
+        "_road",
+        "_served",
         "_uncommitted",
         "durable_waiters",
         "log",
@@ -47,16 +71,12 @@ class Shard:
         config: TopicConfig,
         wake: Callable[[], None],
         jitter_ms: Callable[[], int],
+        road: Road,
     ) -> None:
         """`wake` is called when something has been queued for the journal; `jitter_ms` is the replica's."""
-        membership = log.memberships[-1][1]
-        if membership.members != (me,):
-            raise ValueError(
-                f"shard {log.shard_id} has the members {membership.members}: "
-                f"brokers do not replicate yet; only {me} alone can be opened"
-            )
         self.store = store
         self.wake = wake
+        self._road = road
         self.log = log
         self.shard_id: ShardId = log.shard_id
         self.topic = topic
@@ -70,6 +90,8 @@ class Shard:
             jitter_ms=jitter_ms,
         )
         self._is_stopped = False
+        self._led = False
+        self._served = False  # as it was told last
         self.waiters = CommitWaiters()
         self.durable_waiters = CommitWaiters()
         expiration_ms = store.options.producer_expiration_ms
@@ -89,9 +111,37 @@ class Shard:
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """A replica without a leader stands for election; a damaged one does not."""
         if self.log.damage is None:
-            self.replica.tick(now_ms, self.append_time(wall_ms), nobody)
-            if self.replica.has_ready:
-                self.carry_out()
+            self.replica.tick(now_ms, self.append_time(wall_ms), self._road.is_alive)
+            self._go_on()
+
+    def receive(self, sender: Voter, message: Message) -> None:
+        """A damaged replica neither votes nor counts, and so it hears nothing."""
+        if self.log.damage is None and not self._is_stopped:
+            self.replica.receive(sender, message)
+            self._go_on()
+
+    def met_again(self, voter: Voter) -> None:
+        """The link to its broker is new: what was on the way may be lost."""
+        self.replica.met_again(voter)
+        self._go_on()
+
+    def change_membership(self, membership: Membership, wall_ms: int) -> None:
+        """Raises IllegalChange when it would put the log at risk now."""
+        self.replica.change_membership(membership, self.append_time(wall_ms))
+        self.carry_out()
+
+    def hand_over(self) -> bool:
+        """Let another voter lead, the one that has most; whether there is one that could."""
+        replica = self.replica
+        if replica.replication is None:
+            return False
+        matches = replica.replication.matches
+        able = [voter for voter in replica.voters if voter in matches and self._road.is_alive(voter)]
+        if not able:
+            return False
+        replica.hand_over(max(able, key=lambda voter: matches[voter]))
+        self._go_on()
+        return True
 
     def propose(self, entry: Entry) -> int:
         """The entry's index.  Only where this replica leads."""
@@ -141,21 +191,65 @@ class Shard:
             self.store.truncate(self.log, ready.truncate_from)
             while self._uncommitted and self._uncommitted[-1].index >= ready.truncate_from:
                 self._uncommitted.pop()
-        assert not ready.messages and not ready.installs, "there is no road to other brokers yet"
         if ready.entries:
             self.store.append(self.log, ready.entries)
             self._uncommitted.extend(ready.entries)
+        for voter, message in ready.messages:
+            self._road.send(self.shard_id, voter, self._with_bytes(message))
         self.wake()
 
     def advance(self, report: Report) -> None:
         """The report's part of this shard is durable."""
+        self.replica.advance(report.term, report.log_index, report.vote)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """The replica was told something: do what it asks for, and tell whoever waited for it."""
         replica = self.replica
-        moved = replica.advance(report.term, report.log_index, report.vote)
+        if self._led and not replica.leads:
+            self._led = False
+            self._lost()
         if replica.has_ready:
             self.carry_out()
+        self._led = replica.leads
         self.durable_waiters.wake(replica.durable_index)
-        if moved:
+        if replica.stable_index > self.log.commit_index:
             self._apply(replica.stable_index)
+        if self._served != self.is_serving:
+            self._served = not self._served
+            self._road.serving_changed(self)
+
+    def _lost(self) -> None:
+        """Another leads, or nobody: whether what waits will commit is not known any more."""
+        try:
+            self.waiters.fail()
+            self.durable_waiters.fail()
+        finally:
+            for partition in self.partitions.values():
+                partition.notify()
+
+    def _with_bytes(self, message: Message) -> Message:
+        """Entries that lie in segments only are read again before they are sent."""
+        if not isinstance(message, Append) or all(entry.payload is not None for entry in message.entries):
+            return message
+        return replace(message, entries=tuple(self._whole(entry) for entry in message.entries))
+
+    def _whole(self, entry: Entry) -> Entry:
+        if entry.payload is not None:
+            return entry
+        log = self.partitions[entry.partition].log
+        found = log.read(entry.base_offset, 1, entry.base_offset + entry.record_count, may_wait=True)
+        assert found is not None, "a read that may wait answers"
+        return Entry(
+            entry.kind,
+            found[0][0],
+            partition=entry.partition,
+            base_offset=entry.base_offset,
+            record_count=entry.record_count,
+            append_time=entry.append_time,
+            index=entry.index,
+            term=entry.term,
+        )
 
     def _apply(self, commit_index: int) -> None:
         uncommitted = self._uncommitted

@@ -21,6 +21,7 @@ class Identity:
     broker_id: BrokerId
     directory_id: DirectoryId
     journal_key: bytes
+    is_founder: bool = True  # it began the cluster; who joined it learns the metadata log from others
 
     @property
     def voter(self) -> Voter:
@@ -48,6 +49,7 @@ def read_identity(disk: Disk) -> Identity | None:
             broker_id=BrokerId(int(content["broker_id"])),
             directory_id=DirectoryId(bytes.fromhex(content["directory_id"])),
             journal_key=bytes.fromhex(content["journal_key"]),
+            is_founder=bool(content.get("is_founder", True)),
         )
     except (ValueError, KeyError, TypeError) as problem:
         raise DirectoryProblem(
@@ -63,6 +65,7 @@ def write_identity(disk: Disk, identity: Identity) -> None:
         "broker_id": identity.broker_id,
         "directory_id": identity.directory_id.hex(),
         "journal_key": identity.journal_key.hex(),
+        "is_founder": identity.is_founder,
     }
     data = json.dumps(content, indent=2).encode() + b"\n"
     file = disk.open(paths.IDENTITY_NEW, create=True)

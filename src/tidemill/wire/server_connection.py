@@ -63,7 +63,13 @@ class ServerConnection:
         return len(self._pending)
 
     def receive(self, frame: memoryview) -> RequestEnvelope:
-        """The request in this frame.  ProtocolError: close the connection."""
+        """The request in this frame, which `respond` waits for.  ProtocolError: close the connection."""
+        envelope = self.decode(frame)
+        self._pending.append(envelope)
+        return envelope
+
+    def decode(self, frame: memoryview) -> RequestEnvelope:
+        """The request in this frame, for those who answer in any order."""
         size = len(frame)
         if size < _HEADER_SIZE:
             raise ProtocolError(f"a request of {size} bytes has no header")
@@ -97,9 +103,7 @@ class ServerConnection:
             if tags:
                 position = skip_tags(frame, position, tags)
         request = api.decode_request(version, frame, position)
-        envelope = RequestEnvelope(api, version, correlation_id, client_id, request, size)
-        self._pending.append(envelope)
-        return envelope
+        return RequestEnvelope(api, version, correlation_id, client_id, request, size)
 
     def respond(self, envelope: RequestEnvelope, parts: list[Part] | None) -> list[Part]:
         """
@@ -131,5 +135,4 @@ class ServerConnection:
         response = api_versions.Response(error_code=errors.UNSUPPORTED_VERSION, api_keys=advertised(self._apis))
         envelope = RequestEnvelope(api, 0, correlation_id, None, None, size)
         envelope.answer = envelope.encode(response)
-        self._pending.append(envelope)
         return envelope

@@ -172,7 +172,10 @@ class BrokerWorld:
         clock: HandClock | None = None,
         options: StoreOptions = OPTIONS,
         endpoints: tuple[Endpoint, ...] = (Endpoint(LISTENER, "127.0.0.1", 9092, "PLAINTEXT"),),
+        reads: bool = True,
     ) -> None:
+        """`reads` False: the readers' threads do nothing until it is set."""
+        self.reads = reads
         self.static = static
         self.options = options
         self.endpoints = endpoints
@@ -187,7 +190,6 @@ class BrokerWorld:
         self.client = Client(self)
 
     async def _up(self) -> Broker:
-        identity, store, _ = wiring.open_directory(self.disk, None, self.entropy, self.options)
         machine = Machine(
             turns=self.turns,
             clock=self.clock,
@@ -201,8 +203,10 @@ class BrokerWorld:
         )
 
         async def up() -> Broker:
-            broker = await wiring.bring_up(identity, store, self.static, machine)
-            await wiring.register(broker, self.endpoints, None)
+            identity, store, _ = await wiring.open_directory(self.disk, None, (), machine, self.options)
+            broker = wiring.make(identity, store, self.static, machine)
+            await wiring.bring_up(broker)
+            await wiring.register_broker(broker, self.endpoints, None)
             return broker
 
         task = asyncio.get_running_loop().create_task(up())
@@ -225,7 +229,7 @@ class BrokerWorld:
 
     def step(self) -> bool:
         """One turn, or one job and its report; False when nothing is left to do."""
-        jobs = (self.journal_jobs, self.background_jobs, self.read_jobs)
+        jobs = (self.journal_jobs, self.background_jobs, self.read_jobs)[: 2 + self.reads]
         return self.turns.turn() or any(queue.step() for queue in jobs)
 
     def pass_time(self, duration_ms: int) -> None:
@@ -244,7 +248,7 @@ class BrokerWorld:
         self.broker.tick()
         self.settle()
 
-    def restarted(self, static: Mapping[str, str] | None = None) -> "BrokerWorld":
+    def restarted(self, static: Mapping[str, str] | None = None, *, reads: bool = True) -> "BrokerWorld":
         """The world after a kill: the same disk and the same time, another process."""
         return BrokerWorld(
             self.static if static is None else static,
@@ -252,6 +256,7 @@ class BrokerWorld:
             clock=self.clock,
             options=self.options,
             endpoints=self.endpoints,
+            reads=reads,
         )
 
     # What most tests begin with.

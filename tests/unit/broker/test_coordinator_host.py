@@ -209,9 +209,10 @@ def test_groups_are_refused_while_they_load() -> None:
     """
     world = grown_world()
     commit(world, "flights", 1)
-    again = world.restarted()
+    again = world.restarted(reads=False)
 
     early = [again.client.ask_only(HEARTBEAT).error_code, again.client.ask_only(list_groups.Request()).error_code]
+    again.reads = True
     again.settle()
     late = [again.ask(HEARTBEAT).error_code, again.ask(list_groups.Request()).error_code]
 
@@ -226,7 +227,8 @@ def test_a_long_load_lets_others_in_between() -> None:
     world = grown_world()
     for offset in range(150):
         commit(world, "flights", offset, offset, offset, offset)
-    again = world.restarted()
+    again = world.restarted(reads=False)
+    again.reads = True
     other = again.broker.coordinators.hosted()[1 - partition_for("g", 2)]
 
     turns = 0

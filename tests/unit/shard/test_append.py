@@ -12,6 +12,7 @@ from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
+from tidemill.raft.messages import Message
 from tidemill.raft.voters import Membership
 from tidemill.shard import lookup
 from tidemill.shard.append import append_batch, append_own
@@ -27,6 +28,19 @@ KEY = b"k" * 16
 ME = Voter(BrokerId(1), DirectoryId(b"d" * 16))
 OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, journal_bytes_max=1 << 18)
 NOW = 1_700_000_000_000
+
+
+class Alone:
+    """A road that leads nowhere."""
+
+    def is_alive(self, _: Voter) -> bool:
+        return False
+
+    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+        raise AssertionError(f"shard {shard_id} has no other members: {message} to {to}")
+
+    def serving_changed(self, shard: Shard) -> None:
+        """Nobody asks."""
 
 
 class Led:
@@ -45,7 +59,7 @@ class Led:
         )
         log = self.store.open_shard(ShardId(1), opening)
         config = compile_topic_config({key.replace("_", "."): value for key, value in configs.items()})
-        self.shard = Shard(self.store, log, ME, "t", config, lambda: None, lambda: 0)
+        self.shard = Shard(self.store, log, ME, "t", config, lambda: None, lambda: 0, Alone())
         self.shard.tick(NOW, NOW)
         self.sync()
 
@@ -261,7 +275,7 @@ def test_a_new_leader_does_not_turn_the_time_back() -> None:
     append_own(led.partition, build_batch([(None, b"x", (), NOW)]), NOW)
     led.sync()
 
-    again = Shard(led.store, led.shard.log, ME, "t", led.partition.config, lambda: None, lambda: 0)
+    again = Shard(led.store, led.shard.log, ME, "t", led.partition.config, lambda: None, lambda: 0, Alone())
     again.tick(NOW, NOW - 60_000)
     for _ in range(2):
         block = led.store.gather()
@@ -272,16 +286,3 @@ def test_a_new_leader_does_not_turn_the_time_back() -> None:
 
     times = [entry.append_time for entry in led.shard.log.entries]
     assert [NOW] * 3 == times
-
-
-def test_a_shard_with_other_members_is_refused() -> None:
-    """
-    Until brokers replicate: it would wait for answers that nobody can give.
-    """
-    led = Led()
-    other = Voter(BrokerId(2), DirectoryId(b"e" * 16))
-    log = led.shard.log
-    log.memberships.append((log.last_index + 1, Membership((ME, other))))
-
-    with pytest.raises(ValueError, match="do not replicate yet"):
-        Shard(led.store, log, ME, "t", led.partition.config, lambda: None, lambda: 0)

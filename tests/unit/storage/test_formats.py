@@ -233,6 +233,7 @@ def test_an_identity() -> None:
         "broker_id": 1,
         "directory_id": (b"d" * 16).hex(),
         "journal_key": KEY.hex(),
+        "is_founder": True,
     } == json.loads(data)
     assert identity == read_identity(disk)
 

@@ -17,8 +17,6 @@ ResourceResponse = Response.Resource
 
 def handle(request: Request, context: RequestContext) -> Response | Pending:
     controller = context.broker.controller
-    if not controller.leads:
-        return _all_refused(request, errors.NOT_CONTROLLER)
     pending = Pending()
     command = AlterConfigs(
         resources=tuple(
@@ -33,7 +31,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
 
     def decided(altered: tuple[AlteredResource, ...] | None) -> None:
         if altered is None:
-            pending.complete(_all_refused(request, errors.REQUEST_TIMED_OUT))
+            pending.complete(refused(request, errors.REQUEST_TIMED_OUT))
         else:
             pending.complete(Response(responses=[_answer(resource) for resource in altered]))
 
@@ -51,7 +49,8 @@ def _answer(altered: AlteredResource) -> ResourceResponse:
     )
 
 
-def _all_refused(request: Request, error_code: int) -> Response:
+def refused(request: Request, error_code: int) -> Response:
+    """All of it, for one reason."""
     return Response(
         responses=[
             ResourceResponse(

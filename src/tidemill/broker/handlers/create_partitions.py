@@ -17,8 +17,6 @@ TopicResponse = Response.Topic
 
 def handle(request: Request, context: RequestContext) -> Response | Pending:
     broker = context.broker
-    if not broker.controller.leads:
-        return _all_refused(request, errors.NOT_CONTROLLER)
     pending = Pending()
     command = CreatePartitions(
         topics=tuple(_wanted(topic) for topic in request.topics), validate_only=request.validate_only
@@ -26,10 +24,10 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
 
     def decided(grown: tuple[GrownTopic, ...] | None) -> None:
         if grown is None:
-            pending.complete(_all_refused(request, errors.REQUEST_TIMED_OUT))
+            pending.complete(refused(request, errors.REQUEST_TIMED_OUT))
             return
         names = [topic.name for topic in grown if topic.problem is None]
-        broker.when_led(names, lambda: pending.complete(Response(results=[_answer(topic) for topic in grown])))
+        broker.cluster.when_led(names, lambda: pending.complete(Response(results=[_answer(topic) for topic in grown])))
 
     broker.controller.submit(command).then(decided)
     return pending
@@ -52,5 +50,6 @@ def _answer(topic: GrownTopic) -> TopicResponse:
     return TopicResponse(name=topic.name, error_code=topic.problem.error_code, error_message=topic.problem.message)
 
 
-def _all_refused(request: Request, error_code: int) -> Response:
+def refused(request: Request, error_code: int) -> Response:
+    """All of it, for one reason."""
     return Response(results=[TopicResponse(name=topic.name, error_code=error_code) for topic in request.topics])

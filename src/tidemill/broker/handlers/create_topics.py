@@ -29,10 +29,8 @@ TopicResponse = Response.Topic
 
 def handle(request: Request, context: RequestContext) -> Response | Pending:
     broker = context.broker
-    if not broker.controller.leads:
-        return _all_refused(request, errors.NOT_CONTROLLER)
     if len(request.topics) > TOPICS_MAX:
-        return _all_refused(request, errors.POLICY_VIOLATION)
+        return refused(request, errors.POLICY_VIOLATION)
     pending = Pending()
     command = CreateTopics(
         topics=tuple(_wanted(topic) for topic in request.topics), validate_only=request.validate_only
@@ -40,12 +38,12 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
 
     def decided(created: tuple[CreatedTopic, ...] | None) -> None:
         if created is None:
-            pending.complete(_all_refused(request, errors.REQUEST_TIMED_OUT))
+            pending.complete(refused(request, errors.REQUEST_TIMED_OUT))
             return
         layers = broker.layers
         answers = [_answer(topic, layers, is_made=not request.validate_only) for topic in created]
         made = [] if request.validate_only else [topic.name for topic in created if topic.problem is None]
-        broker.when_led(made, lambda: pending.complete(Response(topics=answers)))
+        broker.cluster.when_led(made, lambda: pending.complete(Response(topics=answers)))
 
     broker.controller.submit(command).then(decided)
     return pending
@@ -89,7 +87,8 @@ def _answer(topic: CreatedTopic, layers: BrokerLayers, *, is_made: bool) -> Topi
     )
 
 
-def _all_refused(request: Request, error_code: int) -> Response:
+def refused(request: Request, error_code: int) -> Response:
+    """All of it, for one reason."""
     return Response(
         topics=[TopicResponse(name=topic.name, error_code=error_code, configs=()) for topic in request.topics]
     )

@@ -19,11 +19,8 @@ TopicResponse = Response.Topic
 
 def handle(request: Request, context: RequestContext) -> Response | Pending:
     controller = context.broker.controller
-    wanted = [(topic.name, topic.topic_id) for topic in request.topics]
-    wanted += [(name, NO_TOPIC_ID) for name in request.topic_names]
-    if not controller.leads:
-        return _all_refused(wanted, errors.NOT_CONTROLLER)
-    refused = [_ambiguous(name, topic_id) for name, topic_id in wanted if (name is None) == (topic_id == NO_TOPIC_ID)]
+    wanted = _wanted(request)
+    ambiguous = [_ambiguous(name, topic_id) for name, topic_id in wanted if (name is None) == (topic_id == NO_TOPIC_ID)]
     topics = [
         topic_id if name is None else name for name, topic_id in wanted if (name is None) != (topic_id == NO_TOPIC_ID)
     ]
@@ -31,9 +28,9 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
 
     def decided(deleted: tuple[DeletedTopic, ...] | None) -> None:
         if deleted is None:
-            pending.complete(_all_refused(wanted, errors.REQUEST_TIMED_OUT))
+            pending.complete(refused(request, errors.REQUEST_TIMED_OUT))
         else:
-            pending.complete(Response(responses=[*map(_answer, deleted), *refused]))
+            pending.complete(Response(responses=[*map(_answer, deleted), *ambiguous]))
 
     controller.submit(DeleteTopics(topics=tuple(topics))).then(decided)
     return pending
@@ -59,7 +56,15 @@ def _ambiguous(name: str | None, topic_id: TopicId) -> TopicResponse:
     )
 
 
-def _all_refused(wanted: list[tuple[str | None, TopicId]], error_code: int) -> Response:
+def refused(request: Request, error_code: int) -> Response:
+    """All of it, for one reason."""
     return Response(
-        responses=[TopicResponse(name=name, topic_id=topic_id, error_code=error_code) for name, topic_id in wanted]
+        responses=[
+            TopicResponse(name=name, topic_id=topic_id, error_code=error_code) for name, topic_id in _wanted(request)
+        ]
     )
+
+
+def _wanted(request: Request) -> list[tuple[str | None, TopicId]]:
+    wanted = [(topic.name, topic.topic_id) for topic in request.topics]
+    return wanted + [(name, NO_TOPIC_ID) for name in request.topic_names]

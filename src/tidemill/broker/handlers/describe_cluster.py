@@ -30,7 +30,7 @@ def handle(request: Request, context: RequestContext) -> Response:
     return Response(
         error_code=errors.NONE,
         cluster_id=broker.image.cluster_id,
-        controller_id=broker.broker_id if broker.controller.leads else -1,
+        controller_id=broker.cluster.controller_id,
         brokers=brokers,
     )
 

@@ -9,7 +9,6 @@ and not null, which Java's admin client cannot read.
 """
 
 from tidemill.broker.request_context import RequestContext
-from tidemill.broker.shard_table import leader_of
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
 from tidemill.model.config_resolution import broker_int
@@ -49,13 +48,14 @@ LIMIT_KEY = "max.request.partition.size.limit"
 
 
 def _described(context: RequestContext, topic: Topic, numbers: range) -> TopicResponse:
-    image, shards = context.broker.image, context.broker.shard_table.shards
+    image, cluster = context.broker.image, context.broker.cluster
     partitions = []
     for number in numbers:
         shard_id = topic.shard_of(number)
         assert shard_id is not None, f"partition {number} of {topic.name} is in no shard"
-        replicas = [voter.broker_id for voter in image.shards[shard_id].replicas]
-        leader = leader_of(image, shards, topic, number)
+        planned = image.shards[shard_id]
+        replicas = [voter.broker_id for voter in planned.replicas]
+        leader = cluster.leader_of(topic, number)
         partitions.append(
             PartitionResponse(
                 error_code=errors.NONE if leader else errors.LEADER_NOT_AVAILABLE,
@@ -63,7 +63,7 @@ def _described(context: RequestContext, topic: Topic, numbers: range) -> TopicRe
                 leader_id=leader[0] if leader else -1,
                 leader_epoch=leader[1] if leader else -1,
                 replica_nodes=replicas,
-                isr_nodes=replicas,
+                isr_nodes=cluster.in_sync(planned),
                 eligible_leader_replicas=(),
                 last_known_elr=(),
                 offline_replicas=(),

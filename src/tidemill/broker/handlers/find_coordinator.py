@@ -13,7 +13,6 @@ v6  key type 2: share groups (KIP-932)
 from typing import Final
 
 from tidemill.broker.request_context import RequestContext
-from tidemill.broker.shard_table import leader_of
 from tidemill.model import errors
 from tidemill.model.topic import OFFSETS_TOPIC
 from tidemill.shard.pending import Pending
@@ -50,7 +49,7 @@ def _of_group(context: RequestContext, group_id: str) -> Coordinator:
     number = broker.coordinators.partition_of(group_id)
     if topic is None or number is None:
         return _refused(group_id, errors.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is not there yet")
-    leader = leader_of(image, broker.shard_table.shards, topic, number)
+    leader = broker.cluster.leader_of(topic, number)
     for endpoint in broker.endpoints_for(context.connection.listener):
         if leader is not None and endpoint.node_id == leader[0]:
             return Coordinator(

@@ -18,9 +18,7 @@ OPERATIONS = frozenset(Operation)
 
 def handle(request: Request, context: RequestContext) -> Response | Pending:
     controller = context.broker.controller
-    if not controller.leads:
-        return _all_refused(request, errors.NOT_CONTROLLER)
-    refused = [_unknown_operation(resource) for resource in request.resources if not _is_legal(resource)]
+    illegal = [_unknown_operation(resource) for resource in request.resources if not _is_legal(resource)]
     pending = Pending()
     command = IncrementalAlterConfigs(
         resources=tuple(_changes(resource) for resource in request.resources if _is_legal(resource)),
@@ -29,9 +27,9 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
 
     def decided(altered: tuple[AlteredResource, ...] | None) -> None:
         if altered is None:
-            pending.complete(_all_refused(request, errors.REQUEST_TIMED_OUT))
+            pending.complete(refused(request, errors.REQUEST_TIMED_OUT))
         else:
-            pending.complete(Response(responses=[*map(_answer, altered), *refused]))
+            pending.complete(Response(responses=[*map(_answer, altered), *illegal]))
 
     controller.submit(command).then(decided)
     return pending
@@ -66,7 +64,8 @@ def _answer(altered: AlteredResource) -> ResourceResponse:
     )
 
 
-def _all_refused(request: Request, error_code: int) -> Response:
+def refused(request: Request, error_code: int) -> Response:
+    """All of it, for one reason."""
     return Response(
         responses=[
             ResourceResponse(

@@ -13,9 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tidemill.broker.request_context import RequestContext
-from tidemill.broker.shard_table import leader_of
 from tidemill.metadata.image import ClusterImage, Topic
-from tidemill.metadata.topics import CreatedTopic, CreateTopics, NewTopic
 from tidemill.model import errors
 from tidemill.model.config_resolution import broker_flag
 from tidemill.model.topic import INTERNAL_TOPICS, METADATA_TOPIC, NO_TOPIC_ID, name_problem
@@ -34,12 +32,10 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
         return _answer(request, context)
     pending = Pending()
 
-    def decided(created: tuple[CreatedTopic, ...] | None) -> None:
-        problems = {topic.name: topic.problem.error_code for topic in created or () if topic.problem is not None}
-        context.broker.when_led(missing, lambda: pending.complete(_answer(request, context, problems)))
+    def created(problems: Mapping[str, int]) -> None:
+        pending.complete(_answer(request, context, problems))
 
-    command = CreateTopics(topics=tuple(NewTopic(name=name) for name in missing))
-    context.broker.controller.submit(command).then(decided)
+    context.broker.topic_creation.create(missing, created)
     return pending
 
 
@@ -48,7 +44,7 @@ def _to_create(request: Request, context: RequestContext) -> list[str]:
     broker = context.broker
     if context.version >= 4 and not request.allow_auto_topic_creation:
         return []
-    if not request.topics or not broker.controller.leads:
+    if not request.topics:
         return []
     if not broker_flag(broker.layers, "auto.create.topics.enable"):
         return []
@@ -73,7 +69,7 @@ def _answer(request: Request, context: RequestContext, problems: Mapping[str, in
     return Response(
         brokers=broker.endpoints_for(context.connection.listener),
         cluster_id=image.cluster_id,
-        controller_id=broker.broker_id if broker.controller.leads else -1,
+        controller_id=broker.cluster.controller_id,
         topics=topics,
     )
 
@@ -95,13 +91,14 @@ def _asked(
 
 
 def _describe(context: RequestContext, image: ClusterImage, topic: Topic) -> TopicResponse:
-    shards = context.broker.shard_table.shards
+    cluster = context.broker.cluster
     partitions = []
     for number in range(topic.partition_count):
         shard_id = topic.shard_of(number)
         assert shard_id is not None, f"partition {number} of {topic.name} is in no shard"
-        replicas = [voter.broker_id for voter in image.shards[shard_id].replicas]
-        leader = leader_of(image, shards, topic, number)
+        planned = image.shards[shard_id]
+        replicas = [voter.broker_id for voter in planned.replicas]
+        leader = cluster.leader_of(topic, number)
         partitions.append(
             PartitionResponse(
                 error_code=errors.NONE if leader else errors.LEADER_NOT_AVAILABLE,
@@ -109,7 +106,7 @@ def _describe(context: RequestContext, image: ClusterImage, topic: Topic) -> Top
                 leader_id=leader[0] if leader else -1,
                 leader_epoch=leader[1] if leader else -1,
                 replica_nodes=replicas,
-                isr_nodes=replicas,
+                isr_nodes=cluster.in_sync(planned),
             )
         )
     return TopicResponse(

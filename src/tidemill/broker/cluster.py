@@ -1,0 +1,134 @@
+"""The other brokers, as this one knows them: who is alive, who leads what, and the road between replicas."""
+
+from collections.abc import Callable, Sequence
+
+from tidemill.broker.controller_link import ControllerLink
+from tidemill.broker.leader_table import Leader, LeaderTable
+from tidemill.broker.led_topics import LedTopics
+from tidemill.broker.machine import Machine
+from tidemill.broker.peers import Peers
+from tidemill.metadata.image import ClusterImage, Topic
+from tidemill.metadata.image import Shard as PlannedShard
+from tidemill.metadata.metadata_records import PEER_ENDPOINT
+from tidemill.model.broker_id import BrokerId, Voter
+from tidemill.model.shard import METADATA_SHARD, ShardId
+from tidemill.peer.hello import Hello
+from tidemill.raft.messages import Message
+from tidemill.shard.shard import Shard
+from tidemill.storage.data_directory import Identity
+
+
+class Cluster:
+    """`shard.Road`."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        machine: Machine,
+        *,
+        image: Callable[[], ClusterImage],
+        shards: Callable[[], dict[ShardId, Shard]],
+        is_syncing: Callable[[], bool],
+        serving_changed: Callable[[Shard], None],
+    ) -> None:
+        self.address = ""  # host:port of the peer listener, once it is bound
+        self.join: Sequence[str] = ()  # addresses to ask, beside those that the image knows
+        self.leaders = LeaderTable(identity.voter)
+        self.peers = Peers(
+            hello=self.hello,
+            leaders=self.leaders,
+            leaders_changed=self._changed,
+            clock=machine.clock,
+            call_soon=machine.turns.call_soon,
+            is_syncing=is_syncing,
+        )
+        self.controller_link = ControllerLink(self._controller, self.peers.ask)
+        self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
+        self._led_topics = LedTopics(image=image, is_settled=self._is_settled, call_later=machine.call_later)
+        self._identity = identity
+        self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
+        self._image = image
+        self._shards = shards
+        self._serving_changed = serving_changed
+
+    def hello(self) -> Hello:
+        identity = self._identity
+        return Hello(
+            cluster_id=identity.cluster_id, voter=identity.voter, incarnation=self._incarnation, address=self.address
+        )
+
+    def follow(self, before: ClusterImage, image: ClusterImage) -> None:
+        if before.brokers is not image.brokers:
+            self.reach()
+        self._changed()
+
+    def reach(self) -> None:
+        """Links are wanted to every other broker, and to whoever this one was told to join."""
+        if self.peers.links is None:
+            return
+        addresses = dict.fromkeys(self.join)
+        for broker in self._image().brokers.values():
+            if broker.broker_id != self._identity.broker_id:
+                peer = [f"{end.host}:{end.port}" for end in broker.endpoints if end.name == PEER_ENDPOINT]
+                addresses |= dict.fromkeys(peer)
+        addresses.pop(self.address, None)
+        self.peers.links.reach(list(addresses))
+
+    def stop(self) -> None:
+        self._led_topics.stop()
+
+    # The road between replicas.
+
+    def is_alive(self, voter: Voter) -> bool:
+        return self.peers.is_alive(voter)
+
+    def live(self) -> frozenset[BrokerId]:
+        """This broker, and those that are alive as far as it has heard."""
+        return frozenset((self._identity.broker_id, *(voter.broker_id for voter in self.peers.alive())))
+
+    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+        self.peers.send(shard_id, to, message)
+
+    def serving_changed(self, shard: Shard) -> None:
+        """A shard has come to be led here, or is not any more."""
+        self.leaders.leads(shard.shard_id, shard.replica.term if shard.is_serving else 0)
+        self.peers.tell_leaders()
+        self._serving_changed(shard)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._led_topics.look()
+        for watcher in [*self.watchers]:
+            watcher()
+
+    # Who leads.
+
+    def leader_of(self, topic: Topic, partition: int) -> Leader | None:
+        """(Leader, confirmed epoch) as one pair; None while none is known."""
+        shard_id = topic.shard_of(partition)
+        return None if shard_id is None else self.leaders.leader(shard_id)
+
+    @property
+    def controller_id(self) -> int:
+        """-1 while nobody is known to lead the metadata shard."""
+        leader = self.leaders.leader(METADATA_SHARD)
+        return -1 if leader is None else leader.broker_id
+
+    def in_sync(self, planned: PlannedShard) -> list[BrokerId]:
+        """The replicas that are alive, as far as this broker has heard."""
+        me = self._identity.voter
+        return [voter.broker_id for voter in planned.replicas if voter == me or self.peers.is_alive(voter)]
+
+    def when_led(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
+        """Called when these topics are in the image here, and each of their shards has a leader; or after a while."""
+        self._led_topics.wait(topics, callback)
+
+    def _is_settled(self, shard_id: ShardId) -> bool:
+        if self.leaders.leader(shard_id) is not None:
+            return True
+        shard = self._shards().get(shard_id)
+        return shard is not None and shard.log.damage is not None  # it never will be
+
+    def _controller(self) -> Voter | None:
+        shard = self._shards().get(METADATA_SHARD)
+        return None if shard is None else shard.replica.leader

@@ -1,0 +1,31 @@
+"""Ask the controller on another broker: a Kafka request over the link, its response back."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tidemill.broker.peers import Answered
+from tidemill.model import errors
+from tidemill.model.broker_id import Voter
+from tidemill.wire.schema import Api, Message, Part
+
+
+class ControllerLink:
+    def __init__(
+        self, controller: Callable[[], Voter | None], ask: Callable[[Voter, Sequence[Part], Answered], bool]
+    ) -> None:
+        """`controller` is who leads the metadata shard, as far as this broker knows; `ask` is that of `Peers`."""
+        self._controller = controller
+        self._ask = ask
+
+    def ask(self, api: Api, version: int, request: Message, answered: Callable[[Any], None]) -> None:
+        """`answered` is called once, with the response, or with an error code."""
+
+        def received(frame: memoryview | None) -> None:
+            if frame is None:
+                answered(errors.REQUEST_TIMED_OUT)  # the outcome is not known
+            else:
+                answered(api.decode_response(version, frame, api.response_body_at(version, frame)))
+
+        controller = self._controller()
+        if controller is None or not self._ask(controller, api.encode_request(version, request, 0), received):
+            answered(errors.NOT_CONTROLLER)

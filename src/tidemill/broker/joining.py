@@ -1,0 +1,94 @@
+"""A broker without a cluster asks, at the addresses it was told, to be one of theirs.
+
+link to whoever answers ─▶ Join ─▶ cluster id and broker id
+             ▲               └── not now: again, after a while
+             └───────────────────────┘
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tidemill.broker.machine import Machine
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId, DirectoryId
+from tidemill.peer import frame as frames
+from tidemill.peer import join
+from tidemill.peer.hello import Hello
+from tidemill.peer.link import Link, Links
+from tidemill.storage.data_directory import DirectoryProblem
+
+AGAIN_MS: Final = 300
+TELL_MS: Final = 5_000  # after which the log says that nobody has answered yet
+NOT_NOW: Final = frozenset({errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT})
+
+
+class Joining:
+    """`peer.link.LinkOwner`, until the answer is there."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        addresses: Sequence[str],
+        directory_id: DirectoryId,
+        broker_id: BrokerId | None,
+        done: Callable[[join.Response], None],
+    ) -> None:
+        """`done` is called once, with what was admitted or with why it was refused."""
+        self._machine = machine
+        self._addresses = addresses
+        self._request = join.Request(directory_id=directory_id, broker_id=-1 if broker_id is None else broker_id)
+        self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
+        self._done: Callable[[join.Response], None] | None = done
+        self._links: Links | None = None
+        self._problem = "nobody has answered"
+        self._timers: list[Any] = []
+
+    def begin(self) -> None:
+        assert self._machine.links is not None, "a broker that joins has a peer listener"
+        self._links = self._machine.links(self)
+        self._links.reach(self._addresses)
+        self._tell()
+
+    def _tell(self) -> None:
+        def told() -> None:
+            self._machine.events.warning("waiting to join", join=",".join(self._addresses), problem=self._problem)
+            self._tell()
+
+        self._timers = [self._machine.call_later(TELL_MS / 1_000, told)]
+
+    def hello(self) -> Hello:
+        return Hello(cluster_id="", voter=None, incarnation=self._incarnation, address="")
+
+    def linked(self, link: Link) -> None:
+        self._ask(link)
+
+    def _ask(self, link: Link) -> None:
+        if self._done is not None:
+            link.send(frames.encode_request(0, join.API.encode_request(0, self._request, 0)))
+
+    def received(self, link: Link, frame: memoryview) -> None:
+        for section in frames.sections(frame):
+            if isinstance(section, frames.Response):
+                data = section.data
+                self._answered(link, join.API.decode_response(0, data, join.API.response_body_at(0, data)))
+
+    def _answered(self, link: Link, answer: join.Response) -> None:
+        if answer.error_code in NOT_NOW:
+            self._problem = f"the cluster has no controller now (error {answer.error_code})"
+            self._timers.append(self._machine.call_later(AGAIN_MS / 1_000, lambda: self._ask(link)))
+            return
+        done, self._done = self._done, None
+        if done is not None:
+            assert self._links is not None, "what answers was asked"
+            self._links.close()
+            for timer in self._timers:
+                timer.cancel()
+            done(answer)
+
+    def lost(self, link: Link, why: str) -> None:
+        self._problem = why
+
+
+def refusal(answer: join.Response, broker_id: BrokerId | None) -> DirectoryProblem:
+    wished = "a broker" if broker_id is None else f"broker {broker_id}"
+    return DirectoryProblem(f"{wished} may not join: {answer.error_message or f'error {answer.error_code}'}")

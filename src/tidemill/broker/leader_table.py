@@ -1,0 +1,82 @@
+"""Who leads what: this broker's own table, which others are told as it changes, and what they have told of theirs.
+
+All of it is a hint.  Two brokers may believe that they lead a shard: the higher term is right, and a term that was once
+known is never followed by a lower one.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tidemill.model.broker_id import BrokerId, Voter
+from tidemill.model.shard import ShardId
+
+
+class Leader(NamedTuple):
+    """One pair: clients are never told a leader with another's epoch."""
+
+    broker_id: BrokerId
+    term: int  # confirmed: an entry of it has committed
+
+
+class LeaderTable:
+    """`version` counts what changed in this broker's own part."""
+
+    def __init__(self, me: Voter) -> None:
+        self.version = 0
+        self._me = me
+        self._own: dict[ShardId, tuple[int, int]] = {}  # (term or 0, version of the change), oldest change first
+        self._told: dict[Voter, dict[ShardId, int]] = {}
+        self._leaders: dict[ShardId, Leader] = {}
+        self._terms: dict[ShardId, int] = {}  # the highest that was ever known
+
+    def leader(self, shard_id: ShardId) -> Leader | None:
+        return self._leaders.get(shard_id)
+
+    # This broker's own.
+
+    def leads(self, shard_id: ShardId, term: int) -> None:
+        """This broker leads the shard, and `term` is confirmed; 0: not any more."""
+        self.version += 1
+        self._own.pop(shard_id, None)
+        self._own[shard_id] = (term, self.version)
+        self._set(self._me, shard_id, term)
+
+    def changes_since(self, version: int) -> list[tuple[ShardId, int]]:
+        """(Shard, term or 0), for one who knows this table as it was at `version`; 0: for one who knows nothing."""
+        changes = []
+        for shard_id, (term, changed_at) in reversed(self._own.items()):
+            if changed_at <= version:
+                break
+            if term or version:
+                changes.append((shard_id, term))
+        return changes
+
+    # Others'.
+
+    def told(self, voter: Voter, changes: Iterable[tuple[ShardId, int]], *, is_whole: bool) -> None:
+        """What another broker says of its own table."""
+        if is_whole:
+            self.forget(voter)
+        table = self._told.setdefault(voter, {})
+        for shard_id, term in changes:
+            if term:
+                table[shard_id] = term
+            else:
+                table.pop(shard_id, None)
+            self._set(voter, shard_id, term)
+
+    def forget(self, voter: Voter) -> None:
+        """Its link is gone: nobody is sent there until it says again what it leads."""
+        for shard_id in self._told.pop(voter, {}):
+            self._set(voter, shard_id, 0)
+
+    def _set(self, voter: Voter, shard_id: ShardId, term: int) -> None:
+        known = self._leaders.get(shard_id)
+        if not term:
+            if known is not None and known.broker_id == voter.broker_id:
+                del self._leaders[shard_id]
+            return
+        if term < self._terms.get(shard_id, 0):
+            return  # it has not heard of its successor yet
+        self._terms[shard_id] = term
+        self._leaders[shard_id] = Leader(voter.broker_id, term)

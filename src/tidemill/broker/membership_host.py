@@ -1,0 +1,66 @@
+"""Leads every shard that is led here to the replicas that the image plans for it, one voter at a time.
+
+The image says where a shard shall be, the shard's own log who votes in it.  What lies between them is asked of
+`raft/voters.step_towards` again and again, until nothing does.
+"""
+
+from typing import Final
+
+from tidemill.broker.cluster import Cluster
+from tidemill.broker.machine import Machine
+from tidemill.broker.shard_table import ShardTable
+from tidemill.metadata.growth import metadata_learners
+from tidemill.metadata.image import ClusterImage
+from tidemill.model.broker_id import Voter
+from tidemill.model.shard import METADATA_SHARD
+from tidemill.raft.replica import Replica
+from tidemill.raft.voters import IllegalChange, step_towards
+from tidemill.shard.shard import Shard
+
+LOOK_MS: Final = 500
+NEAR_ROWS: Final = 64  # who is so near the end of the log may vote: the rest is on its way
+
+
+class MembershipHost:
+    def __init__(self, machine: Machine, shard_table: ShardTable, cluster: Cluster) -> None:
+        self._machine = machine
+        self._shard_table = shard_table
+        self._cluster = cluster
+        self._looked_at = 0
+
+    def tick(self, image: ClusterImage) -> None:
+        now_ms = self._machine.clock.monotonic_ms()
+        if now_ms - self._looked_at < LOOK_MS:
+            return
+        self._looked_at = now_ms
+        for shard in self._shard_table.shards.values():
+            planned = image.shards.get(shard.shard_id)
+            if planned is not None and shard.is_serving:
+                learners = metadata_learners(image) if shard.shard_id == METADATA_SHARD else ()
+                self._lead(shard, planned.replicas, learners)
+
+    def _lead(self, shard: Shard, replicas: tuple[Voter, ...], learners: tuple[Voter, ...]) -> None:
+        replica = shard.replica
+        membership = replica.membership
+        if set(membership.voters) == set(replicas) and set(membership.learners) == set(learners):
+            return
+        step = step_towards(membership, replicas, self._caught_up(replica), planned_learners=learners)
+        if step is None:
+            return
+        try:
+            shard.change_membership(step, self._machine.clock.wall_ms())
+        except IllegalChange:
+            return  # the change before it is under way
+        self._machine.events.event(
+            "membership", shard=shard.shard_id, voters=_numbers(step.voters), learners=_numbers(step.learners)
+        )
+
+    def _caught_up(self, replica: Replica) -> list[Voter]:
+        assert replica.replication is not None, "a leader replicates"
+        matches = replica.replication.matches
+        near = [voter for voter, match in matches.items() if replica.commit_index - match <= NEAR_ROWS]
+        return [replica.me, *filter(self._cluster.is_alive, near)]
+
+
+def _numbers(voters: tuple[Voter, ...]) -> str:
+    return ",".join(str(voter.broker_id) for voter in voters)

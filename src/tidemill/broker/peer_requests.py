@@ -1,0 +1,134 @@
+"""What other brokers ask of the controller here: what their clients asked of them, and what they need themselves."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+from tidemill.broker.at_controller import Handler
+from tidemill.broker.broker import Broker
+from tidemill.broker.dispatch import CONTROLLER_HANDLERS
+from tidemill.broker.request_context import RequestContext
+from tidemill.metadata.admission import AdmitBroker, Admitted
+from tidemill.metadata.brokers import RegisterBroker
+from tidemill.metadata.controller import Command
+from tidemill.metadata.metadata_records import Endpoint
+from tidemill.metadata.producer_ids import AllocateProducerIds, ProducerIdBlock
+from tidemill.metadata.topics import CreateInternalTopic
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId, DirectoryId
+from tidemill.peer import allocate_producer_ids, create_internal_topic, join, register
+from tidemill.peer.link import Buffer, Link
+from tidemill.shard.pending import Pending
+from tidemill.wire.api import ALL
+from tidemill.wire.failure import failure_response
+from tidemill.wire.schema import Api, Message
+from tidemill.wire.server_connection import ServerConnection
+
+Respond = Callable[[Sequence[Buffer]], None]
+
+FRAME_SIZE_BYTES: Final = 4  # a request or response between brokers is a whole Kafka frame, with its size
+
+
+class PeerCaller:
+    """Another broker, as a handler's caller: the client is behind it."""
+
+    listener = ""
+    offered: Collection[int] = ()
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        host, _, port = self._link.hello.address.rpartition(":")
+        return host, int(port or 0)
+
+    def close(self) -> None:
+        """The link serves others, too."""
+
+
+class PeerRequests:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        own: dict[Api, Handler] = {
+            join.API: self._join,
+            register.API: self._register,
+            allocate_producer_ids.API: self._allocate_producer_ids,
+            create_internal_topic.API: self._create_internal_topic,
+        }
+        self._handlers: Mapping[int, Handler] = CONTROLLER_HANDLERS | {api.key: it for api, it in own.items()}
+        self._wire = ServerConnection({key: ALL[key] for key in CONTROLLER_HANDLERS} | {api.key: api for api in own})
+
+    def answer(self, link: Link, data: memoryview, respond: Respond) -> None:
+        """ProtocolError closes the link: another version of Tidemill, perhaps."""
+        envelope = self._wire.decode(data[FRAME_SIZE_BYTES:])
+        broker = self._broker
+        context = RequestContext(broker, PeerCaller(link), envelope.version, envelope.client_id, broker.clock.wall_ms())
+
+        def answered(response: Message | None) -> None:
+            if response is None:
+                response = failure_response(envelope.api, envelope.version)
+            if response is not None:
+                parts = envelope.encode(response)
+                respond([parts[0][FRAME_SIZE_BYTES:], *parts[1:]])
+
+        outcome: Any = self._handlers[envelope.api.key](envelope.request, context)
+        if isinstance(outcome, Pending):
+            outcome.then(answered)
+        else:
+            answered(outcome)
+
+    def _join(self, request: join.Request, context: RequestContext) -> object:
+        def answer(admitted: Admitted) -> join.Response:
+            return join.Response(cluster_id=admitted.cluster_id, broker_id=admitted.broker_id)
+
+        if not context.broker.controller.leads:  # a broker that joins knows one address, and not whose it is
+            pending = Pending()
+
+            def answered(response: join.Response | int) -> None:
+                pending.complete(join.Response(error_code=response) if isinstance(response, int) else response)
+
+            context.broker.cluster.controller_link.ask(join.API, 0, request, answered)
+            return pending
+        wished = BrokerId(request.broker_id) if request.broker_id >= 0 else None
+        live = context.broker.cluster.live()
+        command = AdmitBroker(directory_id=DirectoryId(request.directory_id), broker_id=wished, live=live)
+        return self._submit(command, answer, join.Response)
+
+    def _register(self, request: register.Request, context: RequestContext) -> object:
+        command = RegisterBroker(
+            broker_id=BrokerId(request.broker_id),
+            directory_id=DirectoryId(request.directory_id),
+            endpoints=tuple(Endpoint(it.name, it.host, it.port, it.security) for it in request.endpoints),
+            rack=request.rack,
+        )
+        return self._submit(command, lambda _: register.Response(), register.Response)
+
+    def _allocate_producer_ids(self, request: allocate_producer_ids.Request, context: RequestContext) -> object:
+        def answer(block: ProducerIdBlock) -> allocate_producer_ids.Response:
+            return allocate_producer_ids.Response(first=block.ids.start, count=len(block.ids))
+
+        command = AllocateProducerIds(broker_id=BrokerId(request.broker_id))
+        return self._submit(command, answer, allocate_producer_ids.Response)
+
+    def _create_internal_topic(self, request: create_internal_topic.Request, context: RequestContext) -> object:
+        command = CreateInternalTopic(name=request.name)
+        return self._submit(command, lambda _: create_internal_topic.Response(), create_internal_topic.Response)
+
+    def _submit(self, command: Command, answer: Callable[[Any], Message], response: Any) -> object:
+        """Of the controller here; what it refuses is told by its code."""
+        controller = self._broker.controller
+        if not controller.leads:
+            return response(error_code=errors.NOT_CONTROLLER)
+        pending = Pending()
+
+        def decided(result: Any) -> None:
+            if result is None:
+                pending.complete(response(error_code=errors.REQUEST_TIMED_OUT))
+            elif result.problem is not None:
+                code, message = result.problem
+                pending.complete(response(error_code=code, error_message=message))
+            else:
+                pending.complete(answer(result))
+
+        controller.submit(command).then(decided)
+        return pending

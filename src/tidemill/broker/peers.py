@@ -1,0 +1,228 @@
+"""The links to other brokers, as this broker uses them: one frame per turn and link, whatever shards have to say.
+
+    shards ─▶ send ─┐                                         ┌─▶ shards.receive
+    leader table ───┼─▶ … end of the turn … ─▶ link ═══▶ link ┼─▶ leader table
+    requests ───────┘                                         └─▶ answer
+
+A broker is alive while it is heard: a heartbeat says that its loop turns and its journal syncs.  A link that ends
+withdraws that at once.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+from tidemill.broker.leader_table import LeaderTable
+from tidemill.model.broker_id import Voter
+from tidemill.model.clock import Clock
+from tidemill.model.shard import ShardId
+from tidemill.peer import frame as frames
+from tidemill.peer.hello import Hello
+from tidemill.peer.link import Buffer, Link, Links
+from tidemill.raft import message_codec
+from tidemill.raft.messages import Message
+
+SILENT_MS: Final = 2_000  # not heard for so long, a broker is not counted on
+GIVEN_UP_MS: Final = 10_000  # … and then its link is made anew
+LEADERS_MAX: Final = 4_000  # of the leader table in one section: 64 KiB
+FRAME_BYTES: Final = 4 << 20  # then a frame leaves, whatever else the turn has to say
+
+Answered = Callable[[memoryview | None], None]
+Respond = Callable[[Sequence[Buffer]], None]
+
+
+class _Peer:
+    """What is under way on one link."""
+
+    __slots__ = ("asked", "correlation", "heard_at", "heartbeat_at", "link", "out", "out_bytes", "told_version")
+
+    def __init__(self, link: Link, now_ms: int) -> None:
+        self.link = link
+        self.heard_at = now_ms  # anything
+        self.heartbeat_at = now_ms  # … that says the other end does what a voter must
+        self.told_version = 0  # of the leader table
+        self.out: list[Buffer] = []
+        self.out_bytes = 0
+        self.correlation = 0
+        self.asked: dict[int, Answered] = {}
+
+
+class Peers:
+    """`peer.link.LinkOwner`."""
+
+    def __init__(
+        self,
+        *,
+        hello: Callable[[], Hello],
+        leaders: LeaderTable,
+        leaders_changed: Callable[[], None],
+        clock: Clock,
+        call_soon: Callable[[Callable[[], None]], object],
+        is_syncing: Callable[[], bool],
+    ) -> None:
+        """`is_syncing`: this broker's journal does what a voter's must; while it does not, nobody shall count on it."""
+        self.hello = hello
+        self.links: Links | None = None
+        self.receive: Callable[[Voter, ShardId, Message], None] = _nowhere
+        self.met_again: Callable[[Voter], None] = _nobody
+        self.lost_sight: Callable[[], None] = _nothing  # of a broker: it may have led
+        self.on_request: Callable[[Link, memoryview, Respond], None] | None = None
+        self._leaders = leaders
+        self._leaders_changed = leaders_changed
+        self._clock = clock
+        self._call_soon = call_soon
+        self._is_syncing = is_syncing
+        self._peers: dict[Link, _Peer] = {}
+        self._by_voter: dict[Voter, _Peer] = {}
+        self._is_scheduled = False
+
+    # What this broker asks.
+
+    def is_alive(self, voter: Voter) -> bool:
+        peer = self._by_voter.get(voter)
+        return peer is not None and self._clock.monotonic_ms() - peer.heartbeat_at <= SILENT_MS
+
+    def alive(self) -> Collection[Voter]:
+        return [voter for voter in self._by_voter if self.is_alive(voter)]
+
+    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+        peer = self._by_voter.get(to)
+        if peer is not None:
+            self._put(peer, frames.encode_message(shard_id, message_codec.encode(message)))
+
+    def ask(self, voter: Voter, parts: Sequence[Buffer], answered: Answered) -> bool:
+        """`answered` is called once, with None when the link was lost; False: there is no link."""
+        peer = self._by_voter.get(voter)
+        if peer is None:
+            return False
+        peer.correlation += 1
+        peer.asked[peer.correlation] = answered
+        self._put(peer, frames.encode_request(peer.correlation, parts))
+        return True
+
+    def tick(self) -> None:
+        """Called a few times a second."""
+        now_ms = self._clock.monotonic_ms()
+        heartbeat = frames.encode_heartbeat(frames.Heartbeat(self._leaders.version, ()))
+        is_syncing = self._is_syncing()
+        for peer in list(self._peers.values()):
+            if now_ms - peer.heard_at > GIVEN_UP_MS:
+                peer.link.close(f"nothing was heard for {GIVEN_UP_MS} ms")
+                continue
+            if is_syncing:
+                self._put(peer, heartbeat)
+            if peer.link.hello.voter is not None:
+                self._tell_leaders(peer)  # what found no room before
+
+    def tell_leaders(self) -> None:
+        """This broker's part of the leader table has changed."""
+        for peer in self._by_voter.values():
+            self._tell_leaders(peer)
+
+    def _tell_leaders(self, peer: _Peer) -> None:
+        known, version = peer.told_version, self._leaders.version
+        if known == version:
+            return
+        changes = self._leaders.changes_since(known)
+        for at in range(0, len(changes), LEADERS_MAX):
+            page = tuple(changes[at : at + LEADERS_MAX])
+            self._put(peer, frames.encode_leaders(frames.Leaders(known, version, page)))
+            known = version  # what follows adds to it
+        peer.told_version = version
+
+    # One frame per turn and link.
+
+    def _put(self, peer: _Peer, parts: Sequence[Buffer]) -> None:
+        peer.out += parts
+        peer.out_bytes += sum(map(len, parts))
+        if peer.out_bytes >= FRAME_BYTES:
+            self._send(peer)
+        elif not self._is_scheduled:
+            self._is_scheduled = True
+            self._call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        for peer in list(self._peers.values()):
+            if peer.out:
+                self._send(peer)
+
+    def _send(self, peer: _Peer) -> None:
+        """A frame that found no room is lost: replicas ask again, whoever asked hears of it, leaders are told anew."""
+        out, peer.out, peer.out_bytes = peer.out, [], 0
+        if not peer.link.send(out):
+            peer.told_version = 0
+            self._forget_asked(peer)
+
+    @staticmethod
+    def _forget_asked(peer: _Peer) -> None:
+        asked, peer.asked = peer.asked, {}
+        for answered in asked.values():
+            answered(None)
+
+    # LinkOwner.
+
+    def linked(self, link: Link) -> str | None:
+        voter = link.hello.voter
+        if voter == self.hello().voter:
+            return "this is the same broker"
+        peer = self._peers[link] = _Peer(link, self._clock.monotonic_ms())
+        if voter is not None:
+            self._by_voter[voter] = peer
+            self._tell_leaders(peer)
+            self.met_again(voter)
+        return None
+
+    def received(self, link: Link, frame: memoryview) -> None:
+        peer = self._peers.get(link)
+        if peer is None:
+            return
+        peer.heard_at = self._clock.monotonic_ms()
+        voter = link.hello.voter
+        for section in frames.sections(frame):
+            match section:
+                case frames.Message(shard_id, data):
+                    if voter is not None:
+                        self.receive(voter, shard_id, message_codec.decode(data))
+                case frames.Leaders(from_version, _, terms):
+                    if voter is not None:
+                        self._leaders.told(voter, terms, is_whole=not from_version)
+                        self._leaders_changed()
+                case frames.Request(correlation, data):
+                    self._answer(peer, correlation, data)
+                case frames.Response(correlation, data):
+                    answered = peer.asked.pop(correlation, None)
+                    if answered is not None:
+                        answered(data)
+                case frames.Heartbeat():
+                    peer.heartbeat_at = peer.heard_at
+
+    def _answer(self, peer: _Peer, correlation: int, data: memoryview) -> None:
+        def respond(parts: Sequence[Buffer]) -> None:
+            if peer.link in self._peers:
+                self._put(peer, frames.encode_response(correlation, parts))
+
+        assert self.on_request is not None, "links are made before requests can be answered"
+        self.on_request(peer.link, data, respond)
+
+    def lost(self, link: Link, why: str) -> None:
+        peer = self._peers.pop(link, None)
+        if peer is None:
+            return
+        voter = link.hello.voter
+        if voter is not None and self._by_voter.get(voter) is peer:
+            del self._by_voter[voter]
+            self._leaders.forget(voter)
+            self.lost_sight()
+        self._forget_asked(peer)
+
+
+def _nowhere(_sender: Voter, _shard_id: ShardId, _message: Message) -> None:
+    """No shard is open yet; whoever sent asks again."""
+
+
+def _nobody(_: Voter) -> None:
+    """No shard is open yet."""
+
+
+def _nothing() -> None:
+    """No shard is open yet."""

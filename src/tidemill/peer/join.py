@@ -1,0 +1,23 @@
+"""Join: a broker without a cluster asks to be one of this one's.  Answered by the controller.
+
+The same directory that asks again is answered the same.  Errors: DUPLICATE_BROKER_REGISTRATION when the wished id is
+that of a live broker with another directory; NOT_CONTROLLER: ask again, perhaps somebody else.
+"""
+
+from tidemill.wire.primitives import INT16, INT32, STRING, UUID
+from tidemill.wire.schema import Api, Message, field
+
+
+class Request(Message):
+    directory_id: bytes = field(UUID)
+    broker_id: int = field(INT32, default=-1)  # that it wishes to have; -1: any
+
+
+class Response(Message):
+    error_code: int = field(INT16, default=0)
+    error_message: str | None = field(STRING, default=None)
+    cluster_id: str = field(STRING, default="")
+    broker_id: int = field(INT32, default=-1)
+
+
+API = Api(key=10_000, versions=range(1), flexible_from=0, request=Request, response=Response)

@@ -1,0 +1,30 @@
+"""Register: a member of the cluster says where it is reached.  Answered by the controller.
+
+Errors: DUPLICATE_BROKER_REGISTRATION when the id belongs to another directory.
+"""
+
+from collections.abc import Sequence
+
+from tidemill.wire.primitives import INT16, INT32, STRING, UINT16, UUID, array
+from tidemill.wire.schema import Api, Message, field
+
+
+class Request(Message):
+    class Endpoint(Message):
+        name: str = field(STRING)
+        host: str = field(STRING)
+        port: int = field(UINT16)
+        security: str = field(STRING)
+
+    broker_id: int = field(INT32)
+    directory_id: bytes = field(UUID)
+    endpoints: Sequence[Endpoint] = field(array(Endpoint))
+    rack: str | None = field(STRING, default=None)
+
+
+class Response(Message):
+    error_code: int = field(INT16, default=0)
+    error_message: str | None = field(STRING, default=None)
+
+
+API = Api(key=10_001, versions=range(1), flexible_from=0, request=Request, response=Response)
