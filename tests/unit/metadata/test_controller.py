@@ -187,6 +187,37 @@ def test_partitions_go_where_they_are_told() -> None:
     assert [range(2), range(2, 3), range(3, 4)] == [held for _, held in cluster.ranges("t")]
 
 
+def test_replicas_go_where_somebody_lives() -> None:
+    """A broker that is down is taken only when there are not enough others; a leader at least must live."""
+    cluster = Cluster(brokers=3)
+    cluster.live = frozenset({BrokerId(1), BrokerId(3)})
+    down = BrokerId(2)
+
+    told, _, _ = (
+        cluster.create("told", assignments=((0, (down,)),)),
+        cluster.create("two", partition_count=1, replication_factor=2),
+        cluster.create("three", partition_count=1, replication_factor=3),
+    )
+
+    assert errors.INVALID_REPLICA_ASSIGNMENT == code(told)
+    assert "names only brokers that are down (2)" in told.problem.message
+    assert [sorted(shard) for shard in cluster.replicas("two")] == [[1, 3]]
+    assert [shard[-1] for shard in cluster.replicas("three")] == [down]
+
+
+def test_default_replication_factor_is_obeyed() -> None:
+    """Whoever does not say gets it, on as many racks as there are."""
+    cluster = Cluster(brokers=0, static={"default.replication.factor": "2"})
+    for broker_id, rack in ((1, "a"), (2, "a"), (3, "b")):
+        cluster.join(broker_id, rack)
+
+    answer = cluster.create("t", partition_count=3)
+
+    assert answer.replication_factor == 2
+    assert all(3 in shard for shard in cluster.replicas("t"))
+    assert sorted(shard[0] for shard in cluster.replicas("t")) == [1, 2, 3]
+
+
 def test_a_deleted_topic_takes_all_its_traces() -> None:
     """Shards, ids, settings and its claim on names go; its shard ids never come back."""
     cluster = Cluster()

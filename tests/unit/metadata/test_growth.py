@@ -79,6 +79,16 @@ def test_only_who_lives_is_taken() -> None:
     assert (without, cluster.replicas(METADATA_TOPIC)) == ([[1]], [[1, 2, 3]])
 
 
+def test_a_replica_that_is_down_is_no_reason_to_stay_small() -> None:
+    """Five voters without one of them survive another failure, three without one survive none."""
+    cluster = Cluster(brokers=4)
+    cluster.live = brokers(1, 3, 4, 5)
+
+    cluster.join(5)
+
+    assert cluster.replicas(METADATA_TOPIC) == [[1, 2, 3, 4, 5]]
+
+
 def test_whoever_registers_lives() -> None:
     """Also when its heartbeat has not been heard yet."""
     cluster = Cluster(brokers=2)

@@ -14,7 +14,7 @@ def voter(broker_id: int, directory: int = 0) -> Voter:
     return Voter(BrokerId(broker_id), DirectoryId(bytes([directory]) * 16))
 
 
-ONE, TWO, THREE, FOUR = (voter(broker_id) for broker_id in (1, 2, 3, 4))
+ONE, TWO, THREE, FOUR, FIFTH = (voter(broker_id) for broker_id in range(1, 6))
 NEW_ONE, NEW_THREE = voter(1, 9), voter(3, 9)
 FIVE = (ONE, TWO, THREE, NEW_ONE, NEW_THREE)  # two brokers have lost a directory, one has not
 
@@ -119,10 +119,17 @@ def test_a_voter_stays_until_its_successor_has_learned() -> None:
 
 
 def test_who_lags_is_removed_first() -> None:
-    """Else a shard whose third voter is down would be left with it and one other."""
-    step = step_towards(Membership((ONE, TWO, THREE)), (ONE,), caught_up=(ONE, TWO))
+    """A shard survives more with four that are up than with three and one that is down."""
+    step = step_towards(Membership((ONE, TWO, THREE, FOUR, FIFTH)), (ONE,), caught_up=(ONE, TWO, THREE, FIFTH))
 
-    assert step == Membership((ONE, TWO))
+    assert step == Membership((ONE, TWO, THREE, FIFTH))
+
+
+def test_going_to_fewer_waits_for_the_newcomer_too() -> None:
+    """Three become two, one of them new: as long as it learns, the three survive one failure."""
+    way = walk(Membership((ONE, TWO, THREE)), (ONE, FOUR), caught_up=(ONE, TWO, THREE))
+
+    assert way[1:] == [Membership((ONE, TWO, THREE), (FOUR,))]
 
 
 def test_a_voter_that_is_needed_is_not_removed() -> None:
