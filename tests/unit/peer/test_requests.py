@@ -1,0 +1,80 @@
+"""What brokers ask the controller, in bytes (`docs/formats/peer.md`)."""
+
+import pytest
+
+from tidemill.model import errors
+from tidemill.peer import allocate_producer_ids, create_internal_topic, join, register
+from tidemill.wire.api import ALL
+from tidemill.wire.primitives import ProtocolError
+from tidemill.wire.schema import Api, Message
+
+APIS = (join.API, register.API, allocate_producer_ids.API, create_internal_topic.API)
+DIRECTORY = bytes(range(16))
+ENDPOINT = register.Request.Endpoint(name="PEER", host="h", port=9093, security="PLAINTEXT")
+NO_TAGS, NULL, FINE = "00", "00", "0000"
+
+REQUESTS: list[tuple[Api, Message, str]] = [
+    (join.API, join.Request(directory_id=DIRECTORY), DIRECTORY.hex() + "ffffffff" + NO_TAGS),
+    (join.API, join.Request(directory_id=DIRECTORY, broker_id=3), DIRECTORY.hex() + "00000003" + NO_TAGS),
+    (
+        register.API,
+        register.Request(broker_id=3, directory_id=DIRECTORY, endpoints=[ENDPOINT], rack="r"),
+        "00000003" + DIRECTORY.hex() + "02" + "0550454552" + "0268" + "2385" + "0a504c41494e54455854" + NO_TAGS
+        + "0272" + NO_TAGS,
+    ),
+    (allocate_producer_ids.API, allocate_producer_ids.Request(broker_id=3), "00000003" + NO_TAGS),
+    (create_internal_topic.API, create_internal_topic.Request(name="__t"), "045f5f74" + NO_TAGS),
+]  # fmt: skip
+RESPONSES: list[tuple[Api, Message, str]] = [
+    (join.API, join.Response(cluster_id="c", broker_id=2), FINE + NULL + "0263" + "00000002" + NO_TAGS),
+    (
+        join.API,
+        join.Response(error_code=errors.DUPLICATE_BROKER_REGISTRATION, error_message="no"),
+        "0065" + "036e6f" + "01" + "ffffffff" + NO_TAGS,
+    ),
+    (register.API, register.Response(), FINE + NULL + NO_TAGS),
+    (
+        allocate_producer_ids.API,
+        allocate_producer_ids.Response(first=4_000, count=1_000),
+        FINE + NULL + "0000000000000fa0" + "000003e8" + NO_TAGS,
+    ),
+    (create_internal_topic.API, create_internal_topic.Response(), FINE + NULL + NO_TAGS),
+]
+
+
+@pytest.mark.parametrize(("api", "request_", "golden"), REQUESTS)
+def test_a_request_has_these_bytes(api: Api, request_: Message, golden: str) -> None:
+    """Brokers of two builds meet while a cluster is upgraded: the bytes of a version never change."""
+    header = f"{api.key:04x}" + "0000" + "00000007" + "ffff" + NO_TAGS  # version, correlation id, no client id
+
+    frame = b"".join(api.encode_request(0, request_, correlation_id=7))
+
+    assert header + golden == frame[4:].hex()  # behind its size
+    assert request_ == api.decode_request(0, memoryview(bytes.fromhex(golden)))
+
+
+@pytest.mark.parametrize(("api", "response", "golden"), RESPONSES)
+def test_a_response_has_these_bytes(api: Api, response: Message, golden: str) -> None:
+    """A refusal carries its sentence to the operator of the broker that asked."""
+    body = b"".join(api.encode_response_body(0, response))
+
+    assert golden == body.hex()
+    assert response == api.decode_response(0, memoryview(body))
+
+
+@pytest.mark.parametrize(("api", "request_", "golden"), REQUESTS)
+def test_a_cut_request_is_refused(api: Api, request_: Message, golden: str) -> None:
+    """At whatever byte; nothing is admitted or registered by half a request."""
+    whole = bytes.fromhex(golden)
+
+    for size in range(len(whole)):
+        with pytest.raises(ProtocolError):
+            api.decode_request(0, memoryview(whole)[:size])
+
+
+def test_no_client_can_ask_for_it() -> None:
+    """Their keys are far above Kafka's, each its own, and what clients may ask does not know them."""
+    keys = [api.key for api in APIS]
+
+    assert [10_000, 10_001, 10_002, 10_003] == keys
+    assert not set(keys) & set(ALL)
