@@ -37,6 +37,7 @@ simulate: install  ## crash points on the simulated disk, and replicas under fau
 
 bench: install  ## the figures beside Apache Kafka's (with Java and Maven), saved as JSON
 	@$(PYTHON) -m benchmarks
+	@$(PYTHON) -m benchmarks.replicated
 	@$(PYTHON) -m benchmarks.spark_read
 
 soak: install  ## 200 kills in a row, every tear of every page at every crash point, 20,000 runs of replicas

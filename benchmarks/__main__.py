@@ -34,17 +34,17 @@ def kafka(directory: Path, port: int) -> BrokerProcess:
     return ApacheKafka(directory, port=port or None)
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Tidemill beside Apache Kafka.")
-    parser.add_argument("--only", action="append", choices=[case.name for case in CASES], metavar="CASE")
+def arguments_of(program: str, cases: Sequence[Case]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=program, description="Tidemill beside Apache Kafka.")
+    parser.add_argument("--only", action="append", choices=[case.name for case in cases], metavar="CASE")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="a tenth of the records and one round")
     parser.add_argument("--without", action="append", choices=["tidemill", "kafka"], default=[])
     return parser.parse_args()
 
 
-def chosen_cases(only: Sequence[str] | None, *, rounds: int, quick: bool) -> list[Case]:
-    cases = [case for case in CASES if only is None or case.name in only]
+def chosen_cases(all_cases: Sequence[Case], only: Sequence[str] | None, *, rounds: int, quick: bool) -> list[Case]:
+    cases = [case for case in all_cases if only is None or case.name in only]
     if quick:
         cases = [_quick(case) for case in cases]
     return [dataclasses.replace(case, rounds_max=min(case.rounds_max, rounds)) for case in cases]
@@ -56,9 +56,9 @@ def _quick(case: Case) -> Case:
 
 
 def main() -> int:
-    options = arguments()
+    options = arguments_of("python -m benchmarks", CASES)
     console = Console(width=TABLE_WIDTH, soft_wrap=True)
-    cases = chosen_cases(options.only, rounds=options.rounds, quick=options.quick)
+    cases = chosen_cases(CASES, options.only, rounds=options.rounds, quick=options.quick)
     starts: dict[str, StartBroker] = {}
     notes: list[str] = []
     if "kafka" not in options.without:

@@ -31,7 +31,17 @@ JVM = (
 )  # fmt: skip
 
 
-def prepare(directory: Path, *, port: int | None = None, settings: Mapping[str, str] | None = None) -> list[str]:
+def new_cluster_id() -> str:
+    return "A" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]  # never "-" first
+
+
+def prepare(
+    directory: Path,
+    *,
+    port: int | None = None,
+    settings: Mapping[str, str] | None = None,
+    cluster_id: str | None = None,
+) -> list[str]:
     """Format storage in `directory`; the command that starts the broker on it."""
     classpath = f"{jars('kafka', ARTIFACTS)}/*"
     kafka_port, controller_port = port or free_port(), free_port()
@@ -57,8 +67,8 @@ def prepare(directory: Path, *, port: int | None = None, settings: Mapping[str, 
     configuration = directory / "server.properties"
     configuration.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     if not (directory / "logs" / "meta.properties").exists():
-        cluster_id = "A" + urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]  # never "-" first
-        format_command = ["java", "-cp", classpath, "kafka.tools.StorageTool", "format", "-t", cluster_id]
+        format_command = ["java", "-cp", classpath, "kafka.tools.StorageTool", "format"]
+        format_command += ["-t", cluster_id or new_cluster_id()]
         subprocess.run([*format_command, "-c", str(configuration)], check=True, capture_output=True)
     return ["java", *JVM, "-cp", classpath, "kafka.Kafka", str(configuration)]
 
@@ -66,9 +76,16 @@ def prepare(directory: Path, *, port: int | None = None, settings: Mapping[str, 
 class ApacheKafka(BrokerProcess):
     """One Kafka broker on its own directory; formatting is over before `started_at`, so start-up is only start-up."""
 
-    def __init__(self, directory: Path, *, port: int | None = None, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
         port = port or free_port()
-        command = prepare(directory, port=port, settings=settings)
+        command = prepare(directory, port=port, settings=settings, cluster_id=cluster_id)
         super().__init__("Apache Kafka", command, log=directory / "broker.log", environment=os.environ)
         self.port = port
         self.bootstrap = f"127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""What is measured: every case's load, its unit, and what we promised beside Apache Kafka (issue 3, line 5)."""
+"""What is measured: every case's load, its unit, and what we promised beside Apache Kafka (line 5 of issues 3 and 4)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -63,5 +63,15 @@ CASES = (
     Case(name="lots-100b-64", kind=Kind.PRODUCE, unit=RATE, target=None, load=LOTS_64),
     Case(name="latency-p50", kind=Kind.LATENCY, unit="ms", target=1.35, load=LATENCY, higher_is_better=False),
     Case(name="produce-long", kind=Kind.PRODUCE, unit=RATE, target=0.9, load=LONG, warm_up=False),
+    Case(name="memory-after", kind=Kind.MEMORY_AFTER, unit="MB", target=0.25, higher_is_better=False, rounds_max=1),
+)  # fmt: skip
+
+# Three brokers, replication factor 3.  Long enough for three checkpoints of each broker and more.
+REPLICATED = (
+    Case(name="produce-100b", kind=Kind.PRODUCE, unit=RATE, target=1.0, load=PRODUCE_100B),
+    Case(name="produce-100b-64", kind=Kind.PRODUCE, unit=RATE, target=2.0, load=PRODUCE_64),
+    Case(name="produce-1kb", kind=Kind.PRODUCE, unit=RATE, target=1.0, load=PRODUCE_1KB),
+    Case(name="produce-single", kind=Kind.PRODUCE, unit=RATE, target=3.0, load=SINGLE),
+    Case(name="latency-p50", kind=Kind.LATENCY, unit="ms", target=None, load=LATENCY, higher_is_better=False),
     Case(name="memory-after", kind=Kind.MEMORY_AFTER, unit="MB", target=0.25, higher_is_better=False, rounds_max=1),
 )  # fmt: skip

@@ -45,8 +45,9 @@ def client(do: str, **order: object) -> Figures:
 class Bench:
     """One broker's side of the measurements; topics are shared by the cases of one round that have the same load."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, *, replication_factor: int = 1) -> None:
         self._broker = broker
+        self._replication_factor = replication_factor
         self._topics: dict[Load, str] = {}
         self._topic_count = 0
 
@@ -82,7 +83,13 @@ class Bench:
     def _new_topic(self, load: Load) -> str:
         self._topic_count += 1
         topic = f"bench-{self._topic_count}"
-        client("create_topic", bootstrap=self._broker.bootstrap, topic=topic, partitions=load.partitions)
+        client(
+            "create_topic",
+            bootstrap=self._broker.bootstrap,
+            topic=topic,
+            partitions=load.partitions,
+            replication_factor=self._replication_factor,
+        )
         if load in self._topics:
             client("delete_topic", bootstrap=self._broker.bootstrap, topic=self._topics[load])
         self._topics[load] = topic

@@ -25,9 +25,9 @@ REQUESTS_IN_FLIGHT = 64
 LATENCY_RATE = 1_000  # records a second
 
 
-def create_topic(*, bootstrap: str, topic: str, partitions: int) -> Outcome:
+def create_topic(*, bootstrap: str, topic: str, partitions: int, replication_factor: int = 1) -> Outcome:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, replication_factor)])[topic].result(30)
     return {}
 
 

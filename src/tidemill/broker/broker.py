@@ -199,13 +199,16 @@ class Broker:
     def tick(self) -> None:
         """Called a few times a second: elections, idle blocks, checkpoints, free space."""
         self.cluster.peers.tick()
-        self.shard_table.tick()
+        self.look_who_is_alive()
         self.memberships.tick(self.image)
         self._check_space()
         self.ready_loop.tick()
         self.memory.tick()
         self.metrics.request_bytes_in_flight = self.memory.request_bytes
         self.metrics.response_bytes_unread = self.memory.unread_bytes
+
+    def look_who_is_alive(self) -> None:
+        self.shard_table.tick(self.cluster.peers.alive())
 
     def _check_space(self) -> None:
         """Rule `log.md` §5.2: refuse before anything enters the log, while its bytes could still be spread."""

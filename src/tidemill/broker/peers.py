@@ -8,7 +8,7 @@ A broker is alive while it is heard: a heartbeat says that its loop turns and it
 withdraws that at once.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidemill.broker.leader_table import LeaderTable
@@ -81,8 +81,8 @@ class Peers:
         peer = self._by_voter.get(voter)
         return peer is not None and self._clock.monotonic_ms() - peer.heartbeat_at <= SILENT_MS
 
-    def alive(self) -> Collection[Voter]:
-        return [voter for voter in self._by_voter if self.is_alive(voter)]
+    def alive(self) -> frozenset[Voter]:
+        return frozenset(filter(self.is_alive, self._by_voter))
 
     def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
         peer = self._by_voter.get(to)

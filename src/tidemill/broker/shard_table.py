@@ -49,6 +49,7 @@ class ShardTable:
         self._entropy = entropy
         self._wake = wake
         self._road = road
+        self._alive: frozenset[Voter] = frozenset()
         self._early: dict[tuple[ShardId, Voter], Message] = {}
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
 
@@ -88,10 +89,14 @@ class ShardTable:
                         partition.configure(config)
         self._wake()
 
-    def tick(self) -> None:
+    def tick(self, alive: frozenset[Voter] = frozenset()) -> None:
+        """`alive` are the other brokers; when one comes or goes, every shard looks whether that changes anything."""
+        everybody = alive != self._alive
+        self._alive = alive
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         for shard in list(self.shards.values()):
-            shard.tick(now_ms, wall_ms)
+            if everybody or shard.is_restless:
+                shard.tick(now_ms, wall_ms)
 
     def receive(self, sender: Voter, shard_id: ShardId, message: Message) -> None:
         """What another broker's replica says to ours.  It may have heard of a new shard before we did."""

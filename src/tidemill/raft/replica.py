@@ -167,6 +167,14 @@ class Replica:
         has_members = self.replication is not None and bool(self.replication.members)
         return self._vote_changed or self._log.has_changed or bool(has_messages) or has_members
 
+    @property
+    def is_restless(self) -> bool:
+        """Time alone may make it do something, while everybody is as alive as at the last `tick`."""
+        if self.role is not Role.LEADER:
+            return not self._is_led()
+        assert self.replication is not None, "a leader replicates"
+        return self._transfer is not None or self.replication.waits_for_answers(self.commit_index)
+
     # Time.
 
     def tick(self, now_ms: int, append_time: int, is_alive: Alive) -> None:

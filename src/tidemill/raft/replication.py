@@ -80,10 +80,17 @@ class Replication:
         for member, progress in self.members.items():
             if progress.pace is Pace.SNAPSHOT or now_ms - progress.heard_at < RETRY_MS or not is_alive(member):
                 continue
-            lags = progress.commit_index < min(commit_index, progress.match_index)
-            if progress.is_owed or lags or self._serials.get(member, 0) < self.serial:
+            if self._is_owed(member, progress, commit_index):
                 progress.heard_at = now_ms
                 progress.probe_again()
+
+    def waits_for_answers(self, commit_index: int) -> bool:
+        """Somebody may have to be asked again."""
+        return any(self._is_owed(member, progress, commit_index) for member, progress in self.members.items())
+
+    def _is_owed(self, member: Voter, progress: Progress, commit_index: int) -> bool:
+        lags = progress.commit_index < min(commit_index, progress.match_index)
+        return progress.is_owed or lags or self._serials.get(member, 0) < self.serial
 
     def messages(self, term: int, commit_index: int, now_ms: int) -> Iterator[tuple[Voter, Append]]:
         """What each may be sent now.  Members whose next entry is gone here come to need an install instead."""

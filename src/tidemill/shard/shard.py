@@ -52,6 +52,7 @@ class Shard:
         "_served",
         "_uncommitted",
         "durable_waiters",
+        "is_restless",
         "log",
         "partitions",
         "replica",
@@ -89,6 +90,7 @@ class Shard:
             commit_index=log.commit_index,
             jitter_ms=jitter_ms,
         )
+        self.is_restless = True  # to be ticked: an idle shard costs nothing
         self._is_stopped = False
         self._led = False
         self._served = False  # as it was told last
@@ -113,11 +115,13 @@ class Shard:
         if self.log.damage is None:
             self.replica.tick(now_ms, self.append_time(wall_ms), self._road.is_alive)
             self._go_on()
+            self.is_restless = self.replica.is_restless
 
     def receive(self, sender: Voter, message: Message) -> None:
         """A damaged replica neither votes nor counts, and so it hears nothing."""
         if self.log.damage is None and not self._is_stopped:
             self.replica.receive(sender, message)
+            self.is_restless = True
             self._go_on()
 
     def met_again(self, voter: Voter) -> None:
@@ -195,6 +199,7 @@ class Shard:
             self.store.append(self.log, ready.entries)
             self._uncommitted.extend(ready.entries)
         for voter, message in ready.messages:
+            self.is_restless = True
             self._road.send(self.shard_id, voter, self._with_bytes(message))
         self.wake()
 

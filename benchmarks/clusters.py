@@ -1,0 +1,70 @@
+"""Three brokers of one kind as one: what clients connect to, and what all of them together have used."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.apache_kafka import ApacheKafka, new_cluster_id
+from benchmarks.broker import BrokerProcess, free_port
+from benchmarks.tidemill_broker import TidemillBroker
+
+BROKERS = 3
+
+
+class Cluster:
+    """Figures are of all brokers together."""
+
+    def __init__(self, brokers: Sequence[BrokerProcess]) -> None:
+        self.brokers = brokers
+        self.name = brokers[0].name
+        self.pid = brokers[0].pid
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.brokers)
+
+    def cpu_seconds(self) -> float:
+        return sum(broker.cpu_seconds() for broker in self.brokers)
+
+    def resident_bytes(self) -> int:
+        return sum(broker.resident_bytes() for broker in self.brokers)
+
+    def stop(self) -> None:
+        for broker in self.brokers:
+            broker.stop()
+
+
+StartCluster = Callable[[Path], Cluster]
+
+
+def three_tidemills(directory: Path) -> Cluster:
+    """The first founds the cluster, the others join it."""
+    peers = [free_port() for _ in range(BROKERS)]
+    brokers: list[BrokerProcess] = []
+    for number, peer in enumerate(peers, 1):
+        settings: dict[str, str | int] = {"broker.id": number, "tidemill.peer.listener": f"127.0.0.1:{peer}"}
+        if number > 1:
+            settings["tidemill.join"] = f"127.0.0.1:{peers[0]}"
+        broker = TidemillBroker(directory / str(number), settings=settings)
+        brokers.append(broker)
+        broker.wait_until_ready()
+    return Cluster(brokers)
+
+
+def three_kafkas(directory: Path) -> Cluster:
+    """KRaft, each broker a controller too, as three small machines would run it."""
+    controllers = [free_port() for _ in range(BROKERS)]
+    voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(controllers, 1))
+    cluster_id = new_cluster_id()
+    brokers: list[BrokerProcess] = []
+    for number, controller in enumerate(controllers, 1):
+        port = free_port()
+        settings = {
+            "node.id": str(number),
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            "offsets.topic.replication.factor": str(BROKERS),
+        }
+        brokers.append(ApacheKafka(directory / str(number), port=port, settings=settings, cluster_id=cluster_id))
+    for broker in brokers:
+        broker.wait_until_ready()
+    return Cluster(brokers)

@@ -1,0 +1,115 @@
+"""
+Three brokers of ours beside three of Apache Kafka's: replication factor 3, acks=all, each broker on its own directory.
+
+    python -m benchmarks.replicated [--only CASE]… [--rounds N] [--quick] [--without tidemill|kafka]
+"""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import report
+from benchmarks.__main__ import OURS, TABLE_WIDTH, YARDSTICK, arguments_of, chosen_cases
+from benchmarks.broker import Unavailable
+from benchmarks.cases import REPLICATED, Case, Kind
+from benchmarks.clusters import BROKERS, Cluster, StartCluster, three_kafkas, three_tidemills
+from benchmarks.measure import Bench, prepare_machine
+
+SETTLE_SECONDS = 5.0  # brokers join, internal topics grow
+SYNCED_BYTES = 512 << 20
+SYNCED_BLOCK_BYTES = 1 << 20
+
+
+def synced_rate(directory: Path) -> float:
+    """MB/s that this disk takes in blocks of 1 MiB, each synced, in a file that is there already."""
+    block = os.urandom(SYNCED_BLOCK_BYTES)
+    path = directory / "synced"
+    with path.open("wb") as file:
+        for _ in range(SYNCED_BYTES // SYNCED_BLOCK_BYTES):
+            file.write(block)
+    with path.open("r+b", buffering=0) as file:
+        os.fsync(file.fileno())
+        started = time.perf_counter()
+        for _ in range(SYNCED_BYTES // SYNCED_BLOCK_BYTES):
+            file.write(block)
+            os.fdatasync(file.fileno())
+        seconds = time.perf_counter() - started
+    path.unlink()
+    return SYNCED_BYTES / seconds / 1e6
+
+
+def main() -> int:
+    options = arguments_of("python -m benchmarks.replicated", REPLICATED)
+    console = Console(width=TABLE_WIDTH, soft_wrap=True)
+    cases = chosen_cases(REPLICATED, options.only, rounds=options.rounds, quick=options.quick)
+    outcomes = {case.name: report.Outcome(case) for case in cases}
+    starts: dict[str, StartCluster] = {YARDSTICK: three_kafkas, OURS: three_tidemills}
+    notes: list[str] = []
+    with ExitStack() as stack:
+        clusters: dict[str, Cluster] = {}
+        for name, start in starts.items():
+            if name.split()[-1].lower() in options.without:
+                continue
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemill-bench-")))
+            try:
+                clusters[name] = start(directory)
+            except Unavailable as reason:
+                notes.append(f"{name} is skipped: {reason}.")
+                console.print(notes[-1], markup=False)
+                continue
+            stack.callback(clusters[name].stop)
+        time.sleep(SETTLE_SECONDS)
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemill-bench-")))
+        run(cases, clusters, outcomes, console, notes, scratch)
+    results = list(outcomes.values())
+    report.show(results, ours=OURS, yardstick=YARDSTICK, notes=notes, console=console)
+    path = report.save(results, ours=OURS, yardstick=YARDSTICK, notes=notes)
+    console.print(f"saved as {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path.name}")
+    return 0
+
+
+def run(
+    cases: Sequence[Case],
+    clusters: dict[str, Cluster],
+    outcomes: dict[str, report.Outcome],
+    console: Console,
+    notes: list[str],
+    scratch: Path,
+) -> None:
+    benches = {name: Bench(cluster, replication_factor=BROKERS) for name, cluster in clusters.items()}
+    rates = []
+    for round_index in range(-1, max(case.rounds_max for case in cases)):  # round -1 warms up and is not counted
+        for case in cases:
+            if round_index >= case.rounds_max or case.kind is Kind.MEMORY_AFTER:
+                continue
+            if round_index < 0 and not case.warm_up:
+                continue
+            for name, bench in benches.items():
+                prepare_machine()
+                figures = bench.measure(case)
+                figures["cpu per million"] = figures["cpu"] / case.load.records * 1e6
+                if round_index >= 0:
+                    outcomes[case.name].add(name, figures)
+                label = f"round {round_index + 1}" if round_index >= 0 else "warm-up"
+                shown = " ".join(f"{key}={value:,.2f}" for key, value in figures.items())
+                console.print(f"{label:8} {case.name:16} {name:13} {shown}", markup=False, highlight=False)
+        prepare_machine()
+        rates.append(synced_rate(scratch))
+        for bench in benches.values():
+            bench.finish_round()
+    rate = sorted(rates)[len(rates) // 2]
+    notes.append(f"The disk takes {rate:,.0f} MB/s synced in blocks of 1 MiB; a sixth of it is {rate / 6:,.0f} MB/s.")
+    for case in cases:
+        if case.kind is Kind.MEMORY_AFTER:
+            for name, bench in benches.items():
+                outcomes[case.name].add(name, bench.measure(case))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
