@@ -1,4 +1,4 @@
-"""What is measured: every case's load, its unit, and what we promised beside Apache Kafka (line 5 of issues 3 and 4)."""
+"""What is measured: every case's load, its unit, and what we promised beside Apache Kafka (line 5, issues 3 and 4)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
