@@ -1,10 +1,11 @@
 """From what shards queued to what is durable: one block, one sync, for the whole broker.
 
-    turn:     gather the next block, unless one is in the air ──▶ journal's thread: write, sync, spread
+    turn:     gather the next block, unless one is in the air ──▶ journal's thread: write, sync
     written:  the next turn first, so that the disk works while answers go out ──▶ every shard advances
+    beside:   spread what is written over the segments, several blocks at once ──▶ journal's thread, between two blocks
 
-Beside it, on a second thread and a step at a time: checkpoints, growth of the ring, removal of files.  Steps are
-paced: a checkpoint never holds the disk for longer than one sync.
+On a second thread and a step at a time: checkpoints, growth of the ring, removal of files.  Steps are paced: a
+checkpoint never holds the disk for longer than one sync.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 from tidemill.shard.jobs import Jobs
 from tidemill.shard.shard import Shard
-from tidemill.storage.block import Block, Report
+from tidemill.storage.block import Block, Report, Spread
 from tidemill.storage.disk import DiskFull, File
 from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
@@ -24,6 +25,7 @@ SYNC_MS_MAX: Final = 2_000  # a block that takes longer says that the disk hangs
 CHECKPOINT_MS: Final = (
     10_000  # a checkpoint at least this often while anything is written: bounds what a restart reads again
 )
+SPREAD_BYTES: Final = 1 << 20  # of written blocks, spread at once; what is less waits in memory for the next tick
 
 
 class Turns(Protocol):
@@ -79,6 +81,7 @@ class ReadyLoop:
         if now - self._checkpoint_at >= CHECKPOINT_MS and self._store.can_checkpoint:
             self._begin_checkpoint()
         self._store.close_surplus_files()
+        self._spread(bytes_min=0)
         self._run_background()
 
     @property
@@ -110,7 +113,6 @@ class ReadyLoop:
 
         def write() -> Block:
             block.write(store.journal)
-            block.spread(store.disk)
             return block
 
         self._journal_jobs.submit(write, self._written, self._failed)
@@ -120,7 +122,7 @@ class ReadyLoop:
         self._written_at = self._clock.monotonic_ms()
         metrics = self._metrics
         metrics.journal_blocks += 1
-        metrics.journal_bytes += sum(extent.size for extent in block.extents)
+        metrics.journal_bytes += block.size
         reports = self._store.written(block)
         if self._store.has_pending:
             self._start()
@@ -146,12 +148,31 @@ class ReadyLoop:
                     failures.append(error)
         return failures
 
+    def _spread(self, bytes_min: int) -> None:
+        """Bytes of written blocks, when there are so many of them or a checkpoint waits for them."""
+        spread = self._store.gather_spread(bytes_min)
+        if spread is None:
+            return
+        disk = self._store.disk
+
+        def carry_out() -> Spread:
+            spread.carry_out(disk)
+            return spread
+
+        self._journal_jobs.submit(carry_out, self._spread_ended, self._failed)
+
+    def _spread_ended(self, spread: Spread) -> None:
+        self._store.spread_ended(spread)
+        self._run_background()
+        self._settle_idle()
+
     def _begin_checkpoint(self) -> None:
         self._checkpoint_at = self._clock.monotonic_ms()
         self._store.begin_checkpoint()
 
     def _run_background(self) -> None:
         """One thing at a time, in this order: what frees the disk, what frees the ring, what makes it larger."""
+        self._spread(SPREAD_BYTES)
         if self._is_background_busy:
             return
         removals = self._store.removal_steps()
@@ -209,9 +230,16 @@ class ReadyLoop:
         self._background_jobs.submit(step, stepped, failed)
 
     def _settle_idle(self) -> None:
-        if self._is_writing or self._is_background_busy or self._store.has_pending or self._is_scheduled:
+        store = self._store
+        if (
+            self._is_writing
+            or self._is_background_busy
+            or self._is_scheduled
+            or store.has_pending
+            or store.is_spreading
+        ):
             return
-        if self._is_stopping and not self._store.is_settled:
+        if self._is_stopping and not store.is_settled:
             self._start(empty=True)
             if self._is_writing:
                 return

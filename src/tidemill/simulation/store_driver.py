@@ -30,7 +30,8 @@ class StoreDriver:
         self.replicas: dict[ShardId, Replica] = {}
         self.checkpoints = 0
         self.checkpoints_failed = 0
-        self.blocks_full = 0
+        self.spreads_full = 0
+        self.spread_bytes_min = 0  # more: blocks are spread several at once, and rows change between
         self.runs_beside = True  # False: no checkpoint, no growth, no removal
         self.before_spread: Callable[[], None] = _nothing
         self.after_spread: Callable[[], None] = _nothing
@@ -116,11 +117,6 @@ class StoreDriver:
         self.beside()
         block.write(store.journal)
         self.beside()
-        self.before_spread()
-        block.spread(self.disk)
-        self.after_spread()
-        self.beside()
-        self.blocks_full += block.is_full
         reports = store.written(block)
         self.history.acknowledge(block.sequence)
         for report in reports:
@@ -129,6 +125,18 @@ class StoreDriver:
             store.begin_checkpoint()
         self.beside()
         return True
+
+    def _spread(self, bytes_min: int) -> None:
+        spread = self.store.gather_spread(bytes_min)
+        if spread is None:
+            return
+        self.beside()
+        self.before_spread()
+        spread.carry_out(self.disk)
+        self.after_spread()
+        self.beside()
+        self.spreads_full += spread.is_full
+        self.store.spread_ended(spread)
 
     def _reported(self, report: Report, sequence: int) -> None:
         shard_id = report.shard_id
@@ -167,6 +175,9 @@ class StoreDriver:
     def _begin_beside(self) -> None:
         store = self.store
         self._last = None
+        self._spread(self.spread_bytes_min)
+        if self._steps is not None:  # begun while that was in the air
+            return
         removals = store.removal_steps()
         if removals:
             self._steps, self._done = _each(removals), _ignore

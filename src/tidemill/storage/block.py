@@ -1,5 +1,7 @@
-"""A gathered block on its way: to the journal, then to the segments.  Made by the loop, carried out by the journal's
-thread.
+"""A gathered block on its way to the journal, and the bytes of written blocks on theirs to the segments.
+
+Made by the loop, carried out by the journal's thread.  Whoever waits for a block is answered when it is written; its
+bytes are read from memory until they are spread.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +28,8 @@ class Report(NamedTuple):
     vote: Vote | None
 
 
-class Run(NamedTuple):
+@dataclass(slots=True)
+class Run:
     """Consecutive batches of one segment."""
 
     segment: Segment
@@ -40,12 +43,10 @@ class Block:
     sequence: int
     rows: list[tuple[ShardId, Entry]]
     reports: list[Report]
-    runs: list[Run]
     extents: list[Extent]
     joined: RingFile | None
     parts: list[Buffer]
-    is_full: bool = False  # the disk was: the bytes are in the journal and in memory, and go to the segments later
-    new_directories: list[str] = field(default_factory=list)
+    size: int  # on disk
     stale_files: list[str] = field(default_factory=list)  # what truncations in it have left; gone before its bytes come
 
     def write(self, journal: Journal) -> None:
@@ -54,16 +55,33 @@ class Block:
             journal.join(self.joined)
         write_block(self.extents, self.parts)
 
-    def spread(self, disk: Disk) -> None:
+
+@dataclass(slots=True)
+class Spread:
+    """What several blocks have for the segments: one write for batches that lie behind each other."""
+
+    blocks: list[Block]  # durable, oldest first
+    runs: list[Run]
+    is_full: bool = False  # the disk was: the bytes are in the journal and in memory, and go to the segments later
+    changed_directories: list[str] = field(default_factory=list)
+
+    def carry_out(self, disk: Disk) -> None:
         """To the page cache of the segments.  A checkpoint syncs them later."""
-        for path in self.stale_files:
-            if disk.exists(path):
-                disk.remove(path)
+        self.remove_stale_files(disk)
         try:
             for run in self.runs:
-                spread_run(disk, run, self.new_directories)
+                spread_run(disk, run, self.changed_directories)
         except DiskFull:
             self.is_full = True
+
+    def remove_stale_files(self, disk: Disk) -> None:
+        """Once: a second try of a spread that found the disk full has files of these names by then."""
+        for block in self.blocks:
+            for path in block.stale_files:
+                if disk.exists(path):
+                    disk.remove(path)
+                self.changed_directories.append(path.rpartition("/")[0])
+            block.stale_files = []
 
 
 def spread_run(disk: Disk, run: Run, new_directories: list[str]) -> None:

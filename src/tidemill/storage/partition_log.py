@@ -249,9 +249,17 @@ class PartitionLog:
                     return None
                 data = more
         size, next_offset = self._checked_size(segment, position, data, offset, end_offset)
-        if size and position + size < written:
+        if not size:
+            return [], 0
+        batches: list[Buffer] = [memoryview(data)[:size]]
+        if position + size < written:
             places.append((next_offset, segment, position + size))
-        return ([memoryview(data)[:size]], size) if size else ([], 0)
+        elif next_offset < end_offset:
+            newer = self._read_tail(next_offset, bytes_max - size, end_offset)
+            if newer is not None and size + newer[1] <= bytes_max:  # a tail gives one batch at least
+                batches += newer[0]
+                size += newer[1]
+        return batches, size
 
     def _read(self, segment: Segment, position: int, size: int, may_wait: bool) -> bytes | bytearray | None:
         file = segment.opened(self._disk)

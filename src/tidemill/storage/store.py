@@ -1,11 +1,12 @@
 """Store: everything one broker keeps on disk, and the order in which it gets there.
 
 The loop queues rows (`append`, `vote`, `truncate`, …) and takes them out a block at a time (`gather`).  One thread
-writes and syncs the block and spreads its bytes over the segments; then the loop learns of it (`written`).  At most
-one block is in the air.  A checkpoint runs beside that, on another thread, as a list of steps.
+writes and syncs the block; then the loop learns of it (`written`).  The bytes of written blocks are spread over the
+segments by the same thread, several blocks at once (`gather_spread`, `spread_ended`).  At most one block and one spread
+are in the air.  A checkpoint runs beside that, on another thread, as a list of steps.
 
-What must hold stands in `docs/formats/journal.md`.  Nothing here waits, but for the steps and for `Block.write` and
-`spread`.
+What must hold stands in `docs/formats/journal.md`.  Nothing here waits, but for the steps, `Block.write` and
+`Spread.carry_out`.
 """
 
 from collections import deque
@@ -18,7 +19,7 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, Kind
 from tidemill.raft.ready import Vote
 from tidemill.storage import paths
-from tidemill.storage.block import Block, Report, Run, spread_run
+from tidemill.storage.block import Block, Report, Run, Spread, spread_run
 from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_closed, encode_shard, write_checkpoint
 from tidemill.storage.disk import Disk, File
 from tidemill.storage.journal import Journal, Place, prepare_file
@@ -68,10 +69,12 @@ class Store:
         self._last_was_empty = False
         self._dirty_segments: dict[Segment, None] = {}
         self._dirty_directories: dict[str, None] = {}
-        self._unspread: list[Block] = []  # what found no room on the disk, and what came behind it
+        self._unspread: list[Block] = []  # durable, oldest first; in memory until they are in the segments
+        self._unspread_bytes = 0
+        self._spreading: Spread | None = None
+        self._found_disk_full = False  # the next checkpoint spreads what is left, and nobody else does
         self._before: deque[tuple[int, ShardId, Before]] = deque()  # what queued rows have changed; first their number
         self._stale_files: deque[tuple[int, str]] = deque()  # of truncations; first the row that must be synced before
-        self._airborne: list[Run] = []
         self._removals: list[tuple[int, Segment]] = []  # (rows queued before it may go, segment)
         self._closings: list[tuple[int, ShardLog]] = []
         self._rows_queued = 0
@@ -215,10 +218,9 @@ class Store:
         self._last_was_empty = not rows
         while self._before and self._before[0][0] <= self._rows_gathered:
             self._before.popleft()
-        block = Block(journal.sequence, rows, self._reports(rows), self._runs(rows), extents, joined, parts)
+        block = Block(journal.sequence, rows, self._reports(rows), extents, joined, parts, size)
         while self._stale_files and self._stale_files[0][0] <= self._rows_gathered:
             block.stale_files.append(self._stale_files.popleft()[1])
-        self._airborne = block.runs
         self._choose_place()
         return block
 
@@ -239,56 +241,95 @@ class Store:
             reports.append(Report(shard_id, term, index, votes.get(shard_id)))
         return reports
 
-    def _runs(self, rows: list[tuple[ShardId, Entry]]) -> list[Run]:
-        """What goes to which segment, one write for batches that lie behind each other."""
+    def written(self, block: Block) -> list[Report]:
+        """The block is durable: what that means to whom."""
+        self.journal.synced = block.sequence
+        self._rows_synced += len(block.rows)
+        self._unspread.append(block)
+        self._unspread_bytes += block.size
+        block.parts = []
+        return block.reports
+
+    # ── and from there to the segments ─────────────────────────────────────────────────────────────────────────
+
+    def gather_spread(self, bytes_min: int) -> Spread | None:
+        """
+        What is durable and not in the segments yet.  None while that is less than `bytes_min` and no checkpoint waits
+        for it, while one is in the air, and while the disk has no room.
+        """
+        if self._spreading is not None or self._found_disk_full or not self._unspread:
+            return None
+        capture = self._capture
+        is_awaited = capture is not None and capture.sequence is not None and not self._is_spread(capture.sequence)
+        if self._unspread_bytes < bytes_min and not is_awaited:
+            return None
+        self._spreading = self._spread_of_all()
+        return self._spreading
+
+    @property
+    def is_spreading(self) -> bool:
+        return self._spreading is not None
+
+    def _is_spread(self, sequence: int) -> bool:
+        """Whether the segments have what the durable blocks up to `sequence` hold."""
+        waiting = self._spreading.blocks if self._spreading is not None else self._unspread
+        return not waiting or waiting[0].sequence > sequence
+
+    def _spread_of_all(self) -> Spread:
+        blocks, self._unspread = self._unspread, []
+        self._unspread_bytes = 0
+        return Spread(blocks, self._runs(blocks))
+
+    def _runs(self, blocks: list[Block]) -> list[Run]:
+        """What goes to which segment; nothing of what was truncated, settled or closed since."""
         runs: dict[Segment, Run] = {}
         done: list[Run] = []
-        for shard_id, entry in rows:
-            if entry.kind != BATCH:
-                continue
-            log = self.shards.get(shard_id)
-            payload = entry.payload
-            if log is None or payload is None or not log.holds(entry):
-                continue
-            segment = segment_at(log, entry)
-            if segment is None:
-                continue
-            run = runs.get(segment)
-            if run is not None and run.end == entry.position:
-                run.parts.append(payload)
-                runs[segment] = run._replace(end=run.end + len(payload))
-                continue
-            if run is not None:
-                done.append(run)
-            runs[segment] = Run(segment, entry.position, [payload], entry.position + len(payload))
+        for block in blocks:
+            for shard_id, entry in block.rows:
+                if entry.kind != BATCH:
+                    continue
+                log = self.shards.get(shard_id)
+                payload = entry.payload
+                if log is None or payload is None or not log.holds(entry):
+                    continue
+                segment = segment_at(log, entry)
+                if segment is None:
+                    continue
+                run = runs.get(segment)
+                if run is not None and run.end == entry.position:
+                    run.parts.append(payload)
+                    run.end += len(payload)
+                    continue
+                if run is not None:
+                    done.append(run)
+                runs[segment] = Run(segment, entry.position, [payload], entry.position + len(payload))
         for segment in runs:
             segment.spread_begins()
         return done + list(runs.values())
 
-    def written(self, block: Block) -> list[Report]:
-        """The block is durable and spread: what that means to whom."""
-        self.journal.synced = block.sequence
-        self._rows_synced += len(block.rows)
-        self._airborne = []
-        capture = self._capture
-        if block.is_full or self._unspread or (capture is not None and capture.unspread):
-            self._unspread.append(block)  # in order: what is read from a file has no holes
+    def spread_ended(self, spread: Spread) -> None:
+        self._spreading = None
+        self._dirty_directories |= dict.fromkeys(spread.changed_directories)
+        if spread.is_full:
+            self._found_disk_full = True
+            self._spread_again(spread.blocks)
         else:
-            self._spread(block)
-        for directory in block.new_directories:
-            self._dirty_directories[directory] = None
-        for path in block.stale_files:
-            self._dirty_directories[path.rpartition("/")[0]] = None
-        return block.reports
+            self._spread(spread)
 
-    def _spread(self, block: Block) -> None:
+    def _spread(self, spread: Spread) -> None:
         """Its bytes are in the segments; memory may let go of them."""
-        for run in block.runs:
+        for run in spread.runs:
             run.segment.spread_ended(run.end)
             self._dirty_segments[run.segment] = None
-        for _, entry in block.rows:
-            if entry.kind == BATCH:
-                entry.payload = entry.header = None
+        for block in spread.blocks:
+            for _, entry in block.rows:
+                if entry.kind == BATCH:
+                    entry.payload = entry.header = None
+
+    def _spread_again(self, blocks: list[Block]) -> None:
+        """In order: what is read from a file has no holes."""
+        self._unspread = blocks + self._unspread
+        self._unspread_bytes += sum(block.size for block in blocks)
 
     def note_dirty(self, segments: list[Segment], directories: list[str]) -> None:
         """Recovery has written them: the next checkpoint syncs them."""
@@ -300,8 +341,10 @@ class Store:
     # ── what runs beside it ────────────────────────────────────────────────────────────────────────────────────
 
     def removal_steps(self) -> list[Step]:
-        """Files that are free to go, because what says so is synced."""
+        """Files that are free to go, because what says so is synced; not while a spread could make them again."""
         steps: list[Step] = []
+        if self._spreading is not None:
+            return steps
         while self._removals and self._removals[0][0] <= self._rows_synced:
             segment = self._removals.pop(0)[1]
             self._dirty_segments.pop(segment, None)
@@ -375,28 +418,32 @@ class Store:
         capture = self._capture
         if capture is None or capture.sequence is None or self.journal.synced < capture.sequence or capture.is_running:
             return None
+        if not self._found_disk_full and not self._is_spread(capture.sequence):
+            return None
         capture.is_running = True
         capture.directories, self._dirty_directories = self._dirty_directories, {}
-        capture.unspread, self._unspread = self._unspread, []
         here = {s for log in self.shards.values() for p in log.partitions.values() for s in p.segments}
-        runs = [run for block in capture.unspread for run in block.runs if run.segment in here]
         capture.segments = {segment: None for segment in self._dirty_segments if segment in here}  # others are removed
-        capture.segments |= dict.fromkeys(run.segment for run in runs)  # pinned from now on: written here, synced here
         self._dirty_segments = {}
-        return self._carry_out(capture, list(capture.segments), runs)
+        if self._found_disk_full:
+            capture.spread = self._spread_of_all()
+            capture.segments |= dict.fromkeys(run.segment for run in capture.spread.runs)  # pinned from now on
+        return self._carry_out(capture, list(capture.segments))
 
-    def _carry_out(self, capture: "_Capture", segments: list[Segment], unspread: list[Run]) -> Iterator[None]:
+    def _carry_out(self, capture: "_Capture", segments: list[Segment]) -> Iterator[None]:
         """Rule C2: segments, directories, the checkpoint's own file."""
         assert capture.sequence is not None and capture.head is not None, "P has not been chosen"
-        for run in unspread:
-            spread_run(self.disk, run, capture.made)
+        spread = capture.spread
+        spread.remove_stale_files(self.disk)
+        for run in spread.runs:
+            spread_run(self.disk, run, spread.changed_directories)
             yield
         for segment in segments:
             sync_segment(segment)
             if segment.is_closed:
                 save_index(self.disk, segment)
             yield
-        for directory in dict.fromkeys([*capture.directories, *capture.made]):
+        for directory in dict.fromkeys([*capture.directories, *spread.changed_directories]):
             if self.disk.exists(directory):
                 self.disk.sync_directory(directory)
                 yield
@@ -411,8 +458,9 @@ class Store:
         assert capture is not None and capture.sequence is not None, "no checkpoint is under way"
         self.checkpoint_number += 1
         self.checkpoint_sequence = capture.sequence
-        for block in capture.unspread:
-            self._spread(block)
+        if capture.spread.blocks:
+            self._spread(capture.spread)
+            self._found_disk_full = False
         self.journal.release(capture.sequence)
         self._capture = None
 
@@ -421,13 +469,16 @@ class Store:
         capture = self._capture
         assert capture is not None, "no checkpoint is under way"
         self._capture = None
-        self._unspread = capture.unspread + self._unspread
+        spread = capture.spread
+        self._spread_again(spread.blocks)
         self._dirty_segments = capture.segments | self._dirty_segments
-        self._dirty_directories = capture.directories | dict.fromkeys(capture.made) | self._dirty_directories
+        self._dirty_directories |= capture.directories | dict.fromkeys(spread.changed_directories)
 
     def close_surplus_files(self) -> None:
         """Called a few times a second."""
-        pinned = {*self._dirty_segments, *(run.segment for run in self._airborne)}
+        pinned = {*self._dirty_segments}
+        if self._spreading is not None:
+            pinned.update(run.segment for run in self._spreading.runs)
         if self._capture is not None:
             pinned |= self._capture.segments.keys()
         close_surplus(self.shards.values(), pinned)
@@ -474,8 +525,7 @@ class _Capture:
         self.is_running = False
         self.segments: dict[Segment, None] = {}
         self.directories: dict[str, None] = {}
-        self.made: list[str] = []
-        self.unspread: list[Block] = []
+        self.spread = Spread([], [])  # of what found the disk full
 
 
 def _is_freeing(entry: Entry) -> bool:

@@ -52,6 +52,7 @@ class StoreScript:
         self.driver = driver
         self.disk = disk
         self.random = Random(seed)
+        driver.spread_bytes_min = 0 if seed % 2 else 24 << 10  # block by block, or several at once
         self.now_ms = 1_000
         self.written = 0
         self.truncations = 0

@@ -2,7 +2,7 @@
 
 from tests.unit.broker.broker_world import OPTIONS, BrokerWorld, Client
 from tests.unit.broker.test_kafka_connection import produce_of
-from tidemill.broker.ready_loop import CHECKPOINT_MS, IDLE_MS
+from tidemill.broker.ready_loop import CHECKPOINT_MS, IDLE_MS, SPREAD_BYTES
 from tidemill.model import errors
 
 
@@ -31,6 +31,34 @@ def test_a_checkpoint_comes_in_time_though_a_block_is_always_in_the_air() -> Non
     world.broker.tick()
 
     assert world.broker.store.is_checkpointing
+
+
+def test_an_answer_does_not_wait_until_its_bytes_are_in_the_segment() -> None:
+    """
+    It owes its durability to the journal; the bytes follow with those of later blocks, and are read from memory
+    until then.
+    """
+    world = idle_world()
+    log = world.partition("flights").log
+
+    answered = world.produce("flights", b"x")
+
+    assert (errors.NONE, 0) == (answered.error_code, log.segments[0].written)
+    assert [b"x"] == [record.value for record in world.read("flights")]
+    world.pass_time(1)
+    assert log.segments[0].size == log.segments[0].written
+
+
+def test_written_blocks_are_spread_when_they_are_many() -> None:
+    """
+    Memory that waits for a tick is bounded.
+    """
+    world = idle_world()
+    log = world.partition("flights").log
+    while not log.segments or log.segments[0].size <= SPREAD_BYTES:
+        world.produce("flights", b"x" * 100_000)
+
+    assert log.segments[0].written > 0
 
 
 def test_a_stop_ends_though_a_turn_was_scheduled_that_found_nothing() -> None:

@@ -70,9 +70,12 @@ class Led:
     def sync(self) -> None:
         while (block := self.store.gather()) is not None:
             block.write(self.store.journal)
-            block.spread(self.store.disk)
             for report in self.store.written(block):
                 self.shard.advance(report)
+            spread = self.store.gather_spread(0)
+            assert spread is not None
+            spread.carry_out(self.store.disk)
+            self.store.spread_ended(spread)
 
     def checkpoint(self) -> None:
         self.store.begin_checkpoint()

@@ -87,9 +87,16 @@ class Hand:
         if block is None:
             return False
         block.write(self.store.journal)
-        block.spread(self.disk)
         self.store.written(block)
+        self.spread()
         return True
+
+    def spread(self) -> None:
+        """What is durable, to the segments."""
+        spread = self.store.gather_spread(0)
+        if spread is not None:
+            spread.carry_out(self.disk)
+            self.store.spread_ended(spread)
 
     def write_all(self) -> None:
         while self.write():
@@ -115,6 +122,7 @@ class Hand:
     def checkpoint(self) -> None:
         self.store.begin_checkpoint()
         self.write_all()
+        self.spread()
         steps = self.store.checkpoint_steps()
         assert steps is not None, "P is durable by now"
         for _ in steps:

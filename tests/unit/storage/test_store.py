@@ -174,22 +174,43 @@ def test_a_batch_truncated_before_its_block_is_gathered_is_not_spread(make_hand:
     assert 4 == len(read_all(hand.restarted()))
 
 
-def test_a_segment_cut_while_its_block_is_in_the_air_is_not_taken_for_written(make_hand: Callable[..., Any]) -> None:
+def test_a_segment_cut_while_its_bytes_are_in_the_air_is_not_taken_for_written(make_hand: Callable[..., Any]) -> None:
     """The bytes that arrive are the old ones."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     block = hand.store.gather()
+    block.write(hand.store.journal)
+    hand.store.written(block)
+    spread = hand.store.gather_spread(0)
     hand.store.truncate(hand.shard, 2)
     hand.append(2, term=2)
-    block.write(hand.store.journal)
-    block.spread(hand.disk)
-    hand.store.written(block)
+    spread.carry_out(hand.disk)
+    hand.store.spread_ended(spread)
 
     assert 3 == len(read_all(hand))
     hand.write_all()
     hand.store.cache.evict()
 
     assert 3 == len(read_all(hand))
+
+
+def test_no_file_is_removed_while_a_spread_could_make_it_again(make_hand: Callable[..., Any]) -> None:
+    """It would stay for ever: nobody knows of it any more."""
+    hand = make_hand(OPTIONS)
+    hand.append(2)
+    block = hand.store.gather()
+    block.write(hand.store.journal)
+    hand.store.written(block)
+    spread = hand.store.gather_spread(0)
+    hand.store.close_shard(hand.shard.shard_id)
+    hand.write_all()
+
+    hand.remove()
+    spread.carry_out(hand.disk)
+    hand.store.spread_ended(spread)
+    hand.remove()
+
+    assert [] == [path for path in hand.disk.file_paths() if path.startswith("topics")]
 
 
 def test_a_segment_made_again_under_its_old_name_stays(make_hand: Callable[..., Any]) -> None:
