@@ -2,7 +2,8 @@
 writes is not read again while the broker runs.
 
 Measured: 1 MiB takes 0.41 ms instead of 1.0 through the cache with a sync behind it (0.58 around it, synced
-separately), and the copy into the cache with its later write-back are spared.  Below 128 KiB the cache is as fast.
+separately), 4 to 64 KiB take 0.19 instead of 0.24 and a third less CPU, and the copy into the cache with its later
+write-back are spared.
 """
 
 import errno
@@ -14,10 +15,9 @@ from typing import Final
 from tidemill.storage.disk import Buffer
 
 PAGE: Final = mmap.PAGESIZE
-DIRECT_BYTES_MIN: Final = 128 << 10
 STAGE_BYTES: Final = 1 << 20  # what is aligned at a time; a journal block, but for one with a large row
-JOINED_PARTS_MIN: Final = 64  # more parts than this are joined first: one copy by the interpreter costs less than many
-
+JOINED_BYTES_MAX: Final = 128 << 10  # so much is joined before it is copied to the stage, and more when it is in
+JOINED_PARTS_MIN: Final = 64  # so many parts: one more copy costs less than an interpreted loop over many parts
 
 _CANNOT: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS})
 
@@ -43,8 +43,9 @@ class DirectPages:
             os.close(self._number)
             self._number = -1
 
-    def write(self, position: int, parts: Sequence[Buffer]) -> bool:
+    def write(self, position: int, parts: Sequence[Buffer], size: int) -> bool:
         """
+        `size` is that of all parts together.
         False where the file system cannot do it: the caller writes and syncs all of it through the cache.  OSError:
         what was on these pages may be gone.
         """
@@ -52,7 +53,7 @@ class DirectPages:
             return False
         if self._stage is None:
             self._stage = mmap.mmap(-1, STAGE_BYTES)
-        if len(parts) >= JOINED_PARTS_MIN:
+        if size <= JOINED_BYTES_MAX or len(parts) >= JOINED_PARTS_MIN:
             parts = (b"".join(parts),)
         with memoryview(self._stage) as stage:
             filled = 0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from tidemill.runtime.direct_pages import DIRECT_BYTES_MIN, PAGE, DirectPages
+from tidemill.runtime.direct_pages import PAGE, DirectPages
 from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
 from tidemill.storage.disk_path import LOCK_NAME, file_parts, path_parts
 
@@ -159,11 +159,11 @@ class OsFile:
 
     def write_durably(self, position: int, parts: Sequence[Buffer]) -> None:
         size = sum(map(len, parts))
-        if size >= DIRECT_BYTES_MIN and position % PAGE == 0 and size % PAGE == 0:
+        if size and position % PAGE == 0 and size % PAGE == 0:
             if self._direct is None:
                 self._direct = DirectPages(self._held().number)
             try:
-                if self._direct.write(position, parts):
+                if self._direct.write(position, parts, size):
                     return
             except OSError as error:
                 raise _sync_failed(error, self._path) from error
