@@ -31,7 +31,7 @@ class Place(Protocol):
     def connected(self, socket: "PeerSocket") -> None: ...
 
     def proven(self, socket: "PeerSocket") -> str | None:
-        """The handshake is over.  None makes it a link; a sentence refuses it."""
+        """The handshake is over.  None makes it a link, unless it was parked; a sentence refuses it."""
         ...
 
     def ended(self, socket: "PeerSocket", why: str) -> None: ...
@@ -40,12 +40,14 @@ class Place(Protocol):
 class PeerSocket(asyncio.BufferedProtocol):
     """A `peer.link.Link`, once it is proven."""
 
-    __slots__ = ("_loop", "_open", "_owner", "_place", "_timer", "_transport", "other_end", "session")
+    __slots__ = ("_loop", "_open", "_owner", "_place", "_timer", "_transport", "is_parked", "other_end", "session")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, place: Place, owner: LinkOwner, session: Session) -> None:
         self.session = session
         self.other_end = ""
         """Its host, for what is reported."""
+        self.is_parked = False
+        """It carries nothing more, and waits for the other end to close it."""
         self._loop = loop
         self._place = place
         self._owner = owner
@@ -62,7 +64,7 @@ class PeerSocket(asyncio.BufferedProtocol):
 
     def send(self, parts: Sequence[Buffer]) -> bool:
         transport = self._transport
-        if not self._open or transport is None:
+        if not self._open or self.is_parked or transport is None:
             return False
         if transport.get_write_buffer_size() + sum(map(len, parts)) > QUEUE_BYTES_MAX:
             return False
@@ -70,13 +72,10 @@ class PeerSocket(asyncio.BufferedProtocol):
         return True
 
     def close(self, why: str) -> None:
-        self.end(why, tell=True)
+        if not self.is_parked:
+            self.end(why, tell=True)
 
     # What the place may ask
-
-    @property
-    def is_open(self) -> bool:
-        return self._open
 
     def end(self, why: str, *, tell: bool) -> None:
         """Nothing is received or sent from now on.  `tell`: what was sent, and the reason, may leave before."""
@@ -153,7 +152,8 @@ class PeerSocket(asyncio.BufferedProtocol):
             self._become_link()
         if self._open:
             for frame in session.frames():
-                self._owner.received(self, frame)
+                if not self.is_parked:
+                    self._owner.received(self, frame)
                 if not self._open:
                     return
 

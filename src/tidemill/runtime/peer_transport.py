@@ -2,7 +2,9 @@
 
 Both ends may dial.  Of two links between the same two processes the one that the higher broker id has dialled stays,
 and of several that the same end has dialled the last: that order is total and known to both ends, so neither ever
-closes the one that comes first in it.  A voter's new life, or a Hello that has changed, replaces the old link.
+closes the one that comes first in it.  Who dialled it knows that it stands at both ends, and closes the other; who
+accepted it parks the other meanwhile, silent: else there might be no link for the time that a Hello takes.  A voter's
+new life, or a Hello that has changed, replaces the old link at once.
 """
 
 import asyncio
@@ -30,6 +32,7 @@ TOLD_MAX: Final = 256
 TOLD_PER_END_MAX: Final = 8
 """Different sentences; then there is silence about that end until a link to it stands."""
 
+IS_REPLACED: Final = "another link took its place"
 ANOTHER_STANDS: Final = "another link stands between the two"
 STOPS: Final = "the broker stops"
 
@@ -60,6 +63,8 @@ class PeerTransport:
         self._dialled: dict[PeerSocket, _Dialler] = {}
         self._sockets: dict[PeerSocket, None] = {}
         self._unproven: dict[PeerSocket, None] = {}
+        self._parked: dict[PeerSocket, PeerSocket] = {}
+        """Each for the link that took its place here; the other end closes it when that stands there too."""
         self._dials = 0
         self._told: dict[str, list[str]] = {}
         self._is_closed = False
@@ -120,11 +125,18 @@ class PeerTransport:
             dialler.reached = hello.incarnation
         if socket.session.ours != self._owner.hello():
             return "this broker has another identity by now: connect again"
-        rivals = [link for link in self.links if _is_same(link.hello, hello)]
-        if any(_goes_before(rival.session, socket.session) for rival in rivals):
-            return ANOTHER_STANDS
-        for rival in rivals:
-            rival.end("another link took its place", tell=True)
+        for rival in [link for link in self.links if _is_same(link.hello, hello)]:
+            if not _is_between_the_same(rival.session, socket.session):
+                rival.end(IS_REPLACED, tell=True)
+            elif _precedence(rival.session) > _precedence(socket.session):
+                if rival.session.is_dialler:
+                    return ANOTHER_STANDS
+                self._park(socket, rival)
+                return None
+            elif socket.session.is_dialler:
+                rival.end(IS_REPLACED, tell=True)
+            else:
+                self._park(rival, socket)
         self.links[socket] = self._loop.time()
         refusal: str | None = "this broker failed over it"
         try:
@@ -140,16 +152,15 @@ class PeerTransport:
         name = self._name_of(socket)
         self._sockets.pop(socket, None)
         self._unproven.pop(socket, None)
+        is_parked = self._parked.pop(socket, None) is not None
         dialler = self._dialled.pop(socket, None)
-        since = self.links.pop(socket, None)
-        if since is None:
-            if ANOTHER_STANDS not in why and not (dialler is not None and dialler.is_stopped):
-                self.tell(name, why)
-        else:
-            try:
-                self._owner.lost(socket, why)
-            except Exception as error:
-                self._loop.call_exception_handler({"message": "losing a link failed", "exception": error})
+        since = self.links.get(socket)
+        if since is not None:
+            self._lose(socket, why)
+        elif not is_parked and ANOTHER_STANDS not in why and not (dialler is not None and dialler.is_stopped):
+            self.tell(name, why)
+        for parked in [parked for parked, winner in self._parked.items() if winner is socket]:
+            parked.end(why, tell=True)  # the other end may not have got as far with the winner
         if dialler is not None:
             dialler.ended(has_stood=since is not None and self._loop.time() - since >= STOOD_SECONDS)
         for other in [*self._diallers.values()]:
@@ -184,6 +195,19 @@ class PeerTransport:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
+
+    def _park(self, socket: PeerSocket, winner: PeerSocket) -> None:
+        self._parked[socket] = winner
+        socket.is_parked = True
+        if socket in self.links:
+            self._lose(socket, IS_REPLACED)
+
+    def _lose(self, link: PeerSocket, why: str) -> None:
+        del self.links[link]
+        try:
+            self._owner.lost(link, why)
+        except Exception as error:
+            self._loop.call_exception_handler({"message": "losing a link failed", "exception": error})
 
     def _session(self, dial: int | None) -> Session:
         return Session(self._key, self._owner.hello(), self._entropy.random_bytes(NONCE_BYTES), dial=dial)
@@ -275,14 +299,12 @@ def _is_same(one: Hello, other: Hello) -> bool:
     return one.incarnation == other.incarnation or (one.voter is not None and one.voter == other.voter)
 
 
-def _goes_before(rival: Session, new: Session) -> bool:
-    """Which of two links to one broker stays.  Both ends answer alike."""
-    if (rival.ours, rival.theirs) != (new.ours, new.theirs):
-        return False
-    return _precedence(rival) > _precedence(new)
+def _is_between_the_same(one: Session, other: Session) -> bool:
+    return (one.ours, one.theirs) == (other.ours, other.theirs)
 
 
 def _precedence(session: Session) -> tuple[bool, int]:
+    """Of two links between the same the greater stays; both ends compute the same."""
     assert session.theirs is not None
     return session.is_dialler == (_rank(session.ours) > _rank(session.theirs)), session.dial
 
