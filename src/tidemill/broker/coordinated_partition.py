@@ -3,8 +3,9 @@
     load:  log start ─▶ … read, replay … ─▶ the log's end ─▶ loaded
     ask:   decide ─▶ records ─▶ append ─▶ replay ─▶ … committed ─▶ replies
 
-Every reply, a read's too, leaves when the log is committed up to the point it was computed from.  When leadership
-goes, everything here is dropped, and whoever leads next loads it from the log.
+Every reply, a read's too, leaves when the log is committed up to the point it was computed from, and this broker was
+still the leader after the request came.  When leadership goes, everything here is dropped, and whoever leads next loads
+it from the log.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -196,10 +197,21 @@ class CoordinatedPartition:
         for key, at_ms in result.deadlines:
             self._arm(key, at_ms)
         if result.replies:
-            replies = result.replies
-            self.partition.shard.when_committed(self._last_index, lambda known: _answer(replies, is_known=known))
+            self._reply(result.replies, has_written=bool(result.records))
         if result.records:
             self._snapshot_when_due()
+
+    def _reply(self, replies: tuple[tuple[Waiter, object], ...], *, has_written: bool) -> None:
+        """A commit that came after the request says by itself that this broker leads."""
+        shard = self.partition.shard
+
+        def committed(is_known: bool) -> None:
+            if has_written or not is_known:
+                _answer(replies, is_known=is_known)
+            else:
+                shard.when_still_leading(lambda leads: _answer(replies, is_known=leads))
+
+        shard.when_committed(self._last_index, committed)
 
     def _append(self, records: Sequence[LogRecord]) -> None:
         now_ms = self._now()

@@ -46,8 +46,11 @@ class Shard:
     """Lives on the loop.  `is_serving` is false while it may neither answer produce nor know its high watermark."""
 
     __slots__ = (
+        "_asked_serial",
+        "_askers",
         "_is_stopped",
         "_led",
+        "_next_askers",
         "_road",
         "_served",
         "_uncommitted",
@@ -93,6 +96,9 @@ class Shard:
         self.is_restless = True  # to be ticked: an idle shard costs nothing
         self._is_stopped = False
         self._led = False
+        self._asked_serial = 0  # of the question to the voters that `_askers` wait for
+        self._askers: list[Waiter] = []
+        self._next_askers: list[Waiter] = []
         self._served = False  # as it was told last
         self.waiters = CommitWaiters()
         self.durable_waiters = CommitWaiters()
@@ -174,11 +180,6 @@ class Shard:
         else:
             self.waiters.add(index, waiter)
 
-    def when_confirmed(self, waiter: Waiter) -> None:
-        """The first entry of the present reign has committed, or, without one, of the next."""
-        replica = self.replica
-        self.when_committed(replica.term_start_index if replica.leads else replica.last_index + 1, waiter)
-
     def when_durable(self, index: int, waiter: Waiter) -> None:
         if index <= self.replica.durable_index:
             waiter(True)
@@ -186,6 +187,33 @@ class Shard:
             waiter(False)
         else:
             self.durable_waiters.add(index, waiter)
+
+    def when_still_leading(self, waiter: Waiter) -> None:
+        """
+        True once a majority has said, after this call, that it follows this leader: what was committed then may be
+        answered from (Ongaro's thesis §6.4).  One question at a time serves all who came before it was asked.
+        """
+        if not self.is_serving:
+            waiter(False)
+        elif len(self.replica.voters) == 1:
+            waiter(True)
+        else:
+            self._next_askers.append(waiter)
+            if not self._askers:
+                self._ask()
+
+    def _ask(self) -> None:
+        self._askers, self._next_askers = self._next_askers, []
+        self._asked_serial = self.replica.ask_whether_it_leads()
+        self.carry_out()
+
+    def _answer_askers(self) -> None:
+        if self.replica.confirmed_serial >= self._asked_serial:
+            askers, self._askers = self._askers, []
+            if self._next_askers:
+                self._ask()
+            for waiter in askers:
+                waiter(True)
 
     def carry_out(self) -> None:
         ready = self.replica.ready()
@@ -220,12 +248,18 @@ class Shard:
         self.durable_waiters.wake(replica.durable_index)
         if replica.stable_index > self.log.commit_index:
             self._apply(replica.stable_index)
+        if self._askers:
+            self._answer_askers()
         if self._served != self.is_serving:
             self._served = not self._served
             self._road.serving_changed(self)
 
     def _lost(self) -> None:
         """Another leads, or nobody: whether what waits will commit is not known any more."""
+        askers = self._askers + self._next_askers
+        self._askers, self._next_askers = [], []
+        for waiter in askers:
+            waiter(False)
         try:
             self.waiters.fail()
             self.durable_waiters.fail()
@@ -301,7 +335,4 @@ class Shard:
     def stop(self) -> None:
         """Whoever waits, or comes to wait, is told that the outcome is not known."""
         self._is_stopped = True
-        self.waiters.fail()
-        self.durable_waiters.fail()
-        for partition in self.partitions.values():
-            partition.notify()
+        self._lost()

@@ -1,0 +1,166 @@
+"""A shard with three voters, of which the test is two: what leaves on the road, and who waits for what."""
+
+from collections.abc import Callable
+
+from tidemill.batches.builder import build_batch
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.shard import ShardId
+from tidemill.model.topic import TopicId
+from tidemill.model.topic_config import compile_topic_config
+from tidemill.raft.entry import BATCH
+from tidemill.raft.messages import Append, AppendAnswer, Message, VoteAnswer, VoteRequest
+from tidemill.raft.voters import Membership
+from tidemill.shard.append import append_own
+from tidemill.shard.shard import Shard
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.storage.recovery import found_directory, open_store
+from tidemill.storage.shard_log import Opening
+from tidemill.storage.store import StoreOptions
+
+ME, SECOND, THIRD = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
+KEY = b"k" * 16
+NOW = 1_000_000
+OPTIONS = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=4 << 20)
+
+
+class HandRoad:
+    """Keeps what was sent; `alive` are the brokers that are heard of."""
+
+    def __init__(self) -> None:
+        self.alive = {SECOND, THIRD}
+        self.sent: list[tuple[Voter, Message]] = []
+        self.served: list[bool] = []
+
+    def is_alive(self, voter: Voter) -> bool:
+        return voter in self.alive
+
+    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+        self.sent.append((to, message))
+
+    def serving_changed(self, shard: Shard) -> None:
+        self.served.append(shard.is_serving)
+
+    def take(self, kind: type[Message]) -> list[tuple[Voter, Message]]:
+        taken = [it for it in self.sent if isinstance(it[1], kind)]
+        self.sent = [it for it in self.sent if not isinstance(it[1], kind)]
+        return taken
+
+
+class Replicated:
+    def __init__(self) -> None:
+        disk = SimulatedDisk()
+        found_directory(disk, KEY, OPTIONS)
+        self.store, _ = open_store(disk, KEY, OPTIONS)
+        self.road = HandRoad()
+        opening = Opening(
+            topic_id=TopicId(b"t" * 16),
+            first_partition=0,
+            partition_count=1,
+            feature_level=1,
+            membership=Membership((ME, SECOND, THIRD)),
+        )
+        log = self.store.open_shard(ShardId(1), opening)
+        self.shard = Shard(self.store, log, ME, "t", compile_topic_config({}), lambda: None, lambda: 0, self.road)
+
+    def sync(self) -> None:
+        while (block := self.store.gather()) is not None:
+            block.write(self.store.journal)
+            for report in self.store.written(block):
+                self.shard.advance(report)
+
+    def lead(self) -> None:
+        """Elected and confirmed by the second voter."""
+        self.shard.tick(NOW, NOW)
+        for is_pre in (True, False):
+            (request, *_) = [message for _, message in self.road.take(VoteRequest)]
+            assert isinstance(request, VoteRequest) and request.is_pre is is_pre
+            self.shard.receive(SECOND, VoteAnswer(term=request.term, is_granted=True, is_pre=is_pre))
+            self.sync()
+        self.answer(SECOND)
+
+    def answer(self, *voters: Voter) -> None:
+        """These have everything that was sent to them, on disk."""
+        self.sync()
+        for voter in voters:
+            mine = [message for to, message in self.road.sent if to == voter and isinstance(message, Append)]
+            self.road.sent = [it for it in self.road.sent if it[0] != voter]
+            for append in mine:
+                match_index = append.prev_index + len(append.entries)
+                answer = AppendAnswer(
+                    term=append.term, serial=append.serial, match_index=match_index, commit_index=append.commit_index
+                )
+                self.shard.receive(voter, answer)
+
+    def append(self, value: bytes) -> int:
+        return append_own(self.shard.partitions[0], build_batch([(None, value, (), NOW)]), NOW)
+
+
+def told(into: list[str], name: str) -> Callable[[bool], None]:
+    return lambda is_known: into.append(f"{name} {is_known}")
+
+
+def test_a_leader_serves_when_an_entry_of_its_term_has_committed() -> None:
+    """
+    Not when it was elected: what it has may be less than what was acknowledged, until a majority agrees.
+    """
+    replicated = Replicated()
+
+    replicated.lead()
+
+    assert ([True], 1) == (replicated.road.served, replicated.shard.replica.term)
+
+
+def test_a_read_waits_until_a_majority_still_follows() -> None:
+    """
+    A leader that was deposed without hearing of it must not answer; questions that come meanwhile wait for the next.
+    """
+    replicated, heard = Replicated(), list[str]()
+    replicated.lead()
+
+    replicated.shard.when_still_leading(told(heard, "first"))
+    replicated.shard.when_still_leading(told(heard, "second"))
+    unanswered = [*heard]
+    replicated.answer(SECOND)
+    after_one = [*heard]
+    replicated.answer(SECOND)
+
+    assert ([], ["first True"], ["first True", "second True"]) == (unanswered, after_one, heard)
+
+
+def test_lost_leadership_fails_whoever_waits() -> None:
+    """
+    Commits, reads and readers: a higher term says that the outcome is not known here any more.
+    """
+    replicated, heard = Replicated(), list[str]()
+    replicated.lead()
+    index = replicated.append(b"x")
+    replicated.shard.when_committed(index, told(heard, "commit"))
+    replicated.shard.when_still_leading(told(heard, "read"))
+    replicated.shard.partitions[0].watch(lambda: heard.append("watcher"))
+
+    replicated.shard.receive(SECOND, AppendAnswer(term=9, rejected_index=1))
+
+    assert (["commit False", "read False", "watcher"], [True, False]) == (sorted(heard), replicated.road.served)
+
+
+def test_an_entry_whose_bytes_lie_in_a_segment_is_sent_from_there() -> None:
+    """
+    Memory has let go of them; a follower that was away needs them all the same.
+    """
+    replicated = Replicated()
+    replicated.lead()
+    index = replicated.append(b"x")
+    replicated.answer(SECOND)
+    spread = replicated.store.gather_spread(0)
+    assert spread is not None
+    spread.carry_out(replicated.store.disk)
+    replicated.store.spread_ended(spread)
+    assert replicated.shard.log.entry_at(index).payload is None
+    replicated.road.sent.clear()
+
+    replicated.shard.met_again(THIRD)
+    replicated.shard.receive(THIRD, AppendAnswer(term=1, rejected_index=index, hint_index=0, hint_term=0))
+
+    appends = [message for to, message in replicated.road.sent if to == THIRD and isinstance(message, Append)]
+    batches = [entry for append in appends for entry in append.entries if entry.kind == BATCH]
+    assert [index] == [entry.index for entry in batches if entry.payload is not None]
