@@ -16,7 +16,7 @@ import uvloop
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer, Link
-from tidemill.peer.session import Session
+from tidemill.peer.session import PeerLeft, Session
 from tidemill.runtime import peer_socket
 from tidemill.runtime.os_entropy import OsEntropy
 from tidemill.runtime.peer_socket import QUEUE_BYTES_MAX, PeerSocket
@@ -178,18 +178,22 @@ async def raw_connection(address: str) -> AsyncIterator[tuple[asyncio.StreamRead
 
 async def proven_by_hand(scene: Scene, broker: Broker, number: int) -> tuple[Session, socket.socket]:
     """A link whose other end reads only what this coroutine asks for."""
-    host, _, port = broker.me.address.rpartition(":")
     hello = Hello(cluster_id="", voter=None, incarnation=number, address="by hand:1")
     session = Session(KEY, hello, OsEntropy().random_bytes(32), dial=1)
     raw = socket.socket()
     raw.setblocking(False)
-    await scene.loop.sock_connect(raw, (host, int(port)))
-    said: Sequence[Buffer] = session.opening()
-    while session.theirs is None:
-        await scene.loop.sock_sendall(raw, b"".join(map(bytes, said)))
-        count = await scene.loop.sock_recv_into(raw, session.get_buffer())
-        said = session.received(count)
+    await scene.loop.sock_connect(raw, broker.transport.addresses[0])
+    await shake_hands(scene, session, raw)
     return session, raw
+
+
+async def shake_hands(scene: Scene, session: Session, raw: socket.socket) -> None:
+    said: Sequence[Buffer] = session.opening() if session.is_dialler else []
+    while said or session.theirs is None:
+        await scene.loop.sock_sendall(raw, b"".join(map(bytes, said)))
+        if session.theirs is not None:
+            return
+        said = session.received(await scene.loop.sock_recv_into(raw, session.get_buffer()))
 
 
 def test_frames_go_both_ways() -> None:
@@ -283,6 +287,45 @@ def test_the_dial_of_the_higher_broker_id_stays(first: int) -> None:
         else:
             await scene.until(lambda: len(broker.events) == 3)
             assert "linked" in broker.events[2] and [stood] != broker.links
+
+    assert [] == play(act).errors
+
+
+def test_a_link_that_was_parked_ends_with_the_one_that_took_its_place() -> None:
+    """
+    The higher broker id may have died before it heard that its dial was accepted: both would wait for each other.
+    """
+
+    async def act(scene: Scene) -> None:
+        one = scene.broker(1)
+        await one.listen()
+        voter = Voter(BrokerId(2), DirectoryId(bytes([2]) * 16))
+        higher = Hello(cluster_id="estuary", voter=voter, incarnation=2001, address="by hand:1")
+        with socket.socket() as listener, socket.socket() as dialled:
+            for raw in (listener, dialled):
+                raw.setblocking(False)
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            one.transport.reach([f"127.0.0.1:{listener.getsockname()[1]}"])
+            accepted, _ = await scene.loop.sock_accept(listener)
+            with accepted:
+                session = Session(KEY, higher, OsEntropy().random_bytes(32))
+                await shake_hands(scene, session, accepted)
+                await scene.until(lambda: one.links)
+                await scene.loop.sock_connect(dialled, one.transport.addresses[0])
+                await shake_hands(scene, Session(KEY, higher, OsEntropy().random_bytes(32), dial=1), dialled)
+                await scene.until(lambda: len(one.events) == 3)
+                await scene.loop.sock_sendall(accepted, b"".join(map(bytes, session.seal([b"to the one that waits"]))))
+                dialled.close()
+                with pytest.raises(PeerLeft, match="the other end closed the connection"):
+                    while count := await scene.loop.sock_recv_into(accepted, session.get_buffer()):
+                        session.received(count)
+                        assert [] == list(session.frames())
+                one.transport.reach([])
+
+        assert ["linked 2001", "lost 2001: another link took its place", "linked 2001"] == one.events[:3]
+        assert "lost 2001: the other end closed the connection" == one.events[3]
+        assert [] == one.frames
 
     assert [] == play(act).errors
 
@@ -487,7 +530,7 @@ def test_a_half_open_handshake_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_few_connections_may_be_unproven() -> None:
     """
-    One more ends the oldest; a broker gets through nevertheless.
+    One more ends the oldest, so a broker gets through nevertheless.
     """
 
     async def act(scene: Scene) -> None:

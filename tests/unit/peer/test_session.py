@@ -121,8 +121,9 @@ def test_no_bit_of_a_frame_can_be_changed() -> None:
         _, listener = linked()
 
         if 4 + length <= len(flipped) + len(filler) or length > FRAME_BYTES_MAX + 17:
-            with pytest.raises(PeerRefused):
+            with pytest.raises(PeerRefused) as refused:
                 feed(listener, bytes(flipped) + filler)
+            assert not isinstance(refused.value, PeerLeft), "a frame was taken for a farewell"
         else:
             assert (b"", []) == feed(listener, bytes(flipped) + filler)
 
@@ -189,6 +190,9 @@ def test_our_own_challenge_is_refused() -> None:
     mirror = acceptor(nonce=DIALLERS_NONCE)
     with pytest.raises(PeerRefused, match="own challenge"):
         feed(mirror, opening)
+    opening = joined(dialler(nonce=bytes(32)).opening())
+    with pytest.raises(PeerRefused, match="takes our part"):
+        feed(one, (len(opening) - 4 + 32).to_bytes(4, "big") + opening[4:] + bytes(32))
     theirs = feed(acceptor(), joined(dialler().opening()))[0]
     with pytest.raises(PeerRefused, match="bytes are no Opening"):
         feed(acceptor(nonce=bytes(32)), theirs)
