@@ -36,6 +36,7 @@ from tidemill.wire.messages import metadata
 from tidemill.wire.schema import Api
 
 FREE_BYTES_MIN: Final = 256 << 20  # beside what the journal still has to spread
+ELECTION_TICK_S: Final = 0.02
 REFUSALS_TOLD_MAX: Final = (
     20  # closed connections told of in a while; the metric counts them all, and nobody floods the log
 )
@@ -117,6 +118,7 @@ class Broker:
         self.connections: dict[Connection, None] = {}
         self._refusals = 0  # since `_refusals_since`
         self._refusals_since = 0
+        self._is_looking = False  # a look at elections is to come
         self.is_ready = False
         self.is_live = True
         self._storage_problem: str | None = None
@@ -208,7 +210,15 @@ class Broker:
         self.metrics.response_bytes_unread = self.memory.unread_bytes
 
     def look_who_is_alive(self) -> None:
+        """More often while shards have no leader: those that stand at one moment take each other's votes."""
         self.shard_table.tick(self.cluster.peers.alive())
+        if self.shard_table.is_electing and not self._is_looking and self.cluster.peers.links is not None:
+            self._is_looking = True
+            self.machine.call_later(ELECTION_TICK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._is_looking = False
+        self.look_who_is_alive()
 
     def _check_space(self) -> None:
         """Rule `log.md` §5.2: refuse before anything enters the log, while its bytes could still be spread."""

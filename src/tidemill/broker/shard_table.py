@@ -49,6 +49,7 @@ class ShardTable:
         self._entropy = entropy
         self._wake = wake
         self._road = road
+        self.is_electing = False  # a shard here has no leader: it waits for its own moment to stand
         self._alive: frozenset[Voter] = frozenset()
         self._early: dict[tuple[ShardId, Voter], Message] = {}
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
@@ -94,9 +95,12 @@ class ShardTable:
         everybody = alive != self._alive
         self._alive = alive
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
+        self.is_electing = False
         for shard in list(self.shards.values()):
             if everybody or shard.is_restless:
                 shard.tick(now_ms, wall_ms)
+                if shard.is_restless and not shard.replica.leads:
+                    self.is_electing = True
 
     def receive(self, sender: Voter, shard_id: ShardId, message: Message) -> None:
         """What another broker's replica says to ours.  It may have heard of a new shard before we did."""

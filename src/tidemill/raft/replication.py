@@ -84,9 +84,12 @@ class Replication:
                 progress.heard_at = now_ms
                 progress.probe_again()
 
-    def waits_for_answers(self, commit_index: int) -> bool:
-        """Somebody may have to be asked again."""
-        return any(self._is_owed(member, progress, commit_index) for member, progress in self.members.items())
+    def waits_for_answers(self, commit_index: int, is_alive: Callable[[Voter], bool]) -> bool:
+        """Somebody who is alive may have to be asked again."""
+        return any(
+            self._is_owed(member, progress, commit_index) and is_alive(member)
+            for member, progress in self.members.items()
+        )
 
     def _is_owed(self, member: Voter, progress: Progress, commit_index: int) -> bool:
         lags = progress.commit_index < min(commit_index, progress.match_index)
