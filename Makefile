@@ -32,7 +32,7 @@ integration: java install  ## real brokers, real clients, real disks, Spark
 fault: install  ## kill -9, and what must survive it
 	@$(PYTHON) -m pytest tests/fault
 
-simulate: install  ## crash points on the simulated disk, and replicas under faults
+simulate: install  ## crash points on the simulated disk, replicas and whole brokers under faults
 	@$(PYTHON) -m pytest tests/simulation
 
 bench: install  ## the figures beside Apache Kafka's (with Java and Maven), saved as JSON
@@ -40,10 +40,11 @@ bench: install  ## the figures beside Apache Kafka's (with Java and Maven), save
 	@$(PYTHON) -m benchmarks.replicated
 	@$(PYTHON) -m benchmarks.spark_read
 
-soak: install  ## 200 kills in a row, every tear of every page at every crash point, 20,000 runs of replicas
+soak: install  ## 200 kills in a row, every tear of every page at every crash point, 20,000 runs of replicas, 1,000 of brokers
 	@TIDEMILL_KILLS=200 $(PYTHON) -m pytest tests/fault --timeout=7200
 	@TIDEMILL_EVERY_TEAR=1 $(PYTHON) -m pytest tests/simulation/store --timeout=7200
 	@TIDEMILL_RAFT_SEEDS=20000 $(PYTHON) -m pytest tests/simulation/raft --timeout=14400
+	@TIDEMILL_CLUSTER_SEEDS=1000 $(PYTHON) -m pytest tests/simulation/cluster --timeout=14400
 
 docs: install  ## check that what the pages name is there
 	@$(PYTHON) -m pytest tests/tidy/test_documents.py

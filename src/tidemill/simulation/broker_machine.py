@@ -1,0 +1,162 @@
+"""One simulated machine with its broker: a disk and a wall clock that last, and processes that come and go.
+
+    start ─▶ open_directory ─▶ bring_up ─▶ register ─▶ listens, ticks … ─▶ kill │ power loss │ failed sync ─▶ start …
+
+The steps are `broker/wiring.py`'s, as in `app/start.py`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+from tidemill.broker import wiring
+from tidemill.broker.broker import Broker
+from tidemill.metadata.metadata_records import Endpoint
+from tidemill.simulation.crash_fate import Fate
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.disk_operation import PowerLost
+from tidemill.simulation.event_loop import SimulatedLoop, Timeline, begin_loop
+from tidemill.simulation.kafka_listener import KAFKA_PORT, LISTENER, listen
+from tidemill.simulation.machine import DiskPace, WallClock, seconds, simulated_machine
+from tidemill.simulation.network import Network
+from tidemill.storage.disk import DiskFull, SyncFailed
+from tidemill.storage.store import StoreOptions
+
+TICK_S: Final = 0.25  # as `app/start.py`
+START_S: Final = 0.3  # of a process, before it reads its directory
+LINES_KEPT: Final = 200  # of its event log
+
+
+class BrokerMachine:
+    """`name` is its host's."""
+
+    def __init__(
+        self,
+        name: str,
+        timeline: Timeline,
+        network: Network,
+        random: Random,
+        *,
+        options: StoreOptions,
+        static: Mapping[str, str],
+        clock_rate: float,
+    ) -> None:
+        """Its clocks run up to `clock_rate` faster or slower than time."""
+        self.name = name
+        self.disk = SimulatedDisk()
+        self.wall = WallClock()
+        self.pace = DiskPace()
+        self.lines: deque[str] = deque(maxlen=LINES_KEPT)
+        self.loop: SimulatedLoop | None = None  # while a process runs
+        self.broker: Broker | None = None  # while it is up
+        self.starts = 0
+        self.turned: Callable[[BrokerMachine], None] = _unobserved
+        self._timeline = timeline
+        self._network = network
+        self._random = random
+        self._options = options
+        self._static = static
+        self._clock_rate = clock_rate
+        self._fate_of_cut: Fate | None = None  # None: it is a kill
+
+    @property
+    def is_running(self) -> bool:
+        return self.loop is not None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.broker is not None and self.broker.is_ready
+
+    # Up.
+
+    def start(self) -> None:
+        assert self.loop is None, f"{self.name} runs already"
+        self.starts += 1
+        random = Random(self._random.getrandbits(64))
+        rate = 1 + random.uniform(-1, 1) * self._clock_rate
+        loop = begin_loop(self._timeline, rate=rate, boot_us=random.randrange(1 << 40))
+        loop.failed = lambda error: self._failed(loop, error)
+        loop.turned = lambda: self._turned(loop)
+        self.loop = loop
+        self._network.power_back(self.name)
+        loop.after(seconds(START_S), lambda: loop.create_task(self._up(loop, random)).add_done_callback(_told))
+
+    async def _up(self, loop: SimulatedLoop, random: Random) -> None:
+        def failed(error: BaseException) -> None:
+            self._tell(f"the broker ends: {error!r}")
+            self.kill()
+
+        machine = simulated_machine(loop, random, wall=self.wall, pace=self.pace, failed=failed, tell=self._tell)
+        try:
+            identity, store, _ = wiring.open_directory(self.disk, None, machine.entropy, self._options)
+        except (DiskFull, SyncFailed) as problem:
+            failed(problem)
+            return
+        broker = await wiring.bring_up(identity, store, self._static, machine)
+        self.broker = broker
+        self._tick(loop, broker)
+        endpoint = Endpoint(LISTENER, self.name, KAFKA_PORT, "PLAINTEXT")
+        await wiring.register(broker, (endpoint,), None)
+        listen(broker, self._network, loop, self.name, Random(random.getrandbits(64)))
+
+    def _tick(self, loop: SimulatedLoop, broker: Broker) -> None:
+        broker.tick()
+        loop.call_later(TICK_S, self._tick, loop, broker)
+
+    def _tell(self, line: str) -> None:
+        self.lines.append(line)
+
+    def _turned(self, loop: SimulatedLoop) -> None:
+        if loop is self.loop:
+            self.turned(self)
+
+    # Down.
+
+    def kill(self) -> None:
+        """The process dies; its machine goes on, with what is in the cache."""
+        loop = self._ended()
+        self._network.process_died(loop)
+        self.disk = self.disk.after_kill()
+
+    def lose_power(self, fate: Fate) -> None:
+        """What was not synced meets its fate; nobody is told.  Also of a machine on which nothing runs."""
+        if self.loop is not None:
+            loop = self._ended()
+            self._network.power_lost(self.name, loop)
+        self.disk = self.disk.after_power_loss(fate)
+
+    def cut_within(self, operations: int, fate: Fate | None) -> None:
+        """
+        Lose power before the disk's next operation but so many: in the middle of a write, or of recovery.  Without a
+        fate the process alone dies there.
+        """
+        self.disk.cut_before = self.disk.operations + 1 + operations
+        self._fate_of_cut = fate
+
+    def _ended(self) -> SimulatedLoop:
+        loop, self.loop, self.broker = self.loop, None, None
+        assert loop is not None, f"{self.name} does not run"
+        loop.kill()
+        return loop
+
+    def _failed(self, loop: SimulatedLoop, error: BaseException) -> None:
+        """Nobody caught it: the power went in the middle of something, or it is a mistake of the broker's."""
+        if not isinstance(error, PowerLost):
+            raise error
+        if loop is self.loop:
+            self._tell("the end comes in the middle of something")
+            if self._fate_of_cut is None:
+                self.kill()
+            else:
+                self.lose_power(self._fate_of_cut)
+
+
+def _told(task: Any) -> None:
+    """An error of the task is its loop's."""
+    if not task.cancelled() and task.exception() is not None:
+        raise task.exception()
+
+
+def _unobserved(_: BrokerMachine) -> None:
+    """Nobody looks."""

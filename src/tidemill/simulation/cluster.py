@@ -1,0 +1,201 @@
+"""Whole brokers in one process: the wiring that ships, on simulated time, disks, clocks and network, from one seed.
+
+    ClusterRun(seed).run()      faults for a while, then everything heals, and every promise is checked; or Broken
+
+The seed decides everything: two runs of one have the same `digest`, down to the last byte on the network.
+"""
+
+from collections.abc import Callable
+from hashlib import sha1
+from random import Random
+from typing import Any, Final
+
+from tidemill.simulation.broker_machine import BrokerMachine
+from tidemill.simulation.client import Client, Producer, Reader
+from tidemill.simulation.cluster_check import ClusterCheck
+from tidemill.simulation.cluster_faults import ClusterFaults
+from tidemill.simulation.cluster_knobs import ClusterKnobs
+from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.simulation.event_loop import US, Timeline, begin_loop
+from tidemill.simulation.history import Broken, History
+from tidemill.simulation.kafka_listener import KAFKA_PORT
+from tidemill.simulation.machine import seconds
+from tidemill.simulation.network import Network
+
+TOPIC: Final = "flights"
+HEAL_S: Final = 60  # within which a healed cluster must have taken and shown everything
+STEP_S: Final = 0.5  # between looks whether it has
+STATIC: Final = {"offsets.topic.num.partitions": "1"}
+
+
+class ClusterRun:
+    def __init__(self, seed: int, knobs: ClusterKnobs | None = None) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.knobs = ClusterKnobs.draw(self.random) if knobs is None else knobs
+        self.timeline = Timeline()
+        self.network = Network(self.timeline, self._fork())
+        self.network.delay_mean_us, self.network.tail = self.knobs.delay_us, self.knobs.tail
+        self.history = History()
+        self.machines = [self._machine(number) for number in range(1, self.knobs.brokers + 1)]
+        self.check = ClusterCheck(self.machines)
+        self.faults = ClusterFaults(self.timeline, self.network, self.machines, self.knobs, self._fork())
+        self._loop = begin_loop(self.timeline)
+        self._loop.failed = self._client_failed
+        self._producers: list[Producer] = []
+        self._producing = 0
+        self._readers: list[Reader] = []
+        self._client: Client | None = None
+        self._answers: list[Any] = []
+
+    @property
+    def digest(self) -> str:
+        """Of all that was sent and acknowledged, and when."""
+        found = sha1(self.network.digest.digest() + self.history.digest.digest(), usedforsecurity=False)
+        found.update(f"{self.timeline.now_us} {self.timeline.events}".encode())
+        return found.hexdigest()
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except Broken as broken:
+            raise Broken(f"seed {self.seed}, {self.timeline.now_us // 1000} ms: {broken}; {self.knobs}") from broken
+        except Exception as error:
+            error.add_note(f"seed {self.seed}, {self.timeline.now_us // 1000} ms; {self.knobs}")
+            raise
+
+    def _run(self) -> None:
+        for machine in self.machines:
+            machine.start()
+        self._in_client(self._prepare())
+        self._until(lambda: bool(self._readers), "the topic was not made")
+        self.faults.begin()
+        self.timeline.run_until(self.timeline.now_us + seconds(self.knobs.duration_s))
+        self.faults.heal()
+        for producer in self._producers:
+            producer.is_stopping = True
+        self._until(lambda: not self._producing, "not all is acknowledged")
+        self._until(self._is_read, "not all is read")
+        self.history.check_all_read()
+        self._until(self.check.agree, "replicas do not agree")
+        self._check_epochs()
+        if self.random.random() < 0.5:
+            self._lose_all_power()
+
+    def _machine(self, number: int) -> BrokerMachine:
+        machine = BrokerMachine(
+            f"broker-{number}",
+            self.timeline,
+            self.network,
+            self._fork(),
+            options=self.knobs.options,
+            static=STATIC,
+            clock_rate=self.knobs.clock_rate,
+        )
+        machine.pace.sync_us = self.knobs.sync_us
+        machine.turned = self._turned
+        return machine
+
+    def _turned(self, machine: BrokerMachine) -> None:
+        self.check.turned(machine)
+
+    def _fork(self) -> Random:
+        return Random(self.random.getrandbits(64))
+
+    # Clients.
+
+    def _in_client(self, coroutine: Any, done: Callable[[], None] | None = None) -> None:
+        def start() -> None:
+            task = self._loop.create_task(coroutine)
+            task.add_done_callback(ended)
+
+        def ended(task: Any) -> None:
+            if task.exception() is not None:
+                raise task.exception()
+            if done is not None:
+                done()
+
+        self._loop.call_soon(start)
+
+    def _new_client(self, name: str) -> Client:
+        bootstrap = tuple((machine.name, KAFKA_PORT) for machine in self.machines)
+        return Client(name, self._loop, self.network, bootstrap, self._fork())
+
+    async def _prepare(self) -> None:
+        knobs = self.knobs
+        self._client = self._new_client("admin")
+        await self._client.create_topic(TOPIC, knobs.partitions, min(knobs.brokers, 3))
+        for number in range(knobs.partitions):
+            reader = Reader(self._new_client(f"reader-{number}"), self.history, TOPIC, number)
+            self._in_client(reader.run())
+            for count in range(knobs.producers):
+                client = self._new_client(f"producer-{number}-{count}")
+                producer = Producer(client, self.history, TOPIC, number, in_flight=knobs.in_flight)
+                self._producers.append(producer)
+                self._producing += 1
+                random = self._fork()
+                self._in_client(producer.run(self._paces(random)), self._produced)
+            self._readers.append(reader)
+
+    def _paces(self, random: Random) -> Callable[[], float]:
+        return lambda: random.expovariate(1 / self.knobs.pause_s)
+
+    def _produced(self) -> None:
+        self._producing -= 1
+
+    def _client_failed(self, error: BaseException) -> None:
+        raise error
+
+    def _until(self, holds: Callable[[], bool], otherwise: str) -> None:
+        deadline_us = self.timeline.now_us + HEAL_S * US
+        while not holds():
+            if self.timeline.now_us >= deadline_us:
+                raise Broken(f"within {HEAL_S} s {otherwise}: {self.check.standing()}")
+            self.timeline.run_until(self.timeline.now_us + seconds(STEP_S))
+
+    def _is_read(self) -> bool:
+        return all(
+            len(self.history.partition(TOPIC, number).read) >= len(self.history.partition(TOPIC, number).acknowledged)
+            for number in range(self.knobs.partitions)
+        )
+
+    # At the end.
+
+    def _check_epochs(self) -> None:
+        """Each epoch ends where the records say it does (KIP-320)."""
+        client = self._client
+        assert client is not None, "there was no client"
+        self._answers = []
+        wanted = 0
+        for number in range(self.knobs.partitions):
+            read = self.history.partition(TOPIC, number).read
+            ends = {read[offset].epoch: offset + 1 for offset in range(len(read))}
+            for epoch, end_offset in ends.items():
+                wanted += 1
+                self._in_client(self._check_epoch(client, number, epoch, end_offset))
+        self._until(lambda: len(self._answers) == wanted, "not every epoch's end was told")
+
+    async def _check_epoch(self, client: Client, number: int, epoch: int, end_offset: int) -> None:
+        found = await client.epoch_end(TOPIC, number, epoch)
+        if found != (epoch, end_offset):
+            raise Broken(f"{TOPIC}-{number}: epoch {epoch} ends at {end_offset}, and the leader says {found}")
+        self._answers.append(found)
+
+    def _lose_all_power(self) -> None:
+        """What was read is still there for a reader from the start, when nothing that was not synced is."""
+        for machine in self.machines:
+            machine.lose_power(ALL_LOST)
+            machine.start()
+        again = History()
+        for number in range(self.knobs.partitions):
+            again.partition(TOPIC, number).read = dict(self.history.partition(TOPIC, number).read)
+        readers = [
+            Reader(self._new_client(f"again-{number}"), again, TOPIC, number) for number in range(self.knobs.partitions)
+        ]
+        for reader in readers:
+            self._in_client(reader.run())
+        ends = [len(self.history.partition(TOPIC, number).read) for number in range(self.knobs.partitions)]
+        self._until(
+            lambda: all(reader.offset >= end for reader, end in zip(readers, ends, strict=True)),
+            "what was read is not all there after all lost power",
+        )

@@ -1,0 +1,135 @@
+"""What happens to a simulated cluster, by chance, once a second; and then everything is well again."""
+
+from random import Random
+from typing import Final
+
+from tidemill.simulation.broker_machine import BrokerMachine
+from tidemill.simulation.cluster_knobs import ClusterKnobs
+from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Fate, Mix
+from tidemill.simulation.event_loop import US, Timeline
+from tidemill.simulation.machine import seconds
+from tidemill.simulation.network import Network
+
+WRONG_MS_MAX: Final = 50 * 60_000  # of a wall clock: an hour ahead of it a broker refuses what clients stamp
+ROOM_BYTES_MAX: Final = 300 << 20  # of a disk that is full: below this a broker refuses, or nearly
+
+
+class ClusterFaults:
+    def __init__(
+        self,
+        timeline: Timeline,
+        network: Network,
+        machines: list[BrokerMachine],
+        knobs: ClusterKnobs,
+        random: Random,
+    ) -> None:
+        self._timeline = timeline
+        self._network = network
+        self._machines = machines
+        self._knobs = knobs
+        self._random = random
+        self._is_over = False
+        self.happened: list[str] = []
+
+    def begin(self) -> None:
+        self._timeline.after(self._random.randrange(US), self._second)
+
+    def heal(self) -> None:
+        """Everything runs, everybody hears everybody, and nothing is slow."""
+        self._is_over = True
+        self._network.heal()
+        for machine in self._machines:
+            machine.pace.slowness, machine.pace.stalled_until_us = 1, 0
+            machine.disk.free_bytes = machine.disk.fail_sync_at = machine.disk.cut_before = None
+            if machine.loop is None:
+                machine.start()
+            else:
+                machine.loop.resume()
+
+    def _second(self) -> None:
+        if self._is_over:
+            return
+        self._timeline.after(US, self._second)
+        for machine in self._machines:
+            self._timeline.after(self._random.randrange(US), lambda machine=machine: self._strike(machine))  # type: ignore[misc]
+        if self._chance(self._knobs.power_of_all):
+            self._tell("all lose power")
+            for machine in self._machines:
+                machine.lose_power(self._fate())
+        if self._chance(self._knobs.lost_link):
+            self._timeline.after(self._random.randrange(US), self._network.lose_connection)
+        if self._network.blocked and self._chance(0.4):
+            self._network.blocked.clear()
+        elif self._chance(self._knobs.partition):
+            self._cut()
+
+    def _chance(self, probability: float) -> bool:
+        return self._random.random() < probability
+
+    def _tell(self, what: str) -> None:
+        self.happened.append(f"{self._timeline.now_us // 1000} ms: {what}")
+
+    def _fate(self) -> Fate:
+        if self._chance(self._knobs.lasting_pages):
+            return ALL_KEPT
+        return ALL_LOST if self._chance(0.4) else Mix(self._random.getrandbits(32))
+
+    def _fate_of_cut(self) -> Fate | None:
+        return None if self._chance(0.4) else self._fate()
+
+    def _strike(self, machine: BrokerMachine) -> None:
+        """At most one thing at a time."""
+        if self._is_over:
+            return
+        knobs, chance, random = self._knobs, self._chance, self._random
+        if machine.loop is None:
+            if chance(0.6):
+                machine.start()
+                if chance(knobs.cut_in_recovery):
+                    machine.cut_within(random.randrange(40), self._fate_of_cut())
+            elif chance(knobs.power):
+                machine.lose_power(self._fate())
+            return
+        if chance(knobs.kill):
+            self._tell(f"{machine.name} is killed")
+            machine.kill()
+        elif chance(knobs.power):
+            self._tell(f"{machine.name} loses power")
+            machine.lose_power(self._fate())
+        elif chance(knobs.cut):
+            machine.cut_within(random.randrange(30), self._fate_of_cut())
+        elif chance(knobs.pause):
+            machine.loop.pause(random.randrange(seconds(0.1), seconds(5)))
+        elif chance(knobs.failed_sync):
+            machine.disk.fail_sync_at = machine.disk.operations + 1 + random.randrange(30)
+        self._slowly(machine)
+
+    def _slowly(self, machine: BrokerMachine) -> None:
+        knobs, chance, random = self._knobs, self._chance, self._random
+        if chance(knobs.clock_jump):
+            machine.wall.skew_us = random.randrange(-WRONG_MS_MAX, WRONG_MS_MAX) * 1_000
+        if machine.disk.free_bytes is not None and chance(0.5):
+            machine.disk.free_bytes = None
+        elif chance(knobs.disk_full):
+            machine.disk.free_bytes = random.choice(
+                (0, 4096, random.randrange(1 << 20), random.randrange(ROOM_BYTES_MAX))
+            )
+        machine.pace.slowness = random.choice((5, 50)) if chance(knobs.slow_disk) else 1
+        if chance(knobs.stalled_disk):
+            machine.pace.stalled_until_us = self._timeline.now_us + random.randrange(seconds(0.1), seconds(4))
+
+    def _cut(self) -> None:
+        """Some of the brokers from the others: both ways, one way, or one pair of them."""
+        names = [machine.name for machine in self._machines]
+        if len(names) < 2:
+            return
+        self._random.shuffle(names)
+        at = self._random.randrange(1, len(names))
+        kind = self._random.choice(("both ways", "one way", "one pair"))
+        left, right = (names[:1], names[1:2]) if kind == "one pair" else (names[:at], names[at:])
+        self._tell(f"{left} and {right} are cut off, {kind}")
+        for one in left:
+            for other in right:
+                self._network.blocked.add((one, other))
+                if kind != "one way":
+                    self._network.blocked.add((other, one))

@@ -1,0 +1,96 @@
+"""What clients of a simulated cluster were told, and what must hold of it.
+
+Every value is sent once and names who sent it, to where, and as which of his; so what is read says everything.
+"""
+
+from dataclasses import dataclass, field
+from hashlib import sha1
+from typing import NamedTuple
+
+
+class Broken(AssertionError):
+    """A promise was not kept; the sentence says which."""
+
+
+class Read(NamedTuple):
+    offset: int
+    epoch: int
+    producer_id: int
+    value: bytes
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    sent: dict[int, list[bytes]] = field(default_factory=dict)  # by producer id, in order
+    acknowledged: dict[bytes, int] = field(default_factory=dict)  # value → offset
+    read: dict[int, Read] = field(default_factory=dict)  # by offset: whoever read it first
+
+
+class History:
+    def __init__(self) -> None:
+        self.partitions: dict[tuple[str, int], PartitionHistory] = {}
+        self.acknowledgements = 0
+        self.digest = sha1(usedforsecurity=False)
+        self._producer_ids: set[int] = set()
+
+    def partition(self, topic: str, number: int) -> PartitionHistory:
+        return self.partitions.setdefault((topic, number), PartitionHistory())
+
+    def got_producer_id(self, producer_id: int) -> None:
+        if producer_id in self._producer_ids:
+            raise Broken(f"producer id {producer_id} was given out twice")
+        self._producer_ids.add(producer_id)
+
+    def sent(self, topic: str, number: int, producer_id: int, values: tuple[bytes, ...]) -> None:
+        self.partition(topic, number).sent.setdefault(producer_id, []).extend(values)
+
+    def acknowledged(self, topic: str, number: int, base_offset: int, values: tuple[bytes, ...]) -> None:
+        partition = self.partition(topic, number)
+        for offset, value in enumerate(values, base_offset):
+            partition.acknowledged[value] = offset
+            self.acknowledgements += 1
+            self.digest.update(b"%d " % offset + value)
+            found = partition.read.get(offset)
+            if found is not None and found.value != value:
+                raise Broken(f"{topic}-{number}: {name_of(value)} is acknowledged at {offset}, where {found} was read")
+
+    def read(self, topic: str, number: int, expected_offset: int, read: Read) -> None:
+        """A reader that stood at `expected_offset` got this."""
+        where = f"{topic}-{number}"
+        if read.offset != expected_offset:
+            raise Broken(f"{where}: a reader at {expected_offset} got {read.offset}: offsets are not dense")
+        first = self.partition(topic, number).read.setdefault(read.offset, read)
+        if first != read:
+            raise Broken(f"{where} at {read.offset}: {_told(first)} was read, and now {_told(read)}")
+        before = self.partition(topic, number).read.get(read.offset - 1)
+        if before is not None and before.epoch > read.epoch:
+            raise Broken(f"{where} at {read.offset}: epoch {read.epoch} behind epoch {before.epoch}")
+
+    def check_all_read(self) -> None:
+        """Every partition was read to its end: what was acknowledged is there, once, and in order."""
+        for (topic, number), partition in self.partitions.items():
+            where = f"{topic}-{number}"
+            by_value: dict[bytes, int] = {}
+            by_producer: dict[int, list[bytes]] = {}
+            for offset in range(len(partition.read)):
+                read = partition.read[offset]
+                if read.value in by_value:
+                    raise Broken(f"{where}: {name_of(read.value)} is at {by_value[read.value]} and at {offset}")
+                by_value[read.value] = offset
+                by_producer.setdefault(read.producer_id, []).append(read.value)
+            for value, offset in partition.acknowledged.items():
+                if by_value.get(value) != offset:
+                    raise Broken(
+                        f"{where}: {name_of(value)} was acknowledged at {offset}, and is at {by_value.get(value)}"
+                    )
+            for producer_id, values in by_producer.items():
+                if values != partition.sent.get(producer_id):
+                    raise Broken(f"{where}: what producer {producer_id} sent is not what is there, in its order")
+
+
+def name_of(value: bytes) -> str:
+    return value.rstrip(b"\0").decode()
+
+
+def _told(read: Read) -> str:
+    return f"{name_of(read.value)} of epoch {read.epoch}"
