@@ -13,6 +13,9 @@ from typing import Any, Final
 from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
 from tidemill.metadata.metadata_records import Endpoint
+from tidemill.model.broker_id import Voter
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import COMMAND, Kind
 from tidemill.simulation.crash_fate import Fate
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.disk_operation import PowerLost
@@ -20,8 +23,9 @@ from tidemill.simulation.event_loop import SimulatedLoop, Timeline, begin_loop
 from tidemill.simulation.kafka_listener import KAFKA_PORT, LISTENER, listen
 from tidemill.simulation.machine import DiskPace, WallClock, seconds, simulated_machine
 from tidemill.simulation.network import Network
+from tidemill.storage.block import Block
 from tidemill.storage.disk import DiskFull, SyncFailed
-from tidemill.storage.store import StoreOptions
+from tidemill.storage.store import Store, StoreOptions
 
 TICK_S: Final = 0.25  # as `app/start.py`
 START_S: Final = 0.3  # of a process, before it reads its directory
@@ -50,7 +54,9 @@ class BrokerMachine:
         self.lines: deque[str] = deque(maxlen=LINES_KEPT)
         self.loop: SimulatedLoop | None = None  # while a process runs
         self.broker: Broker | None = None  # while it is up
+        self.voter: Voter | None = None  # once its directory has an identity
         self.starts = 0
+        self._durable: dict[ShardId, dict[int, int]] = {}  # log index → term, as the synced journal has it
         self.turned: Callable[[BrokerMachine], None] = _unobserved
         self._timeline = timeline
         self._network = network
@@ -87,12 +93,16 @@ class BrokerMachine:
             self._tell(f"the broker ends: {error!r}")
             self.kill()
 
-        machine = simulated_machine(loop, random, wall=self.wall, pace=self.pace, failed=failed, tell=self._tell)
+        machine = simulated_machine(
+            loop, random, wall=self.wall, pace=self.pace, failed=failed, tell=self._tell, carried_out=self._synced
+        )
         try:
             identity, store, _ = wiring.open_directory(self.disk, None, machine.entropy, self._options)
         except (DiskFull, SyncFailed) as problem:
             failed(problem)
             return
+        self._recovered(store)
+        self.voter = identity.voter
         broker = await wiring.bring_up(identity, store, self._static, machine)
         self.broker = broker
         self._tick(loop, broker)
@@ -110,6 +120,33 @@ class BrokerMachine:
     def _turned(self, loop: SimulatedLoop) -> None:
         if loop is self.loop:
             self.turned(self)
+
+    # What its journal holds, whatever becomes of the process.
+
+    def holds(self, shard_id: ShardId, index: int, term: int) -> bool:
+        """The entry is on the disk, or was there when it was still among the rows."""
+        if self.broker is not None:
+            log = self.broker.store.shards.get(shard_id)
+            if log is not None and index < log.first_index:
+                return True
+        return self._durable.get(shard_id, {}).get(index) == term
+
+    def _recovered(self, store: Store) -> None:
+        self._durable = {
+            shard_id: {index: log.term_at(index) for index in range(log.first_index, log.last_index + 1)}
+            for shard_id, log in store.shards.items()
+        }
+
+    def _synced(self, block: object) -> None:
+        """A journal's job is done; the loop has not heard of it."""
+        assert isinstance(block, Block), f"{block!r} is no block"
+        for shard_id, row in block.rows:
+            entries = self._durable.setdefault(shard_id, {})
+            if row.kind <= COMMAND:
+                entries[row.index] = row.term
+            elif row.kind == Kind.TRUNCATE:
+                for index in [index for index in entries if index >= row.index]:
+                    del entries[index]
 
     # Down.
 

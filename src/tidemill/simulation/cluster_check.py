@@ -1,57 +1,102 @@
 """What must hold inside a simulated cluster, looked at after every turn of a broker, and when everything has healed."""
 
+from typing import Any, Final
+
 from tidemill.batches.batch import spans
+from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
+from tidemill.raft.replica import Replica
 from tidemill.shard.partition import Partition
+from tidemill.shard.shard import Shard
 from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.history import Broken
+from tidemill.storage.shard_log import ShardLog
 
-READ_BYTES = 1 << 20
+READ_BYTES: Final = 1 << 20
 
 
 class ClusterCheck:
     def __init__(self, machines: list[BrokerMachine]) -> None:
         self._machines = machines
         self._leaders: dict[tuple[ShardId, int], Voter] = {}  # of each term
-        self._terms: dict[tuple[ShardId, Voter], int] = {}
-        self._commits: dict[tuple[str, int, ShardId], int] = {}
+        self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}  # by log index: term, CRC of what it carries
+        self._seen: dict[tuple[BrokerMachine, int, ShardId], int] = {}  # commit index of each life of each replica
+        self._counted: dict[ShardId, int] = {}  # up to this index a majority was counted
 
     def turned(self, machine: BrokerMachine) -> None:
         """A broker's loop has turned."""
-        broker = machine.broker
-        if broker is None:
+        if machine.broker is None:
             return
-        for shard_id, shard in broker.shard_table.shards.items():
+        for shard_id, shard in machine.broker.shard_table.shards.items():
             replica = shard.replica
             if replica.leads:
                 first = self._leaders.setdefault((shard_id, replica.term), replica.me)
                 if first != replica.me:
                     raise Broken(f"shard {shard_id}: {first} and {replica.me} lead term {replica.term}")
-            life = (machine.name, machine.starts, shard_id)
-            if self._commits.get(life, 0) > replica.commit_index:
-                raise Broken(f"shard {shard_id} on {machine.name}: commit index {self._commits[life]} went back")
-            self._commits[life] = replica.commit_index
+            self._check_commit(machine, shard)
+            if replica.leads and replica.commit_index > self._counted.get(shard_id, 0):
+                self._count(shard_id, shard.log, replica)
+
+    def _check_commit(self, machine: BrokerMachine, shard: Shard) -> None:
+        """It never goes back, and nobody has something else there."""
+        life = (machine, machine.starts, shard.shard_id)
+        index, seen = shard.replica.stable_index, self._seen.get(life, 0)
+        if index == seen:
+            return
+        if index < seen:
+            raise Broken(f"shard {shard.shard_id} on {machine.name}: the commit index went back from {seen} to {index}")
+        self._seen[life] = index
+        log = shard.log
+        for at in range(max(seen + 1, log.first_index), index + 1):
+            entry = log.entry_at(at)
+            if entry.payload is None:
+                continue  # it lies in the segment: `agree` compares those
+            found = (entry.term, crc32c(entry.payload))
+            first = self._committed.setdefault((shard.shard_id, at), found)
+            if first != found:
+                raise Broken(
+                    f"shard {shard.shard_id}, entry {at}: committed as {first}, and as {found} on {machine.name}"
+                )
+
+    def _count(self, shard_id: ShardId, log: ShardLog, replica: Replica) -> None:
+        """What a leader holds for committed lies on the disks of a majority of the voters in force."""
+        index = replica.commit_index
+        self._counted[shard_id] = index
+        term = log.term_at(index)
+        holding = [machine.name for machine in self._machines if machine.holds(shard_id, index, term)]
+        voting = [machine.name for machine in self._machines if machine.voter in replica.voters]
+        if len(set(holding) & set(voting)) <= len(replica.voters) // 2:
+            raise Broken(
+                f"shard {shard_id}: entry {index} of term {term} is committed, and of {voting} {holding} have it"
+            )
+
+    # When everything has healed.
 
     def agree(self) -> bool:
         """
-        Every broker is up, and whoever has a partition has the same of it: epochs, high watermark, and every byte
-        between log start and high watermark.  False while somebody lags; Broken when two differ.
+        Every broker is up, and whoever has a partition has the same of it: log start, high watermark, epochs, what is
+        known of producers, and every byte.  False while somebody lags; Broken when two differ.
         """
         if not all(machine.is_ready for machine in self._machines):
             return False
-        found: dict[tuple[str, int], dict[int, tuple[int, int, bytes]]] = {}
-        ends: dict[tuple[str, int], set[tuple[int, int]]] = {}
+        batches: dict[tuple[str, int], dict[int, bytes]] = {}
+        states: dict[tuple[str, int], list[Any]] = {}
         for machine in self._machines:
             assert machine.broker is not None, f"{machine.name} is ready"
             for topic, partitions in machine.broker.shard_table.topics.items():
                 for number, partition in partitions.items():
-                    ends.setdefault((topic, number), set()).add((partition.log_start, partition.high_watermark))
-                    self._compare(machine, partition, found.setdefault((topic, number), {}))
-        return all(len(bounds) == 1 for bounds in ends.values())
+                    self._compare(machine, partition, batches.setdefault((topic, number), {}))
+                    states.setdefault((topic, number), []).append((machine.name, _state(partition)))
+        for (topic, number), found in states.items():
+            if len({state[0] for _, state in found}) > 1:
+                return False
+            if any(state != found[0][1] for _, state in found):
+                raise Broken(f"{topic}-{number}: replicas have the same offsets, and differ: {found}")
+        return True
 
-    def _compare(self, machine: BrokerMachine, partition: Partition, found: dict[int, tuple[int, int, bytes]]) -> None:
-        """`found`: (end offset, epoch, bytes) of the batch at each base offset, as others have it."""
+    def _compare(self, machine: BrokerMachine, partition: Partition, found: dict[int, bytes]) -> None:
+        """`found`: the batch at each base offset, as others have it."""
         offset = partition.log_start
         where = f"{partition.topic}-{partition.number} on {machine.name}"
         while offset < partition.high_watermark:
@@ -60,22 +105,23 @@ class ClusterCheck:
                 raise Broken(f"{where}: nothing is there at {offset}, below {partition.high_watermark}")
             for buffer in read[0]:
                 for span in spans(buffer):
-                    header = span.header
                     batch = bytes(memoryview(buffer)[span.position : span.position + span.size])
-                    first = found.setdefault(header.base_offset, (header.end_offset, header.leader_epoch, batch))
-                    if first[2] != batch:
-                        raise Broken(f"{where}: the batch at {header.base_offset} is not what another replica has")
-                    offset = header.end_offset
+                    if found.setdefault(span.header.base_offset, batch) != batch:
+                        raise Broken(
+                            f"{where}: the batch at {span.header.base_offset} is not what another replica has there"
+                        )
+                    offset = span.header.end_offset
 
     def standing(self) -> list[str]:
         """Who is where, for a run that did not come to its end."""
         lines = []
         for machine in self._machines:
             if machine.broker is None:
-                lines.append(
-                    f"{machine.name} is {'starting' if machine.is_running else 'down'}: {[*machine.lines][-3:]}"
-                )
+                state = "starting" if machine.is_running else "down"
+                lines.append(f"{machine.name} is {state}: {[*machine.lines][-3:]}")
                 continue
+            if not machine.is_ready:
+                lines.append(f"{machine.name} is not ready: {[*machine.lines][-3:]}")
             for shard_id, shard in machine.broker.shard_table.shards.items():
                 it = shard.replica
                 lines.append(
@@ -83,3 +129,14 @@ class ClusterCheck:
                     f"durable {it.durable_index} commit {it.commit_index}"
                 )
         return lines
+
+
+def _state(partition: Partition) -> tuple[Any, ...]:
+    """The bounds first: only who has the same must have the same else."""
+    log = partition.log
+    producers = {
+        producer_id: (batch.epoch, batch.last_sequence, batch.end_offset)
+        for producer_id, batch in log.producers.newest().items()
+    }
+    epochs = [(start.epoch, start.start_offset) for start in log.epochs.starts]
+    return (log.log_start, partition.high_watermark, log.end_offset, partition.shard.log.term), epochs, producers

@@ -62,11 +62,21 @@ class SeededEntropy:
 class TimedJobs:
     """The Jobs port: `threads` of a process, which take as long as its disk's pace says."""
 
-    def __init__(self, loop: SimulatedLoop, random: Random, pace: DiskPace, *, threads: int = 1) -> None:
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        random: Random,
+        pace: DiskPace,
+        *,
+        threads: int = 1,
+        carried_out: Callable[[Any], None] | None = None,
+    ) -> None:
+        """`carried_out` hears of what a job has given before the loop does."""
         self._loop = loop
         self._random = random
         self._pace = pace
         self._idle = threads
+        self._carried_out = carried_out
         self._waiting: deque[_Job] = deque()
 
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]) -> None:
@@ -96,6 +106,9 @@ class TimedJobs:
             result = job()
         except Exception as error:
             problem = error
+        else:
+            if self._carried_out is not None:
+                self._carried_out(result)
 
         def report() -> None:
             self._idle += 1
@@ -116,18 +129,22 @@ def simulated_machine(
     pace: DiskPace,
     failed: Callable[[BaseException], None],
     tell: Callable[[str], object],
+    carried_out: Callable[[Any], None],
 ) -> Machine:
-    """`failed` ends the process; `tell` keeps the lines of its event log."""
+    """
+    `failed` ends the process; `tell` keeps the lines of its event log; `carried_out` hears of each block that is
+    synced.
+    """
     clock = SimulatedClock(loop, wall)
 
-    def jobs(threads: int = 1) -> TimedJobs:
-        return TimedJobs(loop, Random(random.getrandbits(64)), pace, threads=threads)
+    def jobs(threads: int = 1, carried_out: Callable[[Any], None] | None = None) -> TimedJobs:
+        return TimedJobs(loop, Random(random.getrandbits(64)), pace, threads=threads, carried_out=carried_out)
 
     return Machine(
         turns=loop,
         clock=clock,
         entropy=SeededEntropy(Random(random.getrandbits(64))),
-        journal_jobs=jobs(),
+        journal_jobs=jobs(carried_out=carried_out),
         background_jobs=jobs(),
         read_jobs=jobs(READ_THREADS),
         call_later=loop.call_later,

@@ -1,0 +1,271 @@
+"""The simulated links between brokers: the twin of `runtime/peer_transport`, on connections of the simulated network.
+
+Dialled until one stands, with the same back-off; the same order says which of two stays; nothing is proven, for nobody
+here lies.  A frame arrives whole.
+
+    dialler: connect ─────────────▶ acceptor: its Hello ─▶ dialler: linked, its Hello ─▶ acceptor: linked
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from random import Random
+from typing import Any, Final
+
+from tidemill.peer.hello import Hello, decode_hello, encode_hello
+from tidemill.peer.link import Buffer, LinkOwner
+from tidemill.simulation.event_loop import SimulatedLoop
+from tidemill.simulation.network import Network, Socket
+
+PEER_PORT: Final = 9093
+QUEUED_BYTES_MAX: Final = 64 << 20
+HANDSHAKE_S: Final = 5.0
+BACK_OFF_S_MIN: Final = 0.05
+BACK_OFF_S_MAX: Final = 1.0
+IS_REPLACED: Final = "another link took its place"
+ANOTHER_STANDS: Final = "another link stands between the two"
+
+
+class SimulatedLink:
+    """`peer.link.Link`: one end."""
+
+    def __init__(self, links: "SimulatedLinks", socket: Socket, ours: Hello, dial: int | None) -> None:
+        self.ours = ours
+        self.theirs: Hello | None = None
+        self.dial = dial  # the dialler's count, which the acceptor is told
+        self.is_dialler = dial is not None
+        self.is_parked = False
+        self._links = links
+        self._socket = socket
+        socket.received, socket.lost = self._received, self.end
+        links.loop.call_later(HANDSHAKE_S, self._check_handshake)
+
+    @property
+    def hello(self) -> Hello:
+        assert self.theirs is not None, "a link begins with a Hello"
+        return self.theirs
+
+    def send(self, parts: Sequence[Buffer]) -> bool:
+        if not self._socket.is_open or self._socket.queued_bytes > QUEUED_BYTES_MAX:
+            return False
+        self._socket.send(b"".join(parts))
+        return True
+
+    def close(self, why: str) -> None:
+        self.end(why)
+
+    def begin(self) -> None:
+        """The acceptor says first who it is."""
+        if not self.is_dialler:
+            self._socket.send(encode_hello(self.ours))
+
+    def end(self, why: str) -> None:
+        self._socket.close()
+        self._links.ended(self, why)
+
+    def _check_handshake(self) -> None:
+        if self.theirs is None:
+            self.end(f"no Hello within {HANDSHAKE_S:.0f} s")
+
+    def _received(self, data: bytes) -> None:
+        if self.theirs is not None:
+            self._links.received(self, data)
+            return
+        if self.is_dialler:
+            self.theirs = decode_hello(data)
+        else:
+            self.dial = int.from_bytes(data[:4])
+            self.theirs = decode_hello(data[4:])
+        refusal = self._links.proven(self)
+        if refusal is not None:
+            self.end(refusal)
+
+    def introduce(self) -> None:
+        """The dialler's Hello, before any frame of its."""
+        if self.is_dialler:
+            self._socket.send((self.dial or 0).to_bytes(4) + encode_hello(self.ours))
+
+
+class SimulatedLinks:
+    """`peer.link.Links`, of one process."""
+
+    def __init__(
+        self,
+        network: Network,
+        loop: SimulatedLoop,
+        host: str,
+        owner: LinkOwner,
+        random: Random,
+    ) -> None:
+        self.loop = loop
+        self.links: dict[SimulatedLink, None] = {}  # that the owner has
+        self._network = network
+        self._host = host
+        self._owner = owner
+        self._random = random
+        self._diallers: dict[str, _Dialler] = {}
+        self._dialled: dict[SimulatedLink, _Dialler] = {}
+        self._ends: dict[SimulatedLink, None] = {}  # linked, parked, or not yet
+        self._parked: dict[SimulatedLink, SimulatedLink] = {}  # each for which
+        self._dials = 0
+        self._is_closed = False
+
+    async def listen(self) -> str:
+        self._network.listen(self._host, PEER_PORT, self.loop, self._accept)
+        return f"{self._host}:{PEER_PORT}"
+
+    def reach(self, addresses: Collection[str]) -> None:
+        for address in [address for address in self._diallers if address not in addresses]:
+            self._diallers.pop(address).is_stopped = True
+        for address in addresses:
+            if address not in self._diallers:
+                self._diallers[address] = _Dialler(self, address)
+                self._diallers[address].consider()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self.reach(())
+        for link in [*self._ends]:
+            link.end("the broker stops")
+
+    # Connections.
+
+    def _accept(self, socket: Socket) -> None:
+        if self._is_closed:
+            socket.close()
+            return
+        link = SimulatedLink(self, socket, self._owner.hello(), None)
+        self._ends[link] = None
+        link.begin()
+
+    def dial(self, dialler: "_Dialler") -> None:
+        host, _, port = dialler.address.rpartition(":")
+
+        def connected(socket: Socket) -> None:
+            if dialler.is_stopped:
+                socket.close()
+                return
+            self._dials += 1
+            link = SimulatedLink(self, socket, self._owner.hello(), self._dials)
+            self._ends[link] = None
+            self._dialled[link] = dialler
+
+        self._network.dial(self.loop, self._host, (host, int(port)), connected, dialler.failed)
+
+    def jittered(self, delay_s: float) -> float:
+        return delay_s * (0.5 + self._random.random() / 2)
+
+    def stands(self, dialler: "_Dialler") -> bool:
+        return any(
+            link.hello.address == dialler.address or link.hello.incarnation == dialler.reached for link in self.links
+        )
+
+    # What links call.
+
+    def proven(self, link: SimulatedLink) -> str | None:
+        """Both ends are known to this one; a sentence refuses it."""
+        dialler = self._dialled.get(link)
+        if dialler is not None:
+            dialler.reached = link.hello.incarnation
+        if link.ours != self._owner.hello():
+            return "this broker has another identity by now: connect again"
+        for rival in [rival for rival in self.links if _is_same(rival.hello, link.hello)]:
+            if (rival.ours, rival.theirs) != (link.ours, link.theirs):
+                rival.end(IS_REPLACED)
+            elif _precedence(rival) > _precedence(link):
+                if rival.is_dialler:
+                    return ANOTHER_STANDS
+                link.introduce()
+                self._park(link, rival)
+                return None
+            elif link.is_dialler:
+                rival.end(IS_REPLACED)
+            else:
+                self._park(rival, link)
+        link.introduce()
+        self.links[link] = None
+        refusal = self._owner.linked(link)
+        if refusal is not None:
+            self.links.pop(link, None)
+        return refusal
+
+    def received(self, link: SimulatedLink, data: bytes) -> None:
+        if link in self.links:
+            self._owner.received(link, memoryview(bytearray(data)))
+
+    def ended(self, link: SimulatedLink, why: str) -> None:
+        if link not in self._ends:
+            return
+        del self._ends[link]
+        self._parked.pop(link, None)
+        dialler = self._dialled.pop(link, None)
+        has_stood = link in self.links
+        if has_stood:
+            self._lose(link, why)
+        for parked in [parked for parked, winner in self._parked.items() if winner is link]:
+            parked.end(why)
+        if dialler is not None:
+            dialler.ended(has_stood=has_stood)
+        for other in [*self._diallers.values()]:
+            other.consider()
+
+    def _park(self, link: SimulatedLink, winner: SimulatedLink) -> None:
+        """Silent, until the other end closes it: who dialled the winner knows that that one stands at both ends."""
+        self._parked[link] = winner
+        if link in self.links:
+            self._lose(link, IS_REPLACED)
+
+    def _lose(self, link: SimulatedLink, why: str) -> None:
+        del self.links[link]
+        self._owner.lost(link, why)
+
+
+class _Dialler:
+    """One address that a link is wanted to."""
+
+    def __init__(self, links: SimulatedLinks, address: str) -> None:
+        self.address = address
+        self.reached: int | None = None  # the incarnation that was met there last
+        self.is_stopped = False
+        self._links = links
+        self._failures = -1  # nothing was tried yet
+        self._is_busy = False
+        self._timer: Any = None
+
+    def consider(self) -> None:
+        if self.is_stopped or self._is_busy or self._timer is not None or self._links.stands(self):
+            return
+        back_off_s = min(BACK_OFF_S_MIN * 2 ** min(self._failures, 10), BACK_OFF_S_MAX)
+        delay_s = 0.0 if self._failures < 0 else self._links.jittered(back_off_s)
+        self._timer = self._links.loop.call_later(delay_s, self._dial)
+
+    def _dial(self) -> None:
+        self._timer = None
+        if not self.is_stopped and not self._links.stands(self):
+            self._is_busy = True
+            self._links.dial(self)
+
+    def failed(self, _: str) -> None:
+        self.ended(has_stood=False)
+        self.consider()
+
+    def ended(self, *, has_stood: bool) -> None:
+        self._is_busy = False
+        self._failures = 0 if has_stood else self._failures + 1
+
+
+def links_on(network: Network, loop: SimulatedLoop, host: str, random: Random) -> Callable[[LinkOwner], SimulatedLinks]:
+    """What a machine gives its broker."""
+    return lambda owner: SimulatedLinks(network, loop, host, owner, Random(random.getrandbits(64)))
+
+
+def _is_same(one: Hello, other: Hello) -> bool:
+    """Do they speak of one broker?"""
+    return one.incarnation == other.incarnation or (one.voter is not None and one.voter == other.voter)
+
+
+def _precedence(link: SimulatedLink) -> tuple[bool, int]:
+    """Of two links between the same the greater stays; both ends compute the same."""
+    return link.is_dialler == (_rank(link.ours) > _rank(link.hello)), link.dial or 0
+
+
+def _rank(hello: Hello) -> tuple[int, int]:
+    return hello.voter.broker_id if hello.voter else -1, hello.incarnation
