@@ -1,6 +1,6 @@
 """One simulated machine with its broker: a disk and a wall clock that last, and processes that come and go.
 
-    start ─▶ open_directory ─▶ bring_up ─▶ register ─▶ listens, ticks … ─▶ kill │ power loss │ failed sync ─▶ start …
+    start ─▶ open_directory ─▶ make ─▶ ticks, bring_up ─▶ register ─▶ listens … ─▶ kill │ power loss │ … ─▶ start …
 
 The steps are `broker/wiring.py`'s, as in `app/start.py`.
 """
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
-from tidemill.metadata.metadata_records import Endpoint
+from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import COMMAND, Kind
@@ -21,6 +21,7 @@ from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.disk_operation import PowerLost
 from tidemill.simulation.event_loop import SimulatedLoop, Timeline, begin_loop
 from tidemill.simulation.kafka_listener import KAFKA_PORT, LISTENER, listen
+from tidemill.simulation.links import PEER_PORT, links_on
 from tidemill.simulation.machine import DiskPace, WallClock, seconds, simulated_machine
 from tidemill.simulation.network import Network
 from tidemill.storage.block import Block
@@ -45,8 +46,11 @@ class BrokerMachine:
         options: StoreOptions,
         static: Mapping[str, str],
         clock_rate: float,
+        join: tuple[str, ...],
     ) -> None:
-        """Its clocks run up to `clock_rate` faster or slower than time."""
+        """
+        It founds a cluster, or joins the one at `join`.  Its clocks run up to `clock_rate` faster or slower than time.
+        """
         self.name = name
         self.disk = SimulatedDisk()
         self.wall = WallClock()
@@ -64,6 +68,7 @@ class BrokerMachine:
         self._options = options
         self._static = static
         self._clock_rate = clock_rate
+        self._join = join
         self._fate_of_cut: Fate | None = None  # None: it is a kill
 
     @property
@@ -94,20 +99,31 @@ class BrokerMachine:
             self.kill()
 
         machine = simulated_machine(
-            loop, random, wall=self.wall, pace=self.pace, failed=failed, tell=self._tell, carried_out=self._synced
+            loop,
+            random,
+            wall=self.wall,
+            pace=self.pace,
+            failed=failed,
+            links=links_on(self._network, loop, self.name, random),
+            tell=self._tell,
+            carried_out=self._synced,
         )
         try:
-            identity, store, _ = wiring.open_directory(self.disk, None, machine.entropy, self._options)
+            identity, store, _ = await wiring.open_directory(self.disk, None, self._join, machine, self._options)
+            self._recovered(store)
+            self.voter = identity.voter
+            broker = wiring.make(identity, store, self._static, machine)
         except (DiskFull, SyncFailed) as problem:
             failed(problem)
             return
-        self._recovered(store)
-        self.voter = identity.voter
-        broker = await wiring.bring_up(identity, store, self._static, machine)
         self.broker = broker
         self._tick(loop, broker)
-        endpoint = Endpoint(LISTENER, self.name, KAFKA_PORT, "PLAINTEXT")
-        await wiring.register(broker, (endpoint,), None)
+        await wiring.bring_up(broker, addresses=self._join)
+        endpoints = (
+            Endpoint(LISTENER, self.name, KAFKA_PORT, "PLAINTEXT"),
+            Endpoint(PEER_ENDPOINT, self.name, PEER_PORT, "PLAINTEXT"),
+        )
+        await wiring.register_broker(broker, endpoints, None)
         listen(broker, self._network, loop, self.name, Random(random.getrandbits(64)))
 
     def _tick(self, loop: SimulatedLoop, broker: Broker) -> None:

@@ -19,6 +19,7 @@ from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.simulation.event_loop import US, Timeline, begin_loop
 from tidemill.simulation.history import Broken, History
 from tidemill.simulation.kafka_listener import KAFKA_PORT
+from tidemill.simulation.links import PEER_PORT
 from tidemill.simulation.machine import seconds
 from tidemill.simulation.network import Network
 
@@ -91,6 +92,7 @@ class ClusterRun:
             options=self.knobs.options,
             static=STATIC,
             clock_rate=self.knobs.clock_rate,
+            join=(f"broker-1:{PEER_PORT}",) if number > 1 else (),
         )
         machine.pace.sync_us = self.knobs.sync_us
         machine.turned = self._turned

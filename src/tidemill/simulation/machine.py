@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from tidemill.broker.machine import Machine
+from tidemill.peer.link import LinkOwner, Links
 from tidemill.simulation.event_loop import US, SimulatedLoop
 from tidemill.telemetry.event_log import EventLog
 
@@ -128,6 +129,7 @@ def simulated_machine(
     wall: WallClock,
     pace: DiskPace,
     failed: Callable[[BaseException], None],
+    links: Callable[[LinkOwner], Links],
     tell: Callable[[str], object],
     carried_out: Callable[[Any], None],
 ) -> Machine:
@@ -149,6 +151,7 @@ def simulated_machine(
         read_jobs=jobs(READ_THREADS),
         call_later=loop.call_later,
         failed=failed,
+        links=links,
         events=EventLog(tell, clock.wall_ms, as_json=False),
     )
 
