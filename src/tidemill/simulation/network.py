@@ -129,13 +129,13 @@ class Socket:
         self._network.timeline.after(min(RETRY_US << min(self._retries, 8), RETRY_US_MAX), self._arrive)
 
     def _drain(self) -> None:
-        while self._inbox and self.is_reading and self.is_open:
+        while self._inbox and self.received is not None and self.is_reading and self.is_open:
             data = self._inbox.popleft()
             if data is None:
                 self.is_open = False
                 if self.lost is not None:
                     self.lost("closed by the other end")
-            elif self.received is not None:
+            else:
                 self.received(data)
 
 
@@ -217,6 +217,7 @@ class Network:
         def established() -> None:
             if loop.is_alive:
                 loop.call_soon(connected, here)
+                loop.call_soon(here._drain)  # the other end may have spoken first
             else:
                 here.abort()
 

@@ -1,0 +1,102 @@
+"""Virtual time: what asyncio promises holds on it, and nothing waits for the machine."""
+
+import asyncio
+
+import pytest
+
+from tidemill.simulation.event_loop import US, SimulatedLoop, Timeline, begin_loop
+
+
+def test_a_sleep_takes_virtual_time_on_the_loops_own_clock() -> None:
+    """
+    A clock that runs twice as fast is through with a second in half of one.
+    """
+    timeline = Timeline()
+    loop = begin_loop(timeline, rate=2.0)
+    woken: list[int] = []
+
+    async def sleep() -> None:
+        await asyncio.sleep(1)
+        woken.append(timeline.now_us)
+
+    loop.call_soon(lambda: loop.create_task(sleep()))
+    timeline.run_until(10 * US)
+
+    assert len(woken) == 1
+    assert US // 2 <= woken[0] < US // 2 + 1_000
+
+
+def test_what_becomes_ready_in_a_turn_waits_for_the_next() -> None:
+    timeline = Timeline()
+    loop = begin_loop(timeline)
+    order: list[str] = []
+    loop.call_soon(lambda: (order.append("first"), loop.call_soon(order.append, "third")))
+    loop.call_soon(order.append, "second")
+
+    timeline.run_until(US)
+
+    assert order == ["first", "second", "third"]
+
+
+def test_a_paused_process_does_everything_later_and_in_order() -> None:
+    timeline = Timeline()
+    loop = begin_loop(timeline)
+    seen: list[tuple[str, int]] = []
+    for name, delay_s in (("a", 0.1), ("b", 0.2), ("c", 3.0)):
+        loop.call_later(delay_s, lambda name=name: seen.append((name, timeline.now_us // 100_000)))
+
+    loop.pause(2 * US)
+    timeline.run_until(5 * US)
+
+    assert seen == [("a", 20), ("b", 20), ("c", 30)]
+
+
+def test_nothing_of_a_killed_process_happens() -> None:
+    timeline = Timeline()
+    loop = begin_loop(timeline)
+    happened: list[str] = []
+    loop.call_later(1, happened.append, "a timer")
+
+    async def task() -> None:
+        try:
+            await asyncio.sleep(1)
+        finally:
+            happened.append("its end")
+
+    loop.call_soon(lambda: loop.create_task(task()))
+    timeline.run_until(US // 2)
+    loop.kill()
+    loop.call_soon(happened.append, "a call")
+    timeline.run_until(5 * US)
+
+    assert happened == []
+
+
+def test_an_error_that_nobody_caught_ends_the_run() -> None:
+    timeline = Timeline()
+    loop = begin_loop(timeline)
+    loop.call_soon(lambda: [].pop())
+
+    with pytest.raises(IndexError):
+        timeline.run_until(US)
+
+
+def test_two_that_wake_each_other_for_ever_do_not_stop_time() -> None:
+    timeline = Timeline()
+    loop = begin_loop(timeline)
+
+    def again() -> None:
+        loop.call_soon(again)
+
+    loop.call_soon(again)
+    timeline.run_until(US // 100)
+
+    assert timeline.now_us == US // 100
+
+
+@pytest.mark.parametrize("call", [SimulatedLoop.call_soon_threadsafe, SimulatedLoop.run_in_executor])
+def test_threads_are_refused(call: object) -> None:
+    loop = begin_loop(Timeline())
+
+    with pytest.raises(NotImplementedError):
+        call(loop, None, None)  # type: ignore[operator]

@@ -1,0 +1,154 @@
+"""Simulated links keep what `peer/link.py` says of all: one between two brokers, at both ends the same."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.peer.hello import Hello
+from tidemill.peer.link import Link
+from tidemill.simulation.event_loop import US, Timeline, begin_loop
+from tidemill.simulation.links import SimulatedLinks
+from tidemill.simulation.network import Network
+
+
+class Owner:
+    def __init__(self, world: "World", number: int, incarnation: int) -> None:
+        self.world = world
+        self.number = number
+        self.links: dict[int, Link] = {}
+        self.frames: list[bytes] = []
+        self.lost_links: list[str] = []
+        self._hello = Hello(
+            cluster_id="c",
+            voter=Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)),
+            incarnation=incarnation,
+            address=f"broker-{number}:9093",
+        )
+        self.loop = begin_loop(world.timeline)
+        self.all = SimulatedLinks(world.network, self.loop, f"broker-{number}", self, Random(incarnation))
+
+    def hello(self) -> Hello:
+        return self._hello
+
+    def linked(self, link: Link) -> str | None:
+        assert link.hello.voter is not None
+        number = link.hello.voter.broker_id
+        assert number not in self.links, "the owner has never two links to one voter"
+        self.links[number] = link
+        return None
+
+    def received(self, link: Link, frame: memoryview) -> None:
+        assert link.hello.voter is not None
+        assert self.links[link.hello.voter.broker_id] is link
+        frame[:1] = frame[:1]  # writable
+        self.frames.append(bytes(frame))
+
+    def lost(self, link: Link, why: str) -> None:
+        assert link.hello.voter is not None
+        assert self.links.pop(link.hello.voter.broker_id) is link
+        self.lost_links.append(why)
+
+
+class World:
+    def __init__(self, seed: int, brokers: int = 3) -> None:
+        self.timeline = Timeline()
+        self.network = Network(self.timeline, Random(seed))
+        self.brokers = brokers
+        self.lives = 0
+        self.owners: dict[int, Owner] = {}
+        for number in range(1, brokers + 1):
+            self.start(number)
+
+    def start(self, number: int) -> Owner:
+        self.lives += 1
+        owner = self.owners[number] = Owner(self, number, self.lives)
+        self.network.power_back(f"broker-{number}")
+        owner.loop.call_soon(lambda: owner.loop.create_task(self._up(owner)))
+        return owner
+
+    async def _up(self, owner: Owner) -> None:
+        await asyncio.sleep(0)
+        await owner.all.listen()
+        owner.all.reach([f"broker-{n}:9093" for n in range(1, self.brokers + 1) if n != owner.number])
+
+    def pass_time(self, seconds: float) -> None:
+        self.timeline.run_until(self.timeline.now_us + int(seconds * US))
+
+    def check_linked(self) -> None:
+        """Each to each, and one's frames come to the other by the same connection."""
+        for owner in self.owners.values():
+            others = set(self.owners) - {owner.number}
+            assert set(owner.links) == others
+            owner.frames.clear()
+        for owner in self.owners.values():
+            for link in owner.links.values():
+                assert link.send([b"from ", b"%d" % owner.number])
+        self.pass_time(2)
+        for owner in self.owners.values():
+            assert sorted(owner.frames) == sorted(b"from %d" % n for n in self.owners if n != owner.number)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_is_linked_to_each_once_though_all_dial_at_the_same_time(seed: int) -> None:
+    world = World(seed, brokers=5)
+    world.network.delay_mean_us = 20_000
+
+    world.pass_time(10)
+
+    world.check_linked()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_new_life_takes_the_place_of_the_old(seed: int) -> None:
+    """
+    Whether others were told of the old one's end (a kill) or not (its power went).
+    """
+    world = World(seed)
+    world.pass_time(5)
+    old = world.owners[2]
+    old.loop.kill()
+    if seed % 2:
+        world.network.process_died(old.loop)
+        world.pass_time(0.1)
+        assert 2 not in world.owners[1].links
+    else:
+        world.network.power_lost("broker-2", old.loop)
+        world.pass_time(0.1)
+        assert 2 in world.owners[1].links
+
+    world.start(2)
+    world.pass_time(10)
+
+    world.check_linked()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_links_come_back_when_a_cut_is_healed(seed: int) -> None:
+    world = World(seed)
+    world.pass_time(5)
+    world.network.blocked |= {("broker-1", "broker-2"), ("broker-2", "broker-1")}
+    for owner in world.owners.values():
+        for link in [*owner.links.values()]:
+            link.send([b"into the dark"])
+    world.pass_time(40)
+    assert 2 not in world.owners[1].links and 1 not in world.owners[2].links
+
+    world.network.blocked.clear()
+    world.pass_time(10)
+
+    world.check_linked()
+
+
+def test_a_link_that_is_closed_is_lost_at_once_here_and_soon_there() -> None:
+    world = World(1, brokers=2)
+    world.pass_time(5)
+    one, two = world.owners[1], world.owners[2]
+
+    one.links[2].close("no more")
+    assert one.lost_links[-1] == "no more"
+    world.pass_time(5)
+
+    assert two.lost_links[-1] == "closed by the other end"
+    world.check_linked()

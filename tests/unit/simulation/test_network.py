@@ -1,0 +1,131 @@
+"""The simulated network stands for TCP: order within a connection, delay or loss of all of it, and half-open ends."""
+
+from random import Random
+
+from tidemill.simulation.event_loop import US, SimulatedLoop, Timeline, begin_loop
+from tidemill.simulation.network import GIVE_UP_US, Network, Socket
+
+PLACE = ("server", 9092)
+
+
+class World:
+    """A client that is connected to a server; what each of them hears."""
+
+    def __init__(self) -> None:
+        self.timeline = Timeline()
+        self.network = Network(self.timeline, Random(1))
+        self.client, self.server = begin_loop(self.timeline), begin_loop(self.timeline)
+        self.heard: list[bytes] = []
+        self.ends: list[str] = []
+        self.failures: list[str] = []
+        self.sockets: list[Socket] = []
+        self.network.listen(*PLACE, self.server, self._accept)
+        self.dial()
+        self.timeline.run_until(US)
+
+    def dial(self) -> None:
+        self.network.dial(self.client, "client", PLACE, self._connected, self.failures.append)
+
+    def _accept(self, socket: Socket) -> None:
+        socket.received = self.heard.append
+        socket.lost = lambda why: self.ends.append(f"server: {why}")
+
+    def _connected(self, socket: Socket) -> None:
+        socket.received = self.heard.append
+        socket.lost = lambda why: self.ends.append(f"client: {why}")
+        self.sockets.append(socket)
+
+    def pass_time(self, seconds: float) -> None:
+        self.timeline.run_until(self.timeline.now_us + int(seconds * US))
+
+
+def test_what_is_sent_arrives_in_order() -> None:
+    world = World()
+    world.network.delay_mean_us, world.network.tail = 50_000, 0.3
+    sent = [b"%d" % number for number in range(100)]
+
+    for data in sent:
+        world.sockets[0].send(data)
+    world.pass_time(60)
+
+    assert world.heard == sent
+
+
+def test_a_short_cut_delays_and_a_long_one_loses_the_connection() -> None:
+    world = World()
+    world.network.blocked.add(("client", "server"))
+    world.sockets[0].send(b"delayed")
+    world.pass_time(2)
+    assert world.heard == []
+
+    world.network.blocked.clear()
+    world.pass_time(2)
+    assert world.heard == [b"delayed"]
+
+    world.network.blocked.add(("client", "server"))
+    world.sockets[0].send(b"lost")
+    world.pass_time(GIVE_UP_US / US + 2)
+    assert world.ends == ["client: timed out"]
+    assert world.heard == [b"delayed"]
+
+
+def test_who_stops_reading_is_sent_no_less_and_reads_on_in_order() -> None:
+    world = World()
+    other = world.sockets[0]._other
+    assert other is not None
+    other.pause_reading()
+    for number in range(3):
+        world.sockets[0].send(b"%d" % number)
+    world.pass_time(1)
+    assert world.heard == []
+
+    other.resume_reading()
+    world.pass_time(1)
+
+    assert world.heard == [b"0", b"1", b"2"]
+
+
+def test_a_process_that_dies_closes_its_connections_and_refuses_new_ones() -> None:
+    world = World()
+    world.server.kill()
+    world.network.process_died(world.server)
+    world.dial()
+    world.pass_time(1)
+
+    assert world.ends == ["client: closed by the other end"]
+    assert world.failures == ["server:9092 refused the connection"]
+
+
+def test_a_machine_without_power_is_silent_until_it_is_back() -> None:
+    world = World()
+    world.server.kill()
+    world.network.power_lost("server", world.server)
+    world.pass_time(5)
+    assert world.ends == []
+
+    world.network.power_back("server")
+    world.pass_time(5)
+    assert world.ends == []  # nobody has asked
+
+    world.sockets[0].send(b"anybody?")
+    world.pass_time(1)
+    assert world.ends == ["client: reset: nobody has it open there"]
+
+
+def test_a_dial_into_a_cut_way_times_out() -> None:
+    world = World()
+    world.network.blocked.add(("server", "client"))
+    world.dial()
+    world.pass_time(10)
+
+    assert world.failures == ["server:9092 timed out"]
+
+
+def test_a_loop_that_is_dead_is_not_connected() -> None:
+    world = World()
+    world.dial()
+    world.client.kill()
+    world.pass_time(1)
+
+    assert len(world.sockets) == 1
+    assert isinstance(world.client, SimulatedLoop)
