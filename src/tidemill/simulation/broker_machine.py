@@ -13,7 +13,7 @@ from typing import Any, Final
 from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import BrokerId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import COMMAND, Kind
 from tidemill.simulation.crash_fate import Fate
@@ -34,11 +34,9 @@ LINES_KEPT: Final = 200  # of its event log
 
 
 class BrokerMachine:
-    """`name` is its host's."""
-
     def __init__(
         self,
-        name: str,
+        broker_id: BrokerId,
         timeline: Timeline,
         network: Network,
         random: Random,
@@ -51,7 +49,7 @@ class BrokerMachine:
         """
         It founds a cluster, or joins the one at `join`.  Its clocks run up to `clock_rate` faster or slower than time.
         """
-        self.name = name
+        self.name = f"broker-{broker_id}"  # its host's
         self.disk = SimulatedDisk()
         self.wall = WallClock()
         self.pace = DiskPace()
@@ -69,6 +67,7 @@ class BrokerMachine:
         self._static = static
         self._clock_rate = clock_rate
         self._join = join
+        self._broker_id = broker_id
         self._fate_of_cut: Fate | None = None  # None: it is a kill
 
     @property
@@ -109,7 +108,9 @@ class BrokerMachine:
             carried_out=self._synced,
         )
         try:
-            identity, store, _ = await wiring.open_directory(self.disk, None, self._join, machine, self._options)
+            identity, store, _ = await wiring.open_directory(
+                self.disk, self._broker_id, self._join, machine, self._options
+            )
             self._recovered(store)
             self.voter = identity.voter
             broker = wiring.make(identity, store, self._static, machine)

@@ -83,6 +83,7 @@ class Connection:
         answer = self._loop.create_future()
         if self._socket is None or not self._socket.is_open:
             answer.set_exception(Unreachable("the connection is closed"))
+            answer.exception()  # some wait for none but the first
             return answer
         correlation_id, parts = self._wire.send(APIS[type(request)], request, version=version)
         self._answers[correlation_id] = answer
@@ -111,7 +112,7 @@ class Connection:
         for answer in answers.values():
             if not answer.done():
                 answer.set_exception(Unreachable(why))
-                answer.exception()  # some wait for none but the first
+                answer.exception()
 
     def _received(self, data: bytes) -> None:
         self._bytes += data

@@ -10,6 +10,7 @@ from hashlib import sha1
 from random import Random
 from typing import Any, Final
 
+from tidemill.model.broker_id import BrokerId
 from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.client import Client, Producer, Reader
 from tidemill.simulation.cluster_check import ClusterCheck
@@ -85,7 +86,7 @@ class ClusterRun:
 
     def _machine(self, number: int) -> BrokerMachine:
         machine = BrokerMachine(
-            f"broker-{number}",
+            BrokerId(number),
             self.timeline,
             self.network,
             self._fork(),

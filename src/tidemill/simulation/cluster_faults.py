@@ -41,10 +41,16 @@ class ClusterFaults:
         for machine in self._machines:
             machine.pace.slowness, machine.pace.stalled_until_us = 1, 0
             machine.disk.free_bytes = machine.disk.fail_sync_at = machine.disk.cut_before = None
+            if machine.loop is not None:
+                machine.loop.resume()
+        self._keep_running()
+
+    def _keep_running(self) -> None:
+        """A broker may still end of what had happened to it before."""
+        for machine in self._machines:
             if machine.loop is None:
                 machine.start()
-            else:
-                machine.loop.resume()
+        self._timeline.after(US, self._keep_running)
 
     def _second(self) -> None:
         if self._is_over:
