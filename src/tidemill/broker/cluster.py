@@ -9,7 +9,7 @@ from tidemill.broker.machine import Machine
 from tidemill.broker.peers import Peers
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.image import Shard as PlannedShard
-from tidemill.metadata.metadata_records import PEER_ENDPOINT
+from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
 from tidemill.model.broker_id import BrokerId, Voter
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.peer.hello import Hello
@@ -32,7 +32,7 @@ class Cluster:
         serving_changed: Callable[[Shard], None],
     ) -> None:
         self.address = ""  # host:port of the peer listener, once it is bound
-        self.join: Sequence[str] = ()  # addresses to ask, beside those that the image knows
+        self.join: Sequence[str] = ()  # addresses to ask or once heard of, beside those that the image knows
         self.leaders = LeaderTable(identity.voter)
         self.peers = Peers(
             hello=self.hello,
@@ -69,8 +69,7 @@ class Cluster:
         addresses = dict.fromkeys(self.join)
         for broker in self._image().brokers.values():
             if broker.broker_id != self._identity.broker_id:
-                peer = [f"{end.host}:{end.port}" for end in broker.endpoints if end.name == PEER_ENDPOINT]
-                addresses |= dict.fromkeys(peer)
+                addresses |= dict.fromkeys(peer_addresses(broker.endpoints))
         addresses.pop(self.address, None)
         self.peers.links.reach(list(addresses))
 
@@ -132,3 +131,8 @@ class Cluster:
     def _controller(self) -> Voter | None:
         shard = self._shards().get(METADATA_SHARD)
         return None if shard is None else shard.replica.leader
+
+
+def peer_addresses(endpoints: Sequence[Endpoint]) -> list[str]:
+    """Where a broker takes links, as host:port."""
+    return [f"{endpoint.host}:{endpoint.port}" for endpoint in endpoints if endpoint.name == PEER_ENDPOINT]

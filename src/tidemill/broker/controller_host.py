@@ -17,7 +17,7 @@ from tidemill.batches.records import read_records
 from tidemill.metadata.apply import apply
 from tidemill.metadata.controller import Command, Controller
 from tidemill.metadata.image import EMPTY, ClusterImage
-from tidemill.metadata.metadata_records import Record, SnapshotEndRecord, decode, encode
+from tidemill.metadata.metadata_records import BrokerRecord, Record, SnapshotEndRecord, decode, encode
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
@@ -138,6 +138,22 @@ class ControllerHost:
         self.image = image
         if image is not before and self.on_image is not None:
             self.on_image(before, image)
+
+    def brokers_heard_of(self) -> Iterator[BrokerRecord]:
+        """
+        All that the log here tells of brokers, committed or not: hints of where they are reached.  After a start
+        nothing is known to be committed, and somebody must be reached before that can be learnt.
+        """
+        shard = self._shard
+        assert shard is not None, "there is no metadata shard yet"
+        log = shard.partitions[0].log
+        offset = log.log_start
+        while offset < log.end_offset:
+            found = log.read(offset, READ_BYTES, log.end_offset, may_wait=True)
+            assert found is not None, "a read that may wait answers"
+            for records, end_offset in _records_in(found[0]):
+                offset = end_offset
+                yield from (record for record in records if isinstance(record, BrokerRecord))
 
     def _snapshot_when_due(self) -> None:
         shard, controller = self._shard, self._controller

@@ -7,9 +7,11 @@ identity ─▶ store (recovered) ─▶ Broker ─▶ shard 0, and the shards o
 import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from tidemill.broker.broker import Broker
+from tidemill.broker.cluster import peer_addresses
 from tidemill.broker.joining import Joining, refusal
 from tidemill.broker.machine import Machine
 from tidemill.broker.peer_requests import PeerRequests
@@ -103,7 +105,9 @@ async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
     cluster, machine = broker.cluster, broker.machine
     if machine.links is not None:
         links = machine.links(cluster.peers)
-        cluster.address, cluster.join = await links.listen(), addresses
+        cluster.address = await links.listen()
+        heard_of = [peer_addresses(record.endpoints) for record in broker.controller.brokers_heard_of()]
+        cluster.join = [*addresses, *chain.from_iterable(heard_of)]
         cluster.peers.links = links
         cluster.reach()
     await _until(broker, lambda: bool(broker.image.cluster_id))
