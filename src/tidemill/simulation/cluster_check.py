@@ -78,7 +78,7 @@ class ClusterCheck:
         Every broker is up, and whoever has a partition has the same of it: log start, high watermark, epochs, what is
         known of producers, and every byte.  False while somebody lags; Broken when two differ.
         """
-        owed = self._owed_files()
+        owed = self.owed_files()
         whole = [machine for machine in self._machines if (METADATA_SHARD, machine.voter) not in owed]
         if not all(machine.is_ready for machine in whole):
             return False
@@ -99,7 +99,7 @@ class ClusterCheck:
                 raise Broken(f"{topic}-{number}: replicas have the same offsets, and differ: {found}")
         return True
 
-    def _owed_files(self) -> set[tuple[ShardId, Voter | None]]:
+    def owed_files(self) -> set[tuple[ShardId, Voter | None]]:
         """Whose leader has not got in memory what they lack; brokers have no road for files yet (`log.md` §6.4)."""
         return {
             (shard_id, voter)

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from tests.simulation.raft.raft_mutants import (
+    follower_answers_before_its_sync,
+    leader_counts_itself_before_its_sync,
+    majority_is_half,
+    votes_for_a_shorter_log,
+)
 from tidemill.raft.entry import BATCH
 from tidemill.shard.shard import Shard
-from tidemill.simulation.history import Broken
 from tidemill.storage import block, journal, store
-from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.partition_log import PartitionLog
 
 
@@ -18,9 +22,8 @@ from tidemill.storage.partition_log import PartitionLog
 class ClusterMutant:
     name: str
     planted: Callable[[], AbstractContextManager[None]]
-    seeds_max: int
-    found_as: tuple[type[Exception], ...] = (Broken,)
-    brokers: int | None = 1  # None: as the seed draws
+    brokers: int = 3
+    seeds_max: int = 40
 
 
 @contextmanager
@@ -56,7 +59,7 @@ def checkpoints_before_segments_are_synced() -> Iterator[None]:
 
 
 @contextmanager
-def forgets_producers_in_recovery() -> Iterator[None]:
+def forgets_producers() -> Iterator[None]:
     note = PartitionLog.note_producer
 
     def forgetful(self: Any, header: Any, entry: Any, committed_index: int) -> None:
@@ -83,13 +86,15 @@ def serves_what_is_not_committed() -> Iterator[None]:
 
 
 MUTANTS = (
-    ClusterMutant("answers before its sync", answers_before_its_sync, 40),
-    ClusterMutant(
-        "checkpoints before segments are synced",
-        checkpoints_before_segments_are_synced,
-        40,
-        (Broken, DirectoryProblem),
-    ),
-    ClusterMutant("forgets producers in recovery", forgets_producers_in_recovery, 40),
-    ClusterMutant("serves what is not committed", serves_what_is_not_committed, 40),
+    ClusterMutant("one broker answers before its sync", answers_before_its_sync, brokers=1),
+    ClusterMutant("brokers answer before their sync", answers_before_its_sync),
+    ClusterMutant("checkpoints before segments are synced", checkpoints_before_segments_are_synced, brokers=1),
+    ClusterMutant("forgets producers in recovery", forgets_producers, brokers=1),
+    ClusterMutant("followers know no producers", forgets_producers),
+    ClusterMutant("one broker serves what is not committed", serves_what_is_not_committed, brokers=1),
+    ClusterMutant("brokers serve what is not committed", serves_what_is_not_committed),
+    ClusterMutant("half the voters are a majority", majority_is_half),
+    ClusterMutant("votes for a shorter log", votes_for_a_shorter_log),
+    ClusterMutant("a follower answers before its sync", follower_answers_before_its_sync),
+    ClusterMutant("the leader counts itself before its sync", leader_counts_itself_before_its_sync),
 )
