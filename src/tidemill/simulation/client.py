@@ -240,14 +240,15 @@ class Unacknowledged:
 
 
 class Producer:
-    """Of one partition; idempotent, acks=all."""
+    """Of one partition; idempotent."""
 
-    def __init__(self, client: Client, history: History, topic: str, number: int, *, in_flight: int) -> None:
+    def __init__(self, client: Client, history: History, topic: str, number: int, *, in_flight: int, acks: int) -> None:
         self._client = client
         self._history = history
         self._topic = topic
         self._number = number
         self._in_flight = in_flight
+        self._acks = acks
         self._sequence = 0
         self._made = 0
         self._acknowledged = 0
@@ -312,7 +313,7 @@ class Producer:
             if waiting.answer is None:
                 data = produce.Request.Topic.Partition(index=self._number, records=memoryview(waiting.data))
                 topic = produce.Request.Topic(name=self._topic, partition_data=[data])
-                request = produce.Request(transactional_id=None, acks=-1, timeout_ms=5_000, topic_data=[topic])
+                request = produce.Request(transactional_id=None, acks=self._acks, timeout_ms=5_000, topic_data=[topic])
                 waiting.answer = connection.send(request, BY_NAME)
                 waiting.connection = connection
 

@@ -15,6 +15,7 @@ class ClusterKnobs:
     duration_s: int
     producers: int  # of each partition
     in_flight: int
+    acks: int  # 1 is for controls: what a leader alone has may be lost
     pause_s: float  # of a producer between batches, on average
     delay_us: int
     tail: float  # of what is sent, this share takes a hundred times as long
@@ -48,6 +49,7 @@ class ClusterKnobs:
             duration_s=some((3, 6, 12)),
             producers=producers,
             in_flight=some((1, 2, 5)),
+            acks=-1,
             pause_s=some((0.02, 0.1, 0.3)) * partitions * producers / 2,
             delay_us=some((100, 1_000, 10_000)),
             tail=some((0.0, 0.0, 0.02)),
@@ -71,7 +73,7 @@ class ClusterKnobs:
                 journal_first_bytes=journal,
                 journal_file_bytes=journal,
                 journal_bytes_max=4 * journal,
-                block_bytes_max=some((16, 64, 1024)) << 10,
+                block_bytes_max=min(some((16, 64, 1024)) << 10, journal // 4),  # a larger one would never find room
                 cache_bytes_max=some((0, 16 << 10, 1 << 20)),
                 checkpoint_bytes=some((1, 2)) * journal // 2,
             ),

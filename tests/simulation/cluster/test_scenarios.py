@@ -1,0 +1,71 @@
+"""What random runs have found, or would need luck to find, each told directly."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from tidemill.model.shard import METADATA_SHARD
+from tidemill.simulation.broker_machine import BrokerMachine
+from tidemill.simulation.cluster import ClusterRun
+from tidemill.simulation.cluster_knobs import ClusterKnobs
+from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.simulation.history import Broken
+from tidemill.simulation.machine import seconds
+from tidemill.storage.store import StoreOptions
+
+SEEDS_OF_CONTROL = 40
+ROOMY = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=8 << 20)
+
+
+def knobs(brokers: int) -> ClusterKnobs:
+    return replace(ClusterKnobs.draw(Random(1), brokers), delay_us=500, sync_us=500, options=ROOMY)
+
+
+def pass_time(run: ClusterRun, until: Callable[[], bool], seconds_max: float = 30) -> None:
+    """Until it is so."""
+    deadline_us = run.timeline.now_us + seconds(seconds_max)
+    while not until():
+        assert run.timeline.now_us < deadline_us, run.check.standing()
+        run.timeline.run_until(run.timeline.now_us + seconds(0.1))
+
+
+def voters(machine: BrokerMachine) -> int:
+    """Of the metadata shard, as this broker knows."""
+    return 0 if machine.broker is None else len(machine.broker.shard_table.shards[METADATA_SHARD].replica.voters)
+
+
+def test_brokers_find_each_other_when_the_one_they_joined_does_not_come_back() -> None:
+    """
+    After a power loss of all nothing is known to be committed, so the image is empty: addresses come from the log.
+    """
+    run = ClusterRun(1, knobs(3).without_faults())
+    for machine in run.machines:
+        machine.start()
+    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
+    for machine in run.machines:
+        machine.lose_power(ALL_LOST)
+
+    for machine in run.machines[1:]:
+        machine.start()
+
+    pass_time(run, lambda: all(machine.is_ready for machine in run.machines[1:]))
+
+
+def test_what_only_the_leader_has_acknowledged_is_seen_to_be_lost() -> None:
+    """
+    The control: with acks=1 records are lost with their leader, and a check that did not say so would be blind.
+    """
+    for seed in range(SEEDS_OF_CONTROL):
+        drawn = replace(knobs(3).without_faults(), acks=1, partitions=1, duration_s=12, partition=0.5, kill=0.2)
+        try:
+            ClusterRun(seed, drawn).run()
+        except Broken:
+            return
+    raise AssertionError(f"nothing was lost in {SEEDS_OF_CONTROL} runs")
+
+
+@pytest.mark.parametrize("seed", [37, 84, 135])
+def test_a_seed_that_has_found_something_is_run_again(seed: int) -> None:
+    ClusterRun(seed, ClusterKnobs.draw(Random(seed))).run()
