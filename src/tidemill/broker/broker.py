@@ -11,10 +11,14 @@ from tidemill.broker.cluster import Cluster
 from tidemill.broker.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.broker.coordinator_host import CoordinatorHost
+from tidemill.broker.deadlines import Deadlines
 from tidemill.broker.fetch_session import FetchSessions
+from tidemill.broker.hand_overs import HandOvers
+from tidemill.broker.leader_balance import LeaderBalance
 from tidemill.broker.machine import Machine
 from tidemill.broker.membership_host import MembershipHost
 from tidemill.broker.producer_id_source import ProducerIdSource
+from tidemill.broker.quorum import Quorum
 from tidemill.broker.ready_loop import ReadyLoop
 from tidemill.broker.retention_host import RetentionHost
 from tidemill.broker.shard_table import ShardTable
@@ -98,6 +102,7 @@ class Broker:
             failed=machine.failed,
             metrics=self.metrics,
         )
+        self.deadlines = Deadlines(machine.clock)
         self.topic_creation = TopicCreation(self.controller, self.cluster)
         self.producer_ids = ProducerIdSource(self.controller, self.cluster.controller_link, identity.broker_id)
         self.coordinators = CoordinatorHost(
@@ -109,6 +114,11 @@ class Broker:
             storage_problem=self.storage_problem,
         )
         self.memberships = MembershipHost(machine, self.shard_table, self.cluster)
+        self.hand_overs = HandOvers(self.shard_table, self.cluster, lambda: self.image)
+        self.leader_balance = LeaderBalance(
+            machine, self.shard_table, self.cluster, self.hand_overs, lambda: self.layers
+        )
+        self.quorum = Quorum(machine, self.cluster)
         self.retention = RetentionHost(machine=machine, shard_table=self.shard_table, layers=lambda: self.layers)
         self.fetch_sessions = FetchSessions(
             machine.entropy, broker_int(self.layers, "max.incremental.fetch.session.cache.slots")
@@ -146,12 +156,12 @@ class Broker:
             self.controller.serving_changed()
         self.coordinators.serving_changed(shard)
 
-    def endpoints_for(self, listener: str) -> list[metadata.Response.Broker]:
-        """Every broker, as one who came through this listener reaches it."""
+    def endpoints_for(self, listener: str, *, up: bool = True) -> list[metadata.Response.Broker]:
+        """Every broker that is up, or is not, as one who came through this listener reaches it."""
         found = []
         for broker in self.image.brokers.values():
             endpoint = next((e for e in broker.endpoints if e.name == listener), None)
-            if endpoint is not None:
+            if endpoint is not None and self.cluster.is_up(broker.broker_id) == up:
                 found.append(
                     metadata.Response.Broker(
                         node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
@@ -203,7 +213,10 @@ class Broker:
         self.cluster.peers.tick()
         self.look_who_is_alive()
         self.memberships.tick(self.image)
+        self.leader_balance.tick(self.image)
+        self.quorum.tick(self.shard_table.shards[METADATA_SHARD].replica)
         self._check_space()
+        self.deadlines.tick()
         self.ready_loop.tick()
         self.memory.tick()
         self.metrics.request_bytes_in_flight = self.memory.request_bytes

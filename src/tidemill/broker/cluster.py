@@ -51,6 +51,10 @@ class Cluster:
         self._shards = shards
         self._serving_changed = serving_changed
 
+    @property
+    def me(self) -> Voter:
+        return self._identity.voter
+
     def hello(self) -> Hello:
         identity = self._identity
         return Hello(
@@ -103,14 +107,25 @@ class Cluster:
     # Who leads.
 
     def leader_of(self, topic: Topic, partition: int) -> Leader | None:
-        """(Leader, confirmed epoch) as one pair; None while none is known."""
+        """(Leader, confirmed epoch) as one pair; None while none is known that is alive."""
         shard_id = topic.shard_of(partition)
-        return None if shard_id is None else self.leaders.leader(shard_id)
+        return None if shard_id is None else self.leader(shard_id)
+
+    def leader(self, shard_id: ShardId) -> Leader | None:
+        found = self.leaders.leader(shard_id)
+        return None if found is None or not self.is_up(found.broker_id) else found
+
+    def is_up(self, broker_id: BrokerId) -> bool:
+        """It is this broker, or one that is alive as far as this one has heard: only such are told to clients."""
+        if broker_id == self._identity.broker_id:
+            return True
+        known = self._image().brokers.get(broker_id)
+        return known is not None and self.peers.is_alive(known.voter)
 
     @property
     def controller_id(self) -> int:
         """-1 while nobody is known to lead the metadata shard."""
-        leader = self.leaders.leader(METADATA_SHARD)
+        leader = self.leader(METADATA_SHARD)
         return -1 if leader is None else leader.broker_id
 
     def in_sync(self, planned: PlannedShard) -> list[BrokerId]:

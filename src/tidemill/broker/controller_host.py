@@ -84,6 +84,11 @@ class ControllerHost:
     def leads(self) -> bool:
         return self._controller is not None
 
+    @property
+    def accepts(self) -> bool:
+        """It is here, and not about to be somewhere else."""
+        return self._controller is not None and self._shard is not None and self._shard.accepts
+
     def submit(self, command: Command) -> Pending:
         """
         What the controller answers, once what it decided, and what it decided upon, has committed: also "it is there

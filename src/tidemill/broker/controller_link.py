@@ -18,11 +18,16 @@ class ControllerLink:
         self._ask = ask
 
     def ask(self, api: Api, version: int, request: Message, answered: Callable[[Any], None]) -> None:
-        """`answered` is called once, with the response, or with an error code."""
+        """
+        `answered` is called once, with the response, or with an error code: NOT_CONTROLLER when nobody has looked at
+        the request, REQUEST_TIMED_OUT when that is not known.
+        """
 
         def received(frame: memoryview | None) -> None:
             if frame is None:
-                answered(errors.REQUEST_TIMED_OUT)  # the outcome is not known
+                answered(errors.REQUEST_TIMED_OUT)
+            elif not frame:
+                answered(errors.NOT_CONTROLLER)
             else:
                 answered(api.decode_response(version, frame, api.response_body_at(version, frame)))
 

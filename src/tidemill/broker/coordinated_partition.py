@@ -41,7 +41,7 @@ BATCH_RECORDS_MAX: Final = 1_000  # of one append; what a Result has beyond that
 BATCH_BYTES_MAX: Final = 1 << 20  # … and likewise by bytes, with one record at least
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # records behind the log start before a snapshot pays
 SNAPSHOT_GROWTH: Final = 4  # … and this many times what the last snapshot held
-FULL_DISK_MS: Final = 1_000  # a deadline that may have to write waits this long for room, and again
+NOT_NOW_MS: Final = 1_000  # a deadline that may have to write waits this long until it may, and again
 TIMER_MS_MAX: Final = 24 * 3_600_000  # an event loop's timers are for hours; at the bound the coordinator is just asked
 
 Answer = Callable[[Any], None]  # takes the reply of the request's kind (`coordinator/group/responses.py`)
@@ -171,9 +171,13 @@ class CoordinatedPartition:
             return errors.COORDINATOR_NOT_AVAILABLE
         if not self.is_loaded:
             return errors.COORDINATOR_LOAD_IN_PROGRESS
-        if not isinstance(request, _ALWAYS) and self._storage_problem() is not None:
+        if not isinstance(request, _ALWAYS) and self._may_not_append():
             return errors.COORDINATOR_NOT_AVAILABLE  # Refused before it is decided (`log.md` §5.2); clients try again.
         return errors.NONE
+
+    def _may_not_append(self) -> bool:
+        """The disk is full, or the partition is being handed over: whoever leads next answers."""
+        return self._storage_problem() is not None or not self.partition.shard.accepts
 
     def topic_ids(self) -> set[TopicId]:
         """Of all committed offsets."""
@@ -235,8 +239,8 @@ class CoordinatedPartition:
         if self._is_dropped:
             return
         del self._timers[key]
-        if self._storage_problem() is not None:
-            self._call_after(key, FULL_DISK_MS)
+        if self._may_not_append():
+            self._call_after(key, NOT_NOW_MS)
         else:
             self._carry_out(self._groups.expire(key, self._now()))
 

@@ -8,6 +8,8 @@ evaluate ─▶ enough bytes, an error, or no time left ─▶ answer
 from typing import Any, Final
 
 from tidemill.broker.fetch_session import FetchKey, FetchSession, Wanted
+from tidemill.broker.leadership import reading_problem
+from tidemill.broker.new_leaders import WRONG_LEADER, NewLeaders
 from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.partition import Partition
@@ -20,6 +22,7 @@ from tidemill.wire.messages.fetch import Response
 PartitionResponse = Response.Topic.Partition
 Read = tuple[list[Buffer], int]
 NOTHING: Final[Read] = ([], 0)
+NEW_LEADERS_SINCE: Final = 16  # v12 has the field, clients look at it from then on
 ENOUGH_BYTES: Final = 4 << 20
 """An answer that holds this much, and what was asked for at least, goes through no further partitions.  From 64
 partitions, clients that ask for 50 MB took 1.3 to 1.5 times as many records with it (measured): the next answer is
@@ -158,15 +161,7 @@ class DelayedFetch(Pending):
         broker = self._context.broker
         if partition is None:
             return broker.missing_partition(key[0], key[1], key[2])
-        shard = partition.shard
-        if not shard.is_serving:
-            return errors.KAFKA_STORAGE_ERROR if shard.log.damage else errors.NOT_LEADER_OR_FOLLOWER
-        epoch = wanted.leader_epoch
-        if epoch >= 0 and epoch != shard.replica.term:
-            return errors.FENCED_LEADER_EPOCH if epoch < shard.replica.term else errors.UNKNOWN_LEADER_EPOCH
-        if not partition.log.log_start <= wanted.fetch_offset <= partition.log.end_offset:
-            return errors.OFFSET_OUT_OF_RANGE
-        return errors.NONE
+        return reading_problem(partition, wanted.leader_epoch, wanted.fetch_offset)
 
     def _read(
         self, key: FetchKey, wanted: Wanted, partition: Partition, room: int, *, is_first: bool
@@ -247,7 +242,24 @@ class DelayedFetch(Pending):
             Response.Topic(topic=topic, topic_id=topic_id, partitions=partitions)  # type: ignore[arg-type]
             for (topic, topic_id), partitions in topics.items()
         ]
-        return Response(session_id=session.session_id, responses=responses)
+        return Response(session_id=session.session_id, responses=responses, node_endpoints=self._hint(answers))
+
+    def _hint(self, answers: list[tuple[FetchKey, Wanted, PartitionResponse]]) -> list[Response.NodeEndpoint]:
+        """Who leads instead, and where he is reached.  KIP-951."""
+        wrong = [(key, answer) for key, _, answer in answers if answer.error_code in WRONG_LEADER]
+        if not wrong or self._context.version < NEW_LEADERS_SINCE:
+            return []
+        table, leaders = self._context.broker.shard_table, NewLeaders(self._context)
+        for key, answer in wrong:
+            leader = leaders.of(key[0] or table.name_of(key[1]), key[2])  # type: ignore[arg-type]
+            if leader is not None:
+                answer.current_leader = PartitionResponse.CurrentLeader(
+                    leader_id=leader.broker_id, leader_epoch=leader.term
+                )
+        return [
+            Response.NodeEndpoint(node_id=it.node_id, host=it.host, port=it.port, rack=it.rack)
+            for it in leaders.endpoints()
+        ]
 
 
 def _answer(partition: Partition, key: FetchKey, wanted: Wanted, batches: list[Buffer]) -> PartitionResponse:

@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import Final
 
-from tidemill.broker.at_controller import Handler, at_controller, only_here
+from tidemill.broker.at_controller import Handler, at_controller
 from tidemill.broker.handlers import (
     alter_configs,
     api_versions,
@@ -15,7 +15,9 @@ from tidemill.broker.handlers import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_quorum,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -47,7 +49,9 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_quorum,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -69,7 +73,15 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
 _BY_NAME: Final = {api.name: api for api in ALL.values()}
 
 # What the controller decides: it is found first, wherever it is.
-_AT_CONTROLLER: Final = (alter_configs, create_partitions, create_topics, delete_topics, incremental_alter_configs)
+_AT_CONTROLLER: Final = (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_quorum,
+    elect_leaders,
+    incremental_alter_configs,
+)
 
 
 def _api_of(module: ModuleType) -> Api:
@@ -83,8 +95,8 @@ def _handler_of(module: ModuleType) -> Handler:
 HANDLERS: Final[dict[int, Handler]] = {_api_of(module).key: _handler_of(module) for module in _MODULES}
 """API key → handler: the one whose file has the API's name.  It gives a response, or a `Pending` that will."""
 
-CONTROLLER_HANDLERS: Final[dict[int, Handler]] = {_api_of(module).key: only_here(module) for module in _AT_CONTROLLER}
-"""What another broker may ask of the controller here."""
+CONTROLLER_HANDLERS: Final[dict[int, Handler]] = {_api_of(module).key: module.handle for module in _AT_CONTROLLER}
+"""What another broker may ask, while the controller is here."""
 
 OFFERED: Final[dict[int, Api]] = {key: ALL[key] for key in HANDLERS}
 """What ApiVersions lists."""

@@ -15,10 +15,9 @@ from tidemill.model.broker_id import Voter
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, step_towards
-from tidemill.shard.shard import Shard
+from tidemill.shard.shard import NEAR_ROWS, Shard
 
 LOOK_MS: Final = 500
-NEAR_ROWS: Final = 64  # who is so near the end of the log may vote: the rest is on its way
 
 
 class MembershipHost:
@@ -35,7 +34,7 @@ class MembershipHost:
         self._looked_at = now_ms
         for shard in self._shard_table.shards.values():
             planned = image.shards.get(shard.shard_id)
-            if planned is not None and shard.is_serving:
+            if planned is not None and shard.accepts:
                 learners = metadata_learners(image) if shard.shard_id == METADATA_SHARD else ()
                 self._lead(shard, planned.replicas, learners)
 

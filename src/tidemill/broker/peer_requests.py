@@ -1,4 +1,8 @@
-"""What other brokers ask of the controller here: what their clients asked of them, and what they need themselves."""
+"""What other brokers ask here: of the controller, for their clients or for themselves; and to hand over shards.
+
+A client's request that came where the controller is not is answered with an empty response: nobody has looked at it,
+and whoever asked looks for the controller again.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
@@ -15,7 +19,8 @@ from tidemill.metadata.producer_ids import AllocateProducerIds, ProducerIdBlock
 from tidemill.metadata.topics import CreateInternalTopic
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId
-from tidemill.peer import allocate_producer_ids, create_internal_topic, join, register
+from tidemill.model.shard import ShardId
+from tidemill.peer import allocate_producer_ids, create_internal_topic, hand_over, join, register
 from tidemill.peer.link import Buffer, Link
 from tidemill.shard.pending import Pending
 from tidemill.wire.api import ALL
@@ -54,6 +59,7 @@ class PeerRequests:
             register.API: self._register,
             allocate_producer_ids.API: self._allocate_producer_ids,
             create_internal_topic.API: self._create_internal_topic,
+            hand_over.API: self._hand_over,
         }
         self._handlers: Mapping[int, Handler] = CONTROLLER_HANDLERS | {api.key: it for api, it in own.items()}
         self._wire = ServerConnection({key: ALL[key] for key in CONTROLLER_HANDLERS} | {api.key: api for api in own})
@@ -62,6 +68,9 @@ class PeerRequests:
         """ProtocolError closes the link: another version of Tidemill, perhaps."""
         envelope = self._wire.decode(data[FRAME_SIZE_BYTES:])
         broker = self._broker
+        if envelope.api.key in CONTROLLER_HANDLERS and not broker.controller.accepts:
+            respond(())
+            return
         context = RequestContext(broker, PeerCaller(link), envelope.version, envelope.client_id, broker.clock.wall_ms())
 
         def answered(response: Message | None) -> None:
@@ -81,7 +90,7 @@ class PeerRequests:
         def answer(admitted: Admitted) -> join.Response:
             return join.Response(cluster_id=admitted.cluster_id, broker_id=admitted.broker_id)
 
-        if not context.broker.controller.leads:  # a broker that joins knows one address, and not whose it is
+        if not context.broker.controller.accepts:  # a broker that joins knows one address, and not whose it is
             pending = Pending()
 
             def answered(response: join.Response | int) -> None:
@@ -114,10 +123,14 @@ class PeerRequests:
         command = CreateInternalTopic(name=request.name)
         return self._submit(command, lambda _: create_internal_topic.Response(), create_internal_topic.Response)
 
+    def _hand_over(self, request: hand_over.Request, context: RequestContext) -> object:
+        moves = [(ShardId(move.shard_id), BrokerId(move.to)) for move in request.moves]
+        return hand_over.Response(refused=context.broker.hand_overs.here(moves))
+
     def _submit(self, command: Command, answer: Callable[[Any], Message], response: Any) -> object:
         """Of the controller here; what it refuses is told by its code."""
         controller = self._broker.controller
-        if not controller.leads:
+        if not controller.accepts:
             return response(error_code=errors.NOT_CONTROLLER)
         pending = Pending()
 

@@ -33,7 +33,7 @@ class ProducerIdSource:
             self._ask()
 
     def _ask(self) -> None:
-        if self._controller.leads:
+        if self._controller.accepts:
             self._controller.submit(AllocateProducerIds(broker_id=self._broker_id)).then(self._allocated)
             return
 

@@ -147,7 +147,7 @@ async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack:
 async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> tuple[int, str | None]:
     identity = broker.identity
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    if broker.controller.leads:
+    if broker.controller.accepts:
         command = RegisterBroker(
             broker_id=identity.broker_id, directory_id=identity.directory_id, endpoints=endpoints, rack=rack
         )

@@ -115,7 +115,7 @@ class Replica:
         self._messages: list[tuple[Voter, Message]] = []
         self._vote_changed = False
         self._vote_durable = True
-        self._transfer: tuple[Voter, int] | None = None  # to whom leadership is handed, and until when
+        self._transfer: tuple[Voter, int] | None = None  # to whom leadership is handed, and until when; 0: not ticked yet
         self._jitter_ms = jitter_ms
         self._now_ms = 0
         self._append_time = 0
@@ -205,8 +205,12 @@ class Replica:
         if not quorum.has_majority(self.voters, [self.me, *filter(self._alive, self.voters)]):
             self._follow(self.term, None)  # another may have been elected where we are not heard
             return
-        if self._transfer is not None and self._now_ms >= self._transfer[1]:
-            self._transfer = None
+        if self._transfer is not None:
+            to, until_ms = self._transfer
+            if not until_ms:
+                self._transfer = (to, self._now_ms + TRANSFER_MS)
+            elif self._now_ms >= until_ms:
+                self._transfer = None
         self._go_on_with_transfer()
         self.replication.retry(self._now_ms, self.commit_index, self._alive)
 
@@ -475,7 +479,7 @@ class Replica:
     def hand_over(self, to: Voter) -> None:
         """Let `to` lead, as soon as it has all there is."""
         if self.role is Role.LEADER and to in self.voters and to != self.me:
-            self._transfer = (to, self._now_ms + TRANSFER_MS)
+            self._transfer = (to, 0)
             self._go_on_with_transfer()
 
     def _go_on_with_transfer(self) -> None:
@@ -483,7 +487,8 @@ class Replica:
             return
         to = self._transfer[0]
         progress = self.replication.members.get(to)
-        if progress is not None and progress.match_index == self._log.last_index:
+        # All is committed by then: whoever waits for an answer here has had it.
+        if progress is not None and progress.match_index == self._log.last_index == self.commit_index:
             self._messages.append((to, Depose(term=self.term)))
 
     def met_again(self, member: Voter) -> None:
@@ -545,6 +550,7 @@ class Replica:
             self.durable_index = index
             if self.role is Role.LEADER:
                 self._count()
+                self._go_on_with_transfer()
             elif self.leader is not None and self.match_index:
                 self._answer_append(0)
         return before != (self.stable_index, self.role)

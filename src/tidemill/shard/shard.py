@@ -10,7 +10,7 @@ handed down; what others say comes in by `receive`.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
@@ -24,6 +24,8 @@ from tidemill.shard.partition import Partition
 from tidemill.storage.block import Report
 from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.store import Store
+
+NEAR_ROWS: Final = 64  # who lacks no more may vote, or lead: the rest is on its way
 
 
 class Road(Protocol):
@@ -55,6 +57,7 @@ class Shard:
         "_served",
         "_uncommitted",
         "durable_waiters",
+        "held_waiters",
         "is_restless",
         "log",
         "partitions",
@@ -102,6 +105,7 @@ class Shard:
         self._served = False  # as it was told last
         self.waiters = CommitWaiters()
         self.durable_waiters = CommitWaiters()
+        self.held_waiters: dict[int, CommitWaiters] = {}  # by how many voters must hold the entry
         expiration_ms = store.options.producer_expiration_ms
         self.partitions = {
             number: Partition(self, topic, it, config, producer_expiration_ms=expiration_ms)
@@ -115,6 +119,22 @@ class Shard:
     @property
     def is_serving(self) -> bool:
         return self.replica.is_confirmed and self.log.damage is None and not self._is_stopped
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        """Elected, and nothing of its term has committed: it may know less than was told to clients before."""
+        return self.replica.leads and not (self.replica.is_confirmed or self._is_stopped) and self.log.damage is None
+
+    @property
+    def accepts(self) -> bool:
+        """It serves, and does not hand over: what is appended then would only make the next leader wait."""
+        return self.is_serving and self.replica.may_propose
+
+    @property
+    def live_voters(self) -> int:
+        """This one, and those whose brokers are alive."""
+        me, is_alive = self.replica.me, self._road.is_alive
+        return sum(voter == me or is_alive(voter) for voter in self.replica.voters)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """A replica without a leader stands for election; a damaged one does not."""
@@ -140,16 +160,19 @@ class Shard:
         self.replica.change_membership(membership, self.append_time(wall_ms))
         self.carry_out()
 
-    def hand_over(self) -> bool:
-        """Let another voter lead, the one that has most; whether there is one that could."""
+    def hand_over(self, to: Voter | None = None) -> bool:
+        """Let another voter lead: `to`, or the one that has most.  False: it could not, as far as is known here."""
         replica = self.replica
         if replica.replication is None:
             return False
         matches = replica.replication.matches
         able = [voter for voter in replica.voters if voter in matches and self._road.is_alive(voter)]
+        if to is not None:
+            able = [to] if to in able and replica.commit_index - matches[to] <= NEAR_ROWS else []
         if not able:
             return False
         replica.hand_over(max(able, key=lambda voter: matches[voter]))
+        self.is_restless = True
         self._go_on()
         return True
 
@@ -179,6 +202,15 @@ class Shard:
             waiter(False)
         else:
             self.waiters.add(index, waiter)
+
+    def when_held(self, index: int, voter_count: int, waiter: Waiter) -> None:
+        """Committed, and on the disks of so many voters: which may be more than commit it."""
+        if index <= self._held_by(voter_count):
+            waiter(True)
+        elif self._is_stopped:
+            waiter(False)
+        else:
+            self.held_waiters.setdefault(voter_count, CommitWaiters()).add(index, waiter)
 
     def when_durable(self, index: int, waiter: Waiter) -> None:
         if index <= self.replica.durable_index:
@@ -248,11 +280,28 @@ class Shard:
         self.durable_waiters.wake(replica.durable_index)
         if replica.stable_index > self.log.commit_index:
             self._apply(replica.stable_index)
+        if self.held_waiters:
+            self._wake_held()
         if self._askers:
             self._answer_askers()
         if self._served != self.is_serving:
             self._served = not self._served
             self._road.serving_changed(self)
+
+    def _wake_held(self) -> None:
+        for voter_count, waiters in [*self.held_waiters.items()]:
+            waiters.wake(self._held_by(voter_count))
+            if not waiters:
+                self.held_waiters.pop(voter_count, None)
+
+    def _held_by(self, voter_count: int) -> int:
+        """Up to where the log is committed, and on the disks of so many voters; 0 when there are not so many."""
+        replica = self.replica
+        if replica.replication is None or len(replica.voters) < voter_count:
+            return 0
+        reached = {**replica.replication.matches, replica.me: replica.durable_index}
+        ranked = sorted((reached.get(voter, 0) for voter in replica.voters), reverse=True)
+        return min(ranked[voter_count - 1], replica.stable_index)
 
     def _lost(self) -> None:
         """Another leads, or nobody: whether what waits will commit is not known any more."""
@@ -261,11 +310,15 @@ class Shard:
         for waiter in askers:
             waiter(False)
         try:
-            self.waiters.fail()
-            self.durable_waiters.fail()
+            self._fail_waiters()
         finally:
             for partition in self.partitions.values():
                 partition.notify()
+
+    def _fail_waiters(self) -> None:
+        held, self.held_waiters = self.held_waiters, {}
+        for waiters in (self.waiters, self.durable_waiters, *held.values()):
+            waiters.fail()
 
     def _with_bytes(self, message: Message) -> Message:
         """Entries that lie in segments only are read again before they are sent."""

@@ -23,6 +23,8 @@ from tidemill.broker.machine import Machine
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model.config_resolution import NOTHING
+from tidemill.model.entropy import Entropy
+from tidemill.peer.link import LinkOwner, Links
 from tidemill.shard.partition import Partition
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
@@ -181,7 +183,7 @@ class BrokerWorld:
         self.endpoints = endpoints
         self.disk = disk or SimulatedDisk()
         self.clock = clock or HandClock()
-        self.entropy = CountingEntropy()
+        self.entropy: Entropy = CountingEntropy()
         self.turns = HandTurns()
         self.journal_jobs, self.background_jobs, self.read_jobs = SimulatedJobs(), SimulatedJobs(), SimulatedJobs()
         self.timers: list[Timer] = []
@@ -189,8 +191,8 @@ class BrokerWorld:
         self.broker: Broker = asyncio.run(self._up())
         self.client = Client(self)
 
-    async def _up(self) -> Broker:
-        machine = Machine(
+    def _machine(self, links: Callable[[LinkOwner], Links] | None = None) -> Machine:
+        return Machine(
             turns=self.turns,
             clock=self.clock,
             entropy=self.entropy,
@@ -200,7 +202,11 @@ class BrokerWorld:
             call_later=self._call_later,
             failed=_failed,
             events=EventLog(self.events.append, self.clock.wall_ms, as_json=False),
+            links=links,
         )
+
+    async def _up(self) -> Broker:
+        machine = self._machine()
 
         async def up() -> Broker:
             identity, store, _ = await wiring.open_directory(self.disk, None, (), machine, self.options)

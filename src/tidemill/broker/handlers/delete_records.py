@@ -4,11 +4,12 @@ DeleteRecords (key 21): v0-2
 Moves the log start of partitions forward, and answers with where it is when that has committed.  Offset -1 is the high
 watermark; nothing above it can be deleted.
 
-timeout_ms is not needed: nothing here waits for another broker.
+What has not committed when timeout_ms is over, or this broker leads no more, is REQUEST_TIMED_OUT.
 """
 
 from typing import Final
 
+from tidemill.broker.deadlines import Deadlines
 from tidemill.broker.leadership import leadership_problem
 from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
@@ -25,37 +26,50 @@ PartitionResponse = Response.Topic.Partition
 
 
 class _Awaited(Pending):
-    """Completes when every log start that moves has moved."""
+    """Completes when every log start that moves has moved, or when the client's time is over."""
 
-    __slots__ = ("response", "waiting")
+    __slots__ = ("_deadlines", "_has_begun", "_timeout_ms", "_unknown", "response")
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: Response, deadlines: Deadlines, timeout_ms: int) -> None:
         super().__init__()
         self.response = response
-        self.waiting = 1  # the handler itself, until it has begun all of them
+        self._unknown = 0  # log starts that may or may not move
+        self._has_begun = False  # all of them
+        self._deadlines = deadlines
+        self._timeout_ms = max(timeout_ms, 0)
 
     def move(self, partition: Partition, offset: int, now_ms: int, answer: PartitionResponse) -> None:
-        self.waiting += 1
+        answer.error_code = errors.REQUEST_TIMED_OUT  # unless it commits in time
+        self._unknown += 1
         shard = partition.shard
 
         def known(is_committed: bool) -> None:
+            if self.is_done:
+                return
             if is_committed:
-                answer.low_watermark = partition.log_start
-            else:
-                answer.error_code = errors.REQUEST_TIMED_OUT
-            self.arrived()
+                answer.low_watermark, answer.error_code = partition.log_start, errors.NONE
+            self._unknown -= 1
+            self._settle()
 
         shard.when_committed(shard.move_log_start(partition.number, offset, now_ms), known)
 
-    def arrived(self) -> None:
-        self.waiting -= 1
-        if not self.waiting:
+    def all_begun(self) -> None:
+        self._has_begun = True
+        self._deadlines.add(self, self._timeout_ms)
+        self._settle()
+
+    def expire(self) -> None:
+        self.complete(self.response)
+
+    def _settle(self) -> None:
+        if self._has_begun and not self._unknown:
+            self._deadlines.remove(self, self._timeout_ms)
             self.complete(self.response)
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending:
     topics: list[Response.Topic] = []
-    awaited = _Awaited(Response(topics=topics))
+    awaited = _Awaited(Response(topics=topics), context.broker.deadlines, request.timeout_ms)
     table = context.broker.shard_table
     for topic in request.topics:
         answers: list[PartitionResponse] = []
@@ -77,7 +91,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
                 awaited.move(partition, offset, context.now_ms, answer)
             else:
                 answer.low_watermark = partition.log_start
-    awaited.arrived()
+    awaited.all_begun()
     return awaited.response if awaited.is_done else awaited
 
 
@@ -89,4 +103,6 @@ def _problem(topic: str, partition: Partition, offset: int) -> int:
     code = leadership_problem(partition, ANY_EPOCH)
     if code:
         return code
+    if not partition.shard.accepts:
+        return errors.NOT_LEADER_OR_FOLLOWER  # it is being handed over
     return errors.NONE if 0 <= offset <= partition.high_watermark else errors.OFFSET_OUT_OF_RANGE

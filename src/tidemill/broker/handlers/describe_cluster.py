@@ -1,10 +1,10 @@
 """
 DescribeCluster (key 60): v0-2
 
-The brokers as one who came through this listener reaches them, and the controller.
+The brokers that are up, as one who came through this listener reaches them, and the controller.
 
 v1  endpoint_type: brokers only, because no controller listens elsewhere (KIP-919)
-v2  is_fenced: nobody is (KIP-1073)
+v2  include_fenced_brokers: those that are not up, too; is_fenced tells which (KIP-1073)
 
 Authorized operations are not told (INT32_MIN): there is no authorizer yet.
 """
@@ -13,6 +13,7 @@ from typing import Final
 
 from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
+from tidemill.wire.messages import metadata
 from tidemill.wire.messages.describe_cluster import Request, Response
 
 BROKERS: Final = 1
@@ -23,15 +24,21 @@ def handle(request: Request, context: RequestContext) -> Response:
     if request.endpoint_type != BROKERS:
         return _other_endpoint(request)
     broker = context.broker
-    brokers = [
-        Response.Broker(broker_id=known.node_id, host=known.host, port=known.port, rack=known.rack)
-        for known in broker.endpoints_for(context.connection.listener)
-    ]
+    listener = context.connection.listener
+    brokers = [_broker(known, is_fenced=False) for known in broker.endpoints_for(listener)]
+    if request.include_fenced_brokers:
+        brokers += [_broker(known, is_fenced=True) for known in broker.endpoints_for(listener, up=False)]
     return Response(
         error_code=errors.NONE,
         cluster_id=broker.image.cluster_id,
         controller_id=broker.cluster.controller_id,
         brokers=brokers,
+    )
+
+
+def _broker(known: metadata.Response.Broker, *, is_fenced: bool) -> Response.Broker:
+    return Response.Broker(
+        broker_id=known.node_id, host=known.host, port=known.port, rack=known.rack, is_fenced=is_fenced
     )
 
 

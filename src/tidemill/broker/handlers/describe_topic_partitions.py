@@ -8,6 +8,7 @@ There are no eligible leader replicas: a leader is elected by a majority, and th
 and not null, which Java's admin client cannot read.
 """
 
+from tidemill.broker.partition_view import partition_view
 from tidemill.broker.request_context import RequestContext
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
@@ -48,25 +49,22 @@ LIMIT_KEY = "max.request.partition.size.limit"
 
 
 def _described(context: RequestContext, topic: Topic, numbers: range) -> TopicResponse:
-    image, cluster = context.broker.image, context.broker.cluster
+    broker = context.broker
+    listed = {known.node_id for known in broker.endpoints_for(context.connection.listener)}
     partitions = []
     for number in numbers:
-        shard_id = topic.shard_of(number)
-        assert shard_id is not None, f"partition {number} of {topic.name} is in no shard"
-        planned = image.shards[shard_id]
-        replicas = [voter.broker_id for voter in planned.replicas]
-        leader = cluster.leader_of(topic, number)
+        seen = partition_view(broker.image, broker.cluster, topic, number, listed)
         partitions.append(
             PartitionResponse(
-                error_code=errors.NONE if leader else errors.LEADER_NOT_AVAILABLE,
+                error_code=seen.error_code,
                 partition_index=number,
-                leader_id=leader[0] if leader else -1,
-                leader_epoch=leader[1] if leader else -1,
-                replica_nodes=replicas,
-                isr_nodes=cluster.in_sync(planned),
+                leader_id=seen.leader_id,
+                leader_epoch=seen.leader_epoch,
+                replica_nodes=seen.replicas,
+                isr_nodes=seen.in_sync,
                 eligible_leader_replicas=(),
                 last_known_elr=(),
-                offline_replicas=(),
+                offline_replicas=seen.offline,
             )
         )
     return TopicResponse(

@@ -9,6 +9,7 @@ v11  rack_id: there are no follower reads
 v12  last_fetched_epoch, diverging_epoch
 v13  topics by id
 v15  replica_state: replicas speak the peer protocol, whoever calls himself one here is served as a client
+v16  node_endpoints: with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, who leads instead (KIP-951)
 
 read_committed reads to the high watermark: there are no transactions yet.
 """

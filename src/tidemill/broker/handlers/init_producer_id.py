@@ -1,9 +1,11 @@
 """InitProducerId (key 22): v0-5
 
 An idempotent producer gets an id of its own, or, when it brings one, the next epoch of it (KIP-360).  A transactional
-id is refused with an error that clients do not try again: transactions are not built yet.
+id is refused with an error that clients do not try again: transactions are not built yet.  While no id can be had
+from the controller the answer is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: after any other some clients look for a
+coordinator that an idempotent producer does not have, or give up.
 
-v2  flexible v3  producer_id and producer_epoch in the request
+v3  producer_id and producer_epoch in the request
 """
 
 from typing import Final
@@ -30,7 +32,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
 
     def taken(producer_id: int | None) -> None:
         if producer_id is None:
-            pending.complete(_refused(errors.COORDINATOR_NOT_AVAILABLE))
+            pending.complete(_refused(errors.COORDINATOR_LOAD_IN_PROGRESS))
         else:
             pending.complete(Response(error_code=errors.NONE, producer_id=producer_id, producer_epoch=0))
 

@@ -1,17 +1,22 @@
 """Metadata (key 3): v0-13
 
-Brokers, topics, and who leads what.  Leader and epoch are one pair: while a leader has not confirmed its term there
-is none.
+The brokers that are up, topics, and who leads what.  Leader and epoch are one pair: while a leader has not confirmed
+its term there is none.
 
-v4   allow_auto_topic_creation v7   leader_epoch v8   authorized operations (not asked for: INT32_MIN; there is no
-authorizer yet) v10  topic ids v12  topics by id
+v4   allow_auto_topic_creation
+v5   offline_replicas: those that are not up
+v7   leader_epoch
+v8   authorized operations (not asked for: INT32_MIN; there is no authorizer yet)
+v10  topic ids
+v12  topics by id
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
+from tidemill.broker.partition_view import partition_view
 from tidemill.broker.request_context import RequestContext
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.model import errors
@@ -58,16 +63,20 @@ def _answer(request: Request, context: RequestContext, problems: Mapping[str, in
     """`problems` tells why topics could not be created."""
     broker = context.broker
     image = broker.image
+    brokers = broker.endpoints_for(context.connection.listener)
+    listed = {known.node_id for known in brokers}
     wants_all = request.topics is None or (context.version == 0 and not request.topics)
     if wants_all:
-        topics = [_describe(context, image, topic) for topic in image.topics.values() if topic.name != METADATA_TOPIC]
+        topics = [
+            _describe(context, image, topic, listed) for topic in image.topics.values() if topic.name != METADATA_TOPIC
+        ]
     else:
         once = {
             (asked.name, asked.topic_id): asked for asked in request.topics or ()
         }  # a name is short, its answer long
-        topics = [_asked(context, image, asked, problems) for asked in once.values()]
+        topics = [_asked(context, image, asked, problems, listed) for asked in once.values()]
     return Response(
-        brokers=broker.endpoints_for(context.connection.listener),
+        brokers=brokers,
         cluster_id=image.cluster_id,
         controller_id=broker.cluster.controller_id,
         topics=topics,
@@ -75,38 +84,38 @@ def _answer(request: Request, context: RequestContext, problems: Mapping[str, in
 
 
 def _asked(
-    context: RequestContext, image: ClusterImage, asked: Request.Topic, problems: Mapping[str, int]
+    context: RequestContext,
+    image: ClusterImage,
+    asked: Request.Topic,
+    problems: Mapping[str, int],
+    listed: Collection[int],
 ) -> TopicResponse:
     if asked.name is None:
         topic = image.topic_by_id(asked.topic_id)
         if topic is None:
             return TopicResponse(error_code=errors.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id, partitions=())
-        return _describe(context, image, topic)
+        return _describe(context, image, topic, listed)
     topic = image.topic(asked.name)
     if topic is not None:
-        return _describe(context, image, topic)
+        return _describe(context, image, topic, listed)
     absent = errors.INVALID_TOPIC_EXCEPTION if name_problem(asked.name) else errors.UNKNOWN_TOPIC_OR_PARTITION
     code = problems.get(asked.name, absent)
     return TopicResponse(error_code=code, name=asked.name, topic_id=NO_TOPIC_ID, partitions=())
 
 
-def _describe(context: RequestContext, image: ClusterImage, topic: Topic) -> TopicResponse:
-    cluster = context.broker.cluster
+def _describe(context: RequestContext, image: ClusterImage, topic: Topic, listed: Collection[int]) -> TopicResponse:
     partitions = []
     for number in range(topic.partition_count):
-        shard_id = topic.shard_of(number)
-        assert shard_id is not None, f"partition {number} of {topic.name} is in no shard"
-        planned = image.shards[shard_id]
-        replicas = [voter.broker_id for voter in planned.replicas]
-        leader = cluster.leader_of(topic, number)
+        seen = partition_view(image, context.broker.cluster, topic, number, listed)
         partitions.append(
             PartitionResponse(
-                error_code=errors.NONE if leader else errors.LEADER_NOT_AVAILABLE,
+                error_code=seen.error_code,
                 partition_index=number,
-                leader_id=leader[0] if leader else -1,
-                leader_epoch=leader[1] if leader else -1,
-                replica_nodes=replicas,
-                isr_nodes=cluster.in_sync(planned),
+                leader_id=seen.leader_id,
+                leader_epoch=seen.leader_epoch,
+                replica_nodes=seen.replicas,
+                isr_nodes=seen.in_sync,
+                offline_replicas=seen.offline,
             )
         )
     return TopicResponse(

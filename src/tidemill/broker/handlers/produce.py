@@ -3,67 +3,116 @@
 Appends one batch per partition; the answer leaves when all of them are committed (acks=all) or in this broker's
 journal (acks=1).  acks=0 has no answer, but counts as under way until then: else nothing would slow it down.
 
-v0-2  older formats: UNSUPPORTED_FOR_MESSAGE_FORMAT, told per partition v3    record batch v2; transactional_id
-(refused: transactions are not built yet) v8    record_errors, error_message v10   current_leader with
-NOT_LEADER_OR_FOLLOWER (KIP-951) v13   topics by id
+With acks=all and min.insync.replicas above a majority, so many replicas must have the batch on their disks: all of
+them, where it is the number of replicas.  Fewer that live: NOT_ENOUGH_REPLICAS, and nothing is appended.  When
+timeout_ms is over: NOT_ENOUGH_REPLICAS_AFTER_APPEND where only some of them are missing, else REQUEST_TIMED_OUT.  So is
+what waits when this broker does not lead any more: the outcome is not known.
+
+v0-2  older formats: UNSUPPORTED_FOR_MESSAGE_FORMAT, told per partition
+v3    record batch v2; transactional_id (refused: transactions are not built yet)
+v8    record_errors, error_message
+v10   current_leader, node_endpoints with NOT_LEADER_OR_FOLLOWER (KIP-951)
+v13   topics by id
 """
 
 from typing import Final
 
+from tidemill.broker.deadlines import Deadlines
+from tidemill.broker.new_leaders import NewLeaders
 from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.topic import INTERNAL_TOPICS
 from tidemill.shard.append import Appended, append_batch
-from tidemill.shard.partition import Partition
+from tidemill.shard.partition import Partition, PartitionShard
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.produce import Request, Response
 
 COPIED_BYTES_MAX: Final = 16 << 10  # a smaller batch is copied, so that keeping it does not pin its receive buffer
 ACKS_ALL: Final = -1
 ACKS_LEGAL: Final = (-1, 0, 1)
+NEW_LEADERS_SINCE: Final = 10
 
 TopicResponse = Response.Topic
 PartitionResponse = Response.Topic.Partition
 
 
 class _Awaited(Pending):
-    """Completes when every partition's append is as durable as was asked for."""
+    """Completes when every partition's append is as durable as was asked for, or when the client's time is over."""
 
-    __slots__ = ("response", "waiting")
+    __slots__ = ("_begun", "_deadlines", "_timeout_ms", "_unknown", "response")
 
     keeps_request = True  # batches lie in the request's bytes until the journal has them
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: Response, deadlines: Deadlines, timeout_ms: int) -> None:
         super().__init__()
         self.response: Response | None = response
-        self.waiting = 1  # the handler itself, until it has begun all appends
+        self._unknown: dict[int, tuple[PartitionResponse, PartitionShard, int]] = {}  # (answer, shard, log index)
+        self._begun = 0  # appends; −1 when there will be no more
+        self._deadlines = deadlines
+        self._timeout_ms = max(timeout_ms, 0)
 
     def wait_for(self, partition: Partition, appended: Appended, answer: PartitionResponse, acks: int) -> None:
-        self.waiting += 1
+        at = self._begun
+        self._begun += 1
+        shard, index = partition.shard, appended.log_index
+        unknown = self._unknown
+        unknown[at] = (answer, shard, index)
 
         def known(is_durable: bool) -> None:
+            if unknown.pop(at, None) is None:
+                return  # it was told already that the time is over
             if not is_durable:
-                answer.error_code = errors.REQUEST_TIMED_OUT
-                answer.base_offset = -1
-            self.arrived()
+                _refuse(
+                    answer, errors.REQUEST_TIMED_OUT, "this broker leads no more: look for the record, or send again"
+                )
+            if not unknown and self._begun < 0:
+                self._arrived()
 
-        shard = partition.shard
-        if acks == ACKS_ALL:
-            shard.when_committed(appended.log_index, known)
+        if acks != ACKS_ALL:
+            shard.when_durable(index, known)
+        elif partition.config.min_insync_replicas > 1:
+            shard.when_held(index, partition.config.min_insync_replicas, known)
         else:
-            shard.when_durable(appended.log_index, known)
+            shard.when_committed(index, known)
 
-    def arrived(self) -> None:
-        self.waiting -= 1
-        if not self.waiting:
+    def all_begun(self, acks: int) -> None:
+        self._begun = -1
+        if not self._unknown:
             self.complete(self.response)
+        elif acks == ACKS_ALL:
+            self._deadlines.add(self, self._timeout_ms)
+
+    def _arrived(self) -> None:
+        self._deadlines.remove(self, self._timeout_ms)
+        self.complete(self.response)
+
+    def expire(self) -> None:
+        """What is committed, and not yet where min.insync.replicas wants it, is told apart from what may be lost."""
+        for answer, shard, index in self._unknown.values():
+            if index <= shard.replica.commit_index:
+                _refuse(
+                    answer,
+                    errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                    f"after {self._timeout_ms} ms fewer than min.insync.replicas replicas have it: it is there to stay",
+                )
+            else:
+                _refuse(answer, errors.REQUEST_TIMED_OUT, f"no majority has it after {self._timeout_ms} ms")
+        self._unknown.clear()
+        self.complete(self.response)
+
+
+def _refuse(answer: PartitionResponse, error_code: int, message: str) -> None:
+    answer.error_code, answer.error_message = error_code, message
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending:
     acks = request.acks
     responses: list[TopicResponse] = []
-    awaited = _Awaited(Response(responses=responses))
     broker = context.broker
+    response = Response(responses=responses)
+    awaited = _Awaited(response, broker.deadlines, request.timeout_ms)
+    wrong: list[tuple[str | None, PartitionResponse]] = []  # partitions that are led elsewhere
     table = broker.shard_table
     refusal = _refusal(request, context)
     metrics = broker.metrics
@@ -78,13 +127,13 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
                 appended = refusal
             elif partition is None:
                 appended = _unknown(context, name, topic.topic_id, data.index)
-            elif not partition.shard.is_serving:
-                appended = _not_serving(partition)
+            elif not partition.shard.accepts:
+                appended = _not_accepting(partition)
             elif name in INTERNAL_TOPICS:
                 appended = Appended(errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is written by the cluster alone")
             elif data.records is None:
                 appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
-            elif acks == ACKS_ALL and partition.config.min_insync_replicas > len(partition.shard.replica.voters):
+            elif acks == ACKS_ALL and 1 < partition.config.min_insync_replicas > partition.shard.live_voters:
                 appended = _too_few_replicas(partition)
             else:
                 batch = data.records
@@ -104,13 +153,17 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
                 error_message=appended.message,
             )
             answers.append(answer)
+            if appended.error_code == errors.NOT_LEADER_OR_FOLLOWER:
+                wrong.append((name, answer))
             if not appended.error_code and partition is not None:
                 awaited.wait_for(partition, appended, answer, acks)
+    if wrong and context.version >= NEW_LEADERS_SINCE:
+        response.node_endpoints = _hint(context, wrong)
     if acks == 0:
         awaited.response = None  # nothing is sent
         if any(answer.error_code for topic in responses for answer in topic.partition_responses):
             context.connection.close()  # as in Kafka, so that the client looks for the leader again
-    awaited.arrived()
+    awaited.all_begun(acks)
     return awaited.response if awaited.is_done and awaited.response is not None else awaited
 
 
@@ -143,14 +196,37 @@ def _unknown(context: RequestContext, name: str | None, topic_id: bytes, number:
 
 
 def _too_few_replicas(partition: Partition) -> Appended:
-    wanted, there = partition.config.min_insync_replicas, len(partition.shard.replica.voters)
+    wanted, live = partition.config.min_insync_replicas, partition.shard.live_voters
     return Appended(
         errors.NOT_ENOUGH_REPLICAS,
-        message=f"min.insync.replicas of topic {partition.topic} is {wanted}, and it has {there}: lower it",
+        message=f"min.insync.replicas of topic {partition.topic} is {wanted}, and {live} of its "
+        f"{len(partition.shard.replica.voters)} replicas are up: lower it, or start their brokers",
     )
 
 
-def _not_serving(partition: Partition) -> Appended:
-    if partition.shard.log.damage is not None:
-        return Appended(errors.KAFKA_STORAGE_ERROR, message=partition.shard.log.damage)
-    return Appended(errors.NOT_LEADER_OR_FOLLOWER, message="the leader has not confirmed its term yet")
+def _not_accepting(partition: Partition) -> Appended:
+    shard = partition.shard
+    if shard.log.damage is not None:
+        return Appended(errors.KAFKA_STORAGE_ERROR, message=shard.log.damage)
+    if shard.is_serving:
+        return Appended(errors.NOT_LEADER_OR_FOLLOWER, message="the leader hands over to another broker")
+    if shard.is_unconfirmed:
+        return Appended(errors.NOT_LEADER_OR_FOLLOWER, message="the leader has not confirmed its term yet")
+    return Appended(
+        errors.NOT_LEADER_OR_FOLLOWER, message=f"partition {partition.number} of {partition.topic} is led elsewhere"
+    )
+
+
+def _hint(context: RequestContext, wrong: list[tuple[str | None, PartitionResponse]]) -> list[Response.NodeEndpoint]:
+    """Who leads instead, and where he is reached.  KIP-951."""
+    leaders = NewLeaders(context)
+    for topic, answer in wrong:
+        leader = leaders.of(topic, answer.index)
+        if leader is not None:
+            answer.current_leader = PartitionResponse.CurrentLeader(
+                leader_id=leader.broker_id, leader_epoch=leader.term
+            )
+    return [
+        Response.NodeEndpoint(node_id=it.node_id, host=it.host, port=it.port, rack=it.rack)
+        for it in leaders.endpoints()
+    ]

@@ -95,16 +95,20 @@ def test_the_oldest_version_is_answered_too() -> None:
     assert (errors.NONE, "flights") == (created.error_code, created.name)
 
 
-def test_only_the_controller_creates_topics() -> None:
+def test_without_a_controller_topics_are_refused_after_a_while() -> None:
     """
-    NOT_CONTROLLER sends the client to Metadata, and from there to the broker that leads the metadata shard.
+    An election takes a second or two, and the request waits for one; then NOT_CONTROLLER, which clients try again.
     """
     world = BrokerWorld()
     world.broker.controller._controller = None
+    sent = world.client.send(Request(topics=[topic("flights")]))
+    world.pass_time(4_000)
+    early = world.client.answer(*sent)
 
-    (answered,) = asked(world, topic("flights"))
+    world.pass_time(2_000)
 
-    assert errors.NOT_CONTROLLER == answered.error_code
+    answered = world.client.answer(*sent)
+    assert (None, errors.NOT_CONTROLLER) == (early, answered.topics[0].error_code)
 
 
 def test_a_topic_is_called_existing_only_when_it_has_committed() -> None:

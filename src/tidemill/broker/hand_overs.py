@@ -1,0 +1,73 @@
+"""Leadership moves: shards led here are handed over, and leaders elsewhere are asked to do it.
+
+    plan (shard, to) ─┬─▶ led here ─▶ shard.hand_over
+                      └─▶ led by another ─▶ HandOver ─▶ its broker ─▶ `here`
+
+A hand-over loses nothing: the leader takes no new entries, waits until all is committed, and only then lets the other
+stand for election.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from tidemill.broker.cluster import Cluster
+from tidemill.broker.shard_table import ShardTable
+from tidemill.metadata.image import ClusterImage
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.shard import ShardId
+from tidemill.peer.hand_over import API, Request
+
+Move = tuple[ShardId, BrokerId]
+
+
+class HandOvers:
+    def __init__(self, shard_table: ShardTable, cluster: Cluster, image: Callable[[], ClusterImage]) -> None:
+        self._shard_table = shard_table
+        self._cluster = cluster
+        self._image = image
+
+    def here(self, moves: Iterable[Move]) -> list[ShardId]:
+        """Begin those that can be; the shards of the others."""
+        return [shard_id for shard_id, to in moves if not self._begin(shard_id, to)]
+
+    def anywhere(self, moves: Sequence[Move], refused: Callable[[Sequence[ShardId]], None]) -> None:
+        """`refused` gets shards that cannot be handed over, perhaps several times; of the others nothing is told."""
+        by_leader: dict[BrokerId, list[Move]] = {}
+        unled = []
+        for shard_id, to in moves:
+            leader = self._cluster.leader(shard_id)
+            if leader is None:
+                unled.append(shard_id)
+            else:
+                by_leader.setdefault(leader.broker_id, []).append((shard_id, to))
+        for broker_id, asked in by_leader.items():
+            if broker_id == self._cluster.me.broker_id:
+                unled += self.here(asked)
+            else:
+                unled += self._ask(broker_id, asked, refused)
+        if unled:
+            refused(unled)
+
+    def _begin(self, shard_id: ShardId, to: BrokerId) -> bool:
+        shard = self._shard_table.shards.get(shard_id)
+        if shard is None or not shard.is_serving:
+            return False
+        voter = next((voter for voter in shard.replica.voters if voter.broker_id == to), None)
+        return voter is not None and shard.hand_over(voter)
+
+    def _ask(
+        self, broker_id: BrokerId, moves: list[Move], refused: Callable[[Sequence[ShardId]], None]
+    ) -> list[ShardId]:
+        """Those that could not even be asked for."""
+        request = Request(moves=[Request.Move(shard_id=shard_id, to=to) for shard_id, to in moves])
+
+        def answered(frame: memoryview | None) -> None:
+            if frame is not None:
+                response = API.decode_response(0, frame, API.response_body_at(0, frame))
+                if response.refused:
+                    refused([ShardId(shard_id) for shard_id in response.refused])
+
+        broker = self._image().brokers.get(broker_id)
+        parts = API.encode_request(0, request, 0)
+        if broker is not None and self._cluster.peers.ask(broker.voter, parts, answered):
+            return []
+        return [shard_id for shard_id, _ in moves]

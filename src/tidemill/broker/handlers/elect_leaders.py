@@ -1,0 +1,133 @@
+"""
+ElectLeaders (key 43): v0-2
+
+Preferred leaders come to lead: whoever leads in their place is asked to hand over.  Asked of any broker, planned by the
+controller; answered when every broker that was wanted leads, as far as the controller has heard, or when timeout_ms is
+over.  An unclean election is refused: it would lose what was acknowledged.
+
+v1  election_type (KIP-460)
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidemill.broker.hand_overs import Move
+from tidemill.broker.request_context import RequestContext
+from tidemill.metadata.leadership import Election, elect_preferred, election_type_problem
+from tidemill.metadata.result import Problem
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.shard import ShardId
+from tidemill.shard.pending import Pending
+from tidemill.wire.messages.elect_leaders import Request, Response
+
+REFUSED: Final = "the preferred leader is not up, or lacks too much of the log; try again when it has caught up"
+TIMED_OUT: Final = "the preferred leader does not lead yet"
+
+
+class _Awaited(Pending):
+    """Completes when every shard that moves has moved, or was refused; or when the client's time is over."""
+
+    __slots__ = ("_context", "_elections", "_moves", "_problems", "_timeout_ms")
+
+    def __init__(
+        self, context: RequestContext, elections: Sequence[Election], moves: Sequence[Move], timeout_ms: int
+    ) -> None:
+        super().__init__()
+        self._context = context
+        self._elections = elections
+        self._moves: dict[ShardId, BrokerId] = dict(moves)  # not known to be done
+        self._problems: dict[ShardId, Problem] = {}
+        self._timeout_ms = max(timeout_ms, 0)
+
+    def begin(self) -> None:
+        broker = self._context.broker
+        broker.cluster.watchers[self._look] = None
+        broker.deadlines.add(self, self._timeout_ms)
+        broker.hand_overs.anywhere([*self._moves.items()], self._refused)
+        self._look()
+
+    def _refused(self, shard_ids: Sequence[ShardId]) -> None:
+        for shard_id in shard_ids:
+            if self._moves.pop(shard_id, None) is not None:
+                self._problems[shard_id] = Problem(errors.PREFERRED_LEADER_NOT_AVAILABLE, REFUSED)
+        self._look()
+
+    def _look(self) -> None:
+        """The leader tables may have changed."""
+        cluster = self._context.broker.cluster
+        for shard_id, to in [*self._moves.items()]:
+            leader = cluster.leader(shard_id)
+            if leader is not None and leader.broker_id == to:
+                del self._moves[shard_id]
+        if not self._moves:
+            self._settle()
+
+    def expire(self) -> None:
+        for shard_id in self._moves:
+            self._problems[shard_id] = Problem(errors.REQUEST_TIMED_OUT, TIMED_OUT)
+        self._settle()
+
+    def _settle(self) -> None:
+        broker = self._context.broker
+        broker.cluster.watchers.pop(self._look, None)
+        broker.deadlines.remove(self, self._timeout_ms)
+        if not self.is_done:
+            self.complete(_response([(it, it.problem or self._problem(it)) for it in self._elections]))
+
+    def _problem(self, election: Election) -> Problem | None:
+        shard = self._context.broker.image.shard_of(election.topic, election.partition)
+        return None if shard is None else self._problems.get(shard.shard_id)
+
+
+def handle(request: Request, context: RequestContext) -> Response | Pending:
+    problem = election_type_problem(request.election_type)
+    if problem is not None:
+        return _refused(request, problem)
+    broker = context.broker
+    leaders: dict[ShardId, BrokerId] = {}
+    for shard_id in broker.image.shards:
+        leader = broker.cluster.leader(shard_id)
+        if leader is not None:
+            leaders[shard_id] = leader.broker_id
+    asked = request.topic_partitions
+    wanted = None if asked is None else [(topic.topic, topic.partitions) for topic in asked]
+    moves, elections = elect_preferred(broker.image, leaders, broker.cluster.live(), wanted)
+    if not moves:
+        return _response([(election, election.problem) for election in elections])
+    awaited = _Awaited(context, elections, moves, request.timeout_ms)
+    awaited.begin()
+    return awaited
+
+
+def refused(request: Request, error_code: int) -> Response:
+    """All of it, for one reason."""
+    return _refused(request, Problem(error_code, "the controller is not known now, or has not answered"))
+
+
+def _refused(request: Request, problem: Problem) -> Response:
+    elections = [
+        (Election(topic.topic, number), problem)
+        for topic in request.topic_partitions or ()
+        for number in topic.partitions
+    ]
+    response = _response(elections)
+    response.error_code = problem.error_code
+    return response
+
+
+def _response(elections: Sequence[tuple[Election, Problem | None]]) -> Response:
+    topics: dict[str, list[Response.Topic.Partition]] = {}
+    for election, problem in elections:
+        topics.setdefault(election.topic, []).append(
+            Response.Topic.Partition(
+                partition_id=election.partition,
+                error_code=errors.NONE if problem is None else problem.error_code,
+                error_message=None if problem is None else problem.message,
+            )
+        )
+    return Response(
+        replica_election_results=[
+            Response.Topic(topic=topic, partition_result=results) for topic, results in topics.items()
+        ]
+    )

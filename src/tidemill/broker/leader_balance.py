@@ -1,0 +1,45 @@
+"""Leaders go back to where they should be: each broker hands over what it leads, and another is preferred to lead.
+
+Every `leader.imbalance.check.interval.seconds`, if `auto.leader.rebalance.enable`.  Only to a broker that is alive and
+has nearly all there is: clients of a shard wait for no more than a hand-over.
+"""
+
+from collections.abc import Callable
+
+from tidemill.broker.cluster import Cluster
+from tidemill.broker.hand_overs import HandOvers
+from tidemill.broker.machine import Machine
+from tidemill.broker.shard_table import ShardTable
+from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.leadership import imbalance, rebalance_interval_s
+from tidemill.model.config_resolution import BrokerLayers
+
+
+class LeaderBalance:
+    def __init__(
+        self,
+        machine: Machine,
+        shard_table: ShardTable,
+        cluster: Cluster,
+        hand_overs: HandOvers,
+        layers: Callable[[], BrokerLayers],
+    ) -> None:
+        self._machine = machine
+        self._shard_table = shard_table
+        self._cluster = cluster
+        self._hand_overs = hand_overs
+        self._layers = layers
+        self._looked_at = machine.clock.monotonic_ms()
+
+    def tick(self, image: ClusterImage) -> None:
+        now_ms = self._machine.clock.monotonic_ms()
+        interval_s = rebalance_interval_s(self._layers())
+        if interval_s is None or now_ms - self._looked_at < interval_s * 1_000:
+            return
+        self._looked_at = now_ms
+        me = self._cluster.me.broker_id
+        led = {shard_id: me for shard_id, shard in self._shard_table.shards.items() if shard.is_serving}
+        moves = imbalance(image, led, self._cluster.live())
+        refused = self._hand_overs.here(moves)
+        if len(moves) > len(refused):
+            self._machine.events.event("leaders handed over", shards=len(moves) - len(refused))

@@ -1,0 +1,49 @@
+"""A partition as clients are told of it: who leads it, where its replicas are, and which of them are up.
+
+Leader and epoch are one pair.  While none is known that the client can reach the answer is LEADER_NOT_AVAILABLE, never
+an epoch of somebody else: clients drop what is older than they know, and reset on what is undefined.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tidemill.broker.cluster import Cluster
+from tidemill.metadata.image import ClusterImage, Topic
+from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """`in_sync` are the replicas that are up: a leader counts a majority of them, and needs no list of its own."""
+
+    error_code: int
+    leader_id: int
+    leader_epoch: int
+    replicas: list[BrokerId]  # as planned, the preferred leader first
+    in_sync: list[BrokerId]
+    offline: list[BrokerId]
+
+
+def partition_view(
+    image: ClusterImage, cluster: Cluster, topic: Topic, number: int, listed: Collection[int]
+) -> PartitionView:
+    """`listed` are the brokers that the same answer tells how to reach: a leader is one of them."""
+    shard_id = topic.shard_of(number)
+    assert shard_id is not None, f"partition {number} of {topic.name} is in no shard"
+    planned = image.shards[shard_id]
+    leader = cluster.leader(shard_id)
+    if leader is not None and leader.broker_id not in listed:
+        leader = None
+    in_sync = cluster.in_sync(planned)
+    replicas = [voter.broker_id for voter in planned.replicas]
+    return PartitionView(
+        error_code=errors.NONE if leader else errors.LEADER_NOT_AVAILABLE,
+        leader_id=leader.broker_id if leader else NOBODY,
+        leader_epoch=leader.term if leader else NOBODY,
+        replicas=replicas,
+        in_sync=in_sync,
+        offline=[broker_id for broker_id in replicas if broker_id not in in_sync],
+    )

@@ -1,0 +1,27 @@
+"""HandOver: the controller asks a leader to let others lead.  Answered at once, by whoever leads or does not.
+
+`refused` are the shards that cannot be handed over: not led here, or the other one is not alive, or lacks too much.  Of
+those that can, the leader tables tell when it is done.
+"""
+
+from collections.abc import Sequence
+
+from tidemill.wire.primitives import INT16, INT32, INT64, STRING, array
+from tidemill.wire.schema import Api, Message, field
+
+
+class Request(Message):
+    class Move(Message):
+        shard_id: int = field(INT64)
+        to: int = field(INT32)  # broker id
+
+    moves: Sequence[Move] = field(array(Move))
+
+
+class Response(Message):
+    error_code: int = field(INT16, default=0)
+    error_message: str | None = field(STRING, default=None)
+    refused: Sequence[int] = field(array(INT64), default=())  # shard ids
+
+
+API = Api(key=10_004, versions=range(1), flexible_from=0, request=Request, response=Response)

@@ -1,0 +1,316 @@
+"""Several brokers without machines: `BrokerWorld`s that share a clock, and links between them that are queues.
+
+    world = ClusterWorld()                                  # three brokers, one cluster
+    world.create("flights")                                 # three replicas, led by broker 1
+    world.lead("flights", by=2)                             # handed over, and confirmed
+    response = world[2].ask(produce.Request(...))
+
+What was sent is received in the order it was sent, one frame a step, unless it is held.  Nothing happens between calls.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from random import Random
+from typing import Any
+
+from tests.unit.broker.broker_world import LISTENER, BrokerWorld, HandClock
+from tidemill.broker import wiring
+from tidemill.broker.broker import Broker
+from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
+from tidemill.metadata.topics import CreateTopics, NewTopic
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.config_resolution import NOTHING
+from tidemill.peer.hello import Hello
+from tidemill.peer.link import Buffer, LinkOwner
+from tidemill.shard.shard import Shard
+
+TICK_MS = 50
+WAIT_MS_MAX = 20_000
+
+
+class SeededEntropy:
+    """Every broker's own: directories and incarnations differ."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def random_bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+
+class MemoryLink:
+    """One end; `frames` are what it has sent and the other end has not received."""
+
+    def __init__(self, hello: Hello, owner: LinkOwner) -> None:
+        self.hello = hello  # the other end's
+        self.owner = owner  # of this end
+        self.other: MemoryLink
+        self.frames: deque[bytearray] = deque()
+        self.is_open = True
+
+    def send(self, parts: Sequence[Buffer]) -> bool:
+        if self.is_open:
+            self.frames.append(bytearray(b"".join(parts)))
+        return self.is_open
+
+    def close(self, why: str) -> None:
+        for end in (self, self.other):
+            if end.is_open:
+                end.is_open = False
+                end.frames.clear()
+                end.owner.lost(end, why)
+
+
+class Network:
+    def __init__(self) -> None:
+        self.listening: dict[str, LinkOwner] = {}
+        self.links: list[MemoryLink] = []
+        self.cut: set[str] = set()  # addresses that nobody reaches, and that reach nobody
+        self.held: Callable[[LinkOwner, LinkOwner], bool] = _nothing_held  # from, to: not received now
+
+    def dial(self, owner: LinkOwner, address: str) -> None:
+        accepting = self.listening.get(address)
+        mine = owner.hello()
+        if accepting is None or accepting is owner or self.cut & {address, mine.address}:
+            return
+        if any(link.owner is owner and link.other.owner is accepting for link in self.links if link.is_open):
+            return
+        here, there = MemoryLink(accepting.hello(), owner), MemoryLink(mine, accepting)
+        here.other, there.other = there, here
+        self.links = [*(link for link in self.links if link.is_open), here, there]
+        assert accepting.linked(there) is None and owner.linked(here) is None
+
+    def step(self) -> bool:
+        for link in self.links:
+            if link.frames and not self.held(link.owner, link.other.owner):
+                self.links = [*(it for it in self.links if it is not link), link]  # the others come first next time
+                link.other.owner.received(link.other, memoryview(link.frames.popleft()))
+                return True
+        return False
+
+    def cut_off(self, address: str) -> None:
+        """Its links end, on both sides."""
+        self.cut.add(address)
+        for link in [*self.links]:
+            if link.is_open and address in (link.hello.address, link.other.hello.address):
+                link.close("cut off")
+
+
+class MemoryLinks:
+    """`peer.link.Links`."""
+
+    def __init__(self, network: Network, owner: LinkOwner, address: str) -> None:
+        self._network = network
+        self._owner = owner
+        self._address = address
+        self._wanted: Collection[str] = ()
+
+    def reach(self, addresses: Collection[str]) -> None:
+        self._wanted = addresses
+        self.redial()
+
+    def redial(self) -> None:
+        for address in self._wanted:
+            self._network.dial(self._owner, address)
+
+    async def listen(self) -> str:
+        self._network.listening[self._address] = self._owner
+        return self._address
+
+    def close(self) -> None:
+        self._wanted = ()
+        for link in [*self._network.links]:
+            if link.owner is self._owner and link.is_open:
+                link.close("stopped")
+
+
+class Node(BrokerWorld):
+    """One broker; `step` and `pass_time` are those of the whole cluster."""
+
+    def __init__(self, cluster: "ClusterWorld", number: int, static: Mapping[str, str]) -> None:
+        self.cluster = cluster
+        self.number = number
+        self.address = f"127.0.0.1:{9300 + number}"
+        self.links: list[MemoryLinks] = []
+        super().__init__(static, clock=cluster.clock, endpoints=endpoints_of(number))
+
+    async def _up(self) -> Broker:
+        self.entropy = SeededEntropy(self.number)
+        join = [node.address for node in self.cluster.nodes[:1]]
+        self.cluster.nodes.append(self)
+
+        def links(owner: LinkOwner) -> MemoryLinks:
+            self.links.append(MemoryLinks(self.cluster.network, owner, self.address))
+            return self.links[-1]
+
+        machine = self._machine(links)
+        broker_id = BrokerId(self.number)
+
+        async def up() -> Broker:
+            identity, store, _ = await wiring.open_directory(self.disk, broker_id, join, machine, self.options)
+            self.broker = broker = wiring.make(identity, store, self.static, machine)
+            await wiring.bring_up(broker, addresses=join)
+            await wiring.register_broker(broker, self.endpoints, f"rack-{self.number}")
+            return broker
+
+        task = asyncio.get_running_loop().create_task(up())
+        while not task.done():
+            self.pass_time(TICK_MS)
+            await asyncio.sleep(0)
+        return task.result()
+
+    def step(self) -> bool:
+        return self.cluster.step()
+
+    def step_alone(self) -> bool:
+        return super().step()
+
+    def pass_time(self, duration_ms: int) -> None:
+        self.cluster.pass_time(duration_ms)
+
+    def fire_due(self) -> None:
+        due = [timer for timer in self.timers if timer.due_ms <= self.clock.now_ms]
+        self.timers = [timer for timer in self.timers if timer not in due and not timer.is_cancelled]
+        for timer in due:
+            if not timer.is_cancelled:
+                timer.callback()
+
+    def shard(self, topic: str, number: int = 0) -> Shard:
+        shard = self.partition(topic, number).shard
+        assert isinstance(shard, Shard)
+        return shard
+
+
+class ClusterWorld:
+    def __init__(self, brokers: int = 3, static: Mapping[str, str] = NOTHING) -> None:
+        self.clock = HandClock()
+        self.network = Network()
+        self.nodes: list[Node] = []  # by broker id, from 1
+        self.stopped: set[int] = set()  # neither turn nor tick
+        for number in range(1, brokers + 1):
+            Node(self, number, static)
+        self.until(lambda: all(len(node.broker.cluster.live()) == brokers for node in self.nodes), "all meet")
+
+    def __getitem__(self, number: int) -> Node:
+        return self.nodes[number - 1]
+
+    # Time.
+
+    def step(self) -> bool:
+        running = [node for node in self.nodes if node.number not in self.stopped]
+        return any(node.step_alone() for node in running) or self.network.step()
+
+    def settle(self) -> None:
+        self.nodes[0].settle()
+
+    def pass_time(self, duration_ms: int) -> None:
+        """In ticks, as a broker makes them."""
+        end_ms = self.clock.now_ms + duration_ms
+        while self.clock.now_ms < end_ms:
+            self.clock.now_ms = min(end_ms, self.clock.now_ms + TICK_MS)
+            for node in self.nodes:
+                if node.number in self.stopped:
+                    continue
+                for links in node.links:
+                    links.redial()
+                node.fire_due()
+                if hasattr(node, "broker"):
+                    node.broker.tick()
+            self.settle()
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        self.settle()
+        deadline_ms = self.clock.now_ms + WAIT_MS_MAX
+        while not condition():
+            assert self.clock.now_ms < deadline_ms, f"not within {WAIT_MS_MAX} ms: {what}"
+            self.pass_time(TICK_MS)
+
+    def steps_until(self, condition: Callable[[], bool], what: str) -> None:
+        """The first step after which it is so: nothing that follows has happened."""
+        deadline_ms = self.clock.now_ms + WAIT_MS_MAX
+        while not condition():
+            if not self.step():
+                assert self.clock.now_ms < deadline_ms, f"not within {WAIT_MS_MAX} ms: {what}"
+                self._tick_unsettled()
+
+    def _tick_unsettled(self) -> None:
+        self.clock.now_ms += TICK_MS
+        for node in self.nodes:
+            if node.number not in self.stopped:
+                node.fire_due()
+                node.broker.tick()
+
+    # Faults.
+
+    def cut_off(self, number: int) -> None:
+        """Nobody hears the broker, and it hears nobody: its links end."""
+        self.network.cut_off(self[number].address)
+
+    def heal(self) -> None:
+        self.network.cut.clear()
+        self.pass_time(TICK_MS)
+
+    def hold(self, *, to: Collection[int] = (), sender: Collection[int] = ()) -> None:
+        """What these are sent, or send, is not received until something else is held."""
+        receivers = {self[number].address for number in to}
+        senders = {self[number].address for number in sender}
+
+        def held(source: LinkOwner, destination: LinkOwner) -> bool:
+            return source.hello().address in senders or destination.hello().address in receivers
+
+        self.network.held = held
+
+    # What most tests begin with.
+
+    @property
+    def controller(self) -> Node:
+        self.until(lambda: any(node.broker.controller.leads for node in self.nodes), "a controller")
+        return next(node for node in self.nodes if node.broker.controller.leads)
+
+    def create(self, name: str, partitions: int = 1, *, brokers: Sequence[int] = (1, 2, 3), **settings: str) -> None:
+        """A topic that every broker knows the leaders of; the first of `brokers` is preferred."""
+        named = tuple((key.replace("_", "."), value) for key, value in settings.items())
+        assignment = tuple(BrokerId(broker) for broker in brokers)
+        topic = NewTopic(
+            name=name,
+            partition_count=-1,
+            replication_factor=-1,
+            assignments=tuple((number, assignment) for number in range(partitions)),
+            settings=named,
+        )
+        created: list[Any] = []
+        self.controller.broker.controller.submit(CreateTopics(topics=(topic,))).then(created.extend)
+        self.until(lambda: bool(created), f"{name} is created")
+        assert created[0].problem is None, created
+        self.until(lambda: all(self.led_by(name, number) for number in range(partitions)), f"{name} is led")
+
+    def led_by(self, topic: str, number: int = 0) -> int:
+        """The broker that every one believes to lead; 0: they do not agree, or know of none."""
+        told: set[int] = set()
+        for node in self.nodes:
+            known = node.broker.image.topic(topic)
+            leader = None if known is None else node.broker.cluster.leader_of(known, number)
+            told.add(0 if leader is None else leader.broker_id)
+        return told.pop() if len(told) == 1 else 0
+
+    def lead(self, topic: str, number: int = 0, *, by: int) -> None:
+        """Handed over, until every broker knows it."""
+        if self.led_by(topic, number) != by:
+            self.begin_to_lead(topic, number, by=by)
+            self.until(lambda: self.led_by(topic, number) == by, f"broker {by} leads {topic}-{number}")
+
+    def begin_to_lead(self, topic: str, number: int = 0, *, by: int) -> None:
+        leader = next(node for node in self.nodes if node.shard(topic, number).is_serving)
+        assert leader.shard(topic, number).hand_over(self[by].broker.identity.voter)
+
+
+def endpoints_of(number: int) -> tuple[Endpoint, ...]:
+    return (
+        Endpoint(LISTENER, "127.0.0.1", 9091 + number, "PLAINTEXT"),
+        Endpoint(PEER_ENDPOINT, "127.0.0.1", 9300 + number, "PLAINTEXT"),
+    )
+
+
+def _nothing_held(_source: LinkOwner, _destination: LinkOwner) -> bool:
+    return False
