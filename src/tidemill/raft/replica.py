@@ -115,7 +115,9 @@ class Replica:
         self._messages: list[tuple[Voter, Message]] = []
         self._vote_changed = False
         self._vote_durable = True
-        self._transfer: tuple[Voter, int] | None = None  # to whom leadership is handed, and until when; 0: not ticked yet
+        self._transfer: tuple[Voter, int] | None = (
+            None  # to whom leadership is handed, and until when; 0: not ticked yet
+        )
         self._jitter_ms = jitter_ms
         self._now_ms = 0
         self._append_time = 0

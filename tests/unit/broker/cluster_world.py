@@ -21,6 +21,7 @@ from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import NOTHING
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer, LinkOwner
 from tidemill.shard.shard import Shard
@@ -191,6 +192,9 @@ class ClusterWorld:
         for number in range(1, brokers + 1):
             Node(self, number, static)
         self.until(lambda: all(len(node.broker.cluster.live()) == brokers for node in self.nodes), "all meet")
+        voters = brokers if brokers % 2 else brokers - 1
+        metadata = self[1].broker.shard_table.shards[METADATA_SHARD]
+        self.until(lambda: len(metadata.replica.voters) == voters, "the metadata has its voters")
 
     def __getitem__(self, number: int) -> Node:
         return self.nodes[number - 1]

@@ -1,0 +1,243 @@
+"""What each API answers while leaders move: the table of `docs/protocol/leadership.md`, a row at a time."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.broker_world import Client
+from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.group_member import committing
+from tidemill.batches.builder import build_batch
+from tidemill.model import errors
+from tidemill.model.topic import OFFSETS_TOPIC
+from tidemill.wire.messages import (
+    delete_groups,
+    delete_records,
+    describe_groups,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_offsets,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+)
+from tidemill.wire.schema import Message
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocol" / "leadership.md"
+ROWS = re.findall(r"^\| (\w+) \| (\w+) \| (\w+) \| (\w*) ?\|$", PAGE.read_text(), re.MULTILINE)
+STATIC = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+SILENT_MS = 2_000  # not heard for so long, a broker is not counted on
+
+Code = Callable[[Any], int]
+
+
+def producing(offset: int) -> produce.Request:
+    batch = build_batch([(None, b"x", (), 1_700_000_000_000)])
+    data = produce.Request.Topic.Partition(index=0, records=memoryview(batch))
+    topics = [produce.Request.Topic(name="flights", partition_data=[data])]
+    return produce.Request(acks=-1, timeout_ms=30_000, topic_data=topics)
+
+
+def fetching(offset: int) -> fetch.Request:
+    wanted = fetch.Request.Topic.Partition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    topics = [fetch.Request.Topic(topic="flights", partitions=[wanted])]
+    return fetch.Request(max_wait_ms=60_000, min_bytes=1, topics=topics)
+
+
+def listing(offset: int) -> list_offsets.Request:
+    wanted = list_offsets.Request.Topic.Partition(partition_index=0, timestamp=-1)
+    return list_offsets.Request(replica_id=-1, topics=[list_offsets.Request.Topic(name="flights", partitions=[wanted])])
+
+
+def asking_for_epoch(offset: int) -> offset_for_leader_epoch.Request:
+    wanted = offset_for_leader_epoch.Request.Topic.Partition(partition=0, leader_epoch=1)
+    topic = offset_for_leader_epoch.Request.Topic(topic="flights", partitions=[wanted])
+    return offset_for_leader_epoch.Request(topics=[topic])
+
+
+def deleting(offset: int) -> delete_records.Request:
+    wanted = delete_records.Request.Topic.Partition(partition_index=0, offset=1)
+    topic = delete_records.Request.Topic(name="flights", partitions=[wanted])
+    return delete_records.Request(topics=[topic], timeout_ms=30_000)
+
+
+def joining(_: int) -> join_group.Request:
+    return join_group.Request(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[join_group.Request.Protocol(name="range", metadata=b"")],
+    )
+
+
+def first_partition(response: Any) -> int:
+    code: int = response.topics[0].partitions[0].error_code
+    return code
+
+
+def whole(response: Any) -> int:
+    code: int = response.error_code
+    return code
+
+
+# API → its request (of the partition's end offset, as it is asked), the version, and where its error code stands.
+REQUESTS: dict[str, tuple[Callable[[int], Message], int, Code]] = {
+    "Produce": (producing, 9, lambda it: int(it.responses[0].partition_responses[0].error_code)),
+    "Fetch": (fetching, 12, lambda it: int(it.responses[0].partitions[0].error_code)),
+    "ListOffsets": (listing, 6, first_partition),
+    "OffsetForLeaderEpoch": (asking_for_epoch, 4, first_partition),
+    "DeleteRecords": (deleting, 2, first_partition),
+    "JoinGroup": (joining, 5, whole),
+    "SyncGroup": (
+        lambda _: sync_group.Request(group_id="g", generation_id=1, member_id="m", assignments=()),
+        3,
+        whole,
+    ),
+    "Heartbeat": (lambda _: heartbeat.Request(group_id="g", generation_id=1, member_id="m"), 4, whole),
+    "LeaveGroup": (
+        lambda _: leave_group.Request(group_id="g", members=[leave_group.Request.Member(member_id="m")]),
+        5,
+        whole,
+    ),
+    "OffsetCommit": (lambda _: committing("flights", 1), 9, first_partition),
+    "OffsetFetch": (
+        lambda _: offset_fetch.Request(groups=[offset_fetch.Request.Group(group_id="g", topics=None)]),
+        9,
+        lambda it: int(it.groups[0].error_code),
+    ),
+    "OffsetDelete": (lambda _: offset_delete.Request(group_id="g", topics=()), 0, whole),
+    "DescribeGroups": (
+        lambda _: describe_groups.Request(groups=["g"]),
+        5,
+        lambda it: int(it.groups[0].error_code),
+    ),
+    "DeleteGroups": (lambda _: delete_groups.Request(groups_names=["g"]), 2, lambda it: int(it.results[0].error_code)),
+}
+
+
+def world_with_group() -> ClusterWorld:
+    """Broker 1 leads `flights`, which has two records, and the group's partition."""
+    world = ClusterWorld(static=STATIC)
+    world.create("flights")
+    world[1].produce("flights", b"a")
+    world[1].produce("flights", b"b")
+    world[1].ask(find_coordinator.Request(key="g", coordinator_keys=["g"]))
+    world.until(lambda: world.led_by(OFFSETS_TOPIC) != 0, "the group's partition is led")
+    world.lead(OFFSETS_TOPIC, by=1)
+    world.until(lambda: all(hosted.is_loaded for hosted in world[1].broker.coordinators.hosted()), "it is loaded")
+    committed = world[1].ask(committing("flights", 1), 9)
+    assert errors.NONE == first_partition(committed)
+    return world
+
+
+def asked(world: ClusterWorld, number: int, api: str, offset: int) -> int:
+    request, version, code = REQUESTS[api]
+    return code(world[number].client.ask(request(offset), version))
+
+
+@pytest.fixture(scope="module")
+def on_follower() -> ClusterWorld:
+    return world_with_group()
+
+
+def unconfirmed(topic: str) -> ClusterWorld:
+    """Broker 2 is elected, and nobody hears anything from then on."""
+    world = world_with_group()
+    shard = world[2].shard(topic)
+    world.begin_to_lead(topic, by=2)
+    world.steps_until(lambda: shard.replica.leads, "broker 2 is elected")
+    world.network.held = lambda _source, _destination: True
+    world.settle()
+    assert shard.is_unconfirmed
+    return world
+
+
+@pytest.fixture(scope="module")
+def on_unconfirmed() -> dict[str, ClusterWorld]:
+    return {topic: unconfirmed(topic) for topic in ("flights", OFFSETS_TOPIC)}
+
+
+@pytest.fixture(scope="module")
+def deposed() -> dict[str, int]:
+    """What every request is answered that waited on broker 1 when it stepped down; 0 where it did not wait."""
+    world = world_with_group()
+    world.network.held = lambda _source, _destination: True
+    Client(world[1]).send(committing("flights", 2), 9)  # every answer of the group has to wait for this
+    clients = {api: Client(world[1]) for api, *_ in ROWS}
+    sent = {api: client.send(REQUESTS[api][0](2), REQUESTS[api][1]) for api, client in clients.items()}
+    world.settle()
+    codes = {api: 0 for api, client in clients.items() if client.answer(*sent[api]) is not None}
+    world.pass_time(SILENT_MS - 500)
+    assert all(client.answer(*sent[api]) is None for api, client in clients.items() if api not in codes)
+
+    world.pass_time(1_000)
+
+    for api, client in clients.items():
+        if api not in codes:
+            answered = client.answer(*sent[api])
+            codes[api] = -1 if answered is None else REQUESTS[api][2](answered)
+    return codes
+
+
+@pytest.mark.parametrize(("api", "code"), [(row[0], row[1]) for row in ROWS])
+def test_a_follower_sends_its_clients_away(on_follower: ClusterWorld, api: str, code: str) -> None:
+    """Every broker has the data, and only one may answer for it."""
+    assert code == errors.name(asked(on_follower, 2, api, 2))
+
+
+@pytest.mark.parametrize(("api", "code"), [(row[0], row[2]) for row in ROWS])
+def test_a_leader_that_has_not_confirmed_its_term_knows_too_little(
+    on_unconfirmed: dict[str, ClusterWorld], api: str, code: str
+) -> None:
+    """KIP-207: what was told to a client before may not be known to be committed here yet."""
+    is_group = code == "NOT_COORDINATOR"
+    world = on_unconfirmed[OFFSETS_TOPIC if is_group else "flights"]
+
+    answered = asked(world, 2, api, world[2].partition("flights").high_watermark + 1)
+
+    assert code == errors.name(answered)
+
+
+@pytest.mark.parametrize(("api", "code"), [(row[0], row[3] or "NONE") for row in ROWS])
+def test_who_waits_when_a_leader_steps_down_is_told_that_the_outcome_is_not_known(
+    deposed: dict[str, int], api: str, code: str
+) -> None:
+    """A leader that hears no majority for two seconds leads no more; nobody waits for ever."""
+    assert code == errors.name(deposed[api])
+
+
+def test_every_api_of_partitions_and_groups_is_in_the_table() -> None:
+    """The page leaves none out."""
+    assert list(REQUESTS) == [row[0] for row in ROWS]
+
+
+def test_an_unconfirmed_leader_serves_what_is_known_to_be_committed(on_unconfirmed: dict[str, ClusterWorld]) -> None:
+    """Whatever comes later, that is there to stay."""
+    world = on_unconfirmed["flights"]
+
+    answered = world[2].client.ask(fetching(0), 12)
+
+    (partition,) = answered.responses[0].partitions
+    known = world[2].partition("flights").high_watermark
+    assert known > 0
+    assert (errors.NONE, known) == (partition.error_code, partition.high_watermark)
+
+
+def test_only_what_is_below_the_log_or_above_its_end_is_out_of_range(on_follower: ClusterWorld) -> None:
+    """Between the high watermark and the end there is nothing yet, and a client must not begin anew because of that."""
+    leader = on_follower[1]
+
+    codes = [asked(on_follower, 1, "Fetch", offset) for offset in (-1, 3)]
+
+    assert ([errors.OFFSET_OUT_OF_RANGE] * 2, 2) == (codes, leader.partition("flights").log.end_offset)
