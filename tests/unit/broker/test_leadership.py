@@ -23,7 +23,6 @@ from tidemill.wire.messages import (
     join_group,
     leave_group,
     list_offsets,
-    offset_commit,
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,

@@ -1,6 +1,9 @@
 """Produce appends what it may, and says what it may not."""
 
-from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
+from typing import Any
+
+from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld, Client
+from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.batches.builder import build_batch
 from tidemill.metadata.configs import Change, IncrementalAlterConfigs, Operation
 from tidemill.metadata.metadata_records import BROKER_RESOURCE, ConfigResource
@@ -100,3 +103,105 @@ def test_a_topic_is_named_by_its_id() -> None:
         for it in topic.partition_responses
     ]
     assert [b"x"] == [record.value for record in world.read("flights")]
+
+
+def replicated(insync: int, timeout_ms: int = 1_500) -> tuple[ClusterWorld, Client, Request]:
+    """Three replicas, led by broker 1; a client of it, and what it will produce."""
+    world = ClusterWorld()
+    world.create("flights", min_insync_replicas=str(insync))
+    batch = build_batch([(None, b"a", (), BEGIN_MS)])
+    data = Request.Topic.Partition(index=0, records=memoryview(batch))
+    topics = [Request.Topic(name="flights", partition_data=[data])]
+    return world, world[1].client, Request(acks=-1, timeout_ms=timeout_ms, topic_data=topics)
+
+
+def code_of(answered: Any) -> int | None:
+    return None if answered is None else int(answered.responses[0].partition_responses[0].error_code)
+
+
+def test_all_replicas_must_have_what_min_insync_replicas_wants_all_to_have() -> None:
+    """
+    A majority has committed it and consumers see it, but the producer is answered when the last one has it on disk.
+    """
+    world, client, request = replicated(insync=3)
+    world.hold(to=[3])
+    sent = client.send(request, 12)
+    world.settle()
+    before, committed = client.answer(*sent), world[1].partition("flights").high_watermark
+
+    world.hold()
+    world.settle()
+
+    assert (None, 1, errors.NONE) == (before, committed, code_of(client.answer(*sent)))
+
+
+def test_a_majority_is_enough_where_min_insync_replicas_wants_no_more() -> None:
+    """
+    One of three may be slow.
+    """
+    world, client, request = replicated(insync=2)
+    world.hold(to=[3])
+
+    assert errors.NONE == code_of(client.ask(request, 12))
+
+
+def test_nothing_is_appended_while_too_few_replicas_are_up() -> None:
+    """
+    NOT_ENOUGH_REPLICAS is definite: the record is nowhere.
+    """
+    world, client, request = replicated(insync=3)
+    world.cut_off(3)
+
+    answered = client.ask(request, 12)
+
+    assert (errors.NOT_ENOUGH_REPLICAS, 0) == (code_of(answered), world[1].partition("flights").log.end_offset)
+
+
+def test_a_replica_that_is_missed_for_too_long_is_told_apart_from_a_majority_that_is() -> None:
+    """
+    timeout_ms is obeyed: NOT_ENOUGH_REPLICAS_AFTER_APPEND where the record is there to stay, else REQUEST_TIMED_OUT.
+    """
+    codes = []
+    for slow in ([3], [2, 3]):
+        world, client, request = replicated(insync=3)
+        world.hold(to=slow)
+        sent = client.send(request, 12)
+        world.pass_time(1_400)
+        early = client.answer(*sent)
+        world.pass_time(500)
+        codes.append((early, code_of(client.answer(*sent))))
+
+    assert [(None, errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND), (None, errors.REQUEST_TIMED_OUT)] == codes
+
+
+def test_a_leader_that_is_cut_off_keeps_nobody_waiting() -> None:
+    """
+    However long the client would wait: it hears no majority, and leads no more after two seconds.
+    """
+    world, client, request = replicated(insync=1, timeout_ms=60_000)
+    world.network.held = lambda _source, _destination: True
+    sent = client.send(request, 12)
+    world.pass_time(1_900)
+    early = client.answer(*sent)
+
+    world.pass_time(400)
+
+    assert (None, errors.REQUEST_TIMED_OUT) == (early, code_of(client.answer(*sent)))
+
+
+def test_a_hand_over_loses_no_acknowledgement() -> None:
+    """
+    What was taken before is committed and answered before the next leader stands; what comes meanwhile is refused.
+    """
+    world, client, request = replicated(insync=1)
+    world.hold(to=[2, 3])
+    before = client.send(request, 12)
+    world.settle()
+    world.begin_to_lead("flights", by=2)
+    meanwhile = Client(world[1]).ask_only(request, 12)
+
+    world.hold()
+    world.until(lambda: world.led_by("flights") == 2, "broker 2 leads")
+
+    assert (errors.NONE, errors.NOT_LEADER_OR_FOLLOWER) == (code_of(client.answer(*before)), code_of(meanwhile))
+    assert 1 == world[2].partition("flights").high_watermark

@@ -1,0 +1,107 @@
+"""KIP-951: a client that comes to the wrong broker is told where to go."""
+
+from tests.unit.broker.cluster_world import ClusterWorld
+from tests.unit.broker.test_leadership import fetching, producing
+from tidemill.model import errors
+from tidemill.wire.messages import fetch
+
+
+def handed_over() -> ClusterWorld:
+    world = ClusterWorld()
+    world.create("flights")
+    world[1].produce("flights", b"a")
+    world.lead("flights", by=3)
+    return world
+
+
+def fetched_by_id(world: ClusterWorld, number: int, version: int, epoch: int = -1) -> fetch.Response:
+    wanted = fetch.Request.Topic.Partition(
+        partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=epoch
+    )
+    topic_id = world[number].partition("flights").log.topic_id
+    request = fetch.Request(
+        max_wait_ms=0, min_bytes=1, topics=[fetch.Request.Topic(topic_id=topic_id, partitions=[wanted])]
+    )
+    answered = world[number].client.ask(request, version)
+    assert isinstance(answered, fetch.Response)
+    return answered
+
+
+def test_a_producer_is_told_the_new_leader_with_its_epoch_and_address() -> None:
+    """
+    One pair, as the leader itself has confirmed it; it may go there without asking for metadata.
+    """
+    world = handed_over()
+
+    answered = world[1].client.ask(producing(0), 12)
+
+    (partition,) = answered.responses[0].partition_responses
+    term = world[3].shard("flights").replica.term
+    assert errors.NOT_LEADER_OR_FOLLOWER == partition.error_code
+    assert (3, term) == (partition.current_leader.leader_id, partition.current_leader.leader_epoch)
+    assert [(3, "127.0.0.1", 9094, "rack-3")] == [
+        (node.node_id, node.host, node.port, node.rack) for node in answered.node_endpoints
+    ]
+
+
+def test_a_consumer_is_told_the_new_leader_too() -> None:
+    """
+    From the version on in which clients look at it.
+    """
+    world = handed_over()
+
+    new, old = (fetched_by_id(world, 1, version) for version in (16, 15))
+
+    term = world[3].shard("flights").replica.term
+    told = new.responses[0].partitions[0].current_leader
+    assert told is not None
+    assert (3, term, [3]) == (told.leader_id, told.leader_epoch, [node.node_id for node in new.node_endpoints])
+    assert (None, ()) == (old.responses[0].partitions[0].current_leader, tuple(old.node_endpoints))
+
+
+def test_a_consumer_with_an_old_epoch_is_told_the_present_one() -> None:
+    """
+    FENCED_LEADER_EPOCH by the leader itself: it names itself.
+    """
+    world = handed_over()
+
+    answered = fetched_by_id(world, 3, 16, epoch=1)
+
+    (partition,) = answered.responses[0].partitions
+    assert partition.current_leader is not None
+    assert (errors.FENCED_LEADER_EPOCH, 3) == (partition.error_code, partition.current_leader.leader_id)
+
+
+def test_nobody_is_named_while_nobody_is_known() -> None:
+    """
+    Never a leader with another's epoch, or one that is not there any more.
+    """
+    world = handed_over()
+    world.network.held = lambda _source, _destination: True
+    world.cut_off(3)
+
+    answered = world[1].client.ask(producing(0), 12)
+
+    (partition,) = answered.responses[0].partition_responses
+    assert (errors.NOT_LEADER_OR_FOLLOWER, None, ()) == (
+        partition.error_code,
+        partition.current_leader,
+        tuple(answered.node_endpoints),
+    )
+
+
+def test_a_parked_fetch_is_answered_when_its_leader_leads_no_more() -> None:
+    """
+    At once, and not when its time is over: the new leader has news, and the old one never will.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    client = world[1].client
+    sent = client.send(fetching(0), 12)
+    world.settle()
+    parked = client.answer(*sent)
+
+    world.lead("flights", by=2)
+
+    answered = client.answer(*sent)
+    assert (None, errors.NOT_LEADER_OR_FOLLOWER) == (parked, answered.responses[0].partitions[0].error_code)

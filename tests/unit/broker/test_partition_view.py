@@ -1,0 +1,83 @@
+"""Metadata, DescribeTopicPartitions and DescribeCluster tell the same of brokers and partitions."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.cluster_world import ClusterWorld
+from tidemill.model import errors
+from tidemill.wire.messages import describe_cluster, describe_topic_partitions, metadata
+
+
+def told(world: ClusterWorld, number: int) -> list[Any]:
+    """The partition, as both APIs of the broker describe it."""
+    by_metadata = world[number].ask(metadata.Request(topics=[metadata.Request.Topic(name="flights")]))
+    topics = [describe_topic_partitions.Request.Topic(name="flights")]
+    described = world[number].ask(describe_topic_partitions.Request(topics=topics))
+    return [by_metadata.topics[0].partitions[0], described.topics[0].partitions[0]]
+
+
+def brokers(world: ClusterWorld, number: int, **fields: bool) -> list[tuple[int, str | None, bool]]:
+    request = describe_cluster.Request(include_cluster_authorized_operations=False, **fields)
+    return [(it.broker_id, it.rack, it.is_fenced) for it in world[number].ask(request).brokers]
+
+
+def test_every_broker_tells_the_true_leader_as_one_pair() -> None:
+    """
+    Replicas as they were planned, the preferred one first, whoever leads.
+    """
+    world = ClusterWorld()
+    world.create("flights", brokers=(2, 3, 1))
+    world.lead("flights", by=1)
+    term = world[1].shard("flights").replica.term
+
+    for number in (1, 2, 3):
+        for partition in told(world, number):
+            assert (errors.NONE, 1, term) == (partition.error_code, partition.leader_id, partition.leader_epoch)
+            assert ([2, 3, 1], [2, 3, 1], []) == (
+                list(partition.replica_nodes),
+                list(partition.isr_nodes),
+                list(partition.offline_replicas),
+            )
+
+
+def test_a_broker_that_is_down_is_no_bootstrap_target_and_out_of_sync() -> None:
+    """
+    DescribeCluster tells of it when it is asked for fenced brokers, too.
+    """
+    world = ClusterWorld()
+    world.create("flights", brokers=(1, 2, 3))
+
+    world.cut_off(3)
+    world.settle()
+
+    for partition in told(world, 1):
+        assert ([1, 2, 3], [1, 2], [3]) == (
+            list(partition.replica_nodes),
+            list(partition.isr_nodes),
+            list(partition.offline_replicas),
+        )
+    up = [(1, "rack-1", False), (2, "rack-2", False)]
+    assert (up, [*up, (3, "rack-3", True)]) == (brokers(world, 1), brokers(world, 1, include_fenced_brokers=True))
+    assert [1, 2] == [it.node_id for it in world[1].ask(metadata.Request(topics=[])).brokers]
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_leader_is_one_of_the_brokers_that_are_listed(silent: bool) -> None:
+    """
+    A client that was sent to somebody it has no address of looks for ever: LEADER_NOT_AVAILABLE, −1 and −1 instead.
+    """
+    world = ClusterWorld()
+    world.create("flights", brokers=(3, 1, 2))
+    world.network.held = lambda _source, _destination: True  # nobody hears of an election
+    if silent:
+        world.pass_time(2_500)
+    else:
+        world.cut_off(3)
+
+    for partition in told(world, 1):
+        assert (errors.LEADER_NOT_AVAILABLE, -1, -1) == (
+            partition.error_code,
+            partition.leader_id,
+            partition.leader_epoch,
+        )
