@@ -11,15 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tidemill.metadata.metadata_records import PEER_ENDPOINT
+from tidemill.metadata.metadata_records import HTTP_ENDPOINT, PEER_ENDPOINT
 
 INSECURE_BIND: Final = "tidemill.insecure.bind"
 PEER_LISTENER: Final = "tidemill.peer.listener"
+HTTP_LISTENER: Final = "tidemill.http.listener"
 PEER_ADVERTISED: Final = "tidemill.peer.advertised"
 CLUSTER_KEY: Final = "tidemill.cluster.key"
 JOIN: Final = "tidemill.join"
 _ENTRY: Final = re.compile(r"([A-Za-z0-9_.-]+)://(.*)")
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
+_TAKEN: Final = {PEER_ENDPOINT: PEER_LISTENER, HTTP_ENDPOINT: HTTP_LISTENER}
 
 
 class SettingRefused(Exception):
@@ -44,6 +46,11 @@ class Address(NamedTuple):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False  # a name may mean anything tomorrow
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Every address of this machine: to be bound, and not to be connected to."""
+        return self.host in _WILDCARDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,16 +100,17 @@ def listeners_of(
     if not bound:
         raise SettingRefused(key, "", "at least one is wanted, for example PLAINTEXT://127.0.0.1:9092")
     protocols = _protocols(protocol_map)
-    if PEER_ENDPOINT in bound:
-        why = f"{PEER_ENDPOINT} is the name of {PEER_LISTENER}; give this listener another one"
-        raise SettingRefused(key, ",".join(listeners), why)
+    for name in bound:
+        if name in _TAKEN:
+            why = f"{name} is the name of {_TAKEN[name]}; give this listener another one"
+            raise SettingRefused(key, ",".join(listeners), why)
     told = _entries("advertised.listeners", advertised)
     for name, address in told.items():
         if name not in bound:
             raise SettingRefused(
                 "advertised.listeners", f"{name}://{address}", f"listeners has no {name}; add it there"
             )
-        if address.port == 0 or address.host in _WILDCARDS:
+        if address.port == 0 or address.is_wildcard:
             raise SettingRefused(
                 "advertised.listeners", f"{name}://{address}", "name the host and port that clients shall connect to"
             )
@@ -129,9 +137,9 @@ def peer_of(listener: str, advertised: str | None, *, has_key: bool, insecure_bi
     danger = "brokers prove to each other who they are, but what they say there is not encrypted"
     check_bind(PEER_LISTENER, bind, insecure_bind=insecure_bind, danger=danger)
     told = None if advertised is None else address_of(PEER_ADVERTISED, advertised)
-    if told is not None and (told.port == 0 or told.host in _WILDCARDS):
+    if told is not None and (told.port == 0 or told.is_wildcard):
         raise SettingRefused(PEER_ADVERTISED, str(told), "name the host and port that other brokers shall connect to")
-    if told is None and bind.host in _WILDCARDS:
+    if told is None and bind.is_wildcard:
         why = f"other brokers cannot connect to {bind.host}; set {PEER_ADVERTISED}=HOST:PORT"
         raise SettingRefused(PEER_LISTENER, str(bind), why)
     return Listener(name=PEER_ENDPOINT, bind=bind, advertised=told)
@@ -141,7 +149,7 @@ def join_of(texts: tuple[str, ...]) -> tuple[str, ...]:
     """HOST:PORT of each broker that can be asked to let this one in."""
     addresses = [address_of(JOIN, text) for text in texts]
     for address in addresses:
-        if address.port == 0 or address.host in _WILDCARDS:
+        if address.port == 0 or address.is_wildcard:
             raise SettingRefused(JOIN, str(address), f"name the host and port of a broker's {PEER_LISTENER}")
     return tuple(str(address) for address in addresses)
 
@@ -155,7 +163,7 @@ def _check(name: str, address: Address, protocols: Mapping[str, str], *, is_told
         )
     if protocol != "PLAINTEXT":
         raise SettingRefused("listeners", shown, f"{name} speaks {protocol}, and only PLAINTEXT is built yet; use it")
-    if address.host in _WILDCARDS and not is_told:
+    if address.is_wildcard and not is_told:
         raise SettingRefused(
             "listeners",
             shown,

@@ -15,6 +15,7 @@ from typing import Final
 from tidemill.app.connection_limits import OVERRIDES, connections_max_by_host
 from tidemill.app.listeners import (
     CLUSTER_KEY,
+    HTTP_LISTENER,
     INSECURE_BIND,
     JOIN,
     PEER_ADVERTISED,
@@ -60,7 +61,7 @@ def settings_from(*, file: str | None, environment: Mapping[str, str], sets: Seq
 
 def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, str]) -> Settings:
     """For `tidemill dev`: three options; the environment may set anything else.  Two of them shall fit on a machine."""
-    options = {"log.dirs": data, "listeners": f"PLAINTEXT://{kafka}", "tidemill.http.listener": http}
+    options = {"log.dirs": data, "listeners": f"PLAINTEXT://{kafka}", HTTP_LISTENER: http}
     return settings_of(_merged({PEER_LISTENER: "127.0.0.1:0"}, _from_environment(environment), options))
 
 
@@ -72,9 +73,8 @@ def settings_of(static: Mapping[str, str]) -> Settings:
         raise _refused(error) from error
     layers = BrokerLayers(static=MappingProxyType(dict(static)))
     insecure_bind = broker_flag(layers, INSECURE_BIND)
-    http_key = "tidemill.http.listener"
-    http = address_of(http_key, _text(layers, http_key))
-    check_bind(http_key, http, insecure_bind=insecure_bind)
+    http = address_of(HTTP_LISTENER, _text(layers, HTTP_LISTENER))
+    check_bind(HTTP_LISTENER, http, insecure_bind=insecure_bind)
     key = broker_value(layers, CLUSTER_KEY)
     assert key is None or isinstance(key, str)
     advertised = broker_value(layers, PEER_ADVERTISED)

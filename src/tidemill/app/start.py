@@ -20,7 +20,7 @@ from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
 from tidemill.broker.kafka_connection import KafkaConnection
 from tidemill.broker.machine import Machine
-from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint, MetadataFormatError
+from tidemill.metadata.metadata_records import HTTP_ENDPOINT, PEER_ENDPOINT, Endpoint, MetadataFormatError
 from tidemill.model.config_resolution import broker_int, broker_value
 from tidemill.peer.link import LinkOwner
 from tidemill.runtime import event_loop
@@ -232,6 +232,8 @@ class _Process:
         if broker.cluster.address:
             peer = address_of("tidemill.peer.listener", broker.cluster.address)
             known.append(Endpoint(PEER_ENDPOINT, peer.host, peer.port, "PLAINTEXT"))
+        if not http.is_wildcard:
+            known.append(Endpoint(HTTP_ENDPOINT, http.host, http.port, "PLAINTEXT"))
         await wiring.register_broker(broker, tuple(known), rack if isinstance(rack, str) else None)
         for server in self.servers:
             await server.serve()  # not before clients can be told of this broker
@@ -242,10 +244,11 @@ class _Process:
         return Ready(kafka, str(http), self.disk.root)
 
     async def _serve_http(self, broker: Broker) -> None:
+        from tidemill.app.cluster_report import ClusterReport
         from tidemill.app.observed import ObservedBroker
         from tidemill.http.application import Application
 
-        await self.http.start(Application(ObservedBroker(broker)))
+        await self.http.start(Application(ObservedBroker(broker), ClusterReport(broker)))
 
     async def _stop(self, broker: Broker, tick: asyncio.Task[None]) -> None:
         self.events.event("stopping")

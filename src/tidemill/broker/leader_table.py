@@ -4,6 +4,7 @@ All of it is a hint.  Two brokers may believe that they lead a shard: the higher
 known is never followed by a lower one.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -31,6 +32,10 @@ class LeaderTable:
 
     def leader(self, shard_id: ShardId) -> Leader | None:
         return self._leaders.get(shard_id)
+
+    def led_counts(self) -> Counter[BrokerId]:
+        """How many shards each broker leads."""
+        return Counter(leader.broker_id for leader in self._leaders.values())
 
     # This broker's own.
 

@@ -81,6 +81,11 @@ class Peers:
         peer = self._by_voter.get(voter)
         return peer is not None and self._clock.monotonic_ms() - peer.heartbeat_at <= SILENT_MS
 
+    def heartbeat_age_ms(self, voter: Voter) -> int | None:
+        """Since the last one; None without a link."""
+        peer = self._by_voter.get(voter)
+        return None if peer is None else self._clock.monotonic_ms() - peer.heartbeat_at
+
     def alive(self) -> frozenset[Voter]:
         return frozenset(filter(self.is_alive, self._by_voter))
 

@@ -1,20 +1,20 @@
-"""The HTTP door as a plain ASGI application: `/health/live`, `/health/ready`, `/metrics`.
+"""The HTTP door as a plain ASGI application: `/health/live`, `/health/ready`, `/metrics`, and `/v1/…` (`cluster_api`).
 
-Three answers need no framework: routing is a dictionary, and the broker starts 0.2 s earlier without one.
+So few answers need no framework: routing is a dictionary, and the broker starts 0.2 s earlier without one.
 Live: the process turns and its storage has not failed; when not, restart it.  Ready: it serves Kafka clients now.
 """
 
-import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, Protocol
+
+from tidemill.http.answer import Answer, json_answer, problem
+from tidemill.http.cluster_api import ClusterApi, Reported
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Answer = tuple[int, str, str]  # status, content type, text
 
 PROMETHEUS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-JSON_TYPE: Final = "application/json"
 
 
 class Observed(Protocol):
@@ -32,8 +32,9 @@ class Observed(Protocol):
 
 
 class Application:
-    def __init__(self, observed: Observed) -> None:
+    def __init__(self, observed: Observed, reported: Reported) -> None:
         self._observed = observed
+        self._cluster = ClusterApi(reported)
         self._routes: dict[str, Callable[[], Answer]] = {
             "/health/live": self._live,
             "/health/ready": self._ready,
@@ -43,7 +44,7 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # neither web sockets nor lifespan: who starts us knows when we end
             raise NotImplementedError(f"ASGI scope {scope['type']!r}")
-        status, content_type, text = self._answer(scope["method"], scope["path"])
+        status, content_type, text = self._answer(scope)
         body = text.encode()
         headers = [
             (b"content-type", content_type.encode()),
@@ -55,25 +56,23 @@ class Application:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
-    def _answer(self, method: str, path: str) -> Answer:
-        route = self._routes.get(path)
-        if route is None:
-            return 404, JSON_TYPE, _json(error=f"no such path: {path[:200]}", paths=list(self._routes))
+    def _answer(self, scope: Scope) -> Answer:
+        method, path = scope["method"], scope["path"]
+        paths = [*self._routes, *self._cluster.routes]
+        if path not in paths:
+            return problem(404, f"{path[:200]} is no path here; there are {', '.join(paths)}", paths=paths)
         if method not in ("GET", "HEAD"):
-            return 405, JSON_TYPE, _json(error=f"{method} is not allowed here; use GET")
-        return route()
+            return problem(405, f"{method} is not allowed at {path}; use GET")
+        route = self._routes.get(path)
+        return self._cluster.answer(scope) if route is None else route()
 
     def _live(self) -> Answer:
         live = self._observed.is_live
-        return (200 if live else 503), JSON_TYPE, _json(status="live" if live else "failed")
+        return json_answer({"status": "live" if live else "failed"}, 200 if live else 503)
 
     def _ready(self) -> Answer:
         ready = self._observed.is_live and self._observed.is_ready
-        return (200 if ready else 503), JSON_TYPE, _json(status="ready" if ready else "not ready")
+        return json_answer({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     def _metrics(self) -> Answer:
-        return 200, PROMETHEUS_TYPE, self._observed.metrics_text()
-
-
-def _json(**fields: object) -> str:
-    return json.dumps(fields) + "\n"
+        return Answer(200, PROMETHEUS_TYPE, self._observed.metrics_text())

@@ -24,7 +24,8 @@ class Endpoint(NamedTuple):
     security: str  # PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
 
 
-PEER_ENDPOINT: Final = "PEER"  # the name of the endpoint for other brokers; no listener for clients has it
+PEER_ENDPOINT: Final = "PEER"  # where other brokers reach it, and
+HTTP_ENDPOINT: Final = "HTTP"  # where it is asked what it knows: names that no listener for clients has
 
 
 class ConfigResource(NamedTuple):

@@ -94,6 +94,7 @@ def test_keys_without_effect_are_known_so_that_they_can_be_told() -> None:
         ("tidemill.join=a", "HOST:PORT is wanted"),
         ("tidemill.join=a:0", "host and port of a broker's tidemill.peer.listener"),
         ("listeners=PEER://127.0.0.1:1", "PEER is the name of tidemill.peer.listener"),
+        ("listeners=HTTP://127.0.0.1:1", "HTTP is the name of tidemill.http.listener"),
         ("tidemill.peer.listener=here", "HOST:PORT is wanted"),
         ("tidemill.peer.listener=10.0.0.1:9093", "without tidemill.cluster.key anyone"),
         ("tidemill.peer.advertised=0.0.0.0:9093", "that other brokers shall connect to"),

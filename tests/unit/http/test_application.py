@@ -1,11 +1,13 @@
-"""Three paths, and clear answers to everything else."""
+"""Health and metrics, and clear answers to everything else."""
 
 import asyncio
+import json
 from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
 
+from tests.unit.http.test_cluster_api import Cluster
 from tidemill.http.application import Application
 
 
@@ -27,7 +29,7 @@ def answer(broker: Broker, path: str, method: str = "GET") -> tuple[int, bytes]:
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(Application(broker)({"type": "http", "method": method, "path": path}, receive, send))
+    asyncio.run(Application(broker, Cluster())({"type": "http", "method": method, "path": path}, receive, send))
     return sent[0]["status"], sent[1]["body"]
 
 
@@ -67,3 +69,14 @@ def test_other_requests_get_their_own_answer(method: str, path: str, status: int
     answered, _ = answer(Broker(), path, method)
 
     assert status == answered
+
+
+def test_a_refusal_is_a_problem_that_programs_can_read() -> None:
+    """
+    RFC 9457: its media type, and type, title, status and detail; the detail names the fix.
+    """
+    status, body = answer(Broker(), "/nowhere")
+
+    told = json.loads(body)
+    assert (404, 404, "Not Found", "about:blank") == (status, told["status"], told["title"], told["type"])
+    assert "/nowhere" in told["detail"] and "/v1/shards" in told["detail"]

@@ -1,0 +1,129 @@
+"""What a broker knows of its cluster, as JSON objects.  The fields are told in `docs/http.md`."""
+
+from collections import Counter
+from typing import Any
+
+from tidemill.broker.broker import Broker
+from tidemill.metadata.image import Shard as PlannedShard
+from tidemill.model.broker_id import Voter
+from tidemill.model.shard import METADATA_SHARD
+from tidemill.shard.shard import Shard
+
+Json = dict[str, Any]
+
+
+class ClusterReport:
+    """`http.cluster_api.Reported`: this broker's own view, at the moment it is asked."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def cluster(self) -> Json:
+        broker, image = self._broker, self._broker.image
+        controller = broker.cluster.leaders.leader(METADATA_SHARD)
+        return {
+            "answered_by": broker.broker_id,
+            "cluster_id": image.cluster_id,
+            "feature_level": image.feature_level,
+            "controller": None if controller is None else controller.broker_id,
+            "brokers": len(image.brokers),
+            "brokers_live": sum(broker_id in image.brokers for broker_id in broker.cluster.live()),
+            "topics": len(image.topics),
+            "shards": len(image.shards),
+        }
+
+    def brokers(self) -> Json:
+        image = self._broker.image
+        led = self._broker.cluster.leaders.led_counts()
+        carried = Counter(voter for shard in image.shards.values() for voter in shard.replicas)
+        rows = []
+        for broker_id, broker in sorted(image.brokers.items()):
+            age_ms = self._heartbeat_age_ms(broker.voter)
+            rows.append(
+                {
+                    "broker_id": broker_id,
+                    "directory_id": broker.directory_id.hex(),
+                    "rack": broker.rack,
+                    "is_registered": broker.is_registered,
+                    "endpoints": [{"name": e.name, "host": e.host, "port": e.port} for e in broker.endpoints],
+                    "is_live": self._is_alive(broker.voter),
+                    "heartbeat_age_ms": age_ms,
+                    "shards_led": led[broker_id],
+                    "shards_carried": carried[broker.voter],
+                }
+            )
+        return {"answered_by": self._broker.broker_id, "brokers": rows}
+
+    def shards(self, *, topic: str | None, leader: int | None, after: int, limit: int) -> Json | None:
+        image, leaders = self._broker.image, self._broker.cluster.leaders
+        if topic is None:
+            shard_ids = sorted(image.shards)
+        elif (known := image.topic(topic)) is not None:
+            shard_ids = sorted(known.shard_ids)
+        else:
+            return None
+        rows: list[Json] = []
+        for shard_id in shard_ids:
+            if shard_id <= after:
+                continue
+            led_by = leaders.leader(shard_id)
+            if leader is not None and (led_by is None or led_by.broker_id != leader):
+                continue
+            if len(rows) == limit:
+                return self._page(rows, rows[-1]["shard_id"])
+            planned = image.shards[shard_id]
+            rows.append(
+                {
+                    "shard_id": shard_id,
+                    "topic": image.topics_by_id[planned.topic_id].name,
+                    "first_partition": planned.first_partition,
+                    "partition_count": planned.partition_count,
+                    "replicas": _numbers(planned.replicas),
+                    "leader": None if led_by is None else led_by.broker_id,
+                    "term": None if led_by is None else led_by.term,
+                    **self._of_replica(planned),
+                }
+            )
+        return self._page(rows, None)
+
+    def _page(self, rows: list[Json], next_after: int | None) -> Json:
+        return {"answered_by": self._broker.broker_id, "shards": rows, "next_after": next_after}
+
+    def _of_replica(self, planned: PlannedShard) -> Json:
+        """What only who has a replica knows, and what only its leader knows."""
+        shard = self._broker.shard_table.shards.get(planned.shard_id)
+        return {
+            "damage": None if shard is None else shard.log.damage,
+            "led_here": None if shard is None or not shard.is_serving else self._led(shard),
+        }
+
+    def _led(self, shard: Shard) -> Json:
+        replica = shard.replica
+        membership = replica.membership
+        matches = {} if replica.replication is None else replica.replication.matches
+        matches = {**matches, replica.me: replica.durable_index}
+        return {
+            "voters": _numbers(membership.voters),
+            "learners": _numbers(membership.learners),
+            "commit_index": replica.commit_index,
+            "last_index": replica.last_index,
+            "members": [
+                {
+                    "broker_id": member.broker_id,
+                    "is_live": self._is_alive(member),
+                    "match_index": matches.get(member, 0),
+                    "lag_rows": replica.last_index - matches.get(member, 0),
+                }
+                for member in membership.members
+            ],
+        }
+
+    def _is_alive(self, voter: Voter) -> bool:
+        return voter == self._broker.identity.voter or self._broker.cluster.is_alive(voter)
+
+    def _heartbeat_age_ms(self, voter: Voter) -> int | None:
+        return 0 if voter == self._broker.identity.voter else self._broker.cluster.peers.heartbeat_age_ms(voter)
+
+
+def _numbers(voters: tuple[Voter, ...]) -> list[int]:
+    return [voter.broker_id for voter in voters]

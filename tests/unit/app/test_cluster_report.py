@@ -1,0 +1,139 @@
+"""What a broker tells of its cluster is what it knows."""
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tidemill.app.cluster_report import ClusterReport
+from tidemill.metadata.metadata_records import Endpoint
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.shard import ShardId
+
+
+def world_and_report() -> tuple[BrokerWorld, ClusterReport]:
+    endpoints = (
+        Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),
+        Endpoint("HTTP", "127.0.0.1", 9080, "PLAINTEXT"),
+    )
+    world = BrokerWorld(endpoints=endpoints)
+    return world, ClusterReport(world.broker)
+
+
+def test_a_cluster_is_counted() -> None:
+    """
+    Brokers, topics and shards, and who is the controller.
+    """
+    world, report = world_and_report()
+    world.create("flights", partitions=20)
+
+    told = report.cluster()
+
+    assert world.broker.identity.cluster_id == told.pop("cluster_id")
+    assert 1 <= told.pop("feature_level")
+    expected = {"answered_by": 1, "controller": 1, "brokers": 1, "brokers_live": 1, "topics": 2, "shards": 3}
+    assert expected == told
+
+
+def test_a_broker_is_told_with_its_addresses_and_its_work() -> None:
+    """
+    Clients never see the endpoint named HTTP; `tidemill cluster status` finds it here.
+    """
+    world, report = world_and_report()
+    world.create("flights", partitions=20)
+
+    told = report.brokers()
+
+    row = {
+        "broker_id": 1,
+        "directory_id": world.broker.identity.directory_id.hex(),
+        "rack": None,
+        "is_registered": True,
+        "endpoints": [
+            {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 9092},
+            {"name": "HTTP", "host": "127.0.0.1", "port": 9080},
+        ],
+        "is_live": True,
+        "heartbeat_age_ms": 0,
+        "shards_led": 3,
+        "shards_carried": 3,
+    }
+    assert {"answered_by": 1, "brokers": [row]} == told
+
+
+def test_who_leads_a_shard_tells_how_far_its_members_are() -> None:
+    """
+    Its own place is what is on its disk.
+    """
+    world, report = world_and_report()
+    world.create("flights", partitions=2)
+    world.produce("flights", b"a", b"b")
+
+    told = report.shards(topic="flights", leader=None, after=-1, limit=10)
+
+    assert told is not None and 1 == len(told["shards"])
+    (row,) = told["shards"]
+    led = row.pop("led_here")
+    last = led["last_index"]
+    assert {
+        "shard_id": 1,
+        "topic": "flights",
+        "first_partition": 0,
+        "partition_count": 2,
+        "replicas": [1],
+        "leader": 1,
+        "term": world.broker.shard_table.shards[ShardId(1)].replica.term,
+        "damage": None,
+    } == row
+    assert {
+        "voters": [1],
+        "learners": [],
+        "commit_index": last,
+        "last_index": last,
+        "members": [{"broker_id": 1, "is_live": True, "match_index": last, "lag_rows": 0}],
+    } == led
+
+
+def test_what_is_led_elsewhere_is_told_as_it_was_heard() -> None:
+    """
+    Leader and term are another's word; how far its members are, only that one knows.
+    """
+    world, report = world_and_report()
+    world.create("flights")
+    other, shard = Voter(BrokerId(2), DirectoryId(b"2" * 16)), ShardId(1)
+    world.broker.shard_table.shards[shard].stop()
+    world.broker.cluster.leaders.told(other, [(shard, 9)], is_whole=True)
+
+    told = report.shards(topic="flights", leader=2, after=-1, limit=10)
+
+    assert told is not None
+    assert [(2, 9, None)] == [(row["leader"], row["term"], row["led_here"]) for row in told["shards"]]
+
+
+def test_pages_join_without_a_gap() -> None:
+    """
+    Each begins behind the last shard of the one before; the last page says that it is.
+    """
+    world, report = world_and_report()
+    for name in ("a", "b", "c"):
+        world.create(name)
+    found, after, pages = [], -1, 0
+    while True:
+        page = report.shards(topic=None, leader=None, after=after, limit=3)
+        assert page is not None
+        found += [row["shard_id"] for row in page["shards"]]
+        pages += 1
+        if page["next_after"] is None:
+            break
+        after = page["next_after"]
+
+    assert (sorted(world.broker.image.shards), 2) == (found, pages)
+
+
+def test_a_leader_filter_leaves_the_others_out() -> None:
+    """
+    And a topic that is not known is no empty topic.
+    """
+    world, report = world_and_report()
+    world.create("flights")
+
+    none_led = report.shards(topic=None, leader=7, after=-1, limit=10)
+
+    assert none_led is not None and [] == none_led["shards"] and none_led["next_after"] is None
+    assert report.shards(topic="nowhere", leader=None, after=-1, limit=10) is None

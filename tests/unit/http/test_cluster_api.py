@@ -1,0 +1,141 @@
+"""What the paths below `/v1` take, from whom, and how they refuse."""
+
+import asyncio
+import json
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+import pytest
+
+from tidemill.http.application import Application
+
+
+class Cluster:
+    """Answers with what it was asked."""
+
+    def cluster(self) -> Mapping[str, object]:
+        return {"cluster_id": "a-cluster"}
+
+    def brokers(self) -> Mapping[str, object]:
+        return {"brokers": []}
+
+    def shards(self, **asked: object) -> Mapping[str, object] | None:
+        return None if asked["topic"] == "missing" else asked
+
+
+class Observed:
+    is_live = is_ready = True
+
+    def metrics_text(self) -> str:
+        raise AssertionError("nobody asks for metrics")
+
+
+def answer(
+    target: str, *, client: str = "127.0.0.1", host: str | None = "127.0.0.1:9080", method: str = "GET"
+) -> tuple[int, str, dict[str, Any]]:
+    """Status, content type and the object."""
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        raise AssertionError("no body is read")
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    path, _, query = target.partition("?")
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [] if host is None else [(b"host", host.encode())],
+        "client": (client, 50_000),
+    }
+    asyncio.run(Application(Observed(), Cluster())(scope, receive, send))
+    return sent[0]["status"], dict(sent[0]["headers"])[b"content-type"].decode(), json.loads(sent[1]["body"])
+
+
+@pytest.mark.parametrize("path", ["/v1/cluster", "/v1/brokers", "/v1/shards"])
+def test_a_cluster_is_told_as_json(path: str) -> None:
+    """
+    To whoever asks on this machine.
+    """
+    status, content_type, _ = answer(path)
+
+    assert (200, "application/json") == (status, content_type)
+
+
+@pytest.mark.parametrize(
+    ("query", "asked"),
+    [
+        ("", {"topic": None, "leader": None, "after": -1, "limit": 100}),
+        ("?topic=a.b&limit=7", {"topic": "a.b", "leader": None, "after": -1, "limit": 7}),
+        ("?leader=2&after=0", {"topic": None, "leader": 2, "after": 0, "limit": 100}),
+    ],
+)
+def test_shards_come_in_pages_of_what_is_asked_for(query: str, asked: dict[str, object]) -> None:
+    """
+    Filters and page go down as values.
+    """
+    status, _, told = answer(f"/v1/shards{query}")
+
+    assert (200, asked) == (status, told)
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        ("/v1/shards?colour=red", "colour=red"),
+        ("/v1/cluster?topic=t", "topic=t"),
+        ("/v1/brokers?limit=1", "limit=1"),
+        ("/v1/shards?limit=0", "limit=0"),
+        ("/v1/shards?limit=1001", "limit=1001"),
+        ("/v1/shards?limit=ten", "limit=ten"),
+        ("/v1/shards?limit=%C2%B9", "limit="),
+        ("/v1/shards?after=-2", "after=-2"),
+        ("/v1/shards?leader=", "leader="),
+        ("/v1/shards?topic=a&topic=b", "topic=b"),
+        (f"/v1/shards?topic={'x' * 3_000}", "3006"),
+    ],
+)
+def test_what_makes_no_sense_is_a_problem_that_names_it(target: str, named: str) -> None:
+    """
+    400, with the parameter and its value in the detail.
+    """
+    status, content_type, told = answer(target)
+
+    assert (400, 400, "application/problem+json") == (status, told["status"], content_type)
+    assert named in told["detail"]
+
+
+def test_a_topic_that_is_not_known_is_told() -> None:
+    """
+    An empty list would look like a topic without shards.
+    """
+    status, _, told = answer("/v1/shards?topic=missing")
+
+    assert (404, True) == (status, "topic=missing" in told["detail"])
+
+
+@pytest.mark.parametrize(
+    ("client", "host", "status"),
+    [
+        ("127.0.0.1", "localhost:9080", 200),
+        ("127.0.0.9", None, 200),
+        ("::1", "[::1]:9080", 200),
+        ("::ffff:127.0.0.1", "127.0.0.1", 200),
+        ("10.0.0.7", "127.0.0.1:9080", 403),
+        ("::ffff:10.0.0.7", "127.0.0.1", 403),
+        ("127.0.0.1", "rebound.example:9080", 403),
+        ("127.0.0.1", "10.0.0.1:9080", 403),
+        ("", None, 403),
+    ],
+)
+def test_only_this_machine_is_answered(client: str, host: str | None, status: int) -> None:
+    """
+    Nobody is asked who he is yet; a browser that was led here by a name of somebody else's is refused, too.
+    """
+    told = answer("/v1/brokers", client=client, host=host)
+
+    assert status == told[0]
+    assert status == 200 or ("loopback" in told[2]["detail"] and told[1] == "application/problem+json")
