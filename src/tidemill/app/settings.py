@@ -65,6 +65,16 @@ def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, 
     return settings_of(_merged({PEER_LISTENER: "127.0.0.1:0"}, _from_environment(environment), options))
 
 
+def check_dev_broker(own: Mapping[str, str], environment: Mapping[str, str]) -> Mapping[str, str]:
+    """All settings of one broker of several that `tidemill dev` starts: `own`, and what the environment adds."""
+    added = _from_environment(environment)
+    for key in (*own, "node.id", JOIN, PEER_ADVERTISED, "advertised.listeners"):
+        if key in added:
+            why = "several brokers would share it, and each is given its own; take it out of the environment"
+            raise SettingRefused(key, added[key], why)
+    return settings_of(_merged(added, own)).static
+
+
 def settings_of(static: Mapping[str, str]) -> Settings:
     """Check every key alone, then what they mean together."""
     try:

@@ -7,14 +7,15 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, NamedTuple, TypeVar
 
 from tidemill.app.connection_limits import ConnectionLimits
 from tidemill.app.listeners import Address, Listener, address_of
 from tidemill.app.loop_watchdog import LoopWatchdog
 from tidemill.app.peer_links import PeerLinks
 from tidemill.app.settings import Settings
+from tidemill.app.start_problem import StartProblem
 from tidemill.batches.native import is_compiled
 from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
@@ -36,6 +37,8 @@ from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.store import StoreOptions
 from tidemill.telemetry.event_log import EventLog
 
+T = TypeVar("T")
+
 TICK_S: Final = 0.25
 READ_THREADS: Final = 2  # reads that must wait for the disk; they release the GIL
 STOP_S: Final = 1.5  # a clean stop takes less; then the journal answers for the rest at the next start
@@ -48,10 +51,6 @@ class Ready(NamedTuple):
     kafka: str
     http: str
     data: str
-
-
-class StartProblem(Exception):
-    """The broker cannot start; the sentence says why and what to do."""
 
 
 def run(settings: Settings, *, ready: Callable[[Ready], None], as_json: bool) -> None:
@@ -70,28 +69,42 @@ class _Process:
         self.settings = settings
         self.loop = loop
         self.clock = OsClock()
-        self.events = EventLog(sys.stderr.write, self.clock.wall_ms, as_json=as_json)
+        named = {} if settings.broker_id is None else {"broker": int(settings.broker_id)}  # several may share a stderr
+        self.events = EventLog(sys.stderr.write, self.clock.wall_ms, as_json=as_json, always=named)
         self.disk = _data_directory(settings.data_directory)
         self.servers: list[TcpServer] = []
         self.jobs: list[ThreadJobs] = []
         self.http: Any = None
 
     async def run(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
-        broker = await self._start()
+        broker = await self._unless(stopping, self._start())
+        if broker is None:
+            self._end()
+            return
         self.loop.set_exception_handler(lambda _, context: self._unhandled(broker, context))
         limits = ConnectionLimits(broker.layers, self.servers)
         tick = self.loop.create_task(self._tick(broker, limits))
-        if not await self._bring_up(broker, stopping):
-            await self._stop(broker, tick)
-            return
-        gc.freeze()  # what is there now stays; spares every later collection the walk
-        gc.set_threshold(50_000, 20, 20)
-        ready(await self._listen(broker, limits))
-        await self._serve_http(broker)
-        watchdog = LoopWatchdog(self.loop, broker.metrics, self.events)
-        await stopping.wait()
-        watchdog.stop()
+        addresses = await self._unless(stopping, self._come_up(broker, limits))
+        if addresses is not None:
+            gc.freeze()  # what is there now stays; spares every later collection the walk
+            gc.set_threshold(50_000, 20, 20)
+            ready(addresses)
+            await self._serve_http(broker)
+            watchdog = LoopWatchdog(self.loop, broker.metrics, self.events)
+            await stopping.wait()
+            watchdog.stop()
         await self._stop(broker, tick)
+
+    async def _unless(self, stopping: asyncio.Event, coming: Coroutine[Any, Any, T]) -> T | None:
+        """None when the broker is to stop before that: what waits for others may take its time."""
+        task = self.loop.create_task(coming)
+        stopped = self.loop.create_task(stopping.wait())
+        await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if task.done():
+            return task.result()
+        task.cancel()
+        return None
 
     async def _start(self) -> Broker:
         where = f"log.dirs={self.settings.data_directory}"
@@ -124,24 +137,16 @@ class _Process:
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
             raise StartProblem(f"{where}: {problem}") from problem
 
-    async def _bring_up(self, broker: Broker, stopping: asyncio.Event) -> bool:
-        """False when the broker is stopped before the cluster was there: others may take their time."""
-        coming = self.loop.create_task(wiring.bring_up(broker, addresses=self.settings.join))
-        stopped = self.loop.create_task(stopping.wait())
-        await asyncio.wait((coming, stopped), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        if not coming.done():
-            coming.cancel()
-            return False
+    async def _come_up(self, broker: Broker, limits: ConnectionLimits) -> Ready:
         try:
-            coming.result()
+            await wiring.bring_up(broker, addresses=self.settings.join)
+            return await self._listen(broker, limits)
         except DirectoryProblem as problem:
             raise StartProblem(f"log.dirs={self.settings.data_directory}: {problem}") from problem
         except OSError as error:
             raise StartProblem(
                 f"tidemill.peer.listener={self.settings.peer.bind}: {error.strerror or error}"
             ) from error
-        return True
 
     def _options(self) -> StoreOptions:
         from tidemill.model.config_resolution import BrokerLayers
@@ -261,10 +266,14 @@ class _Process:
         tick.cancel()
         for server in self.servers:
             server.close()
-        await self.http.stop()
+        if self.http is not None:
+            await self.http.stop()
+        self._end()
+        broker.store.close()
+
+    def _end(self) -> None:
         for jobs in self.jobs:
             jobs.stop()
-        broker.store.close()
         self.events.event("stopped")
 
 

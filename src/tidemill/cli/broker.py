@@ -66,7 +66,8 @@ def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet:
     except SettingRefused as refused:
         raise usage(str(refused)) from refused
 
-    from tidemill.app.start import Ready, StartProblem, run
+    from tidemill.app.start import Ready, run
+    from tidemill.app.start_problem import StartProblem
 
     def ready(addresses: Ready) -> None:
         row = {

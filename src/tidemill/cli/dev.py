@@ -1,11 +1,15 @@
-"""`tidemill dev`: a whole broker in one process, on one directory."""
+"""`tidemill dev`: a whole broker in one process, on one directory; or several, a process each."""
 
 import os
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
 from tidemill.cli.bootstrap import JsonOption
+from tidemill.cli.failure import usage
+
+BROKERS_MAX: Final = 9  # on one machine, for one person
 
 
 def register(application: typer.Typer) -> None:
@@ -18,25 +22,46 @@ def dev(
         str, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect; port 0 picks a free one.")
     ] = "127.0.0.1:9092",
     http: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Health and metrics; port 0 picks a free one.")
+        str, typer.Option(metavar="HOST:PORT", help="Health, metrics and `cluster status`; port 0 picks a free one.")
     ] = "127.0.0.1:9080",
+    brokers: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=BROKERS_MAX,
+            help="So many processes on DIR/broker-1, DIR/broker-2, …; their ports follow those of the first.",
+        ),
+    ] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """
-    Run a broker here, until Ctrl-C.
+    Run a broker here, or a cluster of several, until Ctrl-C.
 
     Under --json one line on stdout tells when it is ready:
     {"event": "ready", "kafka": "127.0.0.1:PORT", "http": "127.0.0.1:PORT", "data": "DIR", "pid": N}
+
+    With --brokers the first broker's, and "brokers": [{"id": 1, "kafka": …, "http": …, "pid": N, "data": "DIR",
+    "command": [what starts this broker again]}, …].  A broker that dies is told of and not started again.
 
     Examples:
 
       tidemill dev
 
       tidemill dev --data /tmp/mill --kafka 127.0.0.1:0 --http 127.0.0.1:0 --json
-    """
-    from tidemill.app.settings import dev_settings
-    from tidemill.cli.broker import run_broker
 
-    run_broker(
-        lambda: dev_settings(data=data, kafka=kafka, http=http, environment=os.environ), as_json=as_json, greet=True
-    )
+      tidemill dev --brokers 3 --data /tmp/mills
+    """
+    if brokers == 1:
+        if Path(data, "broker-1").is_dir():
+            raise usage(f"--data={data} has several brokers; say --brokers as it was made with, or name another --data")
+        from tidemill.app.settings import dev_settings
+        from tidemill.cli.broker import run_broker
+
+        run_broker(
+            lambda: dev_settings(data=data, kafka=kafka, http=http, environment=os.environ), as_json=as_json, greet=True
+        )
+    else:
+        from tidemill.cli.dev_cluster import run_cluster
+
+        run_cluster(brokers, data=data, kafka=kafka, http=http, as_json=as_json)

@@ -2,10 +2,12 @@
 
 import json
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 Field = str | int | float | bool | None
+NOTHING: Final[Mapping[str, Field]] = MappingProxyType({})
 LINE_CHARACTERS_MAX: Final = 4_096  # journald and most collectors cut longer lines, anywhere
 TRACE_CHARACTERS_MAX: Final = 2_400  # leaves room for the rest of the line, and for what JSON makes of line ends
 
@@ -13,7 +15,16 @@ TRACE_CHARACTERS_MAX: Final = 2_400  # leaves room for the rest of the line, and
 class EventLog:
     """`event("segment removed", topic="flights", bytes=4096)`.  `write` gets whole lines, newline included."""
 
-    def __init__(self, write: Callable[[str], object], wall_ms: Callable[[], int], *, as_json: bool) -> None:
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        wall_ms: Callable[[], int],
+        *,
+        as_json: bool,
+        always: Mapping[str, Field] = NOTHING,
+    ) -> None:
+        """`always` stands in every line."""
+        self._always = always
         self._write = write
         self._wall_ms = wall_ms
         self._as_json = as_json
@@ -42,6 +53,7 @@ class EventLog:
 
     def _line(self, level: str, event: str, fields: dict[str, Field]) -> None:
         moment = _rfc3339(self._wall_ms())
+        fields = {**self._always, **fields}
         if self._as_json:
             line = json.dumps({"time": moment, "level": level, "event": event, **fields}, ensure_ascii=False)
             if len(line) > LINE_CHARACTERS_MAX:  # cut values, not the line: it must stay JSON

@@ -239,3 +239,22 @@ def test_each_listener_has_its_name_and_port(tmp_path: Path) -> None:
     assert ["PLAINTEXT://127.0.0.1", "INSIDE://localhost"] == [
         address.rpartition(":")[0] for address in told.split(",")
     ]
+
+
+def test_who_waits_for_a_cluster_can_be_stopped(tmp_path: Path) -> None:
+    """
+    A broker that is to join, and finds nobody there.
+    """
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        join = f"tidemill.join=127.0.0.1:{nobody.getsockname()[1]}"
+        free = ("--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "tidemill.peer.listener=127.0.0.1:0")
+        directory = f"log.dirs={tmp_path}"
+        with started("broker", "--set", join, "--set", "broker.id=3", "--set", directory, *free) as process:
+            assert process.stderr is not None
+            told = json.loads(process.stderr.readline())
+            seconds = stop_seconds(process, signal.SIGTERM)
+            (last,) = [json.loads(line)["event"] for line in process.stderr.readlines()[-1:]]
+
+    assert ("no link to a broker", 3) == (told["event"], told["broker"])
+    assert (0, True, "stopped") == (process.returncode, seconds < STOP_S_MAX, last)

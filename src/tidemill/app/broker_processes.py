@@ -1,0 +1,153 @@
+"""Several brokers as processes of one parent: started together, watched, and stopped together.
+
+A broker that dies is told of, and not started again: whoever tries failures here wants to see them.  When the parent
+dies, however it does, the system asks each broker to stop.
+"""
+
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tidemill.app.dev_directory import DevBroker
+from tidemill.app.start_problem import StartProblem
+from tidemill.client import broker_http
+from tidemill.metadata.growth import internal_replication_factor
+from tidemill.model.config_resolution import BrokerLayers
+from tidemill.model.topic import METADATA_TOPIC
+from tidemill.runtime.os_clock import OsClock
+from tidemill.telemetry.event_log import EventLog
+
+LOOK_S: Final = 0.05  # between questions whether the cluster stands
+TELL_S: Final = 10.0  # … and so often somebody who waits is told what for
+STOP_S_MAX: Final = 10.0  # hand-over and a clean stop take two seconds; what takes longer is stuck
+STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
+_HEARD: Final = STOP_SIGNALS | {signal.SIGCHLD}
+_PR_SET_PDEATHSIG: Final = 1  # prctl(2)
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class BrokerProcesses:
+    def __init__(self, brokers: Sequence[DevBroker], *, as_json: bool) -> None:
+        self._brokers = brokers
+        self._as_json = as_json
+        self._events = EventLog(sys.stderr.write, OsClock().wall_ms, as_json=as_json)
+        self._running: dict[DevBroker, subprocess.Popen[bytes]] = {}
+        self._pids: dict[DevBroker, int] = {}
+
+    def pid(self, broker: DevBroker) -> int:
+        return self._pids[broker]
+
+    def run(self, ready: Callable[[], None]) -> None:
+        """Until SIGINT or SIGTERM; `ready` is called when every broker serves, and any one may be lost.
+
+        StartProblem when one of them cannot start, or does not stop.
+        """
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)  # they are waited for instead
+        try:
+            try:
+                for broker in self._brokers:
+                    self._start(broker)
+                if self._come_up():
+                    ready()
+                    while not self._hears_stop(None):
+                        self._look_for_the_dead()
+            finally:
+                self._stop()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _start(self, broker: DevBroker) -> None:
+        parent = os.getpid()
+
+        def prepare() -> None:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            if os.getppid() != parent:
+                os._exit(1)  # it was too late for that
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+        process = subprocess.Popen(
+            broker.command(as_json=self._as_json),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # its own ready line: the cluster has one
+            preexec_fn=prepare,
+        )
+        self._running[broker] = process
+        self._pids[broker] = process.pid
+
+    def _come_up(self) -> bool:
+        """False when it is to stop before the cluster stands."""
+        told_at = time.monotonic()
+        while (problem := self._missing()) is not None:
+            if time.monotonic() - told_at > TELL_S:
+                told_at = time.monotonic()
+                self._events.warning("waiting for the cluster", problem=problem)
+            if self._hears_stop(LOOK_S):
+                return False
+            dead = self._look_for_the_dead()
+            if dead is not None:
+                raise StartProblem(f"broker {dead.broker_id} ended before the cluster was ready; stderr says why")
+        return True
+
+    def _hears_stop(self, timeout_s: float | None) -> bool:
+        """Returns at a signal, or when the time is over."""
+        heard = signal.sigwaitinfo(_HEARD) if timeout_s is None else signal.sigtimedwait(_HEARD, timeout_s)
+        return heard is not None and heard.si_signo in STOP_SIGNALS
+
+    def _look_for_the_dead(self) -> DevBroker | None:
+        """One of those that ended since the last look; each is told of."""
+        dead = None
+        for broker, process in [*self._running.items()]:
+            if process.poll() is not None:
+                del self._running[broker]
+                dead = broker
+                self._events.warning(
+                    "broker ended",
+                    broker=broker.broker_id,
+                    pid=process.pid,
+                    how=_how(process.returncode),
+                    again=shlex.join(broker.command(as_json=self._as_json)),
+                )
+        return dead
+
+    def _missing(self) -> str | None:
+        """What the cluster still lacks: everybody hears everybody, and its metadata has the voters that it can have."""
+        count = len(self._brokers)
+        wanted = internal_replication_factor(METADATA_TOPIC, count, BrokerLayers())
+        voters: list[int] = []
+        for broker in self._brokers:
+            try:
+                heard = broker_http.ask(broker.http_asked, "/v1/brokers")["brokers"]
+                (shard,) = broker_http.ask(broker.http_asked, "/v1/shards", topic=METADATA_TOPIC)["shards"]
+            except broker_http.NoAnswer as problem:
+                return f"broker {broker.broker_id} is not ready: {problem}"
+            live = [row["broker_id"] for row in heard if row["is_registered"] and row["is_live"]]
+            if len(live) < count:
+                return f"broker {broker.broker_id} hears only brokers {live}"
+            if shard["led_here"] is not None:
+                voters = shard["led_here"]["voters"]
+        return None if len(voters) == wanted else f"the metadata has voters {voters}, and {wanted} are wanted"
+
+    def _stop(self) -> None:
+        for process in self._running.values():
+            process.send_signal(signal.SIGTERM)
+        until = time.monotonic() + STOP_S_MAX
+        killed = []
+        for broker, process in self._running.items():
+            try:
+                process.wait(max(until - time.monotonic(), 0))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                killed.append(str(broker.broker_id))
+        if killed:
+            raise StartProblem(f"broker {', '.join(killed)} did not stop within {STOP_S_MAX:.0f} s and was killed")
+
+
+def _how(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

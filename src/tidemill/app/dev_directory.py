@@ -1,0 +1,188 @@
+"""The directory of `tidemill dev --brokers N`: several brokers, each with a data directory, ports and settings.
+
+    DIR/cluster.key      what the brokers prove to each other that they know
+    DIR/broker-1/        data of broker 1
+    DIR/broker-1.yaml    its settings: `tidemill broker --config DIR/broker-1.yaml` starts it again
+
+Settings lie beside the data, so that a broker whose data is lost starts as a new voter by the same command.  Both files
+hold the key, and have mode 0600.  Broker 1 founds the cluster; once there is one, it too has `tidemill.join`, because
+a broker that lost its data must not found another.
+"""
+
+import json
+import os
+import re
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from tidemill.app.held_ports import HeldPorts
+from tidemill.app.listeners import CLUSTER_KEY, HTTP_LISTENER, JOIN, PEER_LISTENER, Address, SettingRefused, address_of
+from tidemill.app.settings import check_dev_broker, settings_from
+from tidemill.app.start_problem import StartProblem
+from tidemill.model.broker_id import BrokerId
+from tidemill.runtime.os_disk import OsDisk
+from tidemill.storage import paths
+
+LOOPBACK: Final = "127.0.0.1"
+_DATA: Final = re.compile(r"broker-([1-9][0-9]*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevBroker:
+    broker_id: BrokerId
+    data: str
+    config: str  # the path of its settings
+    kafka: Address
+    http: Address
+    peer: Address
+    join: tuple[Address, ...]
+
+    def command(self, *, as_json: bool) -> list[str]:
+        """What starts it, each time."""
+        command = [sys.executable, "-m", "tidemill", "broker", "--config", self.config]
+        return [*command, "--json"] if as_json else command
+
+    @property
+    def http_asked(self) -> str:
+        """Where this machine reaches its HTTP listener."""
+        if not self.http.is_wildcard:
+            return str(self.http)
+        return str(Address("::1" if ":" in self.http.host else LOOPBACK, self.http.port))
+
+
+class DevDirectory:
+    """Locked while it lives: two commands must not write each other's settings."""
+
+    def __init__(self, directory: str) -> None:
+        self._ports = HeldPorts()
+        try:
+            self._disk = OsDisk(directory)
+            self._disk.lock()
+        except BlockingIOError as error:
+            raise StartProblem(f"--data={directory} is {error.strerror}: stop it, or use another") from error
+        except OSError as error:
+            raise StartProblem(f"--data={directory} cannot be used ({error.strerror or error})") from error
+        self._root = Path(self._disk.root)
+
+    def close(self) -> None:
+        self._ports.close()
+        self._disk.unlock()
+
+    def brokers(self, count: int, *, kafka: str, http: str, environment: Mapping[str, str]) -> list[DevBroker]:
+        """`count` brokers, those that are there and those that are new, with settings written and ports kept."""
+        first_kafka, first_http = address_of("--kafka", kafka), address_of("--http", http)
+        self._check(count, first_kafka, first_http)
+        has_cluster = any((self._root / f"broker-{number}" / paths.IDENTITY).exists() for number in self._there())
+        found = [self._broker(number, first_kafka, first_http) for number in range(1, count + 1)]
+        joining = [
+            replace(broker, join=tuple(other.peer for other in found if other is not broker))
+            if has_cluster or broker is not found[0]
+            else broker
+            for broker in found
+        ]
+        key = self._key()
+        statics = [check_dev_broker(_settings(broker, key), environment) for broker in joining]
+        for broker, static in zip(joining, statics, strict=True):
+            _write(Path(broker.config), _yaml(static))
+        return joining
+
+    def founded(self, brokers: Sequence[DevBroker], environment: Mapping[str, str]) -> None:
+        """There is a cluster: from now on its founder joins it, like everybody else."""
+        first, *others = brokers
+        if others and not first.join:
+            joining = replace(first, join=tuple(other.peer for other in others))
+            _write(Path(first.config), _yaml(check_dev_broker(_settings(joining, self._key()), environment)))
+
+    def _check(self, count: int, kafka: Address, http: Address) -> None:
+        there = self._there()
+        if (self._root / paths.IDENTITY).exists():
+            why = f"{self._root} has the data of a single broker; leave --brokers out, or name another --data"
+            raise SettingRefused("--brokers", str(count), why)
+        if there and there[-1] > count:
+            why = f"{self._root} has {there[-1]} brokers; say --brokers {there[-1]}, or name another --data"
+            raise SettingRefused("--brokers", str(count), why)
+        for option, address in (("--kafka", kafka), ("--http", http)):
+            if address.port and address.port + count - 1 > 65_535:
+                why = f"{count} brokers take the ports from {address.port} on, and 65535 is the last"
+                raise SettingRefused(option, str(address), why)
+        if not (http.is_loopback or http.is_wildcard):
+            why = "the brokers are asked there whether they are ready, and tell only loopback; use 127.0.0.1"
+            raise SettingRefused("--http", str(http), why)
+        for number in there:
+            _check_free(str(self._root / f"broker-{number}"))
+
+    def _there(self) -> list[int]:
+        named = [_DATA.fullmatch(path.name) for path in self._root.iterdir() if path.is_dir()]
+        return sorted(int(match[1]) for match in named if match)
+
+    def _broker(self, number: int, first_kafka: Address, first_http: Address) -> DevBroker:
+        config = self._root / f"broker-{number}.yaml"
+        ports = (0, 0, 0)
+        if config.exists():
+            stored = settings_from(file=str(config), environment={}, sets=())
+            ports = (stored.listeners[0].bind.port, stored.http.port, stored.peer.bind.port)
+        return DevBroker(
+            broker_id=BrokerId(number),
+            data=str(self._root / f"broker-{number}"),
+            config=str(config),
+            kafka=self._take("--kafka", _following(first_kafka, number), ports[0]),
+            http=self._take("--http", _following(first_http, number), ports[1]),
+            peer=self._take(PEER_LISTENER, Address(LOOPBACK, 0), ports[2]),
+            join=(),
+        )
+
+    def _take(self, option: str, address: Address, stored_port: int) -> Address:
+        try:
+            return self._ports.take_again(address, stored_port)
+        except OSError as error:
+            raise StartProblem(f"{option}={address}: {error.strerror or error}") from error
+
+    def _key(self) -> str:
+        path = self._root / "cluster.key"
+        if not path.exists():
+            _write(path, secrets.token_urlsafe(32) + "\n")
+        return path.read_text().strip()
+
+
+def _following(first: Address, number: int) -> Address:
+    return Address(first.host, first.port + number - 1) if first.port else first
+
+
+def _check_free(directory: str) -> None:
+    disk = OsDisk(directory)
+    try:
+        disk.lock()
+    except BlockingIOError as error:
+        raise StartProblem(f"{directory} is {error.strerror}: stop it first") from error
+    disk.unlock()
+
+
+def _settings(broker: DevBroker, key: str) -> dict[str, str]:
+    own = {
+        "broker.id": str(broker.broker_id),
+        "log.dirs": broker.data,
+        "listeners": f"PLAINTEXT://{broker.kafka}",
+        HTTP_LISTENER: str(broker.http),
+        PEER_LISTENER: str(broker.peer),
+        CLUSTER_KEY: key,
+    }
+    return own | ({JOIN: ",".join(map(str, broker.join))} if broker.join else {})
+
+
+def _yaml(static: Mapping[str, str]) -> str:
+    """JSON's strings are YAML's."""
+    heading = "# Written by `tidemill dev --brokers` at each start.\n"
+    return heading + "".join(f"{key}: {json.dumps(text)}\n" for key, text in static.items())
+
+
+def _write(path: Path, text: str) -> None:
+    """All of it or nothing, and for nobody else's eyes."""
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    new.rename(path)

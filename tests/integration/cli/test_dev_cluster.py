@@ -1,0 +1,191 @@
+"""`tidemill dev --brokers N`: real processes, one cluster, and failures that are seen."""
+
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.integration.cli.command import tidemill
+from tests.integration.cli.dev_cluster import Cluster, running_cluster, started_again
+from tidemill.client import broker_http
+
+SECONDS_MAX = 30.0
+STOP_S_MAX = 5.0  # two seconds and the hand-over, on a machine that does other things as well
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers; tests that hurt them have their own."""
+    with running_cluster(tmp_path_factory.mktemp("three") / "data", 3) as cluster:
+        yield cluster
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return b"tidemill" in Path(f"/proc/{pid}/cmdline").read_bytes()  # empty for one that has ended
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    """Others' processes: there is nothing to wait on but what they show."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def test_the_ready_line_names_every_broker(cluster: Cluster) -> None:
+    """
+    The first broker's addresses where a single broker's are, and for each: where, what process, and how to start it.
+    """
+    first, *_ = cluster.brokers
+
+    assert [1, 2, 3] == [broker["id"] for broker in cluster.brokers]
+    assert ("ready", cluster.process.pid) == (cluster.ready["event"], cluster.ready["pid"])
+    assert (first["kafka"], first["http"]) == (cluster.ready["kafka"], cluster.ready["http"])
+    assert 6 == len({address for broker in cluster.brokers for address in (broker["kafka"], broker["http"])})
+    assert all(is_there(broker["pid"]) for broker in cluster.brokers)
+    assert [f"{cluster.ready['data']}/broker-{number}" for number in (1, 2, 3)] == [
+        broker["data"] for broker in cluster.brokers
+    ]
+
+
+def test_ready_means_that_three_voters_have_the_metadata(cluster: Cluster) -> None:
+    """
+    Whichever broker is lost first, the cluster goes on; and each knows where the others' HTTP is.
+    """
+    led = []
+    for broker in cluster.brokers:
+        (shard,) = broker_http.ask(broker["http"], "/v1/shards", topic="__tidemill_metadata")["shards"]
+        led += [shard["led_here"]] if shard["led_here"] else []
+    told = broker_http.ask(cluster.brokers[2]["http"], "/v1/brokers")
+
+    assert [[1, 2, 3]] == [sorted(view["voters"]) for view in led]
+    assert 3 == told["answered_by"]
+    assert [(broker["http"], True) for broker in cluster.brokers] == [
+        (f"{end['host']}:{end['port']}", row["is_live"])
+        for row in told["brokers"]
+        for end in row["endpoints"]
+        if end["name"] == "HTTP"
+    ]
+
+
+def test_the_key_is_nobody_elses_business(cluster: Cluster) -> None:
+    """
+    It stands in no command line, and in files that only this user reads.
+    """
+    directory = Path(cluster.ready["data"])
+    key = (directory / "cluster.key").read_text().strip()
+    holders = [directory / "cluster.key", *directory.glob("broker-*.yaml")]
+    command_lines = [Path(f"/proc/{broker['pid']}/cmdline").read_bytes() for broker in cluster.brokers]
+
+    assert len(key) > 40 and 4 == len(holders)
+    assert {0o600} == {stat.S_IMODE(path.stat().st_mode) for path in holders}
+    assert not any(key.encode() in line for line in command_lines)
+
+
+def test_a_second_command_leaves_a_running_cluster_alone(cluster: Cluster) -> None:
+    """
+    It is told who has the directory, and nothing in the settings changes.
+    """
+    directory = Path(cluster.ready["data"])
+    before = {path: path.read_bytes() for path in directory.glob("broker-*.yaml")}
+
+    refused = tidemill("dev", "--brokers", "3", "--data", str(directory), "--json")
+
+    after = {path: path.read_bytes() for path in directory.glob("broker-*.yaml")}
+    assert (1, "", before) == (refused.exit_code, refused.out, after)
+    assert f"in use by process {cluster.process.pid}" in refused.err
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_killed_broker_is_told_of_and_comes_back_by_its_command(tmp_path: Path, number: int) -> None:
+    """
+    The founder, or another, killed as soon as the cluster is ready: a topic is made and written to without it, and the
+    command alone brings it back to where it was.
+    """
+    with running_cluster(tmp_path / "data", 3) as cluster:
+        victim = cluster.brokers[number - 1]
+        os.kill(victim["pid"], signal.SIGKILL)
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        until(lambda: any(event["event"] == "broker ended" for event in cluster.events()), "nobody told of the broker")
+        admin.create_topics([NewTopic("t", 2, 2)], operation_timeout=SECONDS_MAX)["t"].result(SECONDS_MAX)
+        refused: list[object] = []
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+        producer.produce("t", b"v", on_delivery=lambda error, _: refused.append(error))
+        left = producer.flush(SECONDS_MAX)
+        time.sleep(1)  # a broker that somebody starts again behind our back would be there by then
+        is_back = [broker_http_answers(victim["http"])]
+        with started_again(victim):
+            survivor = next(broker for broker in cluster.brokers if broker is not victim)
+            until(lambda: live_count(survivor["http"]) == 3, "the broker is not seen again")
+            is_back.append(broker_http_answers(victim["http"]))
+    (told,) = [event for event in cluster.events() if event["event"] == "broker ended"]
+
+    assert (0, [None], [False, True]) == (left, refused, is_back)
+    assert (number, victim["pid"], "signal SIGKILL") == (told["broker"], told["pid"], told["how"])
+    assert " ".join(victim["command"]) == told["again"]
+
+
+def broker_http_answers(address: str) -> bool:
+    try:
+        broker_http.ask(address, "/v1/cluster")
+    except broker_http.NoAnswer:
+        return False
+    return True
+
+
+def live_count(address: str) -> int:
+    return int(broker_http.ask(address, "/v1/cluster")["brokers_live"])
+
+
+def test_a_cluster_comes_back_where_it_was_and_never_shrinks(tmp_path: Path) -> None:
+    """
+    On the same directory, at the same addresses; one broker alone is refused.
+    """
+    data = tmp_path / "data"
+    with running_cluster(data, 2) as cluster:
+        before = [(broker["kafka"], broker["http"]) for broker in cluster.brokers]
+        began = time.monotonic()
+        code, stop_s = cluster.stop(), time.monotonic() - began
+    with running_cluster(data, 2) as cluster:
+        after = [(broker["kafka"], broker["http"]) for broker in cluster.brokers]
+    one = tidemill("dev", "--data", str(data), "--json")
+
+    assert (0, True, before) == (code, stop_s < STOP_S_MAX, after), stop_s
+    assert 2 == one.exit_code and "say --brokers" in one.err
+
+
+def test_brokers_do_not_outlive_their_parent(tmp_path: Path) -> None:
+    """
+    Also when it is killed: they stop as if they were asked to.
+    """
+    with running_cluster(tmp_path / "data", 2) as cluster:
+        cluster.process.kill()
+
+        until(lambda: not any(is_there(broker["pid"]) for broker in cluster.brokers), "brokers go on without parent")
+
+    assert 2 == [event["event"] for event in cluster.events()].count("stopped")
+
+
+def test_a_broker_that_cannot_start_ends_the_command(tmp_path: Path) -> None:
+    """
+    One of the ports is taken; nothing is left running, and the sentence names the port.
+    """
+    with running_cluster(tmp_path / "other", 2) as other:
+        taken = other.brokers[1]["kafka"]
+        before = int(taken.rpartition(":")[2]) - 1
+
+        refused = tidemill(
+            "dev", "--brokers", "2", "--data", str(tmp_path / "data"), "--kafka", f"127.0.0.1:{before}", "--json"
+        )
+
+    assert 1 == refused.exit_code and "--kafka=127.0.0.1" in refused.err and "in use" in refused.err

@@ -1,0 +1,117 @@
+"""What `tidemill dev --brokers` writes for its brokers, and what it refuses."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tidemill.app.dev_directory import DevBroker, DevDirectory
+from tidemill.app.listeners import SettingRefused
+from tidemill.app.settings import Settings, settings_from
+from tidemill.app.start_problem import StartProblem
+
+
+def prepared(directory: Path, count: int = 3, kafka: str = "127.0.0.1:0", **environment: str) -> list[DevBroker]:
+    """The command has written its files, and ended."""
+    locked = DevDirectory(str(directory))
+    try:
+        return locked.brokers(count, kafka=kafka, http="127.0.0.1:0", environment=environment)
+    finally:
+        locked.close()
+
+
+def stored(broker: DevBroker) -> Settings:
+    return settings_from(file=broker.config, environment={}, sets=[])
+
+
+def test_settings_say_everything(tmp_path: Path) -> None:
+    """
+    The first founds, the others join; ports are concrete, and the key is one.
+    """
+    brokers = prepared(tmp_path, TIDEMILL_SET_NUM_PARTITIONS="3")
+    settings = [stored(broker) for broker in brokers]
+
+    assert [1, 2, 3] == [it.broker_id for it in settings]
+    assert [broker.data for broker in brokers] == [it.data_directory for it in settings]
+    assert 9 == len({p for it in settings for p in (it.http.port, it.peer.bind.port, it.listeners[0].bind.port)} - {0})
+    assert 1 == len({it.cluster_key for it in settings})
+    assert {"3"} == {it.static["num.partitions"] for it in settings}
+    peers = [str(it.peer.bind) for it in settings]
+    assert [(), (peers[0], peers[2]), (peers[0], peers[1])] == [it.join for it in settings]
+
+
+def test_ports_follow_the_first_that_is_named(tmp_path: Path) -> None:
+    """
+    One after the other.
+    """
+    (first,) = {broker.kafka.port for broker in prepared(tmp_path / "a", count=2)[:1]}
+
+    brokers = prepared(tmp_path / "b", kafka=f"127.0.0.1:{first}")
+
+    assert [first, first + 1, first + 2] == [broker.kafka.port for broker in brokers]
+
+
+def test_a_broker_that_lost_its_data_never_founds_another_cluster(tmp_path: Path) -> None:
+    """
+    Once there is a cluster, the first broker joins it, too: told at once, and at the next start.
+    """
+    locked = DevDirectory(str(tmp_path))
+    brokers = locked.brokers(2, kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})
+    locked.founded(brokers, {})
+    locked.close()
+    at_once = stored(brokers[0]).join
+    for broker in brokers:
+        Path(broker.data).mkdir()
+    Path(brokers[1].data, "identity.json").touch()
+    shutil.rmtree(brokers[0].data)
+
+    again = prepared(tmp_path, count=2)
+
+    assert (str(brokers[1].peer),) == at_once == stored(again[0]).join
+
+
+def test_what_several_brokers_cannot_share_is_refused(tmp_path: Path) -> None:
+    """
+    Each has its own: the environment would give all of them the same.
+    """
+    with pytest.raises(SettingRefused, match=r"log\.dirs=/x is refused: .*environment"):
+        prepared(tmp_path, TIDEMILL_SET_LOG_DIRS="/x")
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [("identity.json", "single broker"), ("broker-4/", "has 4 brokers; say --brokers 4")],
+)
+def test_a_directory_of_other_brokers_is_refused(tmp_path: Path, made: str, why: str) -> None:
+    """
+    By what is in it, and with what to say instead.
+    """
+    path = tmp_path / made
+    path.mkdir() if made.endswith("/") else path.touch()
+
+    with pytest.raises(SettingRefused, match=why):
+        prepared(tmp_path)
+
+
+def test_ports_end_somewhere(tmp_path: Path) -> None:
+    """
+    And HTTP is where the command itself may ask.
+    """
+    with pytest.raises(SettingRefused, match="65535 is the last"):
+        prepared(tmp_path, kafka="127.0.0.1:65534")
+    locked = DevDirectory(str(tmp_path))
+    with pytest.raises(SettingRefused, match=r"--http=10\.0\.0\.1:1 is refused"):
+        locked.brokers(2, kafka="127.0.0.1:0", http="10.0.0.1:1", environment={})
+    locked.close()
+
+
+def test_a_broker_that_still_runs_is_left_alone(tmp_path: Path) -> None:
+    """
+    One that was started again by hand, for example: its settings are not written anew.
+    """
+    prepared(tmp_path, count=2)
+    running = DevDirectory(str(tmp_path / "broker-2"))
+
+    with pytest.raises(StartProblem, match="broker-2 is in use by process"):
+        prepared(tmp_path, count=2)
+    running.close()
