@@ -73,6 +73,9 @@ class ConnectionMemory:
         self.working_bytes += size
 
     def end_work(self, size: int) -> None:
+        if not self._waiting:
+            self.working_bytes -= size
+            return
         before = self._state()
         self.working_bytes -= size
         self._wake_since(before)
@@ -90,6 +93,14 @@ class ConnectionMemory:
             if not size:
                 del self._arriving[holder]
             self._wake_since(before)
+
+    @property
+    def has_room(self) -> bool:
+        """Nobody has to wait."""
+        return (
+            self.working_bytes + self.arriving_bytes < self.requests_bytes_max
+            and self.reading_bytes + self.unread_bytes < RESPONSES_BYTES_MAX
+        )
 
     def may_receive(self, holder: Holder) -> bool:
         if self.working_bytes >= self.requests_bytes_max:

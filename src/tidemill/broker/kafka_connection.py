@@ -97,6 +97,7 @@ class KafkaConnection:
         coming: Iterator[memoryview] = frames.frames()
         has_more = True
         self._is_working = True
+        now_ms = self.broker.clock.wall_ms()
         try:
             while has_more and not self._is_full():
                 frame = next(coming, None)
@@ -104,7 +105,7 @@ class KafkaConnection:
                     has_more = False
                 else:
                     self._turn_requests += 1
-                    self._frame(frame)
+                    self._frame(frame, now_ms)
         except ProtocolError as error:
             self.broker.metrics.protocol_errors += 1
             self.broker.refused_connection(self.writer.peer, error)
@@ -119,7 +120,7 @@ class KafkaConnection:
         self.broker.memory.arriving(self, frames.arriving_bytes)
         self._pace(has_more=has_more)
 
-    def _frame(self, frame: memoryview) -> None:
+    def _frame(self, frame: memoryview, now_ms: int) -> None:
         envelope = self._wire.receive(frame)
         if envelope.answer is not None:
             self._respond(envelope, envelope.answer)
@@ -128,8 +129,8 @@ class KafkaConnection:
         metrics = broker.metrics
         metrics.bytes_received += envelope.size
         key = envelope.api.key
-        metrics.api(key).requests += 1
-        context = RequestContext(broker, self, envelope.version, envelope.client_id, broker.clock.wall_ms())
+        metrics.apis[key].requests += 1
+        context = RequestContext(broker, self, envelope.version, envelope.client_id, now_ms)
         try:
             outcome: Any = HANDLERS[key](envelope.request, context)
         except Exception as error:
@@ -195,15 +196,12 @@ class KafkaConnection:
             self._held_bytes -= sum(map(len, sendable)) - size
         if size >= UNREAD_BYTES_MIN:
             self.broker.memory.unread(self, self.unread_bytes + size)
-        self._send(sendable)
-
-    def _send(self, parts: Sequence[Buffer]) -> None:
-        if not parts:
+        if not sendable:
             return
         if not self._out and not self._is_working:
             self.broker.machine.turns.call_soon(self._flush)
-        self._out += parts
-        self._out_bytes += sum(map(len, parts))
+        self._out += sendable
+        self._out_bytes += size if sendable is parts else sum(map(len, sendable))
 
     def _flush(self) -> None:
         """What this turn produced leaves as one write."""
@@ -227,25 +225,25 @@ class KafkaConnection:
             not self._is_open
             or self._is_writing_paused
             or self._out_bytes + self._turn_bytes + self._held_bytes >= ANSWERS_BYTES_MAX
-            or self._wire.pending_count >= IN_FLIGHT_MAX
+            or len(self._wire.pending) >= IN_FLIGHT_MAX
             or self._waiting >= WAITING_MAX
             or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
             or self._turn_requests >= TURN_REQUESTS_MAX
             or self._is_stopping
-            or self._must_wait()
+            or not (self.broker.memory.has_room or self._may_go_on())
         )
 
-    def _must_wait(self) -> bool:
-        """Because of what all connections together keep."""
+    def _may_go_on(self) -> bool:
+        """Whatever all connections together keep."""
         memory = self.broker.memory
-        return not (memory.may_receive(self) and memory.may_answer(self, is_owed=self._waiting > 0))
+        return memory.may_receive(self) and memory.may_answer(self, is_owed=self._waiting > 0)
 
     def _pace(self, *, has_more: bool = False) -> None:
         """Read on only while there is room for what would come; `has_more` tells of frames that were left."""
         if self._turn_requests >= TURN_REQUESTS_MAX // 8 or self._turn_bytes >= ANSWERS_BYTES_MAX // 8:
             self._schedule_turn()
         is_full = self._is_full()
-        if is_full and self._is_open and self._must_wait():
+        if is_full and self._is_open and not self._may_go_on():
             self.broker.memory.wait(self)
         if is_full or has_more:
             if not self._is_paused:

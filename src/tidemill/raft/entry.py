@@ -62,11 +62,11 @@ class Entry:
         self,
         kind: int,
         payload: Buffer | None,
-        *,
         partition: int = 0,
         base_offset: int = 0,
         record_count: int = 0,
         append_time: int = 0,
+        *,
         index: int = 0,
         term: int = 0,
     ) -> None:

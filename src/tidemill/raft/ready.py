@@ -1,5 +1,6 @@
 """What a replica asks of its shell, in the order the shell must do it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidemill.model.broker_id import Voter
@@ -25,5 +26,5 @@ class Ready:
     vote: Vote | None = None  # to the journal, with
     truncate_from: int | None = None  # the first index that is gone, and
     entries: list[Entry] = field(default_factory=list)  # these, in one sync for all shards
-    messages: list[tuple[Voter, Message]] = field(default_factory=list)
-    installs: list[Voter] = field(default_factory=list)  # members that need files before they can follow the log
+    messages: Sequence[tuple[Voter, Message]] = ()
+    installs: Sequence[Voter] = ()  # members that need files before they can follow the log

@@ -523,6 +523,9 @@ class Replica:
 
     def ready(self) -> Ready:
         """What has to be done now; handed out once."""
+        is_alone = self.replication is None or not self.replication.members
+        if is_alone and not self._vote_changed and not self._messages:
+            return Ready(None, *self._log.take())
         vote = None
         if self._vote_changed:
             self._vote_changed = False

@@ -3,7 +3,9 @@
 from typing import Final, NamedTuple
 
 from tidemill.batches.batch import (
+    LOG_APPEND_TIME,
     NO_PRODUCER_ID,
+    TRANSACTIONAL,
     BatchHeader,
     read_header,
     stamp,
@@ -57,7 +59,7 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
             return Appended(problem.error_code, message=problem.message)
         stamp_max_timestamp(batch, problem.max_timestamp)
     header = read_header(batch)
-    if header.is_transactional:
+    if header.attributes & TRANSACTIONAL:
         return Appended(
             errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             message="transactions are not built yet: unset transactional.id",
@@ -93,17 +95,10 @@ def _propose(partition: Partition, batch: bytearray | memoryview, header: BatchH
     shard = partition.shard
     base_offset = partition.log.end_offset
     stamp(batch, base_offset, shard.replica.term)
-    entry = Entry(
-        BATCH,
-        batch,
-        partition=partition.number,
-        base_offset=base_offset,
-        record_count=header.record_count,
-        append_time=append_time,
-    )
+    entry = Entry(BATCH, batch, partition.number, base_offset, header.record_count, append_time)
     entry.header = header
     index = shard.propose(entry)
-    return Appended(errors.NONE, base_offset, index, append_time if header.is_log_append_time else -1)
+    return Appended(errors.NONE, base_offset, index, append_time if header.attributes & LOG_APPEND_TIME else -1)
 
 
 def append_own(partition: Partition, batch: bytearray, now_ms: int) -> int:

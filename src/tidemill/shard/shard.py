@@ -196,7 +196,8 @@ class Shard:
         return max(now_ms, self.log.last_append_time)
 
     def when_committed(self, index: int, waiter: Waiter) -> None:
-        if index <= self.replica.stable_index:
+        replica = self.replica
+        if index <= replica.commit_index and index <= replica.durable_index:
             waiter(True)
         elif self._is_stopped:
             waiter(False)

@@ -105,7 +105,8 @@ class PartitionLog:
         entry.segment_base = segment.base_offset
         entry.position = segment.place(size, max_timestamp, base_offset, self.config.index_interval_bytes)
         self.end_offset = base_offset + entry.record_count
-        self.note_producer(header, entry, committed_index)
+        if header.producer_id != NO_PRODUCER_ID:
+            self.note_producer(header, entry, committed_index)
         self._cache.add(self.tail, entry)
         return segment
 

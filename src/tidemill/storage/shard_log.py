@@ -119,14 +119,18 @@ class ShardLog:
 
     def append(self, entry: Entry) -> Segment | None:
         """An entry joins the log; where its bytes go."""
-        self._joined(entry)
+        if entry.term != self._term_starts[-1][1]:
+            self._begin_epochs(entry)
+        self._note(entry)
         if entry.kind == BATCH:
             return self.partitions[entry.partition].append(entry, self.commit_index)
         return None
 
     def replay(self, entry: Entry, header_max_timestamp: int) -> None:
         """As `append`, for an entry that has its place already."""
-        self._joined(entry)
+        if entry.term != self._term_starts[-1][1]:
+            self._begin_epochs(entry)
+        self._note(entry)
         if entry.kind == BATCH:
             self._place_again(self.partitions[entry.partition], entry, header_max_timestamp)
 
@@ -134,11 +138,10 @@ class ShardLog:
         """A row between a checkpoint's committed index and its P: the partitions know of it already."""
         self._note(entry)
 
-    def _joined(self, entry: Entry) -> None:
-        if entry.term != self._term_starts[-1][1]:
-            for partition in self.partitions.values():
-                partition.epochs.begin(entry.term, partition.end_offset, entry.index)
-        self._note(entry)
+    def _begin_epochs(self, entry: Entry) -> None:
+        """The first entry of a term begins an epoch in every partition, each at its own end offset."""
+        for partition in self.partitions.values():
+            partition.epochs.begin(entry.term, partition.end_offset, entry.index)
 
     def _note(self, entry: Entry) -> None:
         assert entry.index == self.last_index + 1, f"{entry} does not follow entry {self.last_index}"

@@ -118,7 +118,7 @@ class Store:
         for entry in entries:
             log.append(entry)
             pending.append((shard_id, entry))
-            size += ROW_BYTES + len(entry.payload or b"")
+            size += ROW_BYTES + entry.payload_bytes
         self.pending_bytes += size
         self._rows_queued += len(entries)
 
@@ -147,7 +147,7 @@ class Store:
     def _queue(self, shard_id: ShardId, row: Entry) -> None:
         self._pending.append((shard_id, row))
         self._rows_queued += 1
-        self.pending_bytes += ROW_BYTES + len(row.payload or b"")
+        self.pending_bytes += ROW_BYTES + row.payload_bytes
 
     # ── a block at a time ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -182,7 +182,7 @@ class Store:
         size = HEADER_BYTES
         count = 0
         for _, entry in pending:
-            grown = size + ROW_BYTES + len(entry.payload or b"")
+            grown = size + ROW_BYTES + entry.payload_bytes
             if count and grown > limit:
                 break
             size = grown
@@ -200,7 +200,7 @@ class Store:
         count = 0
         size = HEADER_BYTES
         for _, entry in self._pending:
-            grown = size + ROW_BYTES + len(entry.payload or b"")
+            grown = size + ROW_BYTES + entry.payload_bytes
             if not _is_freeing(entry) or padded(grown) > self.journal.free:
                 break
             size = grown
@@ -227,12 +227,13 @@ class Store:
     def _reports(self, rows: list[tuple[ShardId, Entry]]) -> list[Report]:
         newest: dict[ShardId, Entry] = {}
         votes: dict[ShardId, Vote] = {}
-        for shard_id, entry in rows:
+        for shard_id, entry in reversed(rows):
             if entry.kind <= COMMAND:
-                log = self.shards.get(shard_id)
-                if log is not None and log.holds(entry):
-                    newest[shard_id] = entry
-            elif entry.kind == Kind.VOTE:
+                if shard_id not in newest:
+                    log = self.shards.get(shard_id)
+                    if log is not None and log.holds(entry):
+                        newest[shard_id] = entry
+            elif entry.kind == Kind.VOTE and shard_id not in votes:
                 votes[shard_id] = Vote(entry.term, read_vote(entry))
         reports = []
         for shard_id in dict.fromkeys([*newest, *votes]):

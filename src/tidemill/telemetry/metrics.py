@@ -4,6 +4,8 @@ No locks: a counter has one writer, the broker's loop or the journal's thread, a
 Two brokers in one process have two of these.
 """
 
+from collections import defaultdict
+
 
 class ApiCounters:
     """One Kafka API, by its key."""
@@ -60,7 +62,7 @@ class Metrics:
 
     def __init__(self) -> None:
         # Counters.
-        self.apis: dict[int, ApiCounters] = {}
+        self.apis: defaultdict[int, ApiCounters] = defaultdict(ApiCounters)  # by the API's key
         self.bytes_received = 0
         self.bytes_sent = 0
         self.connections_accepted = 0
@@ -100,7 +102,4 @@ class Metrics:
 
     def api(self, api_key: int) -> ApiCounters:
         """The counters of one API; a connection keeps the object instead of asking again."""
-        counters = self.apis.get(api_key)
-        if counters is None:
-            counters = self.apis[api_key] = ApiCounters()
-        return counters
+        return self.apis[api_key]

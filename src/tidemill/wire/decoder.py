@@ -316,8 +316,13 @@ class _DecoderSource:
         if not self._is_flexible:
             return self._read("i", prefix)
         size = self._read("B", prefix)
-        self._source.line(f"if {size} > 127: {size}, at = more(view, at, {size})")
-        self._source.line(f"{size} -= 1")
+        source = self._source
+        with source.block(f"if {size} > 127:"):
+            source.line("if view[at] < 128:  # two bytes, as most have that are longer than one")
+            source.line(f"    {size} += (view[at] << 7) - 128; at += 1")
+            source.line("else:")
+            source.line(f"    {size}, at = more(view, at, {size})")
+        source.line(f"{size} -= 1")
         return size
 
     def _read(self, format_: str, prefix: str) -> str:

@@ -51,21 +51,17 @@ class RequestEnvelope:
 class ServerConnection:
     """Requests of one client, in order."""
 
-    __slots__ = ("_apis", "_pending")
+    __slots__ = ("_apis", "pending")
 
     def __init__(self, apis: Mapping[int, Api]) -> None:
         self._apis = apis  # what this broker answers
-        self._pending: deque[RequestEnvelope] = deque()  # bounded by the owner, who stops reading: see `pending_count`
-
-    @property
-    def pending_count(self) -> int:
-        """Requests that wait for their own answer, or for an earlier one's."""
-        return len(self._pending)
+        self.pending: deque[RequestEnvelope] = deque()
+        """Requests that wait for their own answer, or an earlier one's.  Bounded by the owner, who stops reading."""
 
     def receive(self, frame: memoryview) -> RequestEnvelope:
         """The request in this frame, which `respond` waits for.  ProtocolError: close the connection."""
         envelope = self.decode(frame)
-        self._pending.append(envelope)
+        self.pending.append(envelope)
         return envelope
 
     def decode(self, frame: memoryview) -> RequestEnvelope:
@@ -112,7 +108,7 @@ class ServerConnection:
         `None` answers a request that has no response (Produce with acks=0).
         """
         assert not envelope.is_answered, f"{envelope.api.name} {envelope.correlation_id} was answered before"
-        pending = self._pending
+        pending = self.pending
         if pending[0] is envelope:
             pending.popleft()
             envelope.is_answered = True
@@ -126,10 +122,10 @@ class ServerConnection:
 
     def forget(self) -> None:
         """The client is gone: answers that wait for earlier ones need not be kept."""
-        for envelope in self._pending:
+        for envelope in self.pending:
             envelope.is_answered = True
             envelope.held = None
-        self._pending.clear()
+        self.pending.clear()
 
     def _version_refusal(self, api: Api, correlation_id: int, size: int) -> RequestEnvelope:
         response = api_versions.Response(error_code=errors.UNSUPPORTED_VERSION, api_keys=advertised(self._apis))

@@ -83,7 +83,7 @@ def test_responses_leave_in_the_order_of_their_requests(order: tuple[int, ...]) 
     ready = [min(set(range(5)) - set(order[: turn + 1])) for turn in range(4)]
     assert ready == [len(b"".join(b"".join(turn) for turn in sent[: index + 1])) // 15 for index in range(4)]
     assert b"".join(b"".join(answer) for answer in answers) == b"".join(b"".join(turn) for turn in sent)
-    assert connection.pending_count == 0
+    assert not connection.pending
 
 
 def test_a_request_without_response_holds_its_place_and_sends_nothing() -> None:
