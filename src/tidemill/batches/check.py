@@ -18,6 +18,7 @@ from tidemill.batches.batch import (
     MAGIC_POSITION,
     NO_TIMESTAMP,
     TRANSACTIONAL,
+    BatchHeader,
     Buffer,
     unpack_header,
 )
@@ -28,6 +29,7 @@ from tidemill.model import errors
 
 _check_records = scan.check_records
 _ZSTD = int(Codec.ZSTD)
+_new_header = tuple.__new__
 
 
 class BatchProblem(NamedTuple):
@@ -40,16 +42,16 @@ class BatchProblem(NamedTuple):
     )
 
 
-def check_producer_batch(
+def checked_header(
     batch: Buffer,
     *,
     timestamp_min: int | None = None,
     timestamp_max: int | None = None,
     is_log_append_time: bool = False,
     is_zstd_allowed: bool = True,
-) -> BatchProblem | None:
+) -> BatchHeader | BatchProblem:
     """
-    Why `batch`, all that a Produce request carries for one partition, must be refused; None when it may enter.
+    The header of `batch`, all that a Produce request carries for one partition, or why it must be refused.
 
     The bounds are those of `message.timestamp.before.max.ms` and `.after.max.ms` in the caller's time; neither they
     nor the max timestamp count where the topic has LogAppendTime.  Whether a transactional batch is welcome, and
@@ -58,6 +60,7 @@ def check_producer_batch(
     size = len(batch)
     if size < HEADER_BYTES:
         return _too_short(batch)
+    numbers = unpack_header(batch)
     (
         _,
         batch_length,
@@ -72,7 +75,7 @@ def check_producer_batch(
         producer_epoch,
         base_sequence,
         record_count,
-    ) = unpack_header(batch)
+    ) = numbers
     if magic != MAGIC:
         return _wrong_magic(magic)
     if batch_length + LENGTH_BYTES != size:
@@ -97,8 +100,9 @@ def check_producer_batch(
             return BatchProblem(errors.INVALID_RECORD, f"record {index} of the batch: {scan.PROBLEMS[wrong]}")
     elif codec > _ZSTD or (codec == _ZSTD and not is_zstd_allowed):
         return BatchProblem(errors.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} cannot be used in this request")
+    header = _new_header(BatchHeader, numbers)
     if is_log_append_time:
-        return None
+        return header
     if timestamp_max is not None and largest > timestamp_max:
         return BatchProblem(
             errors.INVALID_TIMESTAMP, f"timestamp {largest} is later than {timestamp_max}, the latest allowed"
@@ -113,7 +117,7 @@ def check_producer_batch(
             f"the header's max timestamp is {header_max_timestamp}, that of the records {largest}",
             max_timestamp=largest,
         )
-    return None
+    return header
 
 
 def _too_short(batch: Buffer) -> BatchProblem:

@@ -173,7 +173,7 @@ class ReadyLoop:
     def _run_background(self) -> None:
         """One thing at a time, in this order: what frees the disk, what frees the ring, what makes it larger."""
         self._spread(SPREAD_BYTES)
-        if self._is_background_busy:
+        if self._is_background_busy or not self._store.has_work_beside:
             return
         removals = self._store.removal_steps()
         if removals:
@@ -230,6 +230,8 @@ class ReadyLoop:
         self._background_jobs.submit(step, stepped, failed)
 
     def _settle_idle(self) -> None:
+        if not (self._idle_waiters or self._is_stopping):
+            return
         store = self._store
         if (
             self._is_writing

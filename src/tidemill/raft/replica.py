@@ -142,7 +142,8 @@ class Replica:
     @property
     def stable_index(self) -> int:
         """Committed, and on this disk: what may be applied, served and removed here."""
-        return min(self.commit_index, self.durable_index)
+        committed, durable = self.commit_index, self.durable_index
+        return committed if committed < durable else durable
 
     @property
     def leads(self) -> bool:
@@ -546,7 +547,7 @@ class Replica:
         moved or this replica became leader.
         """
         before = (self.stable_index, self.role)
-        if vote == Vote(self.term, self.voted_for) and not self._vote_durable and not self._vote_changed:
+        if not self._vote_durable and not self._vote_changed and vote == Vote(self.term, self.voted_for):
             self._vote_durable = True
             if self._election is not None and not self._election.is_pre:
                 self._election.count(self.me, is_granted=True)

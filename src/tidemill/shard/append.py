@@ -12,7 +12,7 @@ from tidemill.batches.batch import (
     stamp_log_append_time,
     stamp_max_timestamp,
 )
-from tidemill.batches.check import check_producer_batch
+from tidemill.batches.check import BatchProblem, checked_header
 from tidemill.model import errors
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.shard.partition import Partition
@@ -48,17 +48,17 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
             "send smaller batches",
         )
     before_max, after_max = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
-    problem = check_producer_batch(
+    header = checked_header(
         batch,
         timestamp_min=None if before_max == LONG_MAX else now_ms - before_max,
         timestamp_max=None if after_max == LONG_MAX else now_ms + after_max,
         is_log_append_time=config.is_log_append_time,
     )
-    if problem is not None:
-        if problem.max_timestamp is None:
-            return Appended(problem.error_code, message=problem.message)
-        stamp_max_timestamp(batch, problem.max_timestamp)
-    header = read_header(batch)
+    if isinstance(header, BatchProblem):
+        if header.max_timestamp is None:
+            return Appended(header.error_code, message=header.message)
+        stamp_max_timestamp(batch, header.max_timestamp)
+        header = read_header(batch)
     if header.attributes & TRANSACTIONAL:
         return Appended(
             errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

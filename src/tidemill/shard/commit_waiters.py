@@ -27,9 +27,12 @@ class CommitWaiters:
         Everything up to `index` is there to stay.  A waiter that raises keeps nobody else waiting: all are called
         first.
         """
+        waiting = self._waiting
+        if not waiting or waiting[0][0] > index:
+            return
         due = []
-        while self._waiting and self._waiting[0][0] <= index:
-            due.append(self._waiting.popleft()[1])
+        while waiting and waiting[0][0] <= index:
+            due.append(waiting.popleft()[1])
         _call(due, True)
 
     def fail(self) -> None:

@@ -279,8 +279,9 @@ class Shard:
             self.carry_out()
         self._led = replica.leads
         self.durable_waiters.wake(replica.durable_index)
-        if replica.stable_index > self.log.commit_index:
-            self._apply(replica.stable_index)
+        stable_index = replica.stable_index
+        if stable_index > self.log.commit_index:
+            self._apply(stable_index)
         if self.held_waiters:
             self._wake_held()
         if self._askers:

@@ -221,7 +221,8 @@ class Store:
         block = Block(journal.sequence, rows, self._reports(rows), extents, joined, parts, size)
         while self._stale_files and self._stale_files[0][0] <= self._rows_gathered:
             block.stale_files.append(self._stale_files.popleft()[1])
-        self._choose_place()
+        if self._capture is not None:
+            self._choose_place()
         return block
 
     def _reports(self, rows: list[tuple[ShardId, Entry]]) -> list[Report]:
@@ -262,7 +263,7 @@ class Store:
             return None
         capture = self._capture
         is_awaited = capture is not None and capture.sequence is not None and not self._is_spread(capture.sequence)
-        if self._unspread_bytes < bytes_min and not is_awaited:
+        if not is_awaited and self._unspread_bytes < bytes_min:
             return None
         self._spreading = self._spread_of_all()
         return self._spreading
@@ -340,6 +341,12 @@ class Store:
             self._dirty_directories[directory] = None
 
     # ── what runs beside it ────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def has_work_beside(self) -> bool:
+        """Something may be wanted but blocks and spreads: removals, a checkpoint, growth.  Cheap: asked every block."""
+        journal = self.journal
+        return bool(self._removals or self._closings or self._capture or journal.used * 2 > journal.capacity)
 
     def removal_steps(self) -> list[Step]:
         """Files that are free to go, because what says so is synced; not while a spread could make them again."""

@@ -174,7 +174,7 @@ BY_SWARM = (
     RaftMutant("a follower answers before its sync", follower_answers_before_its_sync, 20),
     RaftMutant("a vote counts twice", a_vote_counts_twice, 260),
     RaftMutant("the leader counts itself before its sync", leader_counts_itself_before_its_sync, 40),
-    RaftMutant("a vote is answered before its sync", answers_a_vote_before_its_sync, 200),
+    RaftMutant("a vote is answered before its sync", answers_a_vote_before_its_sync, 500),
     RaftMutant("several voters change at once", changes_several_voters_at_once, 500),
 )
 BY_TRANSCRIPT = (

@@ -18,7 +18,7 @@ from tidemill.batches.arrow import (
 )
 from tidemill.batches.batch import HEADER_BYTES, MalformedBatch, read_header
 from tidemill.batches.builder import append_record, build_batch
-from tidemill.batches.check import check_producer_batch
+from tidemill.batches.check import checked_header
 from tidemill.batches.compression import Codec, CompressionError
 from tidemill.batches.control import EndMarker, build_end_marker
 from tidemill.batches.records import Record, read_records
@@ -237,7 +237,7 @@ def test_columns_become_the_batches_that_they_came_from(scan, records, codec, sk
     batches = batches_from(rows, timestamp=0, codec=codec, producer_id=3, producer_epoch=1, base_sequence=9)
 
     assert len(batches) == 1
-    assert check_producer_batch(batches[0]) is None
+    assert checked_header(batches[0]) == read_header(batches[0])
     assert numbered(records) == read_records(batches[0])
     assert read_header(batches[0])[9:12] == (3, 1, 9)
     if codec == Codec.NONE:

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.batches.drawn import record_lists
-from tidemill.batches.batch import stamp_crc, stamp_max_timestamp
+from tidemill.batches.batch import read_header, stamp_crc, stamp_max_timestamp
 from tidemill.batches.builder import build_batch
-from tidemill.batches.check import check_producer_batch
+from tidemill.batches.check import BatchProblem, checked_header
 from tidemill.batches.compression import Codec
 from tidemill.batches.records import Record
 from tidemill.model import errors
@@ -18,8 +18,11 @@ RECORDS = [Record(b"key", b"value", (("name", b"content"),), 1_000 + n) for n in
 
 
 def code_of(batch, **bounds):
-    problem = check_producer_batch(batch, **bounds)
-    return None if problem is None else errors.name(problem.error_code)
+    found = checked_header(batch, **bounds)
+    if isinstance(found, BatchProblem):
+        return errors.name(found.error_code)
+    assert found == read_header(batch)
+    return None
 
 
 def altered(form, position, value, **built_with):
@@ -107,9 +110,9 @@ def test_count_and_delta_that_agree_but_are_wrong_are_seen_in_the_records(scan):
     struct.pack_into(">i", batch, 23, 1)
     stamp_crc(batch)
 
-    problem = check_producer_batch(batch)
+    problem = checked_header(batch)
 
-    assert problem is not None
+    assert isinstance(problem, BatchProblem)
     assert (problem.error_code, problem.message) == (
         errors.INVALID_RECORD,
         "record 2 of the batch: bytes follow the last record",
@@ -157,12 +160,12 @@ def test_a_wrong_max_timestamp_can_be_put_right(scan):
     """Kafka corrects it silently (old Sarama never fills it in), so the problem says what it should be."""
     batch = altered(">q", 35, -1)
 
-    problem = check_producer_batch(batch)
+    problem = checked_header(batch)
 
-    assert problem is not None
+    assert isinstance(problem, BatchProblem)
     assert problem.max_timestamp == 1_002
     stamp_max_timestamp(batch, problem.max_timestamp)
-    assert check_producer_batch(batch) is None
+    assert checked_header(batch) == read_header(batch)
 
 
 def test_zstd_is_refused_where_the_request_is_too_old_for_it():
