@@ -38,6 +38,7 @@ simulate: install  ## crash points on the simulated disk, replicas and whole bro
 bench: install  ## the figures beside Apache Kafka's (with Java and Maven), saved as JSON
 	@$(PYTHON) -m benchmarks
 	@$(PYTHON) -m benchmarks.replicated
+	@$(PYTHON) -m benchmarks.idle_shards
 	@$(PYTHON) -m benchmarks.spark_read
 
 soak: install  ## 200 kills in a row, every tear of every page at every crash point, 20,000 runs of replicas, 1,000 of brokers
