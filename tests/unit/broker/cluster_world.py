@@ -199,11 +199,14 @@ class ClusterWorld:
     def __getitem__(self, number: int) -> Node:
         return self.nodes[number - 1]
 
+    @property
+    def _running(self) -> list[Node]:
+        return [node for node in self.nodes if node.number not in self.stopped]
+
     # Time.
 
     def step(self) -> bool:
-        running = [node for node in self.nodes if node.number not in self.stopped]
-        return any(node.step_alone() for node in running) or self.network.step()
+        return any(node.step_alone() for node in self._running) or self.network.step()
 
     def settle(self) -> None:
         self.nodes[0].settle()
@@ -213,9 +216,7 @@ class ClusterWorld:
         end_ms = self.clock.now_ms + duration_ms
         while self.clock.now_ms < end_ms:
             self.clock.now_ms = min(end_ms, self.clock.now_ms + TICK_MS)
-            for node in self.nodes:
-                if node.number in self.stopped:
-                    continue
+            for node in self._running:
                 for links in node.links:
                     links.redial()
                 node.fire_due()
@@ -240,10 +241,9 @@ class ClusterWorld:
 
     def _tick_unsettled(self) -> None:
         self.clock.now_ms += TICK_MS
-        for node in self.nodes:
-            if node.number not in self.stopped:
-                node.fire_due()
-                node.broker.tick()
+        for node in self._running:
+            node.fire_due()
+            node.broker.tick()
 
     # Faults.
 
@@ -290,9 +290,9 @@ class ClusterWorld:
         self.until(lambda: all(self.led_by(name, number) for number in range(partitions)), f"{name} is led")
 
     def led_by(self, topic: str, number: int = 0) -> int:
-        """The broker that every one believes to lead; 0: they do not agree, or know of none."""
+        """The broker that every one that runs believes to lead; 0: they do not agree, or know of none."""
         told: set[int] = set()
-        for node in self.nodes:
+        for node in self._running:
             known = node.broker.image.topic(topic)
             leader = None if known is None else node.broker.cluster.leader_of(known, number)
             told.add(0 if leader is None else leader.broker_id)

@@ -1,14 +1,14 @@
-"""What brokers ask the controller, in bytes (`docs/formats/peer.md`)."""
+"""What brokers ask each other, in bytes (`docs/formats/peer.md`)."""
 
 import pytest
 
 from tidemill.model import errors
-from tidemill.peer import allocate_producer_ids, create_internal_topic, join, register
+from tidemill.peer import allocate_producer_ids, create_internal_topic, hand_over, join, register
 from tidemill.wire.api import ALL
 from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message
 
-APIS = (join.API, register.API, allocate_producer_ids.API, create_internal_topic.API)
+APIS = (join.API, register.API, allocate_producer_ids.API, create_internal_topic.API, hand_over.API)
 DIRECTORY = bytes(range(16))
 ENDPOINT = register.Request.Endpoint(name="PEER", host="h", port=9093, security="PLAINTEXT")
 NO_TAGS, NULL, FINE = "00", "00", "0000"
@@ -24,6 +24,11 @@ REQUESTS: list[tuple[Api, Message, str]] = [
     ),
     (allocate_producer_ids.API, allocate_producer_ids.Request(broker_id=3), "00000003" + NO_TAGS),
     (create_internal_topic.API, create_internal_topic.Request(name="__t"), "045f5f74" + NO_TAGS),
+    (
+        hand_over.API,
+        hand_over.Request(moves=[hand_over.Request.Move(shard_id=4, to=2)]),
+        "02" + "0000000000000004" + "00000002" + NO_TAGS + NO_TAGS,
+    ),
 ]  # fmt: skip
 RESPONSES: list[tuple[Api, Message, str]] = [
     (join.API, join.Response(cluster_id="c", broker_id=2), FINE + NULL + "0263" + "00000002" + NO_TAGS),
@@ -39,6 +44,7 @@ RESPONSES: list[tuple[Api, Message, str]] = [
         FINE + NULL + "0000000000000fa0" + "000003e8" + NO_TAGS,
     ),
     (create_internal_topic.API, create_internal_topic.Response(), FINE + NULL + NO_TAGS),
+    (hand_over.API, hand_over.Response(refused=[4]), FINE + NULL + "02" + "0000000000000004" + NO_TAGS),
 ]
 
 
@@ -76,5 +82,5 @@ def test_no_client_can_ask_for_it() -> None:
     """Their keys are far above Kafka's, each its own, and what clients may ask does not know them."""
     keys = [api.key for api in APIS]
 
-    assert [10_000, 10_001, 10_002, 10_003] == keys
+    assert [10_000, 10_001, 10_002, 10_003, 10_004] == keys
     assert not set(keys) & set(ALL)

@@ -1,0 +1,106 @@
+"""ElectLeaders brings leaders back to where they were planned."""
+
+from typing import Any
+
+from tests.unit.broker.cluster_world import ClusterWorld
+from tidemill.model import errors
+from tidemill.wire.messages.elect_leaders import Request
+
+
+def asking(*partitions: int, election_type: int = 0, timeout_ms: int = 10_000) -> Request:
+    """Of `flights`; without partitions all of the cluster."""
+    topics = [Request.Topic(topic="flights", partitions=list(partitions))] if partitions else None
+    return Request(election_type=election_type, topic_partitions=topics, timeout_ms=timeout_ms)
+
+
+def results(answered: Any) -> dict[tuple[str, int], int]:
+    return {
+        (topic.topic, it.partition_id): it.error_code
+        for topic in answered.replica_election_results
+        for it in topic.partition_result
+    }
+
+
+def moved() -> ClusterWorld:
+    """Both partitions of `flights` are led by broker 2, that of `tides` by broker 3; broker 1 is preferred for all."""
+    world = ClusterWorld()
+    world.create("flights", partitions=2)
+    world.create("tides")
+    world.lead("flights", by=2)
+    world.lead("tides", by=3)
+    return world
+
+
+def test_any_broker_brings_back_the_preferred_leaders() -> None:
+    """
+    Whoever leads is asked to hand over, and the answer comes when the others lead.
+    """
+    world = moved()
+    client = world[3].client
+    sent = client.send(asking(0, 1), 2)
+
+    world.until(lambda: bool(client.writer.sent), "it is answered")
+
+    assert {("flights", 0): errors.NONE, ("flights", 1): errors.NONE} == results(client.answer(*sent))
+    assert [1, 1, 3] == [world.led_by("flights", 0), world.led_by("flights", 1), world.led_by("tides")]
+
+
+def test_all_partitions_may_be_asked_for() -> None:
+    """
+    Then those that are led as they should be are not answered, as in Kafka.
+    """
+    world = moved()
+    client = world[1].client
+    sent = client.send(asking(), 2)
+
+    world.until(lambda: bool(client.writer.sent), "it is answered")
+
+    moved_here = {("flights", 0): errors.NONE, ("flights", 1): errors.NONE, ("tides", 0): errors.NONE}
+    assert moved_here == results(client.answer(*sent))
+
+
+def test_what_cannot_or_need_not_be_is_told_of_each_partition() -> None:
+    """
+    It leads already; its broker is down; there is no such partition.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    needless, absent = (results(world[2].client.ask(asking(number), 2)) for number in (0, 7))
+    world.lead("flights", by=2)
+    world.cut_off(1)
+    world.until(lambda: any(node.broker.controller.leads for node in world.nodes[1:]), "another controller")
+    world.stopped.add(1)
+
+    down = results(world[3].client.ask(asking(0), 2))
+
+    assert {("flights", 0): errors.ELECTION_NOT_NEEDED} == needless
+    assert {("flights", 7): errors.UNKNOWN_TOPIC_OR_PARTITION} == absent
+    assert {("flights", 0): errors.PREFERRED_LEADER_NOT_AVAILABLE} == down
+
+
+def test_an_unclean_election_is_refused() -> None:
+    """
+    It would lose what was acknowledged.
+    """
+    world = moved()
+
+    answered = world[2].client.ask(asking(0, 1, election_type=1), 2)
+
+    assert errors.INVALID_REQUEST == answered.error_code
+    assert {errors.INVALID_REQUEST} == set(results(answered).values())
+    assert 2 == world.led_by("flights", 0)
+
+
+def test_nobody_waits_longer_than_it_wishes() -> None:
+    """
+    A preferred leader that does not come to lead in time: REQUEST_TIMED_OUT.
+    """
+    world = moved()
+    sent = world[1].client.send(asking(0, timeout_ms=500), 2)  # the controller's own
+    world.network.held = lambda _source, _destination: True
+    world.pass_time(450)
+    early = world[1].client.answer(*sent)
+
+    world.pass_time(300)
+
+    assert (None, {("flights", 0): errors.REQUEST_TIMED_OUT}) == (early, results(world[1].client.answer(*sent)))

@@ -1,0 +1,81 @@
+"""What only the controller decides may be asked of any broker."""
+
+from typing import Any
+
+from tests.unit.broker.cluster_world import ClusterWorld, Node
+from tidemill.model import errors
+from tidemill.model.topic import METADATA_TOPIC
+from tidemill.wire.messages import create_topics, init_producer_id
+
+
+def creating(name: str) -> create_topics.Request:
+    topic = create_topics.Request.Topic(name=name, num_partitions=1, replication_factor=3, assignments=(), configs=())
+    return create_topics.Request(topics=[topic], timeout_ms=30_000)
+
+
+def code_of(answered: Any) -> int | None:
+    return None if answered is None else int(answered.topics[0].error_code)
+
+
+def sent_to(node: Node, name: str) -> tuple[Any, Any]:
+    client = node.client
+    return client, client.send(creating(name), 7)
+
+
+def test_any_broker_creates_topics() -> None:
+    """
+    Wherever the controller is.
+    """
+    world = ClusterWorld()
+    client, sent = sent_to(world[3], "flights")
+
+    world.until(lambda: bool(client.writer.sent), "broker 3 answers")
+
+    assert errors.NONE == code_of(client.answer(*sent))
+    assert all(node.broker.image.topic("flights") for node in world.nodes)
+
+
+def test_a_request_waits_while_the_controller_moves() -> None:
+    """
+    One that hands over takes nothing new: nobody has looked at the request, and it is asked of the next one.
+    """
+    world = ClusterWorld()
+    world.hold(to=[2])
+    world.begin_to_lead(METADATA_TOPIC, by=2)
+    asked = [sent_to(node, f"flights-{node.number}") for node in world.nodes]
+    world.settle()
+    early = [code_of(client.answer(*sent)) for client, sent in asked]
+
+    world.hold()
+    world.until(lambda: all(client.writer.sent for client, _ in asked), "all are answered")
+
+    assert ([None] * 3, [errors.NONE] * 3) == (early, [code_of(client.answer(*sent)) for client, sent in asked])
+    assert world[2].broker.controller.leads
+
+
+def test_a_controller_that_is_gone_leaves_the_outcome_unknown() -> None:
+    """
+    The request was with it, and may have been carried out.
+    """
+    world = ClusterWorld()
+    world.hold(sender=[1])
+    client, sent = sent_to(world[3], "flights")
+    world.settle()
+    early = client.answer(*sent)
+
+    world.cut_off(1)
+    world.settle()
+
+    assert (None, errors.REQUEST_TIMED_OUT) == (early, code_of(client.answer(*sent)))
+
+
+def test_a_producer_waits_for_its_id_while_there_is_no_controller() -> None:
+    """
+    COORDINATOR_LOAD_IN_PROGRESS: an idempotent producer has no coordinator that it could look for instead.
+    """
+    world = ClusterWorld()
+    world.network.held = lambda _source, _destination: True
+    world.cut_off(1)
+    request = init_producer_id.Request(transactional_id=None, transaction_timeout_ms=0)
+
+    assert errors.COORDINATOR_LOAD_IN_PROGRESS == world[3].client.ask(request, 4).error_code

@@ -1,0 +1,72 @@
+"""Leadership is handed over to whoever can take it."""
+
+import pytest
+
+from tests.unit.broker.cluster_world import ClusterWorld
+from tidemill.model.broker_id import BrokerId
+from tidemill.model.shard import ShardId
+
+
+@pytest.mark.parametrize("to", [2, 3])
+def test_the_broker_that_was_asked_for_leads(to: int) -> None:
+    """
+    Not just any that has all there is.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    shard_id = world[1].shard("flights").shard_id
+
+    refused = world[1].broker.hand_overs.here([(shard_id, BrokerId(to))])
+    world.settle()
+
+    assert ([], to) == (refused, world.led_by("flights"))
+
+
+def test_who_cannot_lead_is_not_asked_to() -> None:
+    """
+    A shard that is led elsewhere, one that does not exist, a broker that is no voter, one that is down.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    shard_id = world[1].shard("flights").shard_id
+    world.cut_off(3)
+    asked = [(shard_id, BrokerId(9)), (shard_id, BrokerId(3)), (ShardId(999), BrokerId(2))]
+
+    refused = world[1].broker.hand_overs.here(asked) + world[2].broker.hand_overs.here([(shard_id, BrokerId(2))])
+    world.settle()
+
+    assert [shard_id, shard_id, 999, shard_id] == refused
+    assert world[1].shard("flights").is_serving
+
+
+def test_who_lacks_much_is_not_handed_anything() -> None:
+    """
+    Clients would wait until it had caught up.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    world.hold(to=[2])
+    for _ in range(100):
+        world[1].produce("flights", b"a")
+    shard_id = world[1].shard("flights").shard_id
+
+    refused = world[1].broker.hand_overs.here([(shard_id, BrokerId(2))])
+
+    assert [shard_id] == refused
+
+
+def test_a_leader_that_nobody_relieves_goes_on() -> None:
+    """
+    It takes no new records for as long as a hand-over may take, and then it does again.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    shard = world[1].shard("flights")
+    world.pass_time(10_000)  # idle shards are not ticked: what they believe to be the time is old
+    world.hold(to=[2])
+    world.begin_to_lead("flights", by=2)
+    during = shard.accepts
+
+    world.pass_time(2_500)
+
+    assert (False, True, True) == (during, shard.accepts, shard.is_serving)

@@ -1,0 +1,126 @@
+"""A group goes on while its coordinator moves from broker to broker."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.broker_world import Client
+from tests.unit.broker.cluster_world import ClusterWorld, Node
+from tests.unit.broker.group_member import STATIC, GroupMember, committing, fetched
+from tidemill.model import errors
+from tidemill.model.topic import OFFSETS_TOPIC
+from tidemill.wire.messages import find_coordinator, heartbeat
+
+NOT_NOW = {errors.NOT_COORDINATOR, errors.COORDINATOR_NOT_AVAILABLE, errors.COORDINATOR_LOAD_IN_PROGRESS}
+HANDOVERS = 20
+BEAT = heartbeat.Request(group_id="g", generation_id=1, member_id="m")
+
+
+def world_with_offsets() -> ClusterWorld:
+    """The group's partition is led by broker 1."""
+    world = ClusterWorld(static={**STATIC, "offsets.topic.num.partitions": "1"})
+    world.create("flights")
+    world[1].ask(find_coordinator.Request(coordinator_keys=["g"]))
+    world.until(lambda: world.led_by(OFFSETS_TOPIC) != 0, "the group's partition is led")
+    world.lead(OFFSETS_TOPIC, by=1)
+    return world
+
+
+def coordinator(world: ClusterWorld, asked: int) -> Node | None:
+    """As broker `asked` tells it."""
+    (found,) = world[asked].client.ask(find_coordinator.Request(coordinator_keys=["g"])).coordinators
+    assert (found.error_code == errors.NONE) == (found.node_id > 0)
+    assert found.error_code in (errors.NONE, errors.COORDINATOR_NOT_AVAILABLE)
+    assert found.node_id < 0 or found.port == 9091 + found.node_id
+    return world[found.node_id] if found.node_id > 0 else None
+
+
+def at_coordinator(world: ClusterWorld, asked: int, ask: Callable[[Node], int]) -> int:
+    """As clients do: look for the coordinator and ask, again while it is not there; the first other code."""
+    for _ in range(100):
+        node = coordinator(world, asked)
+        code = errors.NOT_COORDINATOR if node is None else ask(node)
+        if code not in NOT_NOW:
+            return code
+        world.pass_time(50)
+    raise AssertionError("no coordinator was found")
+
+
+def test_offsets_and_generation_survive_twenty_hand_overs() -> None:
+    """
+    A commit that was answered is there with the next coordinator, and the member goes on in its generation.
+    """
+    world = world_with_offsets()
+    member = GroupMember(world[1]).settle()
+
+    def beat(node: Node) -> int:
+        member.client = Client(node)
+        return member.heartbeat()
+
+    def commit(offset: int) -> Callable[[Node], int]:
+        request = committing("flights", offset, member=member)
+        return lambda node: int(Client(node).ask(request, 9).topics[0].partitions[0].error_code)
+
+    beats, commits, kept = [], [], []
+    for turn in range(HANDOVERS):
+        to = (turn + 1) % 3 + 1
+        world.begin_to_lead(OFFSETS_TOPIC, by=to)
+        commits.append(at_coordinator(world, to % 3 + 1, commit(turn)))
+        world.until(lambda to=to: world.led_by(OFFSETS_TOPIC) == to, "it has moved")  # type: ignore[misc]
+        beats.append(at_coordinator(world, to % 3 + 1, beat))
+        kept.append(fetched(world[to])[("flights", 0)])
+
+    assert [errors.NONE] * HANDOVERS == commits == beats
+    assert [*range(HANDOVERS)] == kept
+
+
+def test_who_coordinates_no_more_sends_members_away() -> None:
+    """
+    At once, and FindCoordinator of every broker names the one who does.
+    """
+    world = world_with_offsets()
+    member = GroupMember(world[1]).settle()
+
+    world.lead(OFFSETS_TOPIC, by=3)
+
+    assert errors.NOT_COORDINATOR == member.heartbeat()
+    assert [world[3]] * 3 == [coordinator(world, asked) for asked in (1, 2, 3)]
+
+
+def test_a_new_coordinator_asks_for_patience_while_it_loads() -> None:
+    """
+    COORDINATOR_LOAD_IN_PROGRESS: half a state is worse than none.
+    """
+    world = world_with_offsets()
+    world[1].ask(committing("flights", 7), 9)
+    world[2].reads = False  # its readers' threads are busy with something else
+    world.lead(OFFSETS_TOPIC, by=2)
+    loading = world[2].ask(BEAT).error_code
+
+    world[2].reads = True
+    world.settle()
+
+    assert (errors.COORDINATOR_LOAD_IN_PROGRESS, {("flights", 0): 7}) == (loading, fetched(world[2]))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_coordinator_that_is_cut_off_answers_nobody(number: int) -> None:
+    """
+    A heartbeat needs no record; without a majority that still follows, its answer would be worth nothing.
+    """
+    world = world_with_offsets()
+    member = GroupMember(world[1]).settle()
+    world.network.held = lambda _source, _destination: True
+    client: Any = Client(world[number])
+    request = heartbeat.Request(group_id="g", generation_id=member.generation, member_id=member.member_id)
+    sent = client.send(request, 4)
+    world.settle()
+    early = client.answer(*sent)
+
+    world.pass_time(3_000)
+
+    if number == 1:
+        assert (None, errors.COORDINATOR_NOT_AVAILABLE) == (early, client.answer(*sent).error_code)
+    else:
+        assert errors.NOT_COORDINATOR == early.error_code
