@@ -1,7 +1,8 @@
 """Three brokers of one kind as one: what clients connect to, and what all of them together have used."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from benchmarks.apache_kafka import ApacheKafka, new_cluster_id
 from benchmarks.broker import BrokerProcess, free_port
@@ -36,12 +37,15 @@ class Cluster:
 StartCluster = Callable[[Path], Cluster]
 
 
-def three_tidemills(directory: Path) -> Cluster:
-    """The first founds the cluster, the others join it."""
-    peers = [free_port() for _ in range(BROKERS)]
+def three_tidemills(
+    directory: Path, *, more: Mapping[str, str | int] = MappingProxyType({}), peers: Sequence[int] = ()
+) -> Cluster:
+    """The first founds the cluster, the others join it; `more` are settings of all, `peers` their peer ports."""
+    peers = peers or [free_port() for _ in range(BROKERS)]
     brokers: list[BrokerProcess] = []
     for number, peer in enumerate(peers, 1):
         settings: dict[str, str | int] = {"broker.id": number, "tidemill.peer.listener": f"127.0.0.1:{peer}"}
+        settings.update(more)
         if number > 1:
             settings["tidemill.join"] = f"127.0.0.1:{peers[0]}"
         broker = TidemillBroker(directory / str(number), settings=settings)

@@ -56,8 +56,9 @@ def case(function: Case) -> Case:
 class Stage:
     """One case's world; everything it opened is closed at the end."""
 
-    def __init__(self, client: Client, *, name: str, broker_pid: int | None) -> None:
+    def __init__(self, client: Client, *, name: str, broker_pid: int | None, replicas: int = 1) -> None:
         self.client = client
+        self.replicas = replicas
         self.name = name
         self.broker_pid = broker_pid
         self._stack = ExitStack()
@@ -74,7 +75,7 @@ class Stage:
         self._topic_count += 1
         name = f"{self.name}-{self._topic_count}"
         settings = {key.replace("_", "."): value for key, value in configs.items()}
-        self.client.create_topic(name, partitions, settings)
+        self.client.create_topic(name, partitions, settings, replicas=self.replicas)
         self.until(lambda: self.client.topics().get(name) == partitions, f"{name} appears in metadata")
         return name
 

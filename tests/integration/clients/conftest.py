@@ -13,13 +13,22 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.broker import free_port
+from benchmarks.clusters import BROKERS, three_tidemills
 from benchmarks.tidemill_broker import TidemillBroker
+from tests.integration.clients.leader_mover import LeaderMover
 
 # Short delays, so that the suite waits for nothing but its own deadlines.
 SETTINGS: dict[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
     "log.retention.check.interval.ms": 200,
 }
+CLUSTER_SETTINGS: dict[str, str | int] = {
+    **SETTINGS,
+    "default.replication.factor": 3,
+    "offsets.topic.num.partitions": 3,
+}
+MOVE_SECONDS = 2.0
 OUTCOMES = pytest.StashKey[dict[str, dict[str, str]]]()
 SIGNS = {"passed": "pass", "failed": "FAIL", "skipped": "skip"}
 
@@ -45,14 +54,35 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
         process.stop()
 
 
+@dataclass(frozen=True, slots=True)
+class RunningCluster:
+    """Three brokers, whose leaders all move every `MOVE_SECONDS`."""
+
+    bootstrap: str
+    mover: LeaderMover
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
+    peers = [free_port() for _ in range(BROKERS)]
+    processes = three_tidemills(tmp_path_factory.mktemp("cluster"), more=CLUSTER_SETTINGS, peers=peers)
+    try:
+        with LeaderMover([f"127.0.0.1:{port}" for port in peers], MOVE_SECONDS) as mover:
+            yield RunningCluster(processes.bootstrap, mover)
+    finally:
+        processes.stop()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[assignment]
     callspec = getattr(item, "callspec", None)
     if callspec is not None and "case" in callspec.params and (report.when == "call" or not report.passed):
-        row = item.config.stash.setdefault(OUTCOMES, {}).setdefault(callspec.params["case"].__name__, {})
+        moves = " (leaders move)" if "cluster" in getattr(item, "fixturenames", ()) else ""
+        name = callspec.params["case"].__name__ + moves
+        row = item.config.stash.setdefault(OUTCOMES, {}).setdefault(name, {})
         reason = f" ({report.longrepr[2].removeprefix('Skipped: ')})" if isinstance(report.longrepr, tuple) else ""
-        row[callspec.params["client"]] = SIGNS[report.outcome] + reason
+        row[callspec.params.get("client") or callspec.params["moving_client"]] = SIGNS[report.outcome] + reason
     return report  # type: ignore[return-value]
 
 

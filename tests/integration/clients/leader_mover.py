@@ -1,0 +1,81 @@
+"""Moves leaders: asks every broker, now and then, to hand over all that it leads to the next one.
+
+It speaks as brokers do among themselves: a link that has proven the cluster's key, and HandOver requests over it.
+"""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+from tidemill.app.settings import LOOPBACK_KEY
+from tidemill.peer import frame as frames
+from tidemill.peer.hand_over import API, Request
+from tidemill.peer.hello import Hello
+from tidemill.peer.link import Link
+from tidemill.runtime.os_entropy import OsEntropy
+from tidemill.runtime.peer_transport import PeerTransport
+
+SHARDS_MAX = 4_000  # ids that may exist: those that are not led there are refused
+
+
+class LeaderMover:
+    """Context manager; `moved` counts the shards that were handed over, `rounds` how often it was asked for."""
+
+    def __init__(self, peers: Sequence[str], seconds: float) -> None:
+        """`peers` are the brokers' peer listeners, by broker id from 1."""
+        self.moved = 0
+        self.rounds = 0
+        self._peers = peers
+        self._seconds = seconds
+        self._links: dict[int, Link] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="leader mover")
+
+    def __enter__(self) -> "LeaderMover":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.run(self._move())
+
+    async def _move(self) -> None:
+        loop = asyncio.get_running_loop()
+        transport = PeerTransport(loop, self, LOOPBACK_KEY, OsEntropy(), print)
+        transport.reach(self._peers)
+        since = loop.time()
+        while not self._stop.is_set():
+            await asyncio.sleep(0.05)
+            if loop.time() - since < self._seconds or len(self._links) < len(self._peers):
+                continue
+            since = loop.time()
+            self.rounds += 1
+            for number, link in sorted(self._links.items()):
+                to = number % len(self._peers) + 1
+                moves = [Request.Move(shard_id=shard_id, to=to) for shard_id in range(SHARDS_MAX)]
+                link.send(frames.encode_request(self.rounds, API.encode_request(0, Request(moves=moves), 0)))
+        transport.close()
+
+    # peer.link.LinkOwner
+
+    def hello(self) -> Hello:
+        return Hello(cluster_id="", voter=None, incarnation=1, address="")
+
+    def linked(self, link: Link) -> None:
+        voter = link.hello.voter
+        assert voter is not None, "a broker of the cluster"
+        self._links[voter.broker_id] = link
+
+    def received(self, link: Link, frame: memoryview) -> None:
+        for section in frames.sections(frame):
+            if isinstance(section, frames.Response):
+                response = API.decode_response(0, section.data, API.response_body_at(0, section.data))
+                self.moved += SHARDS_MAX - len(response.refused)
+
+    def lost(self, link: Link, why: str) -> None:
+        voter = link.hello.voter
+        if voter is not None:
+            self._links.pop(voter.broker_id, None)
