@@ -161,6 +161,10 @@ class Replica:
         return self.role is Role.LEADER and self._transfer is None
 
     @property
+    def hands_over_to(self) -> Voter | None:
+        return None if self._transfer is None else self._transfer[0]
+
+    @property
     def confirmed_serial(self) -> int:
         """A majority still followed this leader when it was asked this question; 0 while it does not lead."""
         if self.replication is None:

@@ -165,6 +165,8 @@ class Shard:
         replica = self.replica
         if replica.replication is None:
             return False
+        if replica.hands_over_to is not None:  # begun anew each time it would never end
+            return to in (None, replica.hands_over_to)
         matches = replica.replication.matches
         able = [voter for voter in replica.voters if voter in matches and self._road.is_alive(voter)]
         if to is not None:

@@ -7,7 +7,8 @@ v4  counts of -1 are the broker's defaults (KIP-464)
 v5  the answer tells counts and configuration (KIP-525)
 v7  topic ids
 
-timeout_ms is not needed: nothing here waits for another broker.
+timeout_ms is not looked at: a controller that hears no majority leads no more after two seconds, and answers whoever
+waits; and leaders are waited for five seconds.
 """
 
 from typing import Final
