@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tidemill.model.broker_id import BrokerId
 from tidemill.simulation.broker_machine import BrokerMachine
-from tidemill.simulation.client import Client, Producer, Reader
+from tidemill.simulation.client import Client
 from tidemill.simulation.cluster_check import ClusterCheck
 from tidemill.simulation.cluster_faults import ClusterFaults
 from tidemill.simulation.cluster_knobs import ClusterKnobs
@@ -23,6 +23,8 @@ from tidemill.simulation.kafka_listener import KAFKA_PORT
 from tidemill.simulation.links import PEER_PORT
 from tidemill.simulation.machine import seconds
 from tidemill.simulation.network import Network
+from tidemill.simulation.producer import Producer
+from tidemill.simulation.reader import Reader
 
 TOPIC: Final = "flights"
 HEAL_S: Final = 60  # within which a healed cluster must have taken and shown everything

@@ -1,0 +1,131 @@
+"""An idempotent producer of one partition, on virtual time.
+
+Batches are sent up to five at a time, and after anything uncertain again, in order and with the same sequence numbers,
+until they are acknowledged (KIP-98).  Each value is unique, and says who has sent it and as which of his.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemill.batches.builder import build_batch
+from tidemill.model import errors
+from tidemill.simulation.client import BY_NAME, Client, Connection, Unreachable, check_retriable
+from tidemill.simulation.history import Broken, History, name_of
+from tidemill.simulation.machine import BEGIN_MS
+from tidemill.wire.messages import init_producer_id, produce
+
+
+@dataclass(slots=True)
+class Unacknowledged:
+    sequence: int
+    values: tuple[bytes, ...]
+    data: bytes
+    answer: "asyncio.Future[Any] | None" = field(default=None)
+    connection: Connection | None = None
+
+
+class Producer:
+    """Of one partition; idempotent."""
+
+    def __init__(self, client: Client, history: History, topic: str, number: int, *, in_flight: int, acks: int) -> None:
+        self._client = client
+        self._history = history
+        self._topic = topic
+        self._number = number
+        self._in_flight = in_flight
+        self._acks = acks
+        self._sequence = 0
+        self._made = 0
+        self._acknowledged = 0
+        self._id = (-1, -1)
+        self._waiting: deque[Unacknowledged] = deque()
+        self.is_stopping = False
+
+    async def run(self, pause_s: Callable[[], float]) -> None:
+        """Until it is told to stop, and all that it has sent is acknowledged."""
+        self._id = await self._producer_id()
+        while True:
+            # Alone until one is acknowledged: a broker takes any sequence of a producer that it has not met (KIP-98).
+            in_flight = self._in_flight if self._acknowledged else 1
+            while not self.is_stopping and len(self._waiting) < in_flight:
+                self._waiting.append(self._next_batch())
+                if self._client.random.random() < 0.5:
+                    break
+            if not self._waiting:
+                return
+            try:
+                await self._send_waiting()
+                await self._take_answer()
+            except Unreachable:
+                await self._again()
+            if not self.is_stopping:
+                await asyncio.sleep(pause_s())
+
+    async def _producer_id(self) -> tuple[int, int]:
+        while True:
+            answer = await self._client.ask_any(
+                init_producer_id.Request(transactional_id=None, transaction_timeout_ms=60_000)
+            )
+            if not answer.error_code:
+                self._history.got_producer_id(answer.producer_id)
+                return answer.producer_id, answer.producer_epoch
+            check_retriable("InitProducerId", answer.error_code)
+            await self._client.back_off()
+
+    def _next_batch(self) -> Unacknowledged:
+        random = self._client.random
+        values = []
+        for _ in range(random.choice((1, 1, 2, 5))):
+            self._made += 1
+            name = f"{self._client.name}/{self._topic}-{self._number}/{self._made}/"
+            values.append(name.encode() + bytes(random.choice((0, 10, 100, 100, 3000))))
+        batch = build_batch(
+            [(None, value, (), BEGIN_MS) for value in values],
+            producer_id=self._id[0],
+            producer_epoch=self._id[1],
+            base_sequence=self._sequence,
+        )
+        made = Unacknowledged(self._sequence, tuple(values), bytes(batch))
+        self._sequence += len(values)
+        self._history.sent(self._topic, self._number, self._id[0], made.values)
+        return made
+
+    async def _send_waiting(self) -> None:
+        client = self._client
+        leader = await client.leader(self._topic, self._number)
+        connection = await client.connection(leader.address)
+        for waiting in self._waiting:
+            if waiting.answer is None:
+                data = produce.Request.Topic.Partition(index=self._number, records=memoryview(waiting.data))
+                topic = produce.Request.Topic(name=self._topic, partition_data=[data])
+                request = produce.Request(transactional_id=None, acks=self._acks, timeout_ms=5_000, topic_data=[topic])
+                waiting.answer = connection.send(request, BY_NAME)
+                waiting.connection = connection
+
+    async def _take_answer(self) -> None:
+        head = self._waiting[0]
+        assert head.answer is not None and head.connection is not None, "nothing was sent"
+        response = await head.connection.outcome(head.answer)
+        answer = response.responses[0].partition_responses[0]
+        code = answer.error_code
+        if code == errors.DUPLICATE_SEQUENCE_NUMBER:
+            raise Broken(f"{name_of(head.values[0])} is a duplicate whose offset is not known any more")
+        if code:
+            check_retriable(f"Produce of {name_of(head.values[0])}", code)
+            await self._again()
+            return
+        self._waiting.popleft()
+        self._acknowledged += 1
+        self._history.acknowledged(self._topic, self._number, answer.base_offset, head.values)
+
+    async def _again(self) -> None:
+        """What is not acknowledged is sent once more; answers that still come to the first try count for nothing."""
+        for waiting in self._waiting:
+            if waiting.connection is not None and waiting.connection.is_open:
+                waiting.connection.close("it is sent again")
+            waiting.answer = waiting.connection = None
+        self._client.forget_leader(self._topic, self._number)
+        await self._client.back_off()

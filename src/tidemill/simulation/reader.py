@@ -1,0 +1,72 @@
+"""A reader of one partition, on virtual time, from its start on; what it is told must hold, and never change."""
+
+from tidemill.batches.batch import spans
+from tidemill.batches.records import read_records
+from tidemill.model import errors
+from tidemill.simulation.client import BY_NAME, Client, Leader, Unreachable, check_retriable
+from tidemill.simulation.history import Broken, History, Read
+from tidemill.wire.messages import fetch
+
+
+class Reader:
+    def __init__(self, client: Client, history: History, topic: str, number: int) -> None:
+        self._client = client
+        self._history = history
+        self._topic = topic
+        self._number = number
+        self.offset = 0
+        self.high_watermark = 0
+        self._epoch = -1  # of the last record
+
+    async def run(self) -> None:
+        client = self._client
+        while True:
+            leader = await client.leader(self._topic, self._number)
+            try:
+                code = await self._fetch(leader)
+            except Unreachable:
+                code = errors.NETWORK_EXCEPTION
+            if code:
+                client.forget_leader(self._topic, self._number)
+                await client.back_off()
+
+    async def _fetch(self, leader: Leader) -> int:
+        """The error code, when it is one that a client waits out."""
+        wanted = fetch.Request.Topic.Partition(
+            partition=self._number,
+            current_leader_epoch=leader.epoch,
+            fetch_offset=self.offset,
+            last_fetched_epoch=self._epoch,
+            partition_max_bytes=self._client.random.choice((1, 1_000, 1 << 20)),
+        )
+        topic = fetch.Request.Topic(topic=self._topic, partitions=[wanted])
+        wait_ms = self._client.random.choice((0, 100, 500))
+        connection = await self._client.connection(leader.address)
+        response = await connection.ask(fetch.Request(max_wait_ms=wait_ms, min_bytes=1, topics=[topic]), BY_NAME)
+        code: int = response.error_code
+        if not code:
+            answer = response.responses[0].partitions[0]
+            code = answer.error_code
+        if code:
+            check_retriable(f"Fetch of {self._topic}-{self._number} from {self.offset}", code)
+            return code
+        if answer.diverging_epoch is not None:
+            raise Broken(f"a reader of {self._topic}-{self._number} at {self.offset} is told {answer.diverging_epoch}")
+        self._take(answer, leader)
+        return errors.NONE
+
+    def _take(self, answer: fetch.Response.Topic.Partition, leader: Leader) -> None:
+        where = f"{self._topic}-{self._number}"
+        if answer.high_watermark < self.high_watermark:
+            raise Broken(f"high watermark of {where}: {self.high_watermark}, then {answer.high_watermark} of {leader}")
+        self.high_watermark = answer.high_watermark
+        records = memoryview(answer.records or b"")  # type: ignore[arg-type]
+        for span in spans(records):
+            if span.header.end_offset > self.high_watermark:
+                raise Broken(f"{where}: a batch up to {span.header.end_offset}, above {self.high_watermark}")
+            for record in read_records(records, span.position):
+                if record.offset >= self.offset:
+                    read = Read(record.offset, span.header.leader_epoch, span.header.producer_id, record.value or b"")
+                    self._history.read(self._topic, self._number, self.offset, read)
+                    self.offset = record.offset + 1
+                    self._epoch = span.header.leader_epoch
