@@ -14,7 +14,7 @@ import typer  # noqa: E402
 
 from tidemill.cli.failure import ExitCode, Failed, usage  # noqa: E402
 
-COMMANDS: Final = ("dev", "broker", "topics", "produce", "consume", "log")
+COMMANDS: Final = ("dev", "broker", "topics", "produce", "consume", "log", "cluster")
 """Command → the module of that name beside this one; each has `register(application)`.  In the order of `--help`."""
 
 _Misuse: Final[Any] = typer.BadParameter.__mro__[1]
@@ -32,8 +32,9 @@ Examples, in two terminals:
 
   tidemill consume orders --from earliest
 
-Commands other than `dev`, `broker` and `log` work with any Kafka broker: name it with --bootstrap HOST:PORT
-or TIDEMILL_BOOTSTRAP.  Every command takes --json.  Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.
+Commands other than `dev`, `broker`, `log` and `cluster` work with any Kafka broker: name it with
+--bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP.  Every command takes --json.
+Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.
 """
 
 

@@ -19,6 +19,9 @@ from tests.integration.cli.command import tidemill
         ("produce", "t", "--key-separator", ":", "--format", "json"),
         ("consume", "t", "--from", "yesterday"),
         ("dev", "--kafka", "0.0.0.0:0"),
+        ("dev", "--brokers", "10"),
+        ("dev", "--brokers", "2", "--http", "10.0.0.1:0"),
+        ("cluster", "status", "--http", "nowhere"),
         ("broker", "--set", "no.such.key=1"),
     ],
     ids=" ".join,
@@ -60,8 +63,21 @@ def test_no_broker_is_3(arguments: tuple[str, ...]) -> None:
     assert "tidemill dev" in told["message"] and "--bootstrap" in told["message"]
 
 
+def test_no_broker_behind_http_is_3() -> None:
+    """
+    The same, for what is asked over HTTP.
+    """
+    finished = tidemill("cluster", "status", "--http", "127.0.0.1:1", "--json")
+
+    told = json.loads(finished.err)
+    assert (3, 3, "") == (finished.exit_code, told["exit_code"], finished.out)
+    assert "127.0.0.1:1" in told["message"] and "--http" in told["message"]
+
+
 @pytest.mark.parametrize(
-    "command", [(), ("dev",), ("broker",), ("produce",), ("consume",), ("topics",), ("topics", "create")], ids=" ".join
+    "command",
+    [(), ("dev",), ("broker",), ("produce",), ("consume",), ("topics",), ("topics", "create"), ("cluster", "status")],
+    ids=" ".join,
 )
 def test_help_shows_how_to_begin(command: tuple[str, ...]) -> None:
     """

@@ -1,0 +1,89 @@
+"""`tidemill cluster`: what brokers know of their cluster, asked over HTTP."""
+
+import os
+from typing import Annotated, Final
+
+import typer
+
+from tidemill.cli.bootstrap import JsonOption
+from tidemill.cli.failure import ExitCode, Failed, usage
+
+HTTP_DEFAULT: Final = "127.0.0.1:9080"
+REFRESH_S: Final = 1.0
+
+HttpOption = Annotated[
+    str | None,
+    typer.Option(
+        "--http",
+        metavar="HOST:PORT",
+        help="The broker to ask first.  Otherwise TIDEMILL_HTTP, otherwise 127.0.0.1:9080.",
+    ),
+]
+
+
+def register(application: typer.Typer) -> None:
+    cluster = typer.Typer(
+        name="cluster", help=__doc__, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+    )
+
+    @cluster.callback()
+    def _keep_name() -> None:
+        """With a callback, a single command keeps its name."""
+
+    cluster.command()(status)
+    application.add_typer(cluster)
+
+
+def status(
+    http: HttpOption = None,
+    once: Annotated[bool, typer.Option("--once", help="Show it once, also on a terminal.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """
+    Brokers, shards, who leads them, and how far replicas are behind: anew each second on a terminal, until Ctrl-C.
+
+    The broker that is named tells of the others, and each is asked for what it leads.  Under --json one object.
+
+    Examples:
+
+      tidemill cluster status
+
+      tidemill cluster status --http 127.0.0.1:9081 --once
+
+      tidemill cluster status --json | jq '.shards[] | select(.state != "ok")'
+    """
+    import sys
+
+    from tidemill.cli.cluster_view import looked_at
+    from tidemill.cli.output import pipe_may_close, print_json
+    from tidemill.cli.status_tables import print_once, show_live
+    from tidemill.client.broker_http import NoAnswer, Refused
+
+    address = _resolve(http)
+    try:
+        if sys.stdout.isatty() and not (once or as_json):
+            show_live(address, REFRESH_S)
+            return
+        view = looked_at([address])
+        with pipe_may_close():
+            if as_json:
+                print_json(view.as_json())
+            else:
+                print_once(view)
+    except NoAnswer as problem:
+        fix = "start brokers with `tidemill dev --brokers 3`, or name one with --http HOST:PORT or TIDEMILL_HTTP"
+        raise Failed(f"no broker's HTTP at {problem}; {fix}", exit_code=ExitCode.NO_BROKER) from problem
+    except Refused as problem:
+        raise Failed(str(problem)) from problem
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.DONE) from None
+
+
+def _resolve(option: str | None) -> str:
+    given, source = option, "--http"
+    if given is None:
+        given, source = os.environ.get("TIDEMILL_HTTP") or HTTP_DEFAULT, "TIDEMILL_HTTP"
+    host, colon, port = given.strip().rpartition(":")
+    if not (host and colon and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+        raise usage(f"{source} {given!r} is not HOST:PORT; write for example {HTTP_DEFAULT}")
+    return given.strip()

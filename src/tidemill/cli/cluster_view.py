@@ -1,0 +1,94 @@
+"""One look at a cluster: a broker tells of the others, and each that is alive tells of what it leads."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidemill.client.broker_http import NoAnswer, Refused, ask
+
+PAGE: Final = 1_000
+TIMEOUT_S: Final = 1.0  # a broker that takes longer is shown as down: the table is drawn anew each second
+METADATA_SHARD: Final = 0  # everybody who does not vote there learns
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    cluster: Row  # `/v1/cluster`, as the broker that was asked sees it
+    brokers: list[Row]  # `/v1/brokers`, and `status`: up, down, or why it does not tell
+    shards: list[Row]  # `/v1/shards`, as their leaders see them, and `state`: ok, degraded, leaderless, or unknown
+    addresses: list[str]  # of HTTP doors, the one that answered first
+
+    def as_json(self) -> Row:
+        return {"cluster": self.cluster, "brokers": self.brokers, "shards": self.shards}
+
+
+def looked_at(addresses: Sequence[str]) -> ClusterView:
+    """By the first of `addresses` that answers; NoAnswer when none does, Refused when that one does not tell."""
+    for address in addresses[:-1]:
+        try:
+            return _looked_at(address)
+        except NoAnswer:
+            continue
+    return _looked_at(addresses[-1])
+
+
+def _looked_at(address: str) -> ClusterView:
+    cluster = ask(address, "/v1/cluster", timeout_s=TIMEOUT_S)
+    brokers: list[Row] = ask(address, "/v1/brokers", timeout_s=TIMEOUT_S)["brokers"]
+    shards = {row["shard_id"]: row for row in _pages(address)}
+    doors: list[str] = []
+    for broker in brokers:
+        door = address if broker["broker_id"] == cluster["answered_by"] else _door(broker)
+        if door is not None and door != address:
+            doors.append(door)
+        broker["status"] = "up"
+        if not broker["is_live"]:
+            broker["status"] = "down"
+        elif door is None:
+            broker["status"] = "up, and tells nothing: its HTTP listener has no address for others"
+        elif door != address:
+            try:
+                for row in _pages(door, leader=broker["broker_id"]):
+                    if row["led_here"] is not None:
+                        shards[row["shard_id"]] = row
+            except NoAnswer:
+                broker["status"] = "down"
+            except Refused as refused:
+                broker["status"] = f"up, and tells nothing: {refused}"
+    for row in shards.values():
+        row["state"] = state_of(row)
+    return ClusterView(
+        cluster=cluster,
+        brokers=brokers,
+        shards=[row for _, row in sorted(shards.items())],
+        addresses=[address, *doors],
+    )
+
+
+def state_of(row: Row) -> str:
+    """`ok`: its leader tells of it, all its replicas vote, and all of them are alive."""
+    led = row["led_here"]
+    if led is None:
+        return "leaderless" if row["leader"] is None else "unknown"
+    voters = set(led["voters"])
+    is_whole = voters == set(row["replicas"]) and (row["shard_id"] == METADATA_SHARD or not led["learners"])
+    are_alive = all(member["is_live"] for member in led["members"] if member["broker_id"] in voters)
+    return "ok" if is_whole and are_alive else "degraded"
+
+
+def address_of(endpoint: Row) -> str:
+    host = endpoint["host"]
+    return f"[{host}]:{endpoint['port']}" if ":" in host else f"{host}:{endpoint['port']}"
+
+
+def _door(broker: Row) -> str | None:
+    return next((address_of(endpoint) for endpoint in broker["endpoints"] if endpoint["name"] == "HTTP"), None)
+
+
+def _pages(address: str, **query: str | int) -> Iterator[Row]:
+    after: int | None = -1
+    while after is not None:
+        page = ask(address, "/v1/shards", timeout_s=TIMEOUT_S, limit=PAGE, after=after, **query)
+        yield from page["shards"]
+        after = page["next_after"]

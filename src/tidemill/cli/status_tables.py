@@ -1,0 +1,117 @@
+"""A look at a cluster as tables: once, or drawn anew on a terminal."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+
+from tidemill.cli.cluster_view import ClusterView, address_of, looked_at
+from tidemill.cli.output import print_table
+
+BROKER_COLUMNS: Final = ("broker", "status", "kafka", "http", "rack", "heartbeat_ms", "leads", "carries")
+SHARD_COLUMNS: Final = (
+    "shard",
+    "topic",
+    "partitions",
+    "state",
+    "leader",
+    "term",
+    "commit",
+    "voters",
+    "learners",
+    "lag",
+)
+LINES_AROUND: Final = 14  # titles, headings, frames, and the prompt
+Cells = Sequence[object]
+
+
+def print_once(view: ClusterView) -> None:
+    print_table(BROKER_COLUMNS, broker_cells(view), title=title_of(view))
+    print()
+    print_table(SHARD_COLUMNS, shard_cells(view.shards), title="Shards")
+
+
+def show_live(address: str, refresh_s: float) -> None:
+    """Until Ctrl-C; NoAnswer when no broker that is known answers any more."""
+    console = Console()
+    view = looked_at([address])
+    with Live(_drawn(view, console), console=console, auto_refresh=False) as live:
+        while True:
+            time.sleep(refresh_s)
+            view = looked_at(view.addresses)
+            live.update(_drawn(view, console), refresh=True)
+
+
+def title_of(view: ClusterView) -> str:
+    cluster = view.cluster
+    return (
+        f"Cluster {cluster['cluster_id']}: {cluster['brokers_live']} of {cluster['brokers']} brokers live, controller "
+        f"{_or_dash(cluster['controller'])}, {cluster['topics']} topics, {cluster['shards']} shards; "
+        f"seen by broker {cluster['answered_by']}"
+    )
+
+
+def broker_cells(view: ClusterView) -> list[Cells]:
+    return [
+        (
+            row["broker_id"],
+            row["status"],
+            ",".join(address_of(end) for end in row["endpoints"] if end["name"] not in ("PEER", "HTTP")) or "-",
+            ",".join(address_of(end) for end in row["endpoints"] if end["name"] == "HTTP") or "-",
+            _or_dash(row["rack"]),
+            _or_dash(row["heartbeat_age_ms"]),
+            row["shards_led"],
+            row["shards_carried"],
+        )
+        for row in view.brokers
+    ]
+
+
+def shard_cells(shards: Sequence[dict[str, Any]]) -> list[Cells]:
+    cells: list[Cells] = []
+    for row in shards:
+        led = row["led_here"] or {"voters": row["replicas"], "learners": (), "commit_index": None, "members": ()}
+        first, count = row["first_partition"], row["partition_count"]
+        lags = [f"{it['broker_id']}:{it['lag_rows']}" for it in led["members"] if it["broker_id"] != row["leader"]]
+        cells.append(
+            (
+                row["shard_id"],
+                row["topic"],
+                str(first) if count == 1 else f"{first}-{first + count - 1}",
+                row["state"],
+                _or_dash(row["leader"]),
+                _or_dash(row["term"]),
+                _or_dash(led["commit_index"]),
+                ",".join(map(str, led["voters"])),
+                ",".join(map(str, led["learners"])) or "-",
+                " ".join(lags) or "-",
+            )
+        )
+    return cells
+
+
+def _drawn(view: ClusterView, console: Console) -> Group:
+    """What is not as it should be comes first; what finds no room on the screen is counted."""
+    room = max(console.height - LINES_AROUND - len(view.brokers), 5)
+    ordered = sorted(view.shards, key=lambda row: row["state"] == "ok")
+    shown, rest = ordered[:room], ordered[room:]
+    not_ok = sum(row["state"] != "ok" for row in rest)
+    caption = f"{len(rest)} more, {not_ok} of them not ok" if rest else None
+    return Group(
+        _table(title_of(view), BROKER_COLUMNS, broker_cells(view), None),
+        _table("Shards", SHARD_COLUMNS, shard_cells(shown), caption),
+    )
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Cells], caption: str | None) -> Table:
+    table = Table(*columns, title=title, title_justify="left", caption=caption, caption_justify="left")
+    for cells in rows:
+        table.add_row(*map(str, cells))
+    return table
+
+
+def _or_dash(value: object) -> object:
+    return "-" if value is None else value

@@ -1,0 +1,61 @@
+"""`tidemill cluster status` of a real cluster, one broker of which is killed."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.integration.cli.command import ENVIRONMENT, tidemill
+from tests.integration.cli.dev_cluster import running_cluster
+
+SECONDS_MAX = 30.0
+
+
+def test_a_cluster_is_shown_with_who_is_down(tmp_path: Path) -> None:
+    """
+    As objects for programs, with tabs in a pipe; a broker that was killed is down, and its shards find other leaders.
+    """
+    with running_cluster(tmp_path / "data", 3) as cluster:
+        first, victim, _ = cluster.brokers
+        made = tidemill(
+            "topics", "create", "t", "--partitions", "6", "--replication-factor", "3", bootstrap=first["kafka"]
+        )
+        whole = json.loads(tidemill("cluster", "status", "--http", first["http"], "--json").out)
+        os.kill(victim["pid"], signal.SIGKILL)
+        deadline = time.monotonic() + SECONDS_MAX
+        while True:  # other leaders are elected
+            hurt = json.loads(tidemill("cluster", "status", "--http", first["http"], "--json").out)
+            if all(row["leader"] not in (None, 2) for row in hurt["shards"]) or time.monotonic() > deadline:
+                break
+        table = tidemill("cluster", "status", "--http", first["http"]).out
+        screen = on_a_terminal(first["http"])
+
+    assert 0 == made.exit_code, made.err
+    assert ["up", "up", "up"] == [row["status"] for row in whole["brokers"]]
+    assert {"ok"} == {row["state"] for row in whole["shards"]}
+    assert ["up", "down", "up"] == [row["status"] for row in hurt["brokers"]]
+    assert {"degraded"} == {row["state"] for row in hurt["shards"]}
+    assert 4 == len(hurt["shards"])
+    assert "2\tdown\t" in table and "\tdegraded\t" in table
+    assert 2 <= screen.count("Cluster ") and "degraded" in screen
+
+
+def on_a_terminal(http: str) -> str:
+    """What it draws there until it has drawn twice; Ctrl-C ends it well."""
+    controlling, terminal = pty.openpty()
+    command = [sys.executable, "-m", "tidemill", "cluster", "status"]
+    environment = ENVIRONMENT | {"TIDEMILL_HTTP": http, "COLUMNS": "160", "LINES": "50", "TERM": "xterm"}
+    with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, env=environment) as process:
+        os.close(terminal)
+        drawn = b""
+        while drawn.count(b"Cluster ") < 2:
+            drawn += os.read(controlling, 65_536)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=SECONDS_MAX)
+    os.close(controlling)
+    assert (0, b"") == (process.returncode, errors)
+    return drawn.decode(errors="replace")  # the last character may be cut

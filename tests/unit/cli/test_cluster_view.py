@@ -1,0 +1,133 @@
+"""A look at a cluster puts together what each broker tells, and shows who does not."""
+
+from typing import Any
+
+import pytest
+
+from tidemill.cli import cluster_view
+from tidemill.cli.status_tables import broker_cells, shard_cells
+from tidemill.client.broker_http import NoAnswer, Refused
+
+
+def broker(number: int, *, is_live: bool = True) -> dict[str, Any]:
+    endpoints = [
+        {"name": "PLAINTEXT", "host": "127.0.0.1", "port": 9091 + number},
+        {"name": "HTTP", "host": "127.0.0.1", "port": 9079 + number},
+    ]
+    age_ms = 7 if is_live else None
+    counts = {"shards_led": 1, "shards_carried": 2, "rack": None}
+    return {"broker_id": number, "is_live": is_live, "heartbeat_age_ms": age_ms, "endpoints": endpoints, **counts}
+
+
+def shard(shard_id: int, leader: int | None, *, led: dict[str, Any] | None = None) -> dict[str, Any]:
+    where = {"first_partition": 0, "partition_count": 4, "replicas": [1, 2]}
+    return {"shard_id": shard_id, "topic": "t", **where, "leader": leader, "term": 3, "led_here": led}
+
+
+def led(*lags: int, voters: tuple[int, ...] = (1, 2), dead: tuple[int, ...] = ()) -> dict[str, Any]:
+    members = [
+        {"broker_id": number, "is_live": number not in dead, "lag_rows": lag}
+        for number, lag in zip(voters, lags, strict=True)
+    ]
+    return {"voters": list(voters), "learners": [], "commit_index": 9, "members": members}
+
+
+class Brokers:
+    """Three HTTP doors; `silent` do not answer, `refusing` do not tell of shards."""
+
+    def __init__(self, brokers: list[dict[str, Any]], shards: dict[int, list[dict[str, Any]]]) -> None:
+        self.brokers = brokers
+        self.shards = shards  # by the broker that is asked
+        self.silent: set[int] = set()
+        self.refusing: set[int] = set()
+
+    def ask(self, address: str, path: str, *, timeout_s: float, **query: str | int) -> dict[str, Any]:
+        number = int(address.rpartition(":")[2]) - 9079
+        if number in self.silent:
+            raise NoAnswer(address)
+        match path:
+            case "/v1/cluster":
+                return {"answered_by": number, "cluster_id": "c"}
+            case "/v1/brokers":
+                return {"brokers": [dict(row) for row in self.brokers]}
+        if number in self.refusing:
+            raise Refused("not to you")
+        wanted = [row for row in self.shards[number] if query.get("leader") in (None, row["leader"])]
+        rest = [dict(row) for row in wanted if row["shard_id"] > int(query["after"])]
+        return {"shards": rest[:1], "next_after": rest[0]["shard_id"] if rest[1:] else None}
+
+
+def looked(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> cluster_view.ClusterView:
+    monkeypatch.setattr(cluster_view, "ask", brokers.ask)
+    return cluster_view.looked_at([f"127.0.0.1:{9079 + number}" for number in numbers or (1,)])
+
+
+def test_each_leader_tells_of_what_it_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The broker that was asked first knows the others' shards by hearsay only.
+    """
+    first = [shard(1, 1, led=led(0, 5)), shard(2, 2), shard(3, None)]
+    second = [shard(1, 1), shard(2, 2, led=led(1, 0)), shard(3, None)]
+    brokers = Brokers([broker(1), broker(2)], {1: first, 2: second})
+
+    view = looked(brokers, monkeypatch)
+
+    assert [(1, "ok"), (2, "ok"), (3, "leaderless")] == [(row["shard_id"], row["state"]) for row in view.shards]
+    assert ["up", "up"] == [row["status"] for row in view.brokers]
+    assert [
+        (1, "t", "0-3", "ok", 1, 3, 9, "1,2", "-", "2:5"),
+        (2, "t", "0-3", "ok", 2, 3, 9, "1,2", "-", "1:1"),
+        (3, "t", "0-3", "leaderless", "-", 3, "-", "1,2", "-", "-"),
+    ] == shard_cells(view.shards)
+    assert (1, "up", "127.0.0.1:9092", "127.0.0.1:9080", "-", 7, 1, 2) == broker_cells(view)[0]
+
+
+@pytest.mark.parametrize(
+    ("is_live", "silent", "refusing", "status"),
+    [(False, {2}, set(), "down"), (True, {2}, set(), "down"), (True, set(), {2}, "up, and tells nothing: not to you")],
+)
+def test_a_broker_that_does_not_tell_is_shown(
+    monkeypatch: pytest.MonkeyPatch, is_live: bool, silent: set[int], refusing: set[int], status: str
+) -> None:
+    """
+    And what it leads is not known.
+    """
+    brokers = Brokers([broker(1), broker(2, is_live=is_live)], {1: [shard(2, 2)], 2: [shard(2, 2, led=led(0, 0))]})
+    brokers.silent, brokers.refusing = silent, refusing
+
+    view = looked(brokers, monkeypatch)
+
+    assert (["up", status], ["unknown"]) == (
+        [row["status"] for row in view.brokers],
+        [row["state"] for row in view.shards],
+    )
+
+
+@pytest.mark.parametrize(
+    "led_here",
+    [led(0, voters=(1,)), led(0, 4, dead=(2,)), {**led(0, 0), "learners": [3]}],
+    ids=["a replica does not vote yet", "a voter is dead", "a learner is there"],
+)
+def test_a_shard_is_ok_when_every_replica_votes_and_lives(led_here: dict[str, Any]) -> None:
+    """
+    A lag alone is no fault: whoever writes makes one.
+    """
+    assert ["ok", "degraded"] == [
+        cluster_view.state_of(shard(1, 1, led=led(0, 500))), cluster_view.state_of(shard(1, 1, led=led_here)),
+    ]  # fmt: skip
+
+
+def test_another_broker_is_asked_when_the_first_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A live table goes on when the broker that was named dies; when all are gone there is no answer.
+    """
+    brokers = Brokers([broker(1), broker(2)], {1: [], 2: []})
+    both = looked(brokers, monkeypatch).addresses
+    brokers.silent = {1}
+
+    view = looked(brokers, monkeypatch, 1, 2)
+
+    assert (["127.0.0.1:9080", "127.0.0.1:9081"], 2) == (both, view.cluster["answered_by"])
+    brokers.silent = {1, 2}
+    with pytest.raises(NoAnswer):
+        looked(brokers, monkeypatch, 1, 2)
