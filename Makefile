@@ -14,8 +14,8 @@ JAVA_MISSING := Java 17 or newer is missing: install it, on Debian with `apt-get
 list:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-demo: java install  ## all flights of 2013 through a broker, a consumer group and Spark, counted and checked
-	@$(PYTHON) -m examples.demo
+demo: java install  ## all flights of 2013 through a broker, a consumer group and Spark, counted; BROKERS=3 kills leaders meanwhile
+	@$(PYTHON) -m examples.demo --brokers $(or $(BROKERS),1)
 
 test: java install  ## the whole suite, with the shares of its time at the end
 	@$(PYTHON) tools/run_tests.py

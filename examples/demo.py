@@ -1,8 +1,9 @@
 """All flights of 2013 through a broker, a consumer group and Spark; every row is counted and checked.
 
-    python -m examples.demo [--bootstrap HOST:PORT]
+    python -m examples.demo [--bootstrap HOST:PORT | --brokers N]
 
-Starts `tidemill dev` on free ports, unless a broker is named.  Fails loudly if one row is missing.
+Starts `tidemill dev` on free ports, unless a broker is named.  With --brokers 3 the leader of every shard is killed
+once meanwhile, and started again.  Fails loudly if one row is missing.
 """
 
 import argparse
@@ -28,7 +29,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from examples import flights
+from examples.failure import DemoFailed
 from examples.flights import FLIGHT_COUNT, LOCAL_ZONE, NO_DELAY_COUNT, FlightTable
+from examples.leader_kills import RECORDS_PER_BREATH, Calm, LeaderKills
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,27 +56,25 @@ class Figure:
     seconds: float
 
 
-class DemoFailed(Exception):
-    """A row is missing, or a figure differs."""
-
-
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker that runs already")
+    arguments.add_argument("--brokers", metavar="N", type=int, default=1, help="so many; from 3 on leaders are killed")
     wanted = arguments.parse_args()
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.mkdir()
     began = time.monotonic()
     try:
-        with running_broker(wanted.bootstrap) as bootstrap:
-            show(run(bootstrap), time.monotonic() - began)
+        with running_brokers(wanted.bootstrap, wanted.brokers) as (bootstrap, kills):
+            show(run(bootstrap, min(wanted.brokers, 3), kills), time.monotonic() - began)
+            console.print(kills.told())
     except (DemoFailed, KafkaException) as failure:
         console.print(f"[bold red]The demo failed:[/] {failure}")
         sys.exit(1)
 
 
-def run(bootstrap: str) -> list[Figure]:
-    create_topic(bootstrap)
+def run(bootstrap: str, replication_factor: int, kills: Calm) -> list[Figure]:
+    create_topic(bootstrap, replication_factor)
     table = FlightTable()
     with Progress(
         SpinnerColumn(),
@@ -85,8 +86,8 @@ def run(bootstrap: str) -> list[Figure]:
     ) as progress:
         with ThreadPoolExecutor(1) as beside:
             starting = beside.submit(spark_session)  # takes some seconds, which producing takes as well
-            produced = timed("produced", lambda: produce(bootstrap, table, progress))
-            consumed = timed("consumed by a group of two", lambda: consume(bootstrap, progress))
+            produced = timed("produced", lambda: produce(bootstrap, table, progress, kills))
+            consumed = timed("consumed by a group of two", lambda: consume(bootstrap, progress, kills))
             spark = starting.result()
         try:
             read = timed("read by Spark into Parquet", lambda: write_parquet(spark, bootstrap, progress))
@@ -112,23 +113,35 @@ def check(what: str, expected: object, actual: object) -> None:
         raise DemoFailed(f"{what}: expected {expected}, got {actual}")
 
 
-# The broker
+# The brokers
 
 
 @contextlib.contextmanager
-def running_broker(bootstrap: str | None) -> Iterator[str]:
-    """The one that is named, or `tidemill dev` on free loopback ports and a directory of its own."""
+def running_brokers(bootstrap: str | None, count: int) -> Iterator[tuple[str, Calm]]:
+    """The one that is named, or `tidemill dev` on free ports and a directory of its own; and who kills them."""
     if bootstrap is not None:
         console.print(f"Broker: {bootstrap}")
-        yield bootstrap
+        yield bootstrap, Calm()
         return
-    command = [sys.executable, "-m", "tidemill", "dev", "--json", "--data", str(OUTPUT / "data")]
+    command = [
+        sys.executable,
+        "-m",
+        "tidemill",
+        "dev",
+        "--json",
+        "--data",
+        str(OUTPUT / "data"),
+        "--brokers",
+        str(count),
+    ]
+    environment = {**os.environ, "PYTHONPATH": python_path()}
+    kills = Calm()
     with (OUTPUT / "broker.log").open("wb") as log:
         process = subprocess.Popen(
             [*command, "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0"],
             stdout=subprocess.PIPE,
             stderr=log,
-            env={**os.environ, "PYTHONPATH": python_path()},
+            env=environment,
         )
         assert process.stdout is not None
         try:
@@ -136,9 +149,14 @@ def running_broker(bootstrap: str | None) -> Iterator[str]:
             if not line:
                 raise DemoFailed(f"`tidemill dev` did not start; see {OUTPUT / 'broker.log'}")
             ready = json.loads(line)
-            console.print(f"Broker: `tidemill dev` at {ready['kafka']}")
-            yield str(ready["kafka"])
+            brokers = ready.get("brokers", [ready])
+            addresses = ",".join(broker["kafka"] for broker in brokers)
+            console.print(f"Broker: `tidemill dev` at {addresses}")
+            if count >= 3:  # fewer do not survive one
+                kills = LeaderKills(brokers, OUTPUT, environment, console.print)
+            yield addresses, kills
         finally:
+            kills.close()
             process.terminate()
             process.wait(START_SECONDS_MAX)
             process.stdout.close()
@@ -149,17 +167,17 @@ def python_path() -> str:
     return os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def create_topic(bootstrap: str) -> None:
+def create_topic(bootstrap: str, replication_factor: int) -> None:
     """Records of 2013 are older than any default retention."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topic = NewTopic(TOPIC, PARTITION_COUNT, 1, config={"retention.ms": "-1"})
+    topic = NewTopic(TOPIC, PARTITION_COUNT, replication_factor, config={"retention.ms": "-1"})
     admin.create_topics([topic])[TOPIC].result(START_SECONDS_MAX)
 
 
 # Produce
 
 
-def produce(bootstrap: str, table: FlightTable, progress: Progress) -> int:
+def produce(bootstrap: str, table: FlightTable, progress: Progress, kills: Calm) -> int:
     """Answers with the number of records that the broker has acknowledged."""
     producer = Producer(
         {
@@ -168,18 +186,20 @@ def produce(bootstrap: str, table: FlightTable, progress: Progress) -> int:
             "enable.idempotence": True,
             "linger.ms": 20,
             "compression.type": "lz4",
-            "log_level": 4,  # its farewell is no news
+            "log_level": kills.client_log_level,  # its farewell is no news
         }
     )
     bar = progress.add_task("Producing", total=FLIGHT_COUNT)
     acknowledged = 0
 
-    def delivered(error: object, _: Message) -> None:
+    def delivered(error: object, record: Message) -> None:
         nonlocal acknowledged
         if error is not None:
             raise DemoFailed(f"a record was refused: {error}")
+        kills.waited(record.latency())
         acknowledged += 1
 
+    kills.begin()
     for number, flight in enumerate(flights.read(table), 1):
         while True:
             try:
@@ -187,11 +207,13 @@ def produce(bootstrap: str, table: FlightTable, progress: Progress) -> int:
                 break
             except BufferError:  # the client's queue is full: let it send
                 producer.poll(0.1)
-        if number % 2_000 == 0:
+        if number % RECORDS_PER_BREATH == 0:
+            kills.breathe()
             producer.poll(0)
             progress.update(bar, completed=acknowledged)
     producer.flush(QUIET_SECONDS_MAX)
     progress.update(bar, completed=acknowledged)
+    kills.finish()
     return acknowledged
 
 
@@ -234,17 +256,23 @@ class GroupCount:
         return len(self._seen)
 
 
-def consume(bootstrap: str, progress: Progress) -> int:
+def consume(bootstrap: str, progress: Progress, kills: Calm) -> int:
     """Two members of one group, one thread each; answers with the number of different records."""
     count, done = GroupCount(), threading.Event()
     bar = progress.add_task("Consuming, group of two", total=FLIGHT_COUNT)
     members = [
-        threading.Thread(target=read_as_member, args=(bootstrap, member, count, done)) for member in range(MEMBER_COUNT)
+        threading.Thread(target=read_as_member, args=(bootstrap, member, count, done, kills))
+        for member in range(MEMBER_COUNT)
     ]
     for thread in members:
         thread.start()
-    last, moved_at = 0, time.monotonic()
-    while count.total < FLIGHT_COUNT and not count.failures and time.monotonic() < moved_at + QUIET_SECONDS_MAX:
+    last, moved_at, has_begun = 0, time.monotonic(), False
+    while not count.failures and (count.total < FLIGHT_COUNT or not (has_begun and kills.is_over)):
+        if count.total < FLIGHT_COUNT and time.monotonic() > moved_at + QUIET_SECONDS_MAX:
+            break
+        if count.has_been_shared and not has_begun:
+            kills.begin()  # there are coordinators by now, too
+            has_begun = True
         time.sleep(0.05)  # the bar's own pace
         if count.total != last:
             last, moved_at = count.total, time.monotonic()
@@ -259,11 +287,12 @@ def consume(bootstrap: str, progress: Progress) -> int:
         raise DemoFailed(f"the group did not give both members partitions within {QUIET_SECONDS_MAX} s")
     if min(count.received) == 0:
         raise DemoFailed(f"one member of the group received nothing: {count.received}")
+    kills.finish()
     check("records that came twice", 0, count.repeated)
     return count.total
 
 
-def read_as_member(bootstrap: str, member: int, count: GroupCount, done: threading.Event) -> None:
+def read_as_member(bootstrap: str, member: int, count: GroupCount, done: threading.Event, kills: Calm) -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -272,6 +301,7 @@ def read_as_member(bootstrap: str, member: int, count: GroupCount, done: threadi
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "fetch.queue.backoff.ms": 1,
+            "log_level": kills.client_log_level,
         }
     )
     waiting: list[TopicPartition] = []
@@ -288,7 +318,8 @@ def read_as_member(bootstrap: str, member: int, count: GroupCount, done: threadi
     try:
         consumer.subscribe([TOPIC], on_assign=on_assign, on_revoke=on_revoke)
         while not done.is_set():
-            messages = consumer.consume(2_000, 0.1)
+            messages = consumer.consume(2_000 if kills.is_over else RECORDS_PER_BREATH, 0.1)
+            kills.breathe()
             if waiting and count.is_shared():
                 consumer.resume(waiting)
                 waiting.clear()

@@ -1,0 +1,212 @@
+"""The leader of every shard is killed once, with kill -9, and started again, while others write and read.
+
+One broker at a time: kill it, wait until others lead what it led, start it again by the command that the ready line
+names, wait until it has what the others had when it came back.
+"""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from examples.failure import DemoFailed
+from tidemill.cli.cluster_view import ClusterView, looked_at
+from tidemill.client.broker_http import NoAnswer
+
+LOOK_SECONDS = 0.1
+LEADERS_SECONDS_MAX = 30
+CATCH_UP_SECONDS_MAX = 60
+RECORDS_PER_BREATH = 100  # while brokers are killed, writers and readers go at a walk: the kills shall meet them all
+BREATH_SECONDS = 0.02
+
+Targets = dict[int, int]  # shard → a log index
+
+
+class Calm:
+    """Nobody is killed."""
+
+    is_over = True
+    client_log_level = 4  # warnings
+
+    def begin(self) -> None:
+        """Nothing begins."""
+
+    def breathe(self) -> None:
+        """Full speed."""
+
+    def waited(self, seconds: float) -> None:
+        """Nobody asks how long."""
+
+    def finish(self) -> None:
+        """Nothing is under way."""
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+    def told(self) -> str:
+        return ""
+
+
+class LeaderKills(Calm):
+    client_log_level = 0  # that connections are lost is no news
+
+    def __init__(
+        self,
+        brokers: list[dict[str, Any]],
+        directory: Path,
+        environment: Mapping[str, str],
+        tell: Callable[[str], object],
+    ) -> None:
+        """`brokers` of the ready line; `directory` takes what brokers that are started again have to say."""
+        self._tell = tell
+        self.is_over = True
+        self._brokers = {broker["id"]: broker for broker in brokers}
+        self._pids = {broker["id"]: broker["pid"] for broker in brokers}
+        self._again: dict[int, subprocess.Popen[bytes]] = {}
+        self._directory = directory
+        self._environment = dict(environment)
+        self._shards: set[int] = set()  # whose leader was killed
+        self._kills = 0
+        self._waited_s = 0.0
+        self._failure: Exception | None = None
+        self._is_closing = False
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Beside the caller: until every shard that is there has lost its leader once."""
+        self.is_over = False
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def breathe(self) -> None:
+        if not self.is_over:
+            time.sleep(BREATH_SECONDS)
+
+    def waited(self, seconds: float) -> None:
+        """A record was acknowledged so long after it was written."""
+        if not self.is_over:
+            self._waited_s = max(self._waited_s, seconds)
+
+    def finish(self) -> None:
+        """Wait for what has begun; DemoFailed when a shard found no leader, or a broker did not come back whole."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """The brokers that were started here stop; the others are their parent's."""
+        self._is_closing = True
+        if self._thread is not None:
+            self._thread.join()
+        for process in self._again.values():
+            process.terminate()
+        for process in self._again.values():
+            process.wait(LEADERS_SECONDS_MAX)
+
+    def told(self) -> str:
+        return (
+            f"Killed {self._kills} brokers with kill -9: the leader of each of {len(self._shards)} shards once.  "
+            f"All are back and have caught up; no write waited longer than {self._waited_s:.1f} s."
+        )
+
+    def _run(self) -> None:
+        try:
+            view = self._until(self._is_whole, CATCH_UP_SECONDS_MAX)
+            while (victim := self._next(view)) is not None and not self._is_closing:
+                at = [time.monotonic()]
+                self._kill(victim, view)
+                self._until(partial(_without, victim), LEADERS_SECONDS_MAX)
+                at.append(time.monotonic())
+                self._start_again(victim)
+                view = self._until(partial(_is_back, victim), CATCH_UP_SECONDS_MAX)
+                at.append(time.monotonic())
+                targets = {row["shard_id"]: row["led_here"]["last_index"] for row in view.shards}
+                view = self._until(partial(_lacks, victim, targets), CATCH_UP_SECONDS_MAX)
+                at.append(time.monotonic())
+                others, back, whole = (after - before for before, after in pairwise(at))
+                self._tell(
+                    f"Broker {victim} killed: others lead after {others:.1f} s; started again: it is back after "
+                    f"{back:.1f} s and has caught up {whole:.1f} s later"
+                )
+        except Exception as failure:
+            self._failure = failure
+        finally:
+            self.is_over = True
+
+    def _is_whole(self, view: ClusterView) -> str | None:
+        problems = [f"shard {row['shard_id']} is {row['state']}" for row in view.shards if row["state"] != "ok"]
+        return problems[0] if problems else None
+
+    def _next(self, view: ClusterView) -> int | None:
+        """Who leads most of the shards whose leader was not killed yet."""
+        left = [row["leader"] for row in view.shards if row["shard_id"] not in self._shards]
+        return max(sorted(set(left)), key=left.count, default=None)
+
+    def _kill(self, broker: int, view: ClusterView) -> None:
+        self._shards |= {row["shard_id"] for row in view.shards if row["leader"] == broker}
+        self._kills += 1
+        os.kill(self._pids[broker], signal.SIGKILL)
+        if broker in self._again:
+            self._again[broker].wait()
+
+    def _start_again(self, broker: int) -> None:
+        with (self._directory / f"broker-{broker}-again.log").open("ab") as log:
+            process = subprocess.Popen(
+                self._brokers[broker]["command"], stdout=subprocess.DEVNULL, stderr=log, env=self._environment
+            )
+        self._again[broker] = process
+        self._pids[broker] = process.pid
+
+    def _until(self, problem_of: Callable[[ClusterView], str | None], seconds_max: float) -> ClusterView:
+        """The first look at which nothing is wrong any more."""
+        deadline = time.monotonic() + seconds_max
+        addresses = [broker["http"] for broker in self._brokers.values()]
+        while True:
+            try:
+                view = looked_at(addresses)
+                problem = problem_of(view)
+                if problem is None:
+                    return view
+            except NoAnswer as answer:
+                problem = f"no broker answers ({answer})"
+            if time.monotonic() > deadline or self._is_closing:
+                raise DemoFailed(f"{problem}, {seconds_max:.0f} s later; see {self._directory}")
+            time.sleep(LOOK_SECONDS)
+
+
+def _without(gone: int, view: ClusterView) -> str | None:
+    for row in view.shards:
+        if row["led_here"] is None or row["leader"] == gone:
+            return f"broker {gone} was killed, and shard {row['shard_id']} of {row['topic']} has no other leader"
+    return None
+
+
+def _is_back(back: int, view: ClusterView) -> str | None:
+    """Every leader tells of its shards, and hears the broker."""
+    for row in view.shards:
+        if row["led_here"] is None:
+            return f"shard {row['shard_id']} of {row['topic']} has no leader that tells of it"
+        if row["state"] != "ok":
+            return f"broker {back} was started again, and shard {row['shard_id']} of {row['topic']} is {row['state']}"
+    return None
+
+
+def _lacks(back: int, targets: Targets, view: ClusterView) -> str | None:
+    """It has on its disk what each leader had when it was back."""
+    for row in view.shards:
+        for member in () if row["led_here"] is None else row["led_here"]["members"]:
+            lacks = targets.get(row["shard_id"], 0) - member["match_index"]
+            if member["broker_id"] == back and lacks > 0:
+                return (
+                    f"broker {back} was started again and has not caught up: it lacks {lacks:,} rows of "
+                    f"shard {row['shard_id']} of {row['topic']}"
+                )
+    return _is_back(back, view)
