@@ -9,22 +9,39 @@ from typing import Final
 
 from tidemill.batches.checksum import crc32c
 from tidemill.raft.entry import BATCH, COMMAND, Buffer, Entry
-from tidemill.raft.messages import Append, AppendAnswer, Depose, Message, VoteAnswer, VoteRequest
+from tidemill.raft.messages import (
+    Append,
+    AppendAnswer,
+    Chunk,
+    Depose,
+    Message,
+    Offer,
+    Pull,
+    VoteAnswer,
+    VoteRequest,
+)
+from tidemill.raft.voters import Membership
 
 VOTE_REQUEST: Final = 1
 VOTE_ANSWER: Final = 2
 APPEND: Final = 3
 APPEND_ANSWER: Final = 4
 DEPOSE: Final = 5
+OFFER: Final = 6
+PULL: Final = 7
+CHUNK: Final = 8
 
 PRE: Final = 1
 TRANSFER: Final = 2
 GRANTED: Final = 4
+INSTALLING: Final = 8
 
 _HEAD: Final = Struct(">BB2xIQ")  # kind, flags, entries, term
 _VOTE_REQUEST: Final = Struct(">QQ")
 _APPEND: Final = Struct(">QQQQ")
 _APPEND_ANSWER: Final = Struct(">QQQQQQ")
+_OFFER: Final = Struct(">QQqII")  # index, its term, append time, length of the members, CRC of members and partitions
+_PULL: Final = Struct(">QIq")
 _ENTRY: Final = Struct(">QQB3xIqIIqI")
 _BODY_BYTES: Final = {
     VOTE_REQUEST: _VOTE_REQUEST.size,
@@ -32,7 +49,11 @@ _BODY_BYTES: Final = {
     APPEND: _APPEND.size,
     APPEND_ANSWER: _APPEND_ANSWER.size,
     DEPOSE: 0,
+    OFFER: _OFFER.size,
+    PULL: _PULL.size,
+    CHUNK: _PULL.size,
 }
+_OPEN_ENDED: Final = (APPEND, OFFER, CHUNK)
 
 
 class MalformedMessage(ValueError):
@@ -53,7 +74,7 @@ def encode(message: Message) -> list[Buffer]:
                 message.hint_index,
                 message.hint_term,
             )
-            return [_HEAD.pack(APPEND_ANSWER, 0, 0, message.term) + body]
+            return [_HEAD.pack(APPEND_ANSWER, INSTALLING * message.is_installing, 0, message.term) + body]
         case VoteRequest():
             flags = PRE * message.is_pre | TRANSFER * message.is_transfer
             body = _VOTE_REQUEST.pack(message.last_index, message.last_term)
@@ -63,6 +84,17 @@ def encode(message: Message) -> list[Buffer]:
             return [_HEAD.pack(VOTE_ANSWER, flags, 0, message.term)]
         case Depose():
             return [_HEAD.pack(DEPOSE, 0, 0, message.term)]
+        case Offer():
+            members = message.membership.encode()
+            crc = crc32c(message.partitions, crc32c(members))
+            body = _OFFER.pack(message.index, message.index_term, message.append_time, len(members), crc)
+            return [_HEAD.pack(OFFER, 0, 0, message.term) + body + members, message.partitions]
+        case Pull():
+            body = _PULL.pack(message.index, message.partition, message.offset)
+            return [_HEAD.pack(PULL, 0, 0, message.term) + body]
+        case Chunk():
+            body = _PULL.pack(message.index, message.partition, message.offset)
+            return [_HEAD.pack(CHUNK, 0, 0, message.term) + body, *message.payload]
 
 
 def _encode_append(append: Append) -> list[Buffer]:
@@ -98,8 +130,10 @@ def decode(data: memoryview) -> Message:
     if body_bytes is None:
         raise MalformedMessage(f"message kind {kind} is not known here")
     at = _HEAD.size + body_bytes
-    if kind != APPEND and (len(data) != at or entry_count):
+    if len(data) < at or (kind not in _OPEN_ENDED and len(data) != at):
         raise MalformedMessage(f"a message of kind {kind} has {at} bytes, and not {len(data)}")
+    if kind != APPEND and entry_count:
+        raise MalformedMessage(f"a message of kind {kind} has no entries, and not {entry_count}")
     if len(data) < at + entry_count * _ENTRY.size:
         raise MalformedMessage(f"{entry_count} entries are announced in {len(data)} bytes")
     if kind == VOTE_REQUEST:
@@ -127,7 +161,15 @@ def decode(data: memoryview) -> Message:
             rejected_index=rejected_index,
             hint_index=hint_index,
             hint_term=hint_term,
+            is_installing=bool(flags & INSTALLING),
         )
+    if kind == OFFER:
+        return _decode_offer(data, term)
+    if kind in (PULL, CHUNK):
+        index, partition, offset = _PULL.unpack_from(data, _HEAD.size)
+        if kind == PULL:
+            return Pull(term=term, index=index, partition=partition, offset=offset)
+        return Chunk(term=term, index=index, partition=partition, offset=offset, payload=(data[at:],))
     prev_index, prev_term, commit_index, serial = _APPEND.unpack_from(data, _HEAD.size)
     entries = tuple(_entries(data, at, entry_count, prev_index))
     if commit_index > prev_index + entry_count:
@@ -139,6 +181,21 @@ def decode(data: memoryview) -> Message:
         entries=entries,
         commit_index=commit_index,
         serial=serial,
+    )
+
+
+def _decode_offer(data: memoryview, term: int) -> Offer:
+    index, index_term, append_time, members_bytes, crc = _OFFER.unpack_from(data, _HEAD.size)
+    at = _HEAD.size + _OFFER.size
+    if crc32c(data[at:]) != crc or len(data) < at + members_bytes:
+        raise MalformedMessage(f"the bytes of the snapshot at {index} are not those that were sent")
+    return Offer(
+        term=term,
+        index=index,
+        index_term=index_term,
+        append_time=append_time,
+        membership=Membership.decode(data[at : at + members_bytes]),
+        partitions=data[at + members_bytes :],
     )
 
 

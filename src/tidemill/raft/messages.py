@@ -3,13 +3,17 @@
     a candidate      VoteRequest ─▶ everyone     VoteAnswer ─▶ it
     a leader         Append ─▶ everyone          AppendAnswer ─▶ it
                      Depose: stand for election now, before anybody misses me
+                     Offer ─▶ a member whose next entry is gone here: a snapshot
+    that member      Pull ─▶ it: bytes of one partition, from an offset on          Chunk ─▶ the member
+                     AppendAnswer ─▶ it: the snapshot is on disk
 
 No message owes anything to a later sync: whoever answers has on disk what he answers for.
 """
 
 from dataclasses import dataclass, field
 
-from tidemill.raft.entry import Entry
+from tidemill.raft.entry import Buffer, Entry
+from tidemill.raft.voters import Membership
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,7 @@ class AppendAnswer:
     rejected_index: int = 0  # the `prev_index` that did not match; 0: accepted
     hint_index: int = 0  # of a rejection: the last index that may match,
     hint_term: int = 0  #   and the term of the entry there
+    is_installing: bool = False  # nothing is alike, and no entry is taken, before an install has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,4 +59,37 @@ class Depose:
     term: int
 
 
-Message = VoteRequest | VoteAnswer | Append | AppendAnswer | Depose
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A snapshot: everything that the committed log up to `index` has built, but for the bytes of its batches."""
+
+    term: int
+    index: int
+    index_term: int
+    append_time: int  # of the newest entry in it, or of a later one
+    membership: Membership  # in force at `index`
+    partitions: Buffer = field(repr=False)  # opaque here; `storage/partition_state.py`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pull:
+    """Asked again until it is answered, by whoever installs: so nothing that is lost, late or double does harm."""
+
+    term: int
+    index: int  # of the snapshot
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Whole batches, from the one that holds `offset` on, none beyond the snapshot."""
+
+    term: int
+    index: int
+    partition: int
+    offset: int
+    payload: tuple[Buffer, ...] = field(repr=False)
+
+
+Message = VoteRequest | VoteAnswer | Append | AppendAnswer | Depose | Offer | Pull | Chunk

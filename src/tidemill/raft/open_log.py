@@ -56,6 +56,11 @@ class OpenLog:
         self._kept_last = from_index - 1
         self._cut_from = from_index if self._cut_from is None else min(self._cut_from, from_index)
 
+    def installed(self) -> None:
+        """What the shell keeps begins anew, behind a snapshot."""
+        assert not self.has_changed, "entries that were not handed out are lost"
+        self._kept_last = self._kept.last_index
+
     def take(self) -> tuple[int | None, list[Entry]]:
         """The index to cut from, and what to append then: handed out once, and from then on the shell's."""
         cut_from, self._cut_from = self._cut_from, None

@@ -2,11 +2,11 @@
 
 PROBE      one message at a time, until one is accepted: where do the logs meet?
 REPLICATE  as much on the way as the window allows, without waiting for answers
-SNAPSHOT   what it needs is not in memory here any more: it is sent files first
+SNAPSHOT   what it needs is not in memory here any more, or it is installing: it pulls a snapshot's bytes first
 
        accepted                  lost or rejected
 PROBE ──────────▶ REPLICATE ──────────────────────▶ PROBE
-  └──── its next entry is gone here ────▶ SNAPSHOT ──── installed ────▶ PROBE
+  └──── its next entry is gone here ────▶ SNAPSHOT ──── it has all below that ────▶ REPLICATE
 """
 
 from collections import deque
@@ -39,6 +39,8 @@ class Progress:
     serial_sent: int = 0
     pace: Pace = Pace.PROBE
     is_waiting: bool = False  # a probe is on the way
+    is_offered: bool = False  # a snapshot: it was told, and has asked for bytes of it not long ago
+    snapshot_index: int = 0  # of that one; what comes behind it is kept for this member
     heard_at: int = 0  # when it last answered, or was first sent something after all was answered
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)  # (last index, bytes) of each message
     in_flight_bytes: int = 0
@@ -73,10 +75,23 @@ class Progress:
         if is_news:
             self.match_index = match_index
         self.next_index = max(self.next_index, self.match_index + 1)
-        if self.pace is Pace.PROBE:
+        if self.pace is not Pace.REPLICATE:
             self.pace = Pace.REPLICATE
             self.next_index = self.match_index + 1
         return is_news
+
+    def install(self) -> None:
+        """Files first; what is on the way says nothing any more."""
+        if self.pace is not Pace.SNAPSHOT:
+            self.probe(self.next_index)
+            self.pace = Pace.SNAPSHOT
+            self.is_offered = False
+            self.snapshot_index = 0
+
+    @property
+    def needed_index(self) -> int:
+        """The first entry that it will be sent, as far as is known."""
+        return max(self.match_index, self.snapshot_index if self.pace is Pace.SNAPSHOT else 0) + 1
 
     def probe(self, next_index: int) -> None:
         """Begin again from there: what is on the way may be lost."""

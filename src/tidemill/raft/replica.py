@@ -13,6 +13,8 @@ What must hold:
 - The leader counts itself where its own journal has synced, never further; so does whoever answers it.
 - Only entries of the leader's own term commit by counting; what lies before them commits with them.
 - A report of durability names an entry, by term and index; one that the log does not hold any more says nothing.
+- A follower that installs a snapshot takes no entry, answers for none and does not stand; it votes as the log was that
+  it had before, until the snapshot is durable.
 - Who is alive says the pair of brokers (`tick`): there are no heartbeats per shard, and an idle replica sends nothing.
 """
 
@@ -25,7 +27,17 @@ from tidemill.raft import quorum
 from tidemill.raft.election import Election
 from tidemill.raft.entry import COMMAND, Command, Entry, no_op, voters_change
 from tidemill.raft.log_view import LogView
-from tidemill.raft.messages import Append, AppendAnswer, Depose, Message, VoteAnswer, VoteRequest
+from tidemill.raft.messages import (
+    Append,
+    AppendAnswer,
+    Chunk,
+    Depose,
+    Message,
+    Offer,
+    Pull,
+    VoteAnswer,
+    VoteRequest,
+)
 from tidemill.raft.open_log import OpenLog
 from tidemill.raft.progress import Window
 from tidemill.raft.ready import Ready, Vote
@@ -58,6 +70,7 @@ class Replica:
     __slots__ = (
         "_alive",
         "_append_time",
+        "_chunks",
         "_deadline",
         "_election",
         "_jitter_ms",
@@ -65,12 +78,15 @@ class Replica:
         "_memberships",
         "_messages",
         "_now_ms",
+        "_offer",
+        "_pulls",
         "_transfer",
         "_tries",
         "_vote_changed",
         "_vote_durable",
         "commit_index",
         "durable_index",
+        "installing",
         "leader",
         "match_index",
         "me",
@@ -93,10 +109,12 @@ class Replica:
         commit_index: int,
         jitter_ms: Callable[[], int],
         window: Window = DEFAULT_WINDOW,
+        installing: tuple[int, int] | None = None,
     ) -> None:
         """
         `memberships` are those in force from a log index on, the first of them committed.  `jitter_ms` draws how long
-        this replica waits before it stands for election, so that not all do at once.
+        this replica waits before it stands for election, so that not all do at once.  `installing` is the snapshot,
+        by index and term, that was not whole when it was opened.
         """
         self.me = me
         self.role = Role.FOLLOWER
@@ -109,6 +127,10 @@ class Replica:
         self.term_start_index = 0  # the index of the first entry of the term that this replica leads
         self.replication: Replication | None = None  # while it leads
         self.window = window
+        self.installing = installing  # from the offer on until it is durable
+        self._offer: Offer | None = None
+        self._pulls: list[tuple[Voter, Pull]] = []
+        self._chunks: list[Chunk] = []
         self._log = OpenLog(log)
         self._memberships = memberships
         self._election: Election | None = None
@@ -175,7 +197,15 @@ class Replica:
     def has_ready(self) -> bool:
         has_messages = self._messages and self._vote_durable
         has_members = self.replication is not None and bool(self.replication.members)
-        return self._vote_changed or self._log.has_changed or bool(has_messages) or has_members
+        has_install = self._offer is not None or bool(self._chunks)
+        return self._vote_changed or self._log.has_changed or bool(has_messages) or has_members or has_install
+
+    @property
+    def needed_index(self) -> int:
+        """What lies before this entry no member that is alive has still to be sent."""
+        if self.replication is None:
+            return self._log.last_index + 1
+        return self.replication.needed_index(self._alive)
 
     @property
     def is_restless(self) -> bool:
@@ -223,7 +253,7 @@ class Replica:
 
     def _may_stand(self) -> bool:
         """Also one whose removal is not committed: it may be the only one that has the entry which says so."""
-        return any(self.me in membership.voters for _, membership in self._memberships)
+        return self.installing is None and any(self.me in membership.voters for _, membership in self._memberships)
 
     # Elections.
 
@@ -272,6 +302,7 @@ class Replica:
         self.role = Role.FOLLOWER
         self.leader = leader
         self.replication = None
+        self._pulls.clear()
         self._election = None
         self._transfer = None
         self._deadline = 0
@@ -325,6 +356,16 @@ class Replica:
             case Depose():
                 if message.term == self.term and self.role is Role.FOLLOWER and self._may_stand():
                     self._stand(is_transfer=True)
+            case Offer():
+                self._on_offer(sender, message)
+            case Pull():
+                if self.replication is not None and message.term == self.term:
+                    if self.replication.pulled(sender, self._now_ms):
+                        self._pulls.append((sender, message))
+            case Chunk():
+                is_ours = self.installing is not None and message.index == self.installing[0]
+                if is_ours and message.term == self.term and sender == self.leader:
+                    self._chunks.append(message)
 
     def _may_ignore(self, sender: Voter, message: Message) -> bool:
         """A higher term that changes nothing here: a question whether we would, or one while our leader is alive."""
@@ -376,9 +417,10 @@ class Replica:
         if append.term < self.term:
             self._messages.append((sender, AppendAnswer(term=self.term, rejected_index=max(append.prev_index, 1))))
             return
-        if self.role is not Role.FOLLOWER or self.leader != sender:
-            assert self.role is not Role.LEADER, f"{sender} and {self.me} lead term {self.term}"
-            self._follow(self.term, sender)
+        self._follow_leader(sender)
+        if self.installing is not None:
+            self._answer_installing()
+            return
         log = self._log
         entries = append.entries
         prev_index = append.prev_index
@@ -407,6 +449,33 @@ class Replica:
         self._commit(min(append.commit_index, self.match_index))
         if append.serial or self.durable_index >= self.match_index:
             self._answer_append(append.serial)  # else when it is on disk
+
+    def _follow_leader(self, sender: Voter) -> None:
+        if self.role is not Role.FOLLOWER or self.leader != sender:
+            assert self.role is not Role.LEADER, f"{sender} and {self.me} lead term {self.term}"
+            self._follow(self.term, sender)
+
+    def _on_offer(self, sender: Voter, offer: Offer) -> None:
+        if offer.term < self.term:
+            self._messages.append((sender, AppendAnswer(term=self.term, rejected_index=1)))
+            return
+        self._follow_leader(sender)
+        installing = self.installing
+        if installing is None and (offer.index <= self.commit_index or self._log.holds(offer.index, offer.index_term)):
+            self.match_index = max(self.match_index, offer.index)  # what is committed is alike
+            self._answer_append(0)
+        elif installing is None or (offer.index >= installing[0] and not self._log.holds(*installing)):
+            self.installing = (offer.index, offer.index_term)
+            self._offer = offer
+            self.match_index = 0
+        elif offer.index < installing[0]:
+            self._answer_installing()
+
+    def _answer_installing(self) -> None:
+        """A new leader may not know yet that the snapshot is committed, and would offer an older one."""
+        assert self.leader is not None and self.installing is not None, "nobody leads, or nothing is installed"
+        answer = AppendAnswer(term=self.term, commit_index=self.installing[0], is_installing=True)
+        self._messages.append((self.leader, answer))
 
     def _take(self, entries: tuple[Entry, ...]) -> None:
         """Append what is new; cut only where an entry differs, for a late message may tell of less than is here."""
@@ -451,7 +520,22 @@ class Replica:
             return
         if replication.answered(sender, answer, self._now_ms):
             self._count()
+        if answer.is_installing:
+            self._commit(min(answer.commit_index, self._log.last_index))  # an earlier leader has, and said so
         self._go_on_with_transfer()
+
+    def installed(self, membership: Membership) -> None:
+        """
+        The log that the shell keeps begins behind the snapshot now; it counts when `advance` says that this is durable.
+        """
+        assert self.installing is not None, "nothing was offered"
+        self._log.installed()
+        index = self.installing[0]
+        assert self._log.last_index == index >= self.commit_index, f"the log ends at {self._log.last_index}"
+        self._memberships = [(index, membership)]
+        self.commit_index = index
+        self.durable_index = self.match_index = 0
+        self._chunks.clear()
 
     # The leader.
 
@@ -529,7 +613,7 @@ class Replica:
     def ready(self) -> Ready:
         """What has to be done now; handed out once."""
         is_alone = self.replication is None or not self.replication.members
-        if is_alone and not self._vote_changed and not self._messages:
+        if is_alone and not (self._vote_changed or self._messages or self._offer or self._chunks):
             return Ready(None, *self._log.take())
         vote = None
         if self._vote_changed:
@@ -541,9 +625,26 @@ class Replica:
         installs: list[Voter] = []
         if self.replication is not None and self.replication.members:
             messages += self.replication.messages(self.term, self.commit_index, self._now_ms)
-            installs += self.replication.needing_install()
+            installs += self.replication.needing_offer()
         truncate_from, entries = self._log.take()
-        return Ready(vote=vote, truncate_from=truncate_from, entries=entries, messages=messages, installs=installs)
+        pulls, self._pulls = self._pulls, []
+        chunks, self._chunks = self._chunks, []
+        offer, self._offer = self._offer, None
+        return Ready(
+            vote=vote,
+            truncate_from=truncate_from,
+            entries=entries,
+            messages=messages,
+            installs=installs,
+            pulls=pulls,
+            offer=offer,
+            chunks=chunks,
+        )
+
+    def offered(self, member: Voter, index: int) -> None:
+        """An Offer of the snapshot at `index` has left."""
+        assert self.replication is not None, "only a leader offers"
+        self.replication.offered(member, index, self._now_ms)
 
     def advance(self, term: int, index: int, vote: Vote | None = None) -> bool:
         """
@@ -558,6 +659,9 @@ class Replica:
                 self._decide()
         if index > self.durable_index and self._log.holds(index, term):
             self.durable_index = index
+            if self.installing is not None and self._log.holds(*self.installing):
+                self.match_index = self.installing[0]  # committed, so alike with the log of whoever leads
+                self.installing = None
             if self.role is Role.LEADER:
                 self._count()
                 self._go_on_with_transfer()

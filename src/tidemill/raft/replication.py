@@ -1,6 +1,6 @@
 """A leader's side of its term: what each member is sent, and what a majority has.  Ongaro & Ousterhout 2014, §5.3."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tidemill.model.broker_id import Voter
@@ -50,9 +50,14 @@ class Replication:
             return False
         self._serials[member] = max(self._serials.get(member, 0), answer.serial)
         progress.commit_index = max(progress.commit_index, answer.commit_index)
-        if progress.pace is Pace.SNAPSHOT:
+        if answer.is_installing:
+            progress.install()
             return False
         rejected = answer.rejected_index
+        if progress.pace is Pace.SNAPSHOT and (rejected or answer.match_index + 1 < self._log.first_index):
+            if not rejected and answer.match_index >= progress.snapshot_index:
+                progress.is_offered = False  # it is there, and what comes behind is gone by now: another one
+            return False
         if not rejected:
             progress.heard_at = now_ms
             return progress.accepted(answer.match_index)
@@ -66,19 +71,45 @@ class Replication:
     def met_again(self, member: Voter) -> None:
         """The connection to it is new: what was on the way may be lost."""
         progress = self.members.get(member)
-        if progress is not None and progress.pace is not Pace.SNAPSHOT:
-            progress.probe_again()
+        if progress is not None:
+            progress.is_offered = False
+            if progress.pace is not Pace.SNAPSHOT:
+                progress.probe_again()
 
-    def installed(self, member: Voter) -> None:
-        """It has the files, or could not be given them: ask it where it stands."""
+    def offered(self, member: Voter, index: int, now_ms: int) -> None:
+        """It was told of the snapshot at `index`."""
         progress = self.members.get(member)
         if progress is not None:
-            progress.probe(self._log.last_index + 1)
+            progress.is_offered = True
+            progress.snapshot_index = index
+            progress.heard_at = now_ms
+
+    def pulled(self, member: Voter, now_ms: int) -> bool:
+        """Whether it is a member that installs what it was offered."""
+        progress = self.members.get(member)
+        if progress is None or progress.pace is not Pace.SNAPSHOT:
+            return False
+        progress.heard_at = now_ms
+        return True
+
+    def needs_install(self, member: Voter) -> None:
+        """The bytes of its next entry are gone here, though the row is not."""
+        progress = self.members.get(member)
+        if progress is not None:
+            progress.install()
+
+    def needed_index(self, is_alive: Callable[[Voter], bool]) -> int:
+        """The first entry that a member who is alive has still to be sent."""
+        needed = [progress.needed_index for member, progress in self.members.items() if is_alive(member)]
+        return min(needed, default=self._log.last_index + 1)
 
     def retry(self, now_ms: int, commit_index: int, is_alive: Callable[[Voter], bool]) -> None:
         """Whoever is alive and owes an answer, or does not know what is committed, is asked again."""
         for member, progress in self.members.items():
-            if progress.pace is Pace.SNAPSHOT or now_ms - progress.heard_at < RETRY_MS or not is_alive(member):
+            if now_ms - progress.heard_at < RETRY_MS or not is_alive(member):
+                continue
+            if progress.pace is Pace.SNAPSHOT:
+                progress.is_offered = False
                 continue
             if self._is_owed(member, progress, commit_index):
                 progress.heard_at = now_ms
@@ -102,7 +133,7 @@ class Replication:
             while progress.may_send(self._window):
                 prev_index = progress.next_index - 1
                 if prev_index < log.first_index - 1:
-                    progress.pace = Pace.SNAPSHOT
+                    progress.install()
                     break
                 entries, size = self._entries_from(progress)
                 known = min(commit_index, prev_index + len(entries))
@@ -138,5 +169,9 @@ class Replication:
             entries.append(entry)
         return entries, size
 
-    def needing_install(self) -> Collection[Voter]:
-        return [member for member, progress in self.members.items() if progress.pace is Pace.SNAPSHOT]
+    def needing_offer(self) -> list[Voter]:
+        return [
+            member
+            for member, progress in self.members.items()
+            if progress.pace is Pace.SNAPSHOT and not progress.is_offered
+        ]

@@ -9,28 +9,27 @@ of runs fit into a second.  Whole brokers are `simulation/world.py`'s.
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
-from tidemill.raft.entry import BATCH, COMMAND, Command, Entry
+from tidemill.raft.entry import BATCH, Entry
 from tidemill.raft.message_codec import decode, encode
 from tidemill.raft.messages import Message
 from tidemill.raft.progress import Window
-from tidemill.raft.ready import Vote
+from tidemill.raft.ready import Ready, Vote
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, Membership
+from tidemill.simulation.kept_install import KeptCatchUp, KeptInstall
+from tidemill.simulation.kept_log import Broken, Installed, Kept, Row
 
 TICK_MS: Final = 50
 HEARTBEAT_MS: Final = 100
 ALIVE_MS: Final = 500  # without a heartbeat for so long, a broker is not alive to another
 CLIENT_MS: Final = 20
+PULL_MS: Final = 500
 HEAL_MS: Final = 60_000  # within which a healed group must have agreed
-
-
-class Broken(AssertionError):
-    """A promise was not kept; the sentence says which, and when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +51,10 @@ class Knobs:
     sync_ms: int
     change: float  # of the membership, a second
     transfer: float
-    forget: float  # a second and node: committed entries leave memory
+    forget: float  # a second and node: committed entries leave memory, whoever still needs them
     clock_rate: float  # clocks run up to so much faster or slower
     window: Window
+    crash_in_install: float  # at each of its steps
 
     @classmethod
     def draw(cls, random: Random) -> "Knobs":
@@ -75,7 +75,7 @@ class Knobs:
             sync_ms=some((1, 5, 50)),
             change=some((0.0, 0.0, 0.3)),
             transfer=some((0.0, 0.0, 0.2)),
-            forget=some((0.0, 0.0, 0.5)),
+            forget=some((0.0, 0.2, 0.7)),
             clock_rate=some((0.0, 0.3)),
             window=some(
                 (
@@ -86,73 +86,7 @@ class Knobs:
                     Window(entries_max=8),
                 )
             ),
-        )
-
-
-Row = Vote | int | Entry  # a vote, an index to cut from, an entry
-
-
-@dataclass(slots=True)
-class Kept:
-    """A log as a node has it in memory, and as its disk has it: two of these."""
-
-    first_index: int = 1
-    base_term: int = 0
-    entries: list[Entry] = field(default_factory=list)
-    state: tuple[tuple[int, int, bytes], ...] = ()  # (index, term, payload) of what lies before, as files have it
-    vote: Vote = field(default_factory=lambda: Vote(0, None))
-    memberships: list[tuple[int, Membership]] = field(default_factory=list)
-    commit_index: int = 0
-
-    @property
-    def last_index(self) -> int:
-        return self.first_index + len(self.entries) - 1
-
-    def term_at(self, index: int) -> int:
-        return self.base_term if index == self.first_index - 1 else self.entry_at(index).term
-
-    def entry_at(self, index: int) -> Entry:
-        assert index >= self.first_index, f"entry {index} is forgotten; {self.first_index} is the first"
-        return self.entries[index - self.first_index]
-
-    def holds(self, entry: Entry) -> bool:
-        at = entry.index - self.first_index
-        return 0 <= at < len(self.entries) and self.entries[at] is entry
-
-    def put(self, row: Row) -> None:
-        if isinstance(row, Vote):
-            self.vote = row
-        elif isinstance(row, int):
-            del self.entries[row - self.first_index :]
-            while self.memberships[-1][0] >= row:
-                self.memberships.pop()
-        else:
-            assert row.index == self.last_index + 1, f"{row} does not follow {self.last_index}"
-            self.entries.append(row)
-            if row.kind == COMMAND and row.payload and row.payload[0] == Command.VOTERS:
-                self.memberships.append((row.index, Membership.decode(row.payload, 1)))
-
-    def forget(self, below: int) -> None:
-        """What is committed and durable leaves memory; files keep it."""
-        count = below - self.first_index
-        if count <= 0:
-            return
-        gone, self.entries = self.entries[:count], self.entries[count:]
-        self.state += tuple((entry.index, entry.term, bytes(entry.payload or b"")) for entry in gone)
-        self.base_term = gone[-1].term
-        self.first_index = below
-        while len(self.memberships) > 1 and self.memberships[1][0] < below:
-            del self.memberships[0]
-
-    def copy(self) -> "Kept":
-        return Kept(
-            self.first_index,
-            self.base_term,
-            list(self.entries),
-            self.state,
-            self.vote,
-            list(self.memberships),
-            self.commit_index,
+            crash_in_install=some((0.0, 0.0, 0.05, 0.2)),
         )
 
 
@@ -174,12 +108,16 @@ class Node:
         self.is_syncing = False
         self.block: list[Row] = []
         self.waiting: deque[tuple[int, int, bytes]] = deque()  # proposed here: index, term, payload
+        self.catch_up: KeptCatchUp | None = None
+        self.install: KeptInstall | None = None
+        self.pulled_ms = 0
         self.reads: list[tuple[int, int, int, int]] = []  # serial, term, commit index then, acknowledged by then
 
     # The machine.
 
     def start(self) -> None:
         self.incarnation += 1
+        self.disk.copied = ()
         self.memory = self.disk.copy()
         self.queued, self.block, self.is_syncing = [], [], False
         self.waiting, self.reads = deque(), []
@@ -194,7 +132,10 @@ class Node:
             commit_index=self.memory.commit_index,
             jitter_ms=lambda: self.run.random.randrange(20, 400),
             window=self.run.knobs.window,
+            installing=self.memory.installing,
         )
+        self.catch_up = KeptCatchUp(self.replica, self.memory, lambda: self.run.random.randrange(1, 9))
+        self.install = KeptInstall(self.replica, self.memory, self.disk, self._queue, self._sync_files)
         self.run.after(self.run.random.randrange(TICK_MS), self._guarded(self._tick))
         self.run.after(0, self._guarded(self._heartbeat))
 
@@ -272,14 +213,51 @@ class Node:
             rows.append(ready.truncate_from)
         rows += ready.entries
         for row in rows:
-            self.memory.put(row)
-        self.queued += rows
-        for to, message in ready.messages:
+            self._queue(row)
+        for to, message in [*ready.messages, *self._catch_up(ready)]:
             self.run.send(self, self.run.nodes[to], message)
-        for member in ready.installs:
-            self.run.install(self, self.run.nodes[member])
+        self._go_on_installing(replica, ready)
         self._sync()
         self._apply(replica)
+
+    def _queue(self, row: Row) -> None:
+        self.memory.put(row)
+        self.queued.append(row)
+
+    # Installs.
+
+    def _catch_up(self, ready: Ready) -> list[tuple[Voter, Message]]:
+        assert self.catch_up is not None, "a node that is down leads nobody"
+        offers = [self.catch_up.offer(member) for member in ready.installs]
+        return offers + [self.catch_up.answer(member, pull) for member, pull in ready.pulls]
+
+    def _go_on_installing(self, replica: Replica, ready: Ready) -> None:
+        install = self.install
+        assert install is not None, "a node that is down installs nothing"
+        if ready.offer is not None:
+            install.offered(ready.offer)
+            self._may_crash_installing()
+        came = [chunk for chunk in ready.chunks if install.received(chunk)]
+        if came or ready.offer is not None or self.run.now_ms - self.pulled_ms >= PULL_MS:
+            pull = install.pull()
+            if pull is not None and replica.leader is not None:
+                self.pulled_ms = self.run.now_ms
+                self.run.send(self, self.run.nodes[replica.leader], pull)
+                self._may_crash_installing()
+
+    def _sync_files(self) -> None:
+        def synced() -> None:
+            assert self.install is not None, "a node that is down syncs nothing"
+            self.install.files_synced()
+            self._may_crash_installing()
+            self.carry_out()
+
+        self.run.after(1 + int(self.run.random.expovariate(1 / self.run.knobs.sync_ms)), self._guarded(synced))
+
+    def _may_crash_installing(self) -> None:
+        run = self.run
+        if not run.is_healed and run.random.random() < run.knobs.crash_in_install:
+            run.after(0, self._guarded(self._crash_for_a_moment))
 
     def _sync(self) -> None:
         if self.is_syncing or not self.queued:
@@ -289,6 +267,9 @@ class Node:
         entries = [row for row in self.block if isinstance(row, Entry) and self.memory.holds(row)]
         votes = [row for row in self.block if isinstance(row, Vote)]
         newest = (entries[-1].term, entries[-1].index) if entries else (0, 0)
+        for row in self.block:
+            if isinstance(row, Installed):
+                newest = (row.term, row.index)
         run, knobs = self.run, self.run.knobs
         took = 1 + int(run.random.expovariate(1 / knobs.sync_ms))
         if run.is_healed:
@@ -297,15 +278,27 @@ class Node:
             took *= 50
 
         def synced() -> None:
+            block = self.block
             self._to_disk()
             self.is_syncing = False
             assert self.replica is not None, "a node that is down syncs nothing"
             self.replica.advance(*newest, vote=votes[-1] if votes else None)
+            self._installed(block)
             self.carry_out()
 
         run.after(took, self._guarded(synced))
         if votes and not run.is_healed and run.random.random() < knobs.crash_in_sync:
             run.after(run.random.randrange(took), self._guarded(self._crash_for_a_moment))
+
+    def _installed(self, block: list[Row]) -> None:
+        assert self.install is not None, "a node that is down installs nothing"
+        for row in block:
+            self.install.row_synced(row)
+            if isinstance(row, Installed):
+                self.run.installs += 1
+                for index, term, payload in self.disk.state:
+                    self.run.check_committed(self, index, term, payload)
+                self._may_crash_installing()
 
     def _to_disk(self) -> None:
         before = self.disk.vote
@@ -318,7 +311,8 @@ class Node:
         stable = replica.stable_index
         if stable > self.memory.commit_index:
             for index in range(max(self.memory.commit_index + 1, self.memory.first_index), stable + 1):
-                self.run.check_committed(self, self.memory.entry_at(index))
+                entry = self.memory.entry_at(index)
+                self.run.check_committed(self, index, entry.term, bytes(entry.payload or b""))
             self.memory.commit_index = stable
             self.disk.commit_index = min(stable, self.disk.last_index)
         if replica.leads:
@@ -375,7 +369,7 @@ class GroupRun:
         self.votes: dict[tuple[Voter, int], Voter] = {}
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._blocked: set[tuple[Voter, Voter]] = set()
-        self._installing: set[tuple[Voter, Voter]] = set()
+        self.installs = 0
         self.is_healed = False
         self._proposed = 0
         count = self.knobs.nodes + self.knobs.spare
@@ -409,24 +403,6 @@ class GroupRun:
             self.after(receiver.paused_until - self.now_ms, lambda: self._deliver(sender, receiver, data))
         elif receiver.replica is not None:
             receiver.hear(sender, None if data is None else decode(memoryview(data)))
-
-    def install(self, leader: Node, follower: Node) -> None:
-        """
-        Here nobody lacks what the leader has forgotten: the leader only did not know.  What the steps of an install
-        risk is `shard/catch_up`'s to show.
-        """
-        pair = (leader.voter, follower.voter)
-        if pair in self._installing:
-            return
-        self._installing.add(pair)
-
-        def installed() -> None:
-            self._installing.discard(pair)
-            if leader.replica is not None and leader.replica.replication is not None:
-                leader.replica.replication.installed(follower.voter)
-                leader.carry_out()
-
-        self.after(200, installed)
 
     def run(self) -> None:
         for node in self.nodes.values():
@@ -490,12 +466,10 @@ class GroupRun:
                 self._change(leader, leader.replica)
 
     def _forget(self, node: Node) -> None:
-        """Not what a member may still ask for: catching up by files is another simulation's."""
         replica = node.replica
-        if replica is None:
+        if replica is None or replica.installing is not None:
             return
-        lowest = min(other.disk.commit_index for other in self.nodes.values())
-        below = min(replica.stable_index, node.disk.commit_index, lowest)
+        below = min(replica.stable_index, node.disk.commit_index)
         node.memory.forget(below)
         node.disk.forget(below)
 
@@ -557,12 +531,12 @@ class GroupRun:
             if first != after.voted_for:
                 raise Broken(f"seed {self.seed}: {node.voter} voted twice in term {after.term}")
 
-    def check_committed(self, node: Node, entry: Entry) -> None:
-        found = (entry.term, bytes(entry.payload or b""))
-        first = self.committed.setdefault(entry.index, found)
+    def check_committed(self, node: Node, index: int, term: int, payload: bytes) -> None:
+        found = (term, payload)
+        first = self.committed.setdefault(index, found)
         if first != found:
             raise Broken(
-                f"seed {self.seed}, {self.now_ms} ms: entry {entry.index} was committed as {first}, "
+                f"seed {self.seed}, {self.now_ms} ms: entry {index} was committed as {first}, "
                 f"and {node.voter} commits {found}"
             )
 
@@ -614,6 +588,8 @@ class GroupRun:
 
 
 def _holds(disk: Kept, index: int, term: int) -> bool:
-    if index < disk.first_index:
-        return True
+    if index <= len(disk.state):
+        return disk.state[index - 1][1] == term
+    if disk.installing is not None:
+        return False
     return index <= disk.last_index and disk.term_at(index) == term

@@ -5,6 +5,7 @@ the shard, at this partition's end offset, whether or not that entry is a record
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 UNDEFINED_EPOCH: Final = -1
@@ -26,6 +27,29 @@ def uncovered(starts: list[EpochStart], term_start: tuple[int, int], end_offset:
     first_index, term = term_start
     latest = starts[-1].epoch if starts else UNDEFINED_EPOCH
     return [*starts, EpochStart(term, end_offset, first_index)] if latest < term and term else starts
+
+
+def meeting_offset(
+    ours: Sequence[tuple[int, int]], our_end: int, theirs: Sequence[tuple[int, int]], their_end: int
+) -> int | None:
+    """
+    Up to which offset two logs of a partition are alike, from their tables of (epoch, start offset); None when they
+    share no record.  An epoch has one leader, which never truncates in it: who has the same offset of the same epoch
+    has the same before it.  KIP-101.
+    """
+    their_spans = {epoch: (start, end) for epoch, start, end in _spans(theirs, their_end)}
+    for epoch, start, end in reversed(_spans(ours, our_end)):
+        if epoch in their_spans:
+            their_start, their_stop = their_spans[epoch]
+            if max(start, their_start) < min(end, their_stop):
+                return min(end, their_stop)
+    return None
+
+
+def _spans(starts: Sequence[tuple[int, int]], end_offset: int) -> list[tuple[int, int, int]]:
+    """(epoch, start, end) of each."""
+    ends = [start for _, start in starts[1:]] + [end_offset]
+    return [(epoch, start, end) for (epoch, start), end in zip(starts, ends, strict=False)]
 
 
 class LeaderEpochs:

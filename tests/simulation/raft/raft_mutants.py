@@ -11,6 +11,7 @@ from tidemill.raft.election import Election
 from tidemill.raft.open_log import OpenLog
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
+from tidemill.simulation import kept_install
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,72 @@ def commits_older_terms_by_counting() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def install_answers_before_it_is_durable() -> Iterator[None]:
+    installed = Replica.installed
+
+    def early(self: Any, membership: Membership) -> None:
+        index = self.installing[0]
+        installed(self, membership)
+        self.durable_index = self.match_index = index
+        self.installing = None
+        if self.leader is not None:
+            self._answer_append(0)
+
+    with patch.object(Replica, "installed", early):
+        yield
+
+
+@contextmanager
+def takes_entries_while_it_installs() -> Iterator[None]:
+    on_append = Replica._on_append
+
+    def greedy(self: Any, sender: Any, append: Any) -> None:
+        installing, self.installing = self.installing, None
+        on_append(self, sender, append)
+        self.installing = installing
+
+    with patch.object(Replica, "_on_append", greedy):
+        yield
+
+
+@contextmanager
+def stands_while_it_installs() -> Iterator[None]:
+    with patch.object(Replica, "_may_stand", lambda self: self.me in self.voters):
+        yield
+
+
+@contextmanager
+def install_cuts_what_is_committed() -> Iterator[None]:
+    """It copies everything, for that is simpler."""
+    with patch.object(kept_install, "meeting_offset", lambda *_: None):
+        yield
+
+
+@contextmanager
+def install_keeps_what_differs() -> Iterator[None]:
+    """Offsets alone are compared."""
+
+    def blind(ours: Any, our_end: int, theirs: Any, their_end: int) -> int:
+        return min(our_end, their_end)
+
+    with patch.object(kept_install, "meeting_offset", blind):
+        yield
+
+
+@contextmanager
+def offers_what_is_not_committed() -> Iterator[None]:
+    """And drops the rows of it."""
+    snapshot = kept_install.KeptCatchUp._snapshot
+
+    def hasty(self: Any) -> Any:
+        with patch.object(Replica, "stable_index", property(lambda replica: replica.durable_index)):
+            return snapshot(self)
+
+    with patch.object(kept_install.KeptCatchUp, "_snapshot", hasty):
+        yield
+
+
 BY_SWARM = (
     RaftMutant("an append always truncates", append_always_truncates, 20),
     RaftMutant("half the voters are a majority", majority_is_half, 20),
@@ -176,11 +243,22 @@ BY_SWARM = (
     RaftMutant("the leader counts itself before its sync", leader_counts_itself_before_its_sync, 40),
     RaftMutant("a vote is answered before its sync", answers_a_vote_before_its_sync, 500),
     RaftMutant("several voters change at once", changes_several_voters_at_once, 500),
+    RaftMutant("takes entries while it installs", takes_entries_while_it_installs, 60),
+    RaftMutant("an install cuts what is committed", install_cuts_what_is_committed, 60),
+    RaftMutant("an install keeps what differs", install_keeps_what_differs, 400),
+    RaftMutant("a snapshot holds what is not committed", offers_what_is_not_committed, 400),
 )
 BY_TRANSCRIPT = (
     RaftMutant("any report of a sync is believed", believes_any_report, transcript="sync_after_truncation.txt"),
     RaftMutant("older terms commit by counting", commits_older_terms_by_counting, transcript="figure_8.txt"),
     RaftMutant("a vote counts twice", a_vote_counts_twice, transcript="duplicate_vote.txt"),
     RaftMutant("an append always truncates", append_always_truncates, transcript="late_append.txt"),
+    RaftMutant(
+        "an install answers before it is durable",
+        install_answers_before_it_is_durable,
+        transcript="install_and_append.txt",
+    ),
+    RaftMutant("an install keeps what differs", install_keeps_what_differs, transcript="install_killed.txt"),
+    RaftMutant("stands while it installs", stands_while_it_installs, transcript="install_killed.txt"),
     RaftMutant("a truncated membership stays", keeps_a_truncated_membership, transcript="membership_rolled_back.txt"),
 )

@@ -6,12 +6,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.raft.entry import BATCH, COMMAND, Entry
 from tidemill.raft.message_codec import MalformedMessage, decode, encode
-from tidemill.raft.messages import Append, AppendAnswer, Depose, Message, VoteAnswer, VoteRequest
+from tidemill.raft.messages import (
+    Append,
+    AppendAnswer,
+    Chunk,
+    Depose,
+    Message,
+    Offer,
+    Pull,
+    VoteAnswer,
+    VoteRequest,
+)
+from tidemill.raft.voters import Membership
 
 NUMBERS = st.integers(0, (1 << 63) - 1)
 FLAGS = st.booleans()
+VOTERS = st.lists(
+    st.builds(lambda number: Voter(BrokerId(number), DirectoryId(b"d" * 16)), st.integers(0, 99)), max_size=3
+)
+MEMBERSHIPS = st.builds(lambda voters, learners: Membership(tuple(voters), tuple(learners)), VOTERS, VOTERS)
 SIMPLE = st.one_of(
     st.builds(
         VoteRequest, term=NUMBERS, last_index=NUMBERS, last_term=NUMBERS, is_pre=FLAGS, is_transfer=FLAGS
@@ -26,8 +42,19 @@ SIMPLE = st.one_of(
         rejected_index=NUMBERS,
         hint_index=NUMBERS,
         hint_term=NUMBERS,
+        is_installing=FLAGS,
     ),
     st.builds(Depose, term=NUMBERS),
+    st.builds(Pull, term=NUMBERS, index=NUMBERS, partition=st.integers(0, 1 << 31), offset=NUMBERS),
+    st.builds(
+        Offer,
+        term=NUMBERS,
+        index=NUMBERS,
+        index_term=NUMBERS,
+        append_time=NUMBERS,
+        membership=MEMBERSHIPS,
+        partitions=st.binary(max_size=99),
+    ),
 )  # fmt: skip
 
 
@@ -97,6 +124,31 @@ def test_bytes_of_entries_are_not_copied() -> None:
     assert parts[1] is batch
     assert isinstance(came, Append)
     assert came.entries[0].payload.obj is data.obj  # type: ignore[union-attr]
+
+
+def test_bytes_of_a_chunk_are_not_copied() -> None:
+    """Batches of a snapshot leave as they were read, and come as views."""
+    batch = bytearray(b"batch")
+    chunk = Chunk(term=5, index=7, partition=3, offset=100, payload=(batch, b"more"))
+    data = memoryview(joined(chunk))
+
+    came = decode(data)
+
+    assert encode(chunk)[1] is batch
+    assert isinstance(came, Chunk)
+    assert (5, 7, 3, 100) == (came.term, came.index, came.partition, came.offset)
+    assert b"batchmore" == came.payload[0]
+    assert came.payload[0].obj is data.obj  # type: ignore[union-attr]
+
+
+def test_a_snapshot_that_was_changed_is_refused() -> None:
+    """Or cut: nothing of it reaches a disk."""
+    data = joined(Offer(term=5, index=7, index_term=3, append_time=9, membership=Membership(()), partitions=b"files"))
+    changed = data[:-1] + b"x"
+
+    for wrong in (changed, data[:-1], data[:20], data + b"x"):
+        with pytest.raises(MalformedMessage):
+            decode(memoryview(wrong))
 
 
 @settings(deadline=None)

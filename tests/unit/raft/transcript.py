@@ -11,11 +11,15 @@ copy 1>2                the oldest message from 1 to 2 is kept; `late 1>2`: that
 sync 2                  what replica 2 has handed out is on its disk
 begin 2, end 2          a sync that takes a while: what is handed out between the two is not in it
 crash 2, start 2
+forget 1                what is committed leaves the memory of 1
+files 2                 what 2 has copied is on its disk; 2 goes on with its install
+pull 2                  what 2 asks for is asked again
 propose 1 text
 change 1 voters 1 2 3 learners 4;  hand-over 1 2
 elect 1                 everything that it takes, with all messages and syncs
 settle                  all messages arrive and all syncs return, until nothing is left
 expect 1 leader term 2 last 3 durable 3 commit 3 log 1:- 1:- 2:text
+expect 2 installing 3 content 1:- 1:a      the snapshot, 0 for none; what files and memory hold
 refuse 1 change voters 1 2
 """
 
@@ -29,7 +33,8 @@ from tidemill.raft.progress import Window
 from tidemill.raft.ready import Vote
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, Membership
-from tidemill.simulation.shard_group import Kept, Row
+from tidemill.simulation.kept_install import KeptCatchUp, KeptInstall
+from tidemill.simulation.kept_log import Installed, Kept, Row
 
 ELECTED_MS = 10_000
 JITTER_MS = 100
@@ -44,6 +49,9 @@ class Hand:
         self.disks: dict[int, Kept] = {}
         self.memories: dict[int, Kept] = {}
         self.replicas: dict[int, Replica] = {}
+        self.catch_ups: dict[int, KeptCatchUp] = {}
+        self.installs: dict[int, KeptInstall] = {}
+        self.file_syncs: set[int] = set()
         self.queued: dict[int, list[Row]] = {}
         self.blocks: dict[int, list[Row]] = {}
         self.messages: dict[tuple[int, int], deque[Message]] = {}
@@ -83,7 +91,9 @@ class Hand:
 
     def do_start(self, number: str) -> None:
         at = int(number)
+        self.disks[at].copied = ()
         memory = self.memories[at] = self.disks[at].copy()
+        self.file_syncs.discard(at)
         self.queued[at], self.blocks[at] = [], []
         self.replicas[at] = Replica(
             me=voter(at),
@@ -94,6 +104,12 @@ class Hand:
             commit_index=memory.commit_index,
             jitter_ms=lambda: JITTER_MS,
             window=self.window,
+            installing=memory.installing,
+        )
+        replica = self.replicas[at]
+        self.catch_ups[at] = KeptCatchUp(replica, memory, lambda: 1)
+        self.installs[at] = KeptInstall(
+            replica, memory, self.disks[at], lambda row: self._queue(at, row), lambda: self.file_syncs.add(at)
         )
         self._tick(at, 0)
 
@@ -126,12 +142,48 @@ class Hand:
             rows.append(ready.truncate_from)
         rows += ready.entries
         for row in rows:
-            self.memories[at].put(row)
-        self.queued[at] += rows
-        for to, message in ready.messages:
-            self.messages.setdefault((at, int(to.broker_id)), deque()).append(message)
+            self._queue(at, row)
+        catch_up, install = self.catch_ups[at], self.installs[at]
+        offers = [catch_up.offer(member) for member in ready.installs]
+        chunks = [catch_up.answer(member, pull) for member, pull in ready.pulls]
+        for to, message in [*ready.messages, *offers, *chunks]:
+            self._send(at, to, message)
+        if ready.offer is not None:
+            install.offered(ready.offer)
+        came = [chunk for chunk in ready.chunks if install.received(chunk)]
+        if came or ready.offer is not None:
+            self._pull(at)
         self.memories[at].commit_index = replica.stable_index
         self.disks[at].commit_index = min(replica.stable_index, self.disks[at].last_index)
+
+    def _queue(self, at: int, row: Row) -> None:
+        self.memories[at].put(row)
+        self.queued[at].append(row)
+
+    def _send(self, at: int, to: Voter, message: Message) -> None:
+        self.messages.setdefault((at, int(to.broker_id)), deque()).append(message)
+
+    def _pull(self, at: int) -> None:
+        leader = self.replicas[at].leader
+        pull = self.installs[at].pull()
+        if pull is not None and leader is not None:
+            self._send(at, leader, pull)
+
+    def do_pull(self, number: str) -> None:
+        self._pull(int(number))
+
+    def do_files(self, number: str) -> None:
+        at = int(number)
+        assert at in self.file_syncs, "it syncs no files"
+        self.file_syncs.remove(at)
+        self.installs[at].files_synced()
+        self._carry_out(at)
+
+    def do_forget(self, number: str) -> None:
+        at = int(number)
+        below = self.replicas[at].stable_index + 1
+        self.memories[at].forget(below)
+        self.disks[at].forget(below)
 
     def do_begin(self, number: str) -> None:
         at = int(number)
@@ -145,7 +197,12 @@ class Hand:
         entries = [row for row in block if isinstance(row, Entry)]
         votes = [row for row in block if isinstance(row, Vote)]
         newest = (entries[-1].term, entries[-1].index) if entries else (0, 0)
+        for row in block:
+            newest = (row.term, row.index) if isinstance(row, Installed) else newest
         self.replicas[at].advance(*newest, vote=votes[-1] if votes else None)
+        for row in block:
+            self.installs[at].row_synced(row)
+        self._pull(at)
         self._carry_out(at)
 
     def do_sync(self, number: str) -> None:
@@ -198,6 +255,9 @@ class Hand:
             for at in list(self.replicas):
                 if self.queued[at]:
                     self.do_sync(str(at))
+                    moved = True
+                if at in self.file_syncs:
+                    self.do_files(str(at))
                     moved = True
             if not moved:
                 return
@@ -254,6 +314,11 @@ class Hand:
             words, log = words[:where], words[where + 1 :]
             found = [f"{entry.term}:{_text(entry)}" for entry in self.memories[at].entries]
             assert found == list(log), f"the log is {' '.join(found)}"
+        if "content" in words:
+            where = words.index("content")
+            words, content = words[:where], words[where + 1 :]
+            found = [f"{term}:{_shown(data)}" for _, term, data in self.memories[at].content]
+            assert found == list(content), f"it holds {' '.join(found)}"
         facts = {
             "term": replica.term,
             "last": replica.last_index,
@@ -261,6 +326,7 @@ class Hand:
             "commit": replica.commit_index,
             "stable": replica.stable_index,
             "voters": len(replica.voters),
+            "installing": replica.installing[0] if replica.installing else 0,
         }
         rest = list(words)
         if rest and rest[0] not in facts:
@@ -276,6 +342,10 @@ class Hand:
             )
         waiting = {f"{a}>{b}": len(queue) for (a, b), queue in self.messages.items() if queue}
         return "\n".join([*lines, f"  on their way: {waiting}"])
+
+
+def _shown(data: bytes) -> str:
+    return data.decode() if data.isalnum() else "-"
 
 
 def _text(entry: Entry) -> str:

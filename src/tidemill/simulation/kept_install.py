@@ -1,0 +1,173 @@
+"""An install between two logs without files: what `shard/catch_up.py` and `shard/install.py` do, in tuples.
+
+One partition stands for all, and an entry's index for its offset.
+"""
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Final
+
+from tidemill.model.broker_id import Voter
+from tidemill.raft.messages import Chunk, Message, Offer, Pull
+from tidemill.raft.replica import Replica
+from tidemill.simulation.kept_log import Broken, Installed, Installing, Kept, Record, Row
+from tidemill.storage.leader_epochs import meeting_offset
+
+_START: Final = Struct(">QQ")
+_RECORD: Final = Struct(">QQI")
+
+
+def term_starts(content: Sequence[Record]) -> list[tuple[int, int]]:
+    """(term, first index) of what a log holds."""
+    starts: list[tuple[int, int]] = []
+    for index, term, _ in content:
+        if not starts or starts[-1][0] != term:
+            starts.append((term, index))
+    return starts
+
+
+class KeptCatchUp:
+    """A leader's side.  One snapshot for all, as long as the rows behind it are there."""
+
+    def __init__(self, replica: Replica, memory: Kept, entries_max: Callable[[], int]) -> None:
+        self._replica = replica
+        self._memory = memory
+        self._entries_max = entries_max  # in one chunk
+        self._offer: Offer | None = None
+
+    def offer(self, member: Voter) -> tuple[Voter, Message]:
+        replica, memory = self._replica, self._memory
+        offer = self._offer
+        if offer is None or offer.term != replica.term or memory.first_index > offer.index + 1:
+            offer = self._offer = self._snapshot()
+        replica.offered(member, offer.index)
+        return member, offer
+
+    def _snapshot(self) -> Offer:
+        replica, memory = self._replica, self._memory
+        index = replica.stable_index
+        starts = term_starts(memory.content[:index])
+        return Offer(
+            term=replica.term,
+            index=index,
+            index_term=memory.term_at(index),
+            append_time=0,
+            membership=[membership for at, membership in memory.memberships if at <= index][-1],
+            partitions=b"".join(_START.pack(*start) for start in starts),
+        )
+
+    def answer(self, member: Voter, pull: Pull) -> tuple[Voter, Message]:
+        offer = self._offer
+        if offer is None or offer.term != self._replica.term or pull.index != offer.index:
+            return self.offer(member)
+        content = self._memory.content[pull.offset - 1 : min(offer.index, pull.offset - 1 + self._entries_max())]
+        payload = b"".join(_RECORD.pack(index, term, len(data)) + data for index, term, data in content)
+        return member, Chunk(
+            term=pull.term, index=pull.index, partition=pull.partition, offset=pull.offset, payload=(payload,)
+        )
+
+
+class KeptInstall:
+    """
+    A follower's side.  `sync_files` begins a sync of what was copied; then call `files_synced`.  A row that `queue`
+    took and that is durable comes back to `row_synced`.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        memory: Kept,
+        disk: Kept,
+        queue: Callable[[Row], None],
+        sync_files: Callable[[], None],
+    ) -> None:
+        self._replica = replica
+        self._memory = memory
+        self._disk = disk
+        self._queue = queue
+        self._sync_files = sync_files
+        self._offer: Offer | None = None
+        self._next_offer: Offer | None = None
+        self._row: Row | None = None
+        self._is_syncing = False
+        self.pulls = False
+
+    def offered(self, offer: Offer) -> None:
+        if self._next_offer is None and self._offer is not None and self._offer.index == offer.index:
+            return  # told again, perhaps by another leader
+        self._next_offer = offer
+        if self.pulls or not (self._is_syncing or self._row):
+            self._sync()
+
+    def _sync(self) -> None:
+        self.pulls = False
+        self._is_syncing = True
+        self._sync_files()
+
+    def files_synced(self) -> None:
+        self._is_syncing = False
+        self._disk.copied = self._memory.copied
+        if self._next_offer is not None:
+            self._begin()
+        else:
+            self._end()
+
+    def _begin(self) -> None:
+        """Rule: what differs is cut, and nothing that is committed here differs."""
+        self._offer, self._next_offer = self._next_offer, None
+        offer = self._offer
+        assert offer is not None, "nothing was offered"
+        content = self._memory.content
+        keep = self.keep(content, offer)
+        if keep < self._memory.commit_index:
+            raise Broken(f"an install would cut entry {keep + 1}; {self._memory.commit_index} are committed")
+        self._row = Installing(offer.index, offer.index_term, keep)
+        self._queue(self._row)
+
+    def keep(self, content: tuple[Record, ...], offer: Offer) -> int:
+        theirs = list(_START.iter_unpack(offer.partitions))
+        meeting = meeting_offset(term_starts(content), len(content) + 1, theirs, offer.index + 1)
+        return 0 if meeting is None else meeting - 1
+
+    def row_synced(self, row: Row) -> None:
+        if row is not self._row:
+            return
+        self._row = None
+        if isinstance(row, Installing):
+            if self._next_offer is not None:
+                self._sync()
+            else:
+                self.pulls = True
+
+    def pull(self) -> Message | None:
+        """What to ask the leader for, now and until it is answered."""
+        offer = self._offer
+        if not self.pulls or offer is None:
+            return None
+        index = len(self._memory.content) + 1
+        if index > offer.index:
+            self._sync()
+            return None
+        return Pull(term=self._replica.term, index=offer.index, partition=0, offset=index)
+
+    def received(self, chunk: Chunk) -> bool:
+        """Whether it was the one that was asked for."""
+        memory, offer = self._memory, self._offer
+        if not self.pulls or offer is None or (chunk.index, chunk.offset) != (offer.index, len(memory.content) + 1):
+            return False
+        data = b"".join(chunk.payload)
+        at = 0
+        while at < len(data):
+            index, term, size = _RECORD.unpack_from(data, at)
+            at += _RECORD.size + size
+            if index != len(memory.content) + 1:
+                raise Broken(f"entry {index} was sent for {len(memory.content) + 1}")
+            memory.copied += ((index, term, data[at - size : at]),)
+        return at > 0
+
+    def _end(self) -> None:
+        offer = self._offer
+        assert offer is not None, "nothing was offered"
+        self._row = Installed(offer.index, offer.index_term, offer.membership)
+        self._queue(self._row)
+        self._replica.installed(offer.membership)

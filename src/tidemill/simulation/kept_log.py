@@ -1,0 +1,139 @@
+"""A replica's log without files: what a node has in memory, and what is on its disk.
+
+Everything below the rows lies in `state`, which stands for segments; what an install has copied in `copied`, until it
+is journaled.  A disk knows of `copied` what a sync of files has brought there.
+"""
+
+from dataclasses import dataclass, field
+
+from tidemill.raft.entry import COMMAND, Command, Entry
+from tidemill.raft.ready import Vote
+from tidemill.raft.voters import Membership
+
+Record = tuple[int, int, bytes]  # index, term, payload
+
+
+class Broken(AssertionError):
+    """A promise was not kept; the sentence says which, and when."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installing:
+    """Files hold what is alike, up to `keep`; more of the snapshot comes."""
+
+    index: int
+    term: int
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    index: int
+    term: int
+    membership: Membership
+
+
+Row = Vote | int | Entry | Installing | Installed  # an int: an index to cut from
+
+
+@dataclass(slots=True)
+class Kept:
+    """A log as a node has it in memory, and as its disk has it: two of these."""
+
+    first_index: int = 1
+    base_term: int = 0
+    entries: list[Entry] = field(default_factory=list)
+    state: tuple[Record, ...] = ()  # what lies before the entries, from index 1 on
+    copied: tuple[Record, ...] = ()  # behind `state`, by an install that is not journaled
+    installing: tuple[int, int] | None = None
+    vote: Vote = field(default_factory=lambda: Vote(0, None))
+    memberships: list[tuple[int, Membership]] = field(default_factory=list)
+    commit_index: int = 0
+
+    @property
+    def last_index(self) -> int:
+        return self.first_index + len(self.entries) - 1
+
+    @property
+    def content(self) -> tuple[Record, ...]:
+        """All of it, from index 1 on."""
+        return self.state + self.copied + tuple(_record(entry) for entry in self.entries)
+
+    def term_at(self, index: int) -> int:
+        return self.base_term if index == self.first_index - 1 else self.entry_at(index).term
+
+    def entry_at(self, index: int) -> Entry:
+        assert index >= self.first_index, f"entry {index} is forgotten; {self.first_index} is the first"
+        return self.entries[index - self.first_index]
+
+    def holds(self, entry: Entry) -> bool:
+        at = entry.index - self.first_index
+        return 0 <= at < len(self.entries) and self.entries[at] is entry
+
+    def put(self, row: Row) -> None:
+        if isinstance(row, Vote):
+            self.vote = row
+        elif isinstance(row, int):
+            del self.entries[row - self.first_index :]
+            while self.memberships[-1][0] >= row:
+                self.memberships.pop()
+        elif isinstance(row, Installing):
+            self._begin_install(row)
+        elif isinstance(row, Installed):
+            self._install(row)
+        else:
+            assert row.index == self.last_index + 1, f"{row} does not follow {self.last_index}"
+            self.entries.append(row)
+            if row.kind == COMMAND and row.payload and row.payload[0] == Command.VOTERS:
+                self.memberships.append((row.index, Membership.decode(row.payload, 1)))
+
+    def _begin_install(self, row: Installing) -> None:
+        """The last row it had stays known: votes claim it."""
+        content = self.content
+        if len(content) < row.keep:
+            raise Broken(f"an install keeps {row.keep} entries of {len(content)} that are on disk")
+        self.base_term = self.term_at(self.last_index)
+        self.first_index = self.last_index + 1
+        self.entries, self.copied = [], ()
+        self.state = content[: row.keep]
+        self.installing = (row.index, row.term)
+
+    def _install(self, row: Installed) -> None:
+        content = self.state + self.copied
+        if not content or content[-1][:2] != (row.index, row.term):
+            raise Broken(f"the snapshot at {row.index} was journaled, and its bytes end at {content[-1:]}")
+        self.state, self.copied, self.entries = content, (), []
+        self.first_index, self.base_term = row.index + 1, row.term
+        self.memberships = [(row.index, row.membership)]
+        self.commit_index = row.index
+        self.installing = None
+
+    def forget(self, below: int) -> None:
+        """What is committed and durable leaves memory; files keep it."""
+        count = below - self.first_index
+        if count <= 0:
+            return
+        gone, self.entries = self.entries[:count], self.entries[count:]
+        self.state += tuple(_record(entry) for entry in gone)
+        self.base_term = gone[-1].term
+        self.first_index = below
+        while len(self.memberships) > 1 and self.memberships[1][0] < below:
+            del self.memberships[0]
+
+    def copy(self) -> "Kept":
+        """As a start finds it: what was copied and not journaled is cut."""
+        return Kept(
+            self.first_index,
+            self.base_term,
+            list(self.entries),
+            self.state,
+            (),
+            self.installing,
+            self.vote,
+            list(self.memberships),
+            self.commit_index,
+        )
+
+
+def _record(entry: Entry) -> Record:
+    return entry.index, entry.term, bytes(entry.payload or b"")
