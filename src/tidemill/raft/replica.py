@@ -359,9 +359,9 @@ class Replica:
             case Offer():
                 self._on_offer(sender, message)
             case Pull():
-                if self.replication is not None and message.term == self.term:
-                    if self.replication.pulled(sender, self._now_ms):
-                        self._pulls.append((sender, message))
+                replication = self.replication
+                if message.term == self.term and replication and replication.pulled(sender, self._now_ms):
+                    self._pulls.append((sender, message))
             case Chunk():
                 is_ours = self.installing is not None and message.index == self.installing[0]
                 if is_ours and message.term == self.term and sender == self.leader:

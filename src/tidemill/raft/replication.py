@@ -92,6 +92,11 @@ class Replication:
         progress.heard_at = now_ms
         return True
 
+    @property
+    def is_installing(self) -> bool:
+        """Some member is."""
+        return any(progress.pace is Pace.SNAPSHOT for progress in self.members.values())
+
     def needs_install(self, member: Voter) -> None:
         """The bytes of its next entry are gone here, though the row is not."""
         progress = self.members.get(member)

@@ -26,6 +26,7 @@ class Report(NamedTuple):
     term: int  # of the entry
     log_index: int  # 0 when the block holds no entry of the shard
     vote: Vote | None
+    is_installing: bool = False  # the block says what the files hold as an install begins, or goes on
 
 
 @dataclass(slots=True)

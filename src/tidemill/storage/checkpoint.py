@@ -7,35 +7,31 @@ from typing import Final
 from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import COMMAND, decode_voters
-from tidemill.raft.voters import Membership
+from tidemill.raft.entry import COMMAND
 from tidemill.storage import paths
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
 from tidemill.storage.journal import Place
-from tidemill.storage.leader_epochs import EpochStart, uncovered
+from tidemill.storage.leader_epochs import uncovered
 from tidemill.storage.partition_log import PartitionLog
-from tidemill.storage.producer_states import ProducerBatch
+from tidemill.storage.partition_state import COUNT, ByteReader, PartitionState, encode_partitions
 from tidemill.storage.queued_rows import QueuedRows, VoteBefore
 from tidemill.storage.row import ROW_BYTES, decode_row, encode_row
-from tidemill.storage.segment import Segment
 from tidemill.storage.shard_log import Opening, ShardLog
 from tidemill.storage.tail_cache import TailCache
 
 MAGIC: Final = b"TMCP"
-VERSION: Final = 2  # 1 had no learners
+VERSION: Final = 3  # 1 had no learners, 2 no installs
 OPEN: Final = 1
 CLOSED: Final = 2
+INSTALLING: Final = 3
 _HEADER: Final = Struct(">4sIH2xIQQIQQ")  # 52 bytes
 _AFTER_CRC: Final = 8
 _SHARD: Final = Struct(">QBQ")
 _BOUNDARY: Final = Struct(">QQq")
-_PARTITION: Final = Struct(">IqqqI")
-_SEGMENT: Final = Struct(">qqqq")
-_EPOCH: Final = Struct(">qqQ")
-_PRODUCER: Final = Struct(">qI")
-_PRODUCER_BATCH: Final = Struct(">hIIqqQq")
-_COUNT: Final = Struct(">I")
+_INSTALLING: Final = Struct(
+    ">QQQQ"
+)  # the snapshot's index and term; those of the last row that this replica had before
 NOTHING_QUEUED: Final = QueuedRows()
 
 
@@ -58,7 +54,7 @@ class Checkpoint:
 
 
 def encode_checkpoint(key: bytes, number: int, sequence: int, head: Place, sections: list[bytes]) -> bytes:
-    body = b"".join([_COUNT.pack(len(section)) + section for section in sections])
+    body = b"".join([COUNT.pack(len(section)) + section for section in sections])
     header = _HEADER.pack(MAGIC, 0, VERSION, len(sections), number, sequence, head.number, head.position, len(body))
     crc = crc32c(body, crc32c(header[_AFTER_CRC:], crc32c(key)))
     return header[:4] + crc.to_bytes(4) + header[_AFTER_CRC:] + body
@@ -74,18 +70,30 @@ def encode_closed(shard_id: ShardId, closed: ClosedShard) -> bytes:
 
 def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
     """The section of an open shard, as it is but for what is queued."""
-    saved = log.commit_index
-    last = log.last_index if queued.first_index is None else queued.first_index - 1
     opening = log.opening.encode()
     vote = queued.vote or VoteBefore(log.term, log.voted_for)
+    state = OPEN if log.installing is None else INSTALLING
     parts = [
-        _SHARD.pack(log.shard_id, OPEN, vote.term),
+        _SHARD.pack(log.shard_id, state, vote.term),
         _encode_vote(vote.voted_for),
-        _COUNT.pack(len(opening)),
+        COUNT.pack(len(opening)),
         opening,
+    ]
+    if log.installing is not None:
+        claimed = log.last_index, log.term_at(log.last_index)
+        parts += [
+            _BOUNDARY.pack(log.commit_index, 0, log.last_append_time),
+            _INSTALLING.pack(*log.installing, *claimed),
+            log.memberships[-1][1].encode(),
+            encode_partitions([partition.state() for partition in log.partitions.values()]),
+        ]
+        return b"".join(parts)
+    saved = log.commit_index
+    last = log.last_index if queued.first_index is None else queued.first_index - 1
+    parts += [
         _BOUNDARY.pack(saved, log.term_at(saved), log.last_append_time),
         log.memberships[0][1].encode(),
-        _COUNT.pack(last - saved),
+        COUNT.pack(last - saved),
     ]
     for index in range(saved + 1, last + 1):
         entry = log.entry_at(index)
@@ -97,69 +105,29 @@ def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
         if entry.kind == COMMAND:
             assert payload is not None, f"{entry} has lost its command"
             parts.append(bytes(payload))
-    parts.append(_COUNT.pack(len(log.partitions)))
-    for partition in log.partitions.values():
-        parts.append(_encode_partition(partition, log.term_start(last), saved, last, queued))
+    states = [state_of(log, partition, last, queued) for partition in log.partitions.values()]
+    parts.append(encode_partitions(states))
     return b"".join(parts)
 
 
-def _encode_partition(
-    log: PartitionLog, term_start: tuple[int, int], saved: int, last: int, queued: QueuedRows
-) -> bytes:
-    log_start, settled, epochs, end_offset = log.log_start, log.settled, log.epochs.starts, log.end_offset
-    segments = log.segments
+def state_of(shard: ShardLog, log: PartitionLog, last: int, queued: QueuedRows) -> PartitionState:
+    """As it was when the shard's log ended with the entry at `last`, and nothing of `queued` had happened."""
+    state = log.state()
     if before := queued.settled.get(log.partition):
-        log_start, settled, epochs = before[0].log_start, before[0].settled, before[0].epochs
-        segments = [*(segment for settling in before for segment in settling.removed), *segments]
-    sizes = [(segment, segment.size) for segment in segments if segment.size]
+        state.log_start, state.settled, state.epochs = before[0].log_start, before[0].settled, before[0].epochs
+        gone = [segment for settling in before for segment in settling.removed]
+        state.segments = [segment.state() for segment in gone if segment.size] + state.segments
     if first := queued.firsts.get(log.partition):
-        end_offset = first.base_offset
-        sizes = [
-            (segment, first.position if segment.base_offset == first.segment_base else size)
-            for segment, size in sizes
+        state.end_offset = first.base_offset
+        state.segments = [
+            segment._replace(size=first.position) if segment.base_offset == first.segment_base else segment
+            for segment in state.segments
             if segment.base_offset < first.segment_base + (first.position > 0)
         ]
-    epochs = uncovered([start for start in epochs if start.log_index <= last], term_start, end_offset)
-    parts = [_PARTITION.pack(log.partition, log_start, settled, end_offset, len(sizes))]
-    parts += [_SEGMENT.pack(s.base_offset, size, s.max_timestamp, s.created_at) for s, size in sizes]
-    parts.append(_COUNT.pack(len(epochs)))
-    parts += [_EPOCH.pack(*start) for start in epochs]
-    producers = log.producers.saved(saved, last)
-    parts.append(_COUNT.pack(len(producers)))
-    for producer_id, batches in producers.items():
-        parts.append(_PRODUCER.pack(producer_id, len(batches)))
-        parts += [_PRODUCER_BATCH.pack(*batch) for batch in batches]
-    return b"".join(parts)
-
-
-class _Reader:
-    """A cursor over a checkpoint whose CRC has been checked."""
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self.data = data
-        self.at = at
-
-    def numbers(self, struct: Struct) -> tuple[int, ...]:
-        values = struct.unpack_from(self.data, self.at)
-        self.at += struct.size
-        return values
-
-    def count(self) -> int:
-        return self.numbers(_COUNT)[0]
-
-    def bytes(self, length: int) -> bytes:
-        self.at += length
-        return self.data[self.at - length : self.at]
-
-    def membership(self) -> Membership:
-        voters, self.at = decode_voters(self.data, self.at)
-        learners, self.at = decode_voters(self.data, self.at)
-        return Membership(voters, learners)
-
-    def vote(self) -> Voter | None:
-        if self.bytes(1) == b"\x00":
-            return None
-        return decode_voters(b"\x00\x01" + self.bytes(20))[0][0]
+    kept = [start for start in state.epochs if start.log_index <= last]
+    state.epochs = uncovered(kept, shard.term_start(last), state.end_offset)
+    state.producers = log.producers.saved(shard.commit_index, last)
+    return state
 
 
 def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> Checkpoint | None:
@@ -173,7 +141,7 @@ def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> 
     if version != VERSION:
         raise DirectoryProblem(f"the checkpoint has version {version}; this program reads version {VERSION}")
     checkpoint = Checkpoint(number=number, sequence=sequence, head=Place(file, position), data=data)
-    reader = _Reader(data, _HEADER.size)
+    reader = ByteReader(data, _HEADER.size)
     for _ in range(shard_count):
         reader.count()
         shard, state, term = reader.numbers(_SHARD)
@@ -184,12 +152,12 @@ def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> 
             continue
         log = ShardLog(disk, cache, shard_id, Opening.decode(reader.bytes(reader.count())))
         log.term, log.voted_for = term, voted_for
-        _read_shard(reader, log)
+        (_read_shard if state == OPEN else _read_installing)(reader, log)
         checkpoint.shards[shard_id] = log
     return checkpoint
 
 
-def _read_shard(reader: _Reader, log: ShardLog) -> None:
+def _read_shard(reader: ByteReader, log: ShardLog) -> None:
     saved, saved_term, log.last_append_time = reader.numbers(_BOUNDARY)
     log.restore_boundary(saved, saved_term)
     log.memberships = [(0, reader.membership())]
@@ -199,21 +167,16 @@ def _read_shard(reader: _Reader, log: ShardLog) -> None:
         if entry.kind == COMMAND:
             entry.payload = reader.bytes(length)
         log.remember(entry)
-    for _ in range(reader.count()):
-        number, log_start, settled, end_offset, segment_count = reader.numbers(_PARTITION)
-        partition = log.partitions[number]
-        partition.log_start, partition.settled, partition.end_offset = log_start, settled, end_offset
-        for _ in range(segment_count):
-            base, size, max_timestamp, created_at = reader.numbers(_SEGMENT)
-            segment = Segment(partition.directory, base, size=size, max_timestamp=max_timestamp, created_at=created_at)
-            partition.segments.append(segment)
-        partition.epochs.starts = [EpochStart(*reader.numbers(_EPOCH)) for _ in range(reader.count())]
-        producers = {}
-        for _ in range(reader.count()):
-            producer_id, batch_count = reader.numbers(_PRODUCER)
-            batches = tuple(ProducerBatch(*reader.numbers(_PRODUCER_BATCH)) for _ in range(batch_count))
-            producers[producer_id] = batches
-        partition.producers.load(producers)
+    log.restore_partitions(reader.partitions())
+
+
+def _read_installing(reader: ByteReader, log: ShardLog) -> None:
+    committed, _, log.last_append_time = reader.numbers(_BOUNDARY)
+    index, term, last_index, last_term = reader.numbers(_INSTALLING)
+    log.restore_boundary(last_index, last_term)
+    log.commit_index = committed
+    log.memberships = [(0, reader.membership())]
+    log.begin_install(index, term, reader.partitions())
 
 
 def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes) -> Checkpoint | None:

@@ -19,6 +19,7 @@ from tidemill.raft.entry import Entry
 from tidemill.storage import paths
 from tidemill.storage.disk import Buffer, Disk
 from tidemill.storage.leader_epochs import LeaderEpochs
+from tidemill.storage.partition_state import PartitionState
 from tidemill.storage.producer_states import NO_PRODUCER_ID, ProducerBatch, ProducerStates
 from tidemill.storage.segment import UNKNOWN_TIMESTAMP as UNKNOWN
 from tidemill.storage.segment import Segment, SegmentDamaged, build_index, load_index, read_start, walk
@@ -97,18 +98,56 @@ class PartitionLog:
         header = entry.header or read_header(payload)
         base_offset = entry.base_offset
         assert base_offset == self.end_offset, f"{entry} does not continue {self.end_offset} in {self.directory}"
-        size = len(payload)
-        max_timestamp = header.max_timestamp
-        segment = self.segments[-1] if self.segments else None
-        if segment is None or self._is_full(segment, size, max_timestamp, base_offset):
-            segment = self._next_segment(base_offset)
+        segment, entry.position = self.place(len(payload), header.max_timestamp, base_offset)
         entry.segment_base = segment.base_offset
-        entry.position = segment.place(size, max_timestamp, base_offset, self.config.index_interval_bytes)
         self.end_offset = base_offset + entry.record_count
         if header.producer_id != NO_PRODUCER_ID:
             self.note_producer(header, entry, committed_index)
         self._cache.add(self.tail, entry)
         return segment
+
+    def place(self, size: int, max_timestamp: int, base_offset: int) -> tuple[Segment, int]:
+        """Where the next batch lies: its segment, and its position there."""
+        segment = self.segments[-1] if self.segments else None
+        if segment is None or self._is_full(segment, size, max_timestamp, base_offset):
+            segment = self._next_segment(base_offset)
+        return segment, segment.place(size, max_timestamp, base_offset, self.config.index_interval_bytes)
+
+    def state(self) -> PartitionState:
+        """As it is, but for its producers."""
+        return PartitionState(
+            partition=self.partition,
+            log_start=self.log_start,
+            settled=self.settled,
+            end_offset=self.end_offset,
+            segments=[segment.state() for segment in self.segments if segment.size],
+            epochs=self.epochs.starts,
+        )
+
+    def restore(self, state: PartitionState) -> None:
+        """Its files hold exactly this, durably.  Segments that go on are the same objects: who must sync them knows."""
+        self.log_start, self.settled, self.end_offset = state.log_start, state.settled, state.end_offset
+        known = {segment.base_offset: segment for segment in self.segments}
+        segments = []
+        for it in state.segments:
+            segment = known.get(it.base_offset)
+            if segment is None:
+                segment = Segment(
+                    self.directory,
+                    it.base_offset,
+                    size=it.size,
+                    max_timestamp=it.max_timestamp,
+                    created_at=it.created_at,
+                )
+            else:
+                segment.restore(it)
+            segments.append(segment)
+            segment.is_closed = len(segments) < len(state.segments)
+        self.segments = segments
+        self.epochs.starts = list(state.epochs)
+        self.producers.load(state.producers)
+        self.tail.clear()
+        self._places = deque(maxlen=READ_PLACES_MAX)
 
     def note_producer(self, header: BatchHeader, entry: Entry, committed_index: int) -> None:
         """The batch of an idempotent producer has joined the log, or joins it again in recovery."""
@@ -229,7 +268,7 @@ class PartitionLog:
         self, offset: int, bytes_max: int, end_offset: int, may_wait: bool
     ) -> tuple[list[Buffer], int] | None:
         places = self._places
-        place = self._place_of(offset, may_wait)
+        place = self.place_of(offset, may_wait)
         if place is None:
             return None
         segment, position = place
@@ -310,8 +349,8 @@ class PartitionLog:
         at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
         return segments[at] if at >= 0 else None
 
-    def _place_of(self, offset: int, may_wait: bool) -> tuple[Segment, int] | None:
-        """The segment and the position of the batch that holds `offset`."""
+    def place_of(self, offset: int, may_wait: bool) -> tuple[Segment, int] | None:
+        """The segment and the position of the batch that holds `offset`; None when that needs the disk."""
         for remembered in tuple(self._places):  # in one step: other readers add to it meanwhile
             if remembered[0] == offset:
                 return remembered[1], remembered[2]

@@ -16,6 +16,7 @@ from tidemill.storage.block import Run, spread_run
 from tidemill.storage.checkpoint import Checkpoint, ClosedShard, encode_checkpoint, newest_checkpoint, write_checkpoint
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
+from tidemill.storage.install_row import apply_install_row
 from tidemill.storage.journal import (
     Journal,
     Place,
@@ -176,6 +177,8 @@ def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
         log.truncate(row.index)
     elif kind == Kind.SETTLED:
         log.partitions[row.partition].settle(row.base_offset)
+    elif kind in (Kind.INSTALLING, Kind.INSTALLED):
+        apply_install_row(log, row)
     elif kind == Kind.CLOSED:
         store.closed[shard_id] = ClosedShard(log.term, log.voted_for)
         store.folded_closings.append(store.shards.pop(shard_id))

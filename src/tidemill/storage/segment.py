@@ -7,6 +7,7 @@ from tidemill.batches.batch import HEADER_BYTES, BatchHeader, read_header
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk, File
 from tidemill.storage.offset_index import OffsetIndex
+from tidemill.storage.partition_state import SegmentState
 
 WALK_BYTES: Final = 256 << 10  # read ahead while walking headers: a few small batches, or one header of a large one
 UNKNOWN_TIMESTAMP: Final = -1
@@ -93,6 +94,18 @@ class Segment:
         self.truncated_to = min(self.truncated_to, size)
         if self.index is not None:
             self.index.truncate(size, interval_bytes)
+
+    def state(self) -> SegmentState:
+        return SegmentState(self.base_offset, self.size, self.max_timestamp, self.created_at)
+
+    def restore(self, state: SegmentState) -> None:
+        """An install has cut it, or copied more into it; durably."""
+        if state.size != self.size:
+            self.index = None  # built again when somebody reads
+        self.size = self.written = state.size
+        self.max_timestamp, self.created_at = state.max_timestamp, state.created_at
+        self.truncated_to = _NEVER
+        self.on_disk = True
 
     def spread_begins(self) -> None:
         self.truncated_to = _NEVER

@@ -19,13 +19,13 @@ from tidemill.raft.entry import (
 from tidemill.raft.voters import Membership
 from tidemill.storage.disk import Buffer, Disk
 from tidemill.storage.leader_epochs import uncovered
-from tidemill.storage.partition_log import PartitionLog
+from tidemill.storage.partition_log import OffsetGone, PartitionLog
+from tidemill.storage.partition_state import PartitionState
 from tidemill.storage.segment import Segment
 from tidemill.storage.tail_cache import TailCache
 
-TAIL_ENTRIES: Final = (
-    256  # committed entries kept in memory: what a follower may lag before it is caught up by an install
-)
+TAIL_ENTRIES: Final = 256  # committed entries kept in memory, whoever needs them
+NEEDED_ENTRIES_MAX: Final = 64 << 10  # kept for a follower that lags: 20 MB, 8 s at 8,000 a second; then an install
 
 
 class Truncated(NamedTuple):
@@ -72,6 +72,7 @@ class ShardLog:
         "damage",
         "entries",
         "first_index",
+        "installing",
         "last_append_time",
         "last_index",
         "memberships",
@@ -95,6 +96,7 @@ class ShardLog:
         self.last_append_time = 0
         self.entries: deque[Entry] = deque()  # from `first_index` to `last_index`
         self._term_starts: list[tuple[int, int]] = [(0, 0)]  # (first index, term)
+        self.installing: tuple[int, int] | None = None  # a snapshot's index and term: its bytes are not all here
         self.damage: str | None = None  # why this replica must not serve, vote or count
         self.changed = True  # since its checkpoint section was last encoded
         self.section = b""
@@ -107,6 +109,30 @@ class ShardLog:
         self.last_index = index
         self.commit_index = index
         self._term_starts = [(index, term)]
+        self.entries.clear()
+
+    def restore_partitions(self, states: list[PartitionState]) -> None:
+        for state in states:
+            self.partitions[state.partition].restore(state)
+
+    def begin_install(self, index: int, term: int, states: list[PartitionState]) -> None:
+        """
+        The partitions hold what is alike with a snapshot.  The last row that was here stays known, for votes claim it.
+        """
+        committed = self.commit_index
+        self.restore_boundary(self.last_index, self.term_at(self.last_index))
+        self.commit_index = committed
+        self.installing = (index, term)
+        self.restore_partitions(states)
+        self.changed = True
+
+    def end_install(self, index: int, term: int, last_append_time: int, membership: Membership) -> None:
+        """The log begins anew behind the snapshot, which the partitions hold."""
+        self.restore_boundary(index, term)
+        self.last_append_time = last_append_time
+        self.memberships = [(index, membership)]
+        self.installing = None
+        self.changed = True
 
     def term_at(self, index: int) -> int:
         at = bisect_right(self._term_starts, index, key=lambda start: start[0]) - 1
@@ -196,12 +222,18 @@ class ShardLog:
             self.memberships.pop()
         return Truncated(removed, cut)
 
-    def commit(self, index: int) -> None:
-        """What is committed is never truncated; all but the newest of it may be forgotten."""
+    def commit(self, index: int, needed_index: int | None = None) -> None:
+        """
+        What is committed is never truncated.  All but the newest of it may be forgotten, but for what a member still
+        needs, from `needed_index` on.
+        """
         self.commit_index = index
         self.changed = True
         entries = self.entries
-        spare = min(index, self.last_index - TAIL_ENTRIES) - self.first_index + 1
+        forgettable = self.last_index - TAIL_ENTRIES
+        if needed_index is not None:
+            forgettable = min(forgettable, max(needed_index - 1, self.last_index - NEEDED_ENTRIES_MAX))
+        spare = min(index, forgettable) - self.first_index + 1
         while spare > 0 and (entries[0].payload is None or entries[0].kind != BATCH):
             entries.popleft()
             self.first_index += 1
@@ -219,6 +251,21 @@ class ShardLog:
 
     def entry_at(self, index: int) -> Entry:
         return self.entries[index - self.first_index]
+
+    def payload_of(self, entry: Entry, *, may_wait: bool) -> Buffer | None:
+        """
+        Its bytes, from memory or its segment; None when that needs the disk and `may_wait` is false.  OffsetGone when
+        they are not needed any more, SegmentDamaged rather than other bytes.
+        """
+        if entry.payload is not None:
+            return entry.payload
+        partition = self.partitions[entry.partition]
+        found = partition.read(entry.base_offset, 1, entry.base_offset + entry.record_count, may_wait=may_wait)
+        if found is None:
+            return None
+        if found[1] != entry.payload_bytes:
+            raise OffsetGone(f"{entry} is not in {partition.directory} any more")
+        return found[0][0]
 
     def close(self) -> None:
         for partition in self.partitions.values():

@@ -22,6 +22,7 @@ from tidemill.storage import paths
 from tidemill.storage.block import Block, Report, Run, Spread, spread_run
 from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_closed, encode_shard, write_checkpoint
 from tidemill.storage.disk import Disk, File
+from tidemill.storage.install_row import apply_install_row
 from tidemill.storage.journal import Journal, Place, prepare_file
 from tidemill.storage.journal_block import HEADER_BYTES, encode_block, padded
 from tidemill.storage.open_files import close_surplus
@@ -36,6 +37,8 @@ Step = Callable[[], None]
 FREEING_KINDS: Final = frozenset(
     {Kind.VOTE, Kind.TRUNCATE, Kind.SETTLED, Kind.OPENED, Kind.CLOSED}
 )  # may use the ring's reserve (rule J7), as may LOG_START commands
+
+IRREVERSIBLE_KINDS: Final = frozenset({Kind.TRUNCATE, Kind.INSTALLING, Kind.INSTALLED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,25 @@ class Store:
         )
         self._removals += [(self._rows_queued, segment) for segment in removed]
 
+    def install(self, log: ShardLog, row: Entry) -> None:
+        """
+        A row of an install; what it says of files is synced.  Queued only when there `is_room`: a checkpoint waits
+        until it is gathered.
+        """
+        apply_install_row(log, row)
+        self._queue(log.shard_id, row)
+
+    def is_room(self, row: Entry) -> bool:
+        """Whether the ring takes everything that is queued and `row` behind it."""
+        size = self.pending_bytes + ROW_BYTES + len(row.payload or b"")
+        blocks = size // self.options.block_bytes_max + 2
+        return padded(size) + blocks * padded(HEADER_BYTES) <= self.journal.free_for_entries
+
+    @property
+    def is_spread(self) -> bool:
+        """What is durable lies in the segments, too: the disk was not full."""
+        return not self._unspread and (self._capture is None or not self._capture.unspread)
+
     def _queue(self, shard_id: ShardId, row: Entry) -> None:
         self._pending.append((shard_id, row))
         self._rows_queued += 1
@@ -177,17 +199,17 @@ class Store:
     def _take(self) -> list[tuple[ShardId, Entry]]:
         """Rows from the front of the queue, as many as a block and the ring hold."""
         pending = self._pending
-        journal = self.journal
+        room = self.journal.free_for_entries
         limit = self.options.block_bytes_max
         size = HEADER_BYTES
         count = 0
         for _, entry in pending:
             grown = size + ROW_BYTES + entry.payload_bytes
-            if count and grown > limit:
+            if count and (grown > limit or padded(grown) > room):
                 break
             size = grown
             count += 1
-        if padded(size) > journal.free_for_entries:
+        if padded(size) > room:
             return self._take_freeing()
         taken = pending[:count]
         del pending[:count]
@@ -228,6 +250,7 @@ class Store:
     def _reports(self, rows: list[tuple[ShardId, Entry]]) -> list[Report]:
         newest: dict[ShardId, Entry] = {}
         votes: dict[ShardId, Vote] = {}
+        installing: dict[ShardId, None] = {}
         for shard_id, entry in reversed(rows):
             if entry.kind <= COMMAND:
                 if shard_id not in newest:
@@ -236,11 +259,15 @@ class Store:
                         newest[shard_id] = entry
             elif entry.kind == Kind.VOTE and shard_id not in votes:
                 votes[shard_id] = Vote(entry.term, read_vote(entry))
+            elif entry.kind == Kind.INSTALLING:
+                installing[shard_id] = None
+            elif entry.kind == Kind.INSTALLED:
+                newest.setdefault(shard_id, entry)  # the last entry of the snapshot is durable, and all before it
         reports = []
-        for shard_id in dict.fromkeys([*newest, *votes]):
+        for shard_id in dict.fromkeys([*newest, *votes, *installing]):
             last = newest.get(shard_id)
             term, index = (0, 0) if last is None else (last.term, last.index)
-            reports.append(Report(shard_id, term, index, votes.get(shard_id)))
+            reports.append(Report(shard_id, term, index, votes.get(shard_id), shard_id in installing))
         return reports
 
     def written(self, block: Block) -> list[Report]:
@@ -393,11 +420,11 @@ class Store:
         self._choose_place()
 
     def _choose_place(self) -> None:
-        """Not while a truncation is queued: what it took is in no memory any more."""
+        """Not while a truncation or an install is queued: what it took is in no memory any more."""
         capture = self._capture
         if capture is None or capture.sequence is not None:
             return
-        if any(row.kind == Kind.TRUNCATE for _, row in self._pending):
+        if any(row.kind in IRREVERSIBLE_KINDS for _, row in self._pending):
             return
         queued = queued_rows(self._pending, ((shard_id, before) for _, shard_id, before in self._before))
         closing = {log.shard_id: log for row, log in self._closings if row > self._rows_gathered}

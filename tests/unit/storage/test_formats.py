@@ -163,7 +163,7 @@ def test_a_checkpoint(hand: Any) -> None:
         return number(data, at - size, size)
 
     head = [(8, 2), (12, 4), (16, 8), (24, 8), (32, 4), (36, 8), (44, 8)]
-    assert [2, 2, 3, 17, 2, 8192, len(data) - 52] == [number(data, *field) for field in head]
+    assert [3, 2, 3, 17, 2, 8192, len(data) - 52] == [number(data, *field) for field in head]
     assert (b"TMCP", crc32c(KEY + data[8:])) == (data[:4], number(data, 4, 4))
     assert [18, 4, 2, 2, 0] == [take(size) for size in (4, 8, 1, 8, 1)]  # closed
     assert len(data) - at - 4 == take(4)
@@ -210,7 +210,7 @@ def test_a_checkpoint_of_another_version_is_refused(monkeypatch: pytest.MonkeyPa
         earlier.setattr("tidemill.storage.checkpoint.VERSION", 1)
         data = encode_checkpoint(KEY, 3, 17, Place(2, 8192), [])
 
-    with pytest.raises(DirectoryProblem, match="version 1; this program reads version 2"):
+    with pytest.raises(DirectoryProblem, match="version 1; this program reads version 3"):
         decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, data)
 
 

@@ -1,0 +1,152 @@
+"""A leader's side of an install: what a member is offered, and the bytes it pulls.
+
+One snapshot for all members, taken at the committed index, and kept as long as the rows behind it are in memory.  Bytes
+are not held back from retention: a member that asks for what has gone is offered a newer snapshot, and what it has
+copied stays good.  So a member costs one chunk of memory, and one that does not ask costs nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tidemill.model.broker_id import Voter
+from tidemill.raft.entry import BATCH, Entry
+from tidemill.raft.messages import Chunk, Message, Offer, Pull
+from tidemill.raft.replica import Replica
+from tidemill.raft.voters import Membership
+from tidemill.shard.jobs import Jobs
+from tidemill.storage.checkpoint import state_of
+from tidemill.storage.disk import Buffer
+from tidemill.storage.partition_log import OffsetGone
+from tidemill.storage.partition_state import encode_partitions
+from tidemill.storage.queued_rows import QueuedRows
+from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.shard_log import ShardLog
+
+CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything that the committed log up to `index` has built, but for the bytes of its batches."""
+
+    index: int
+    term: int
+    append_time: int
+    membership: Membership
+    end_offsets: dict[int, int]
+    partitions: bytes
+
+
+def snapshot_of(log: ShardLog) -> Snapshot:
+    """At the commit index: whatever lies behind is taken back out."""
+    index = log.commit_index
+    firsts: dict[int, Entry] = {}
+    for number in range(index + 1, log.last_index + 1):
+        entry = log.entry_at(number)
+        if entry.kind == BATCH:
+            firsts.setdefault(entry.partition, entry)
+    behind = QueuedRows(first_index=index + 1, firsts=firsts)
+    states = [state_of(log, partition, index, behind) for partition in log.partitions.values()]
+    for state in states:
+        state.segments = []
+        state.settled = state.log_start
+    return Snapshot(
+        index=index,
+        term=log.term_at(index),
+        append_time=log.entry_at(index).append_time if index >= log.first_index else log.last_append_time,
+        membership=[membership for at, membership in log.memberships if at <= index][-1],
+        end_offsets={state.partition: state.end_offset for state in states},
+        partitions=encode_partitions(states),
+    )
+
+
+class CatchUp:
+    """Lives on the loop.  `jobs` reads what is not in the page cache."""
+
+    def __init__(self, log: ShardLog, replica: Replica, send: Callable[[Voter, Message], None], jobs: Jobs) -> None:
+        self._log = log
+        self._replica = replica
+        self._send = send
+        self._jobs = jobs
+        self._snapshot: Snapshot | None = None
+        self._reading: set[Voter] = set()  # for whom a job reads: one chunk each
+
+    def offer(self, member: Voter) -> None:
+        """`member` needs an install: tell it what of."""
+        snapshot = self._snapshot
+        if snapshot is None or self._log.first_index > snapshot.index + 1:
+            snapshot = self._snapshot = snapshot_of(self._log)
+        self._replica.offered(member, snapshot.index)
+        offer = Offer(
+            term=self._replica.term,
+            index=snapshot.index,
+            index_term=snapshot.term,
+            append_time=snapshot.append_time,
+            membership=snapshot.membership,
+            partitions=snapshot.partitions,
+        )
+        self._send(member, offer)
+
+    def answer(self, member: Voter, pull: Pull) -> None:
+        snapshot = self._snapshot
+        if snapshot is None or pull.index != snapshot.index:
+            self.offer(member)
+            return
+        end_offset = snapshot.end_offsets.get(pull.partition)
+        if end_offset is None or member in self._reading:
+            return
+        log = self._log.partitions[pull.partition]
+        try:
+            found = log.read(pull.offset, CHUNK_BYTES, end_offset, may_wait=False)
+        except OffsetGone:
+            self._offer_newer(member)
+            return
+        except SegmentDamaged:
+            return  # this replica is damaged, and the member asks again: perhaps another leads by then
+        if found is not None:
+            self._send_chunk(member, pull, found[0])
+            return
+        self._reading.add(member)
+
+        def read() -> list[Buffer] | None:
+            try:
+                came = log.read(pull.offset, CHUNK_BYTES, end_offset, may_wait=True)
+            except OffsetGone:
+                return None
+            except SegmentDamaged:
+                return []
+            assert came is not None, "a read that may wait answers"
+            return came[0]
+
+        def done(parts: list[Buffer] | None) -> None:
+            self._reading.discard(member)
+            if not self._replica.leads or self._replica.term != pull.term:
+                return
+            if parts is None:
+                self._offer_newer(member)
+            else:
+                self._send_chunk(member, pull, parts)
+
+        self._jobs.submit(read, done, _raise)
+
+    def _offer_newer(self, member: Voter) -> None:
+        self._snapshot = None
+        self.offer(member)
+
+    def _send_chunk(self, member: Voter, pull: Pull, parts: list[Buffer]) -> None:
+        if parts:
+            chunk = Chunk(
+                term=pull.term, index=pull.index, partition=pull.partition, offset=pull.offset, payload=tuple(parts)
+            )
+            self._send(member, chunk)
+
+    def tick(self) -> None:
+        """Called a few times a second: nobody installs, nothing is kept."""
+        replication = self._replica.replication
+        if self._snapshot is not None and (replication is None or not replication.is_installing):
+            self._snapshot = None
+
+
+def _raise(error: BaseException) -> None:
+    raise error

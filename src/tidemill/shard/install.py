@@ -1,0 +1,230 @@
+"""A follower's side of an install: from a leader's offer to a log that begins behind the snapshot.
+
+    offered ─▶ everything here is durable ─▶ cut (`install_copy.begin`) ─▶ INSTALLING is journaled ─▶ clean
+            ─▶ pull, write, pull, … ─▶ sync ─▶ INSTALLED is journaled ─▶ the replica answers
+
+Each arrow is a job off the loop, a sync of the journal, or a message; one of them at a time, so memory is bounded by
+one chunk.  A newer offer is taken up between two of them, and keeps what was copied.  A crash goes on from the last row
+that was durable: what was copied since is cut by recovery, and copied again.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from struct import error
+from typing import Final, TypeVar
+
+from tidemill.model.broker_id import Voter
+from tidemill.raft.entry import Entry, Kind
+from tidemill.raft.messages import Chunk, Message, Offer, Pull
+from tidemill.raft.replica import Replica
+from tidemill.shard.jobs import Jobs
+from tidemill.storage.disk import DiskFull
+from tidemill.storage.install_copy import ChunkRefused, InstallCopy, SnapshotContradicts
+from tidemill.storage.install_row import installed_row, installing_row
+from tidemill.storage.partition_state import ByteReader, PartitionState
+from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.shard_log import ShardLog
+from tidemill.storage.store import Store
+
+RETRY_MS: Final = 500  # unanswered for so long, a pull is taken for lost
+PROGRESS_BYTES: Final = 256 << 20  # copied, after which they are journaled: a restart copies no more than that again
+
+T = TypeVar("T")
+
+
+class Stage(StrEnum):
+    IDLE = "idle"
+    DRAINING = "draining"  # what was queued before is on its way to the disk
+    WORKING = "working"  # a job has the files
+    WAITING = "waiting"  # for room in the journal's ring
+    JOURNALING = "journaling"
+    PULLING = "pulling"
+    FULL = "full"  # the disk is: tried again
+
+
+class Install:
+    """Lives on the loop.  One shard's; it may install many times."""
+
+    def __init__(
+        self,
+        store: Store,
+        log: ShardLog,
+        replica: Replica,
+        *,
+        send: Callable[[Voter, Message], None],
+        jobs: Jobs,
+        high_watermarks: Callable[[], dict[int, int]],
+        changed: Callable[[], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """
+        `jobs` has one worker, which nothing else of the store's background work runs beside.  `changed` is called
+        when the log has changed, not durably yet, and when that has ended; `failed` ends the process.
+        """
+        self._store = store
+        self._log = log
+        self._replica = replica
+        self._send = send
+        self._jobs = jobs
+        self._high_watermarks = high_watermarks
+        self._changed = changed
+        self._failed = failed
+        self.stage = Stage.IDLE
+        self.refused = 0  # chunks
+        self._copy: InstallCopy | None = None
+        self._offer: Offer | None = None  # that is installed
+        self._next: Offer | None = None  # a newer one
+        self._row: Entry | None = None  # to be journaled
+        self._asked: tuple[int, int] | None = None  # partition and offset
+        self._asked_ms = 0
+        self._now_ms = 0
+
+    def tick(self, now_ms: int) -> None:
+        """Called a few times a second."""
+        self._now_ms = now_ms
+        if self.stage is Stage.PULLING and now_ms - self._asked_ms >= RETRY_MS:
+            self._pull()
+        elif self.stage is Stage.FULL:
+            self._write(self._files.flush)
+        else:
+            self.go_on()
+
+    def offered(self, offer: Offer) -> None:
+        is_known = self._next is None and self._offer is not None and self._offer.index == offer.index
+        if is_known:
+            if self.stage is Stage.PULLING:
+                self._pull()  # another leads, perhaps, and was not asked
+            return
+        self._next = offer
+        if self.stage is Stage.IDLE:
+            self.stage = Stage.DRAINING
+        elif self.stage in (Stage.PULLING, Stage.WAITING):
+            self._cut()
+        self.go_on()
+
+    def received(self, chunk: Chunk) -> None:
+        """What was asked for, or something late."""
+        is_asked = self._asked == (chunk.partition, chunk.offset)
+        if self.stage is not Stage.PULLING or self._offer is None or chunk.index != self._offer.index or not is_asked:
+            return
+        files = self._files
+        self._write(lambda: files.write(chunk.partition, chunk.offset, chunk.payload))
+
+    def row_is_durable(self) -> None:
+        """INSTALLING: files may follow it."""
+        if self.stage is not Stage.JOURNALING:
+            return
+        if self._next is not None:
+            self._cut()
+            return
+        self._work(self._files.clean, lambda _: self._pull())
+
+    def go_on(self) -> None:
+        """Something that is waited for may be there: what was queued is durable, the ring has room."""
+        if self.stage is Stage.DRAINING:
+            if self._replica.durable_index >= self._log.last_index and self._store.is_spread:
+                self._copy = InstallCopy(self._store.disk, self._log, self._high_watermarks())
+                self._cut()
+        elif self.stage is Stage.WAITING:
+            assert self._row is not None, "there is a row to wait with"
+            if self._store.is_room(self._row):
+                self._journal(self._row)
+        elif self.stage is Stage.JOURNALING and self._replica.installing is None:
+            self.stage = Stage.IDLE
+            self._copy = self._offer = self._row = None
+            self._changed()
+
+    # Step by step.
+
+    @property
+    def _files(self) -> InstallCopy:
+        assert self._copy is not None, "nothing is installed"
+        return self._copy
+
+    def _cut(self) -> None:
+        """Begin with the newest offer; what was copied for another is kept as far as it is alike."""
+        offer, self._next = self._next, None
+        assert offer is not None, "nothing was offered"
+        self._offer = offer
+        files = self._files
+
+        def cut() -> list[PartitionState] | str:
+            try:
+                return files.begin(ByteReader(memoryview(offer.partitions)).partitions())
+            except (SnapshotContradicts, SegmentDamaged, error) as problem:
+                return f"the snapshot at {offer.index} cannot be installed: {problem}"
+
+        def done(found: list[PartitionState] | str) -> None:
+            if isinstance(found, str):
+                self._log.damage = found  # it neither votes nor counts from now on
+                self.stage = Stage.IDLE
+                return
+            self._wait_with(installing_row(offer.index, offer.index_term, found))
+
+        self._work(cut, done)
+
+    def _wait_with(self, row: Entry) -> None:
+        self.stage = Stage.WAITING
+        self._row = row
+        if self._next is not None:
+            self._cut()
+        else:
+            self.go_on()
+
+    def _journal(self, row: Entry) -> None:
+        self._store.install(self._log, row)
+        self.stage = Stage.JOURNALING
+        if row.kind == Kind.INSTALLED:
+            assert self._offer is not None, "nothing was offered"
+            self._replica.installed(self._offer.membership)
+        self._changed()
+
+    def _pull(self) -> None:
+        """Ask for what comes next; or it is all there."""
+        if self._next is not None:
+            self._cut()
+            return
+        self.stage = Stage.PULLING
+        files = self._files
+        self._asked = files.next_pull()
+        offer, leader = self._offer, self._replica.leader
+        assert offer is not None, "nothing was offered"
+        if self._asked is None:
+            self._work(files.sync, lambda _: self._end(offer))
+        elif files.bytes_since_sync >= PROGRESS_BYTES:
+            self._work(
+                files.sync,
+                lambda _: self._wait_with(installing_row(offer.index, offer.index_term, files.progress())),
+            )
+        else:
+            self._asked_ms = self._now_ms
+            if leader is not None:
+                partition, offset = self._asked
+                self._send(leader, Pull(term=self._replica.term, index=offer.index, partition=partition, offset=offset))
+
+    def _end(self, offer: Offer) -> None:
+        states = self._files.result()
+        self._wait_with(installed_row(offer.index, offer.index_term, offer.append_time, offer.membership, states))
+
+    def _write(self, write: Callable[[], None]) -> None:
+        def outcome() -> Exception | None:
+            try:
+                write()
+            except (ChunkRefused, DiskFull) as problem:
+                return problem
+            return None
+
+        def done(problem: Exception | None) -> None:
+            if problem is None:
+                self._pull()
+            elif isinstance(problem, DiskFull):
+                self.stage = Stage.FULL
+            else:
+                self.refused += 1
+                self.stage = Stage.PULLING  # asked again when it is taken for lost
+
+        self._work(outcome, done)
+
+    def _work(self, job: Callable[[], T], done: Callable[[T], None]) -> None:
+        self.stage = Stage.WORKING
+        self._jobs.submit(job, done, self._failed)

@@ -1,0 +1,90 @@
+"""Messages to the other replicas, in their order, each entry with its bytes: those that lie in segments only are read.
+
+What is not in the page cache is read off the loop; what is said to the same replica meanwhile waits behind it, no more
+than the replica's window.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidemill.model.broker_id import Voter
+from tidemill.raft.entry import Entry
+from tidemill.raft.messages import Append, Message
+from tidemill.shard.jobs import Jobs
+from tidemill.storage.partition_log import OffsetGone
+from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.shard_log import ShardLog
+
+
+class Outgoing:
+    def __init__(
+        self,
+        log: ShardLog,
+        send: Callable[[Voter, Message], None],
+        jobs: Jobs,
+        gone: Callable[[Voter], None],
+    ) -> None:
+        """`gone`: what the replica needs next cannot be read here any more, so that it must install."""
+        self._log = log
+        self._send = send
+        self._jobs = jobs
+        self._gone = gone
+        self._waiting: dict[Voter, deque[Message]] = {}  # the first of each is being read
+
+    def send(self, to: Voter, message: Message) -> None:
+        waiting = self._waiting.get(to)
+        if waiting is not None:
+            waiting.append(message)
+            return
+        found = self._whole(message, may_wait=False)
+        if isinstance(found, Exception):
+            self._gone(to)
+        elif found is not None:
+            self._send(to, found)
+        else:
+            self._waiting[to] = deque([message])
+            self._read(to, message)
+
+    def _read(self, to: Voter, message: Message) -> None:
+        self._jobs.submit(lambda: self._whole(message, may_wait=True), lambda found: self._was_read(to, found), _raise)
+
+    def _was_read(self, to: Voter, found: Message | Exception | None) -> None:
+        waiting = self._waiting.pop(to)
+        waiting.popleft()
+        if isinstance(found, Exception):
+            self._gone(to)
+            return  # what waits behind it does not fit without it
+        assert found is not None, "a read that may wait answers"
+        self._send(to, found)
+        for message in waiting:
+            self.send(to, message)
+
+    def _whole(self, message: Message, *, may_wait: bool) -> Message | Exception | None:
+        """None: the disk must be asked."""
+        if not isinstance(message, Append) or all(entry.payload is not None for entry in message.entries):
+            return message
+        entries = []
+        for entry in message.entries:
+            try:
+                payload = self._log.payload_of(entry, may_wait=may_wait)
+            except (OffsetGone, SegmentDamaged) as problem:
+                return problem
+            if payload is None:
+                return None
+            whole = Entry(
+                entry.kind,
+                payload,
+                partition=entry.partition,
+                base_offset=entry.base_offset,
+                record_count=entry.record_count,
+                append_time=entry.append_time,
+                index=entry.index,
+                term=entry.term,
+            )
+            entries.append(whole)
+        return replace(message, entries=tuple(entries))
+
+
+def _raise(error: BaseException) -> None:
+    raise error

@@ -1,0 +1,213 @@
+"""A shard's files on their way to a snapshot: what differs is cut, what is missing is copied, everything is synced.
+
+The shard's own partitions are not touched: they change with the rows of the install, when those are queued.  So this
+may run off the loop, one call at a time, while nothing is appended to the shard.
+
+    begin ──▶ INSTALLING is durable ──▶ clean ──▶ write … ──▶ sync ──▶ INSTALLED
+      ▲                                                         │
+      └────────────── a newer snapshot, or many bytes ──────────┘
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from tidemill.batches.batch import MAGIC, MAGIC_POSITION, MalformedBatch, crc_matches, spans
+from tidemill.raft.entry import BATCH, Entry
+from tidemill.storage import paths
+from tidemill.storage.block import Run, spread_run
+from tidemill.storage.disk import Buffer, Disk, DiskFull
+from tidemill.storage.leader_epochs import LeaderEpochs, meeting_offset
+from tidemill.storage.partition_log import PartitionLog
+from tidemill.storage.partition_state import PartitionState
+from tidemill.storage.segment import Segment, SegmentDamaged, read_start, save_index
+from tidemill.storage.shard_log import ShardLog
+from tidemill.storage.tail_cache import TailCache
+
+
+class SnapshotContradicts(Exception):
+    """What is committed here differs from what a leader says is committed: nothing is cut."""
+
+
+class ChunkRefused(ValueError):
+    """Not the batches that follow; nothing of it was written.  They are asked for again."""
+
+
+class InstallCopy:
+    """`high_watermarks` by partition: what is committed here."""
+
+    def __init__(self, disk: Disk, log: ShardLog, high_watermarks: dict[int, int]) -> None:
+        """Everything of `log` is durable, and spread over the segments."""
+        self._disk = disk
+        self._high_watermarks = high_watermarks
+        self._theirs: dict[int, PartitionState] = {}
+        self._epochs: dict[int, LeaderEpochs] = {}
+        self._unwritten: list[Run] = []
+        self._unsynced: dict[Segment, None] = {}
+        self.bytes_since_sync = 0
+        self._logs: dict[int, PartitionLog] = {}
+        for number, live in log.partitions.items():
+            copy = self._logs[number] = PartitionLog(disk, TailCache(0), live.topic_id, number)
+            copy.config = live.config
+            copy.restore(live.state())
+            self._unsynced |= dict.fromkeys(copy.segments)
+
+    def begin(self, theirs: list[PartitionState]) -> list[PartitionState]:
+        """
+        What is kept of each partition, for INSTALLING; durable.  SnapshotContradicts, SegmentDamaged.  Waits for disks.
+        """
+        if sorted(self._logs) != sorted(state.partition for state in theirs):
+            raise SnapshotContradicts(f"the snapshot is of partitions {[it.partition for it in theirs]}")
+        self.sync()
+        for state in theirs:
+            self._theirs[state.partition] = state
+            self._epochs[state.partition] = LeaderEpochs(state.epochs)
+            self._keep(self._logs[state.partition], state)
+        return [log.state() for log in self._logs.values()]
+
+    def _keep(self, ours: PartitionLog, theirs: PartitionState) -> None:
+        """Cut where epoch and offset differ; begin empty where nothing is shared."""
+        meeting = meeting_offset(
+            [start[:2] for start in ours.epochs.starts],
+            ours.end_offset,
+            [start[:2] for start in theirs.epochs],
+            theirs.end_offset,
+        )
+        is_empty = meeting is None or meeting <= theirs.log_start
+        kept_end = theirs.log_start if meeting is None else max(meeting, theirs.log_start)
+        committed = self._high_watermarks[ours.partition]
+        if committed > kept_end:
+            raise SnapshotContradicts(
+                f"{ours.directory} would be cut at offset {kept_end}; what lies before {committed} is committed"
+            )
+        if is_empty:
+            ours.segments = []
+        elif kept_end < ours.end_offset:
+            segment, position = self._place_of(ours, kept_end)
+            cut = Entry(BATCH, b"", partition=ours.partition, base_offset=kept_end)
+            cut.segment_base, cut.position = segment.base_offset, position
+            ours.truncate(cut)
+            if ours.segments and not ours.segments[-1].size:
+                ours.segments.pop()
+        ours.end_offset = kept_end
+        ours.settle(theirs.log_start)
+        ours.epochs.starts = [start for start in theirs.epochs if start.start_offset < kept_end]
+
+    def _place_of(self, log: PartitionLog, offset: int) -> tuple[Segment, int]:
+        found = log.place_of(offset, may_wait=True)
+        assert found is not None, "a look-up that may wait answers"
+        segment, position = found
+        if position < segment.size and read_start(segment.opened(self._disk), position) != offset:
+            raise SegmentDamaged(segment.path, position, offset, "no batch begins with this offset")
+        return found
+
+    def clean(self) -> None:
+        """Once INSTALLING is durable: what no state names is removed, and what lies behind an end is cut."""
+        disk = self._disk
+        for log in self._logs.values():
+            known = {segment.base_offset for segment in log.segments}
+            grows = max(known, default=None)  # its index is of another content by then
+            for name in disk.list(log.directory):
+                base_offset = paths.segment_base(name)
+                is_index = name.endswith(".index")
+                if base_offset is not None and (base_offset not in known or (is_index and base_offset == grows)):
+                    disk.remove(f"{log.directory}/{name}")
+            for segment in log.segments:
+                file = segment.opened(disk)
+                if file.size() > segment.size:
+                    file.truncate(segment.size)
+
+    def next_pull(self) -> tuple[int, int] | None:
+        """Partition and offset of what is missing; None when nothing is."""
+        for number, log in self._logs.items():
+            if log.end_offset < self._theirs[number].end_offset:
+                return number, log.end_offset
+        return None
+
+    def write(self, number: int, offset: int, chunk: Iterable[Buffer]) -> None:
+        """
+        Batches that begin with the one that holds `offset`.  ChunkRefused; DiskFull, and then `flush` tries again.
+        """
+        log = self._logs[number]
+        batches = [batch for data in chunk for batch in self._checked(log, memoryview(data))]
+        if offset != log.end_offset or not batches:
+            raise ChunkRefused(f"{len(batches)} batches came for offset {offset}; {log.end_offset} is next")
+        for batch, base_offset, end_offset, max_timestamp in self._in_place(log, batches):
+            segment, position = log.place(len(batch), max_timestamp, base_offset)
+            log.end_offset = end_offset
+            self._unwritten.append(Run(segment, position, [batch], position + len(batch)))
+        theirs = self._theirs[number].epochs
+        log.epochs.starts = [start for start in theirs if start.start_offset < log.end_offset]
+        self.flush()
+
+    def _checked(self, log: PartitionLog, data: memoryview) -> list[memoryview]:
+        try:
+            found = [data[span.position : span.position + span.size] for span in spans(data)]
+        except MalformedBatch as problem:
+            raise ChunkRefused(f"{log.directory}: {problem}") from None
+        if sum(map(len, found)) != len(data):
+            raise ChunkRefused(f"{log.directory}: the last batch is not whole")
+        return found
+
+    def _in_place(self, log: PartitionLog, batches: list[memoryview]) -> list[tuple[memoryview, int, int, int]]:
+        """Each with base offset, end offset and largest timestamp: dense, of the epochs of the table, and undamaged."""
+        epochs, end_offset_max = self._epochs[log.partition], self._theirs[log.partition].end_offset
+        expected = log.end_offset
+        is_first = not log.segments  # its first batch may begin below the log start
+        placed = []
+        for batch in batches:
+            (span,) = spans(batch)
+            header = span.header
+            base_offset, end_offset = header.base_offset, header.end_offset
+            is_next = base_offset <= expected < end_offset if is_first else base_offset == expected < end_offset
+            epoch, epoch_end = epochs.span_at(expected)
+            is_of_epoch = header.leader_epoch == epoch and end_offset <= min(epoch_end, end_offset_max)
+            if not (is_next and is_of_epoch and batch[MAGIC_POSITION] == MAGIC and crc_matches(batch)):
+                raise ChunkRefused(
+                    f"{log.directory}: offsets {base_offset} to {end_offset - 1} of epoch {header.leader_epoch} came, "
+                    f"where {expected} of epoch {epoch} is next; or the batch is damaged"
+                )
+            placed.append((batch, base_offset, end_offset, header.max_timestamp))
+            expected, is_first = end_offset, False
+        return placed
+
+    def flush(self) -> None:
+        while self._unwritten:
+            run = self._unwritten[0]
+            spread_run(self._disk, run, [])
+            self.bytes_since_sync += len(run.parts[0])
+            self._unsynced[run.segment] = None
+            del self._unwritten[0]
+
+    def sync(self) -> None:
+        """Everything that was written, and the names of the files, is durable.  Waits for disks."""
+        for segment in self._unsynced:
+            if segment.size:
+                segment.opened(self._disk).sync()
+            if segment.is_closed:
+                self._save_index(segment)
+        self._unsynced.clear()
+        self.bytes_since_sync = 0
+        directories: dict[str, None] = {}
+        for log in self._logs.values():
+            if log.segments:
+                directories |= dict.fromkeys([log.directory, paths.topic_directory(log.topic_id), paths.TOPICS])
+            log.close()
+        for directory in directories:
+            self._disk.sync_directory(directory)
+
+    def _save_index(self, segment: Segment) -> None:
+        with suppress(DiskFull):  # it is a hint: whoever reads first builds it again
+            save_index(self._disk, segment)
+
+    def progress(self) -> list[PartitionState]:
+        """For another INSTALLING: what is synced by now."""
+        return [log.state() for log in self._logs.values()]
+
+    def result(self) -> list[PartitionState]:
+        """For INSTALLED: files of ours, and what the snapshot says that their rows had built."""
+        states = self.progress()
+        for state in states:
+            theirs = self._theirs[state.partition]
+            assert state.end_offset == theirs.end_offset, f"{theirs} is not whole: it ends at {state.end_offset}"
+            state.epochs, state.producers = theirs.epochs, theirs.producers
+        return states

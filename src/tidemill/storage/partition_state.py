@@ -1,0 +1,99 @@
+"""Everything that a partition's files hold, and what its rows have built: in checkpoints, in snapshots, and in the rows
+of an install.  Byte table: `docs/formats/journal.md`.
+"""
+
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final, NamedTuple
+
+from tidemill.model.broker_id import Voter
+from tidemill.raft.entry import decode_voters
+from tidemill.raft.voters import Membership
+from tidemill.storage.leader_epochs import EpochStart
+from tidemill.storage.producer_states import ProducerBatch
+
+_PARTITION: Final = Struct(">IqqqI")
+_SEGMENT: Final = Struct(">qqqq")
+_EPOCH: Final = Struct(">qqQ")
+_PRODUCER: Final = Struct(">qI")
+_PRODUCER_BATCH: Final = Struct(">hIIqqQq")
+COUNT: Final = Struct(">I")
+
+
+class SegmentState(NamedTuple):
+    base_offset: int
+    size: int
+    max_timestamp: int
+    created_at: int
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionState:
+    partition: int
+    log_start: int
+    settled: int
+    end_offset: int
+    segments: list[SegmentState] = field(default_factory=list)  # none in a snapshot: each replica cuts its own
+    epochs: list[EpochStart] = field(default_factory=list)
+    producers: dict[int, tuple[ProducerBatch, ...]] = field(default_factory=dict)
+
+
+class ByteReader:
+    """A cursor over bytes whose CRC has been checked; struct.error where they end early."""
+
+    def __init__(self, data: bytes | memoryview, at: int = 0) -> None:
+        self.data = data
+        self.at = at
+
+    def numbers(self, struct: Struct) -> tuple[int, ...]:
+        values = struct.unpack_from(self.data, self.at)
+        self.at += struct.size
+        return values
+
+    def count(self) -> int:
+        return self.numbers(COUNT)[0]
+
+    def bytes(self, length: int) -> bytes:
+        self.at += length
+        return bytes(self.data[self.at - length : self.at])
+
+    def membership(self) -> Membership:
+        voters, self.at = decode_voters(self.data, self.at)
+        learners, self.at = decode_voters(self.data, self.at)
+        return Membership(voters, learners)
+
+    def vote(self) -> Voter | None:
+        if self.bytes(1) == b"\x00":
+            return None
+        return decode_voters(b"\x00\x01" + self.bytes(20))[0][0]
+
+    def partitions(self) -> list[PartitionState]:
+        return [self._partition() for _ in range(self.count())]
+
+    def _partition(self) -> PartitionState:
+        number, log_start, settled, end_offset, segment_count = self.numbers(_PARTITION)
+        state = PartitionState(partition=number, log_start=log_start, settled=settled, end_offset=end_offset)
+        state.segments = [SegmentState(*self.numbers(_SEGMENT)) for _ in range(segment_count)]
+        state.epochs = [EpochStart(*self.numbers(_EPOCH)) for _ in range(self.count())]
+        for _ in range(self.count()):
+            producer_id, batch_count = self.numbers(_PRODUCER)
+            state.producers[producer_id] = tuple(
+                ProducerBatch(*self.numbers(_PRODUCER_BATCH)) for _ in range(batch_count)
+            )
+        return state
+
+
+def encode_partitions(states: list[PartitionState]) -> bytes:
+    return COUNT.pack(len(states)) + b"".join([_encode(state) for state in states])
+
+
+def _encode(state: PartitionState) -> bytes:
+    parts = [_PARTITION.pack(state.partition, state.log_start, state.settled, state.end_offset, len(state.segments))]
+    parts += [_SEGMENT.pack(*segment) for segment in state.segments]
+    parts.append(COUNT.pack(len(state.epochs)))
+    parts += [_EPOCH.pack(*start) for start in state.epochs]
+    parts.append(COUNT.pack(len(state.producers)))
+    for producer_id, batches in state.producers.items():
+        parts.append(_PRODUCER.pack(producer_id, len(batches)))
+        parts += [_PRODUCER_BATCH.pack(*batch) for batch in batches]
+    return b"".join(parts)

@@ -1,0 +1,370 @@
+"""A leader and a follower over real stores on simulated disks: one lacks rows, the other has a tail of its own.
+
+Messages go as bytes, and every step of the follower's disk can be the last one.
+"""
+
+from collections import deque
+from random import Random
+
+from tests.simulation.store.store_script import CONFIG, KEY, OPTIONS
+from tidemill.batches.batch import read_header, spans
+from tidemill.batches.builder import build_batch
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.shard import ShardId
+from tidemill.model.topic import TopicId
+from tidemill.raft.entry import BATCH, Entry, log_start, read_log_start
+from tidemill.raft.message_codec import decode, encode
+from tidemill.raft.messages import Message
+from tidemill.raft.progress import Progress
+from tidemill.raft.replica import Replica
+from tidemill.raft.voters import Membership
+from tidemill.shard.catch_up import CatchUp
+from tidemill.shard.install import RETRY_MS, Install, Stage
+from tidemill.shard.outgoing import Outgoing
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.storage.partition_log import PartitionLog
+from tidemill.storage.recovery import found_directory, open_store
+from tidemill.storage.shard_log import Opening, ShardLog
+
+LEADER = Voter(BrokerId(1), DirectoryId(b"l" * 16))
+FOLLOWER = Voter(BrokerId(2), DirectoryId(b"f" * 16))
+SHARD = ShardId(3)
+OPENING = Opening(
+    topic_id=TopicId(b"t" * 16),
+    first_partition=0,
+    partition_count=3,
+    feature_level=1,
+    membership=Membership((LEADER,), (FOLLOWER,)),
+)
+TURNS_MAX = 40
+MESSAGES_MAX = 500  # in one turn
+
+
+class Side:
+    """One broker, as far as one shard and its disk go."""
+
+    def __init__(self, me: Voter, disk: SimulatedDisk) -> None:
+        self.me = me
+        self.disk = disk
+        self.store, found = open_store(disk, KEY, OPTIONS)
+        assert not found.damaged, found.damaged
+        self.log: ShardLog = self.store.shards.get(SHARD) or self.store.open_shard(SHARD, OPENING)
+        for partition in self.log.partitions.values():
+            partition.config = CONFIG
+        self.now_ms = 10_000
+        self.out: deque[bytes] = deque()
+        self.begin()
+
+    def begin(self) -> None:
+        """A replica of what the log is now."""
+        log = self.log
+        self.jobs = SimulatedJobs()
+        self.high_watermarks = high_watermarks(log)
+        self.replica = Replica(
+            me=self.me,
+            memberships=list(log.memberships),
+            term=log.term,
+            voted_for=log.voted_for,
+            log=log,
+            commit_index=log.commit_index,
+            jitter_ms=lambda: 0,
+            installing=log.installing,
+        )
+        self.outgoing = Outgoing(log, self.send, self.jobs, self._gone)
+        self.catch_up = CatchUp(log, self.replica, self.send, self.jobs)
+        self.install = Install(
+            self.store,
+            log,
+            self.replica,
+            send=self.send,
+            jobs=self.jobs,
+            high_watermarks=lambda: self.high_watermarks,
+            changed=self._changed,
+            failed=_raise,
+        )
+
+    def _changed(self) -> None:
+        self.high_watermarks = high_watermarks(self.log)
+
+    def _gone(self, member: Voter) -> None:
+        if self.replica.replication is not None:
+            self.replica.replication.needs_install(member)
+
+    def send(self, _: Voter, message: Message) -> None:
+        self.out.append(b"".join(encode(message)))
+
+    def tick(self) -> None:
+        self.now_ms += RETRY_MS
+        self.replica.tick(self.now_ms, self.now_ms, lambda _: True)
+        self.carry_out()
+        self.install.tick(self.now_ms)
+        self.catch_up.tick()
+        if self.install.stage is Stage.WAITING:
+            self.checkpoint()  # as a broker does every ten seconds
+
+    def hear(self, sender: Voter, data: bytes) -> None:
+        self.replica.receive(sender, decode(memoryview(data)))
+        self.carry_out()
+
+    def carry_out(self) -> None:
+        replica = self.replica
+        while True:
+            ready = replica.ready()
+            if ready.vote is not None:
+                self.store.vote(SHARD, self.log, ready.vote.term, ready.vote.voted_for)
+            if ready.truncate_from is not None:
+                self.store.truncate(self.log, ready.truncate_from)
+            if ready.entries:
+                self.store.append(self.log, ready.entries)
+            for to, message in ready.messages:
+                self.outgoing.send(to, message)
+            for member in ready.installs:
+                self.catch_up.offer(member)
+            for member, pull in ready.pulls:
+                self.catch_up.answer(member, pull)
+            if ready.offer is not None:
+                self.install.offered(ready.offer)
+            for chunk in ready.chunks:
+                self.install.received(chunk)
+            self._apply()
+            if not self._block():
+                break
+        while self.jobs.step():
+            pass
+        self.install.go_on()
+
+    def _block(self) -> bool:
+        store = self.store
+        block = store.gather()
+        if block is None:
+            if store.has_pending:
+                self.checkpoint()
+                return True
+            return False
+        block.write(store.journal)
+        block.spread(self.disk)
+        for report in store.written(block):
+            self.replica.advance(report.term, report.log_index, report.vote)
+            if report.is_installing:
+                self.install.row_is_durable()
+        self._apply()
+        if block.sequence % 5 == 0:
+            self.checkpoint()
+        return True
+
+    def checkpoint(self) -> None:
+        store = self.store
+        if not store.can_checkpoint:
+            return
+        store.begin_checkpoint()
+        while (steps := store.checkpoint_steps()) is None:
+            block = store.gather()
+            assert block is not None, "P waits for what is queued"
+            block.write(store.journal)
+            block.spread(self.disk)
+            for report in store.written(block):
+                self.replica.advance(report.term, report.log_index, report.vote)
+                if report.is_installing:
+                    self.install.row_is_durable()
+        for _ in steps:
+            pass
+        store.checkpointed()
+        for step in store.removal_steps():
+            step()
+
+    def _apply(self) -> None:
+        log, stable = self.log, self.replica.stable_index
+        if stable <= log.commit_index or log.installing is not None:
+            return
+        for index in range(max(log.commit_index + 1, log.first_index), stable + 1):
+            entry = log.entry_at(index)
+            if entry.kind != BATCH and entry.payload and entry.payload[0] == 1:
+                number, offset = read_log_start(entry.payload)
+                if offset > log.partitions[number].log_start:
+                    self.store.settle(log, number, offset)
+        log.commit(stable)
+        self.high_watermarks = high_watermarks(log)
+
+    # What a script does.
+
+    def batch(self, partition: int, term: int, value: bytes, **producer: int) -> Entry:
+        log = self.log.partitions[partition]
+        payload = build_batch(
+            [(None, value, (), self.now_ms)], base_offset=log.end_offset, leader_epoch=term, **producer
+        )
+        return Entry(
+            BATCH,
+            payload,
+            partition=partition,
+            base_offset=log.end_offset,
+            record_count=1,
+            append_time=self.now_ms,
+        )
+
+    def propose(self, entry: Entry) -> None:
+        self.replica.propose(entry)
+        self.carry_out()
+
+
+def high_watermarks(log: ShardLog) -> dict[int, int]:
+    """As `Shard` has them: what lies before the first batch that is not known to be committed."""
+    found = {number: partition.end_offset for number, partition in log.partitions.items()}
+    for entry in reversed(log.entries):
+        if entry.kind == BATCH and entry.index > log.commit_index:
+            found[entry.partition] = entry.base_offset
+    return found
+
+
+class Pair:
+    """`seed` draws what the leader wrote, where the follower's log ends, and what tail it has of its own."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        disks = [SimulatedDisk(), SimulatedDisk()]
+        for disk in disks:
+            found_directory(disk, KEY, OPTIONS)
+        self.leader, self.follower = Side(LEADER, disks[0]), Side(FOLLOWER, disks[1])
+        self.sequence = 0
+        self.marks: dict[int, int] = {}  # the follower's high watermarks before it installs
+        self._lead()
+        self._write(random.randint(0, 30))
+        self.exchange()
+        self.committed = self.follower.log.commit_index
+        if random.random() < 0.3:
+            self._move_log_start()
+        self._write(random.randint(1, 40))
+        self._diverge()
+        self._lead()
+        self._write(random.randint(1, 30))
+        if random.random() < 0.5:
+            self._move_log_start()
+        self.drop_rows()
+        self.follower.out.clear()
+        self.leader.out.clear()
+
+    def _lead(self) -> None:
+        """Another term: the follower's tail may be of the one before."""
+        leader = self.leader
+        leader.store.vote(SHARD, leader.log, leader.log.term + 1, None)
+        leader.begin()
+        leader.tick()
+        leader.carry_out()
+        assert leader.replica.is_confirmed
+
+    def _write(self, count: int) -> None:
+        leader, random = self.leader, self.random
+        for _ in range(count):
+            producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": self.sequence}
+            is_idempotent = random.random() < 0.3
+            partition = random.choice((0, 0, 1)) if not is_idempotent else 1
+            self.sequence += is_idempotent
+            value = random.randbytes(random.choice((20, 400, 1_500)))
+            leader.propose(leader.batch(partition, leader.replica.term, value, **(producer if is_idempotent else {})))
+
+    def _move_log_start(self) -> None:
+        leader = self.leader
+        log = leader.log.partitions[0]
+        if log.end_offset > log.log_start:
+            offset = self.random.randint(log.log_start + 1, log.end_offset)
+            leader.propose(log_start(0, offset, leader.now_ms))
+
+    def _diverge(self) -> None:
+        """What a leader of the term before had sent to the follower, and to nobody else."""
+        follower, term = self.follower, self.leader.replica.term + 1
+        follower.store.vote(SHARD, follower.log, term, None)
+        for _ in range(self.random.choice((0, 0, 3, 12))):
+            partition = self.random.choice((0, 1, 2))
+            entry = follower.batch(partition, term, self.random.randbytes(self.random.choice((30, 2_000))))
+            entry.index, entry.term = follower.log.last_index + 1, term
+            follower.store.append(follower.log, [entry])
+        while follower._block():
+            pass
+        follower.begin()
+        leader = self.leader
+        leader.store.vote(SHARD, leader.log, term, None)
+
+    def drop_rows(self) -> None:
+        log = self.leader.log
+        while log.first_index <= log.commit_index and log.entries:
+            log.entries.popleft()
+            log.first_index += 1
+        log._term_starts = [start for start in log._term_starts if start[0] >= log.first_index - 1][-1:] or [
+            (log.first_index - 1, log._term_starts[-1][1])
+        ]
+
+    # Time.
+
+    def begin_again(self) -> None:
+        """For a follower of another past, in which it has answered nothing."""
+        replication = self.leader.replica.replication
+        assert replication is not None, "it leads"
+        replication.members[FOLLOWER] = Progress(next_index=self.leader.log.last_index + 1)
+        self.leader.out.clear()
+
+    def exchange(self, follower: Side | None = None) -> None:
+        """Until the follower has all that the leader has."""
+        leader, follower = self.leader, follower or self.follower
+        for turn in range(TURNS_MAX):
+            for _ in range(MESSAGES_MAX):
+                if leader.out:
+                    follower.hear(LEADER, leader.out.popleft())
+                if follower.out:
+                    leader.hear(FOLLOWER, follower.out.popleft())
+                if not leader.out and not follower.out:
+                    break
+            if follower.replica.stable_index == leader.log.last_index and follower.replica.installing is None:
+                follower.install.go_on()
+                return
+            if turn:
+                leader.tick()
+                follower.tick()
+            else:
+                leader.replica.met_again(FOLLOWER)
+                leader.carry_out()
+        raise AssertionError(f"the follower is not there after {TURNS_MAX} turns: {follower.install.stage}")
+
+    def differences(self, follower: Side) -> list[str]:
+        found = []
+        ours, theirs = follower.log, self.leader.log
+        if (ours.last_index, ours.term_at(ours.last_index)) != (theirs.last_index, theirs.term_at(theirs.last_index)):
+            found.append(f"the log ends at {ours.last_index}, not {theirs.last_index}")
+        for number, log in theirs.partitions.items():
+            copy = ours.partitions[number]
+            for name in ("log_start", "settled", "end_offset"):
+                if getattr(copy, name) != getattr(log, name):
+                    found.append(f"partition {number}: {name} {getattr(copy, name)}, not {getattr(log, name)}")
+            if [it[:2] for it in copy.epochs.starts] != [it[:2] for it in log.epochs.starts]:
+                found.append(f"partition {number}: epochs {copy.epochs.starts}, not {log.epochs.starts}")
+            if copy.producers.newest() != log.producers.newest():
+                found.append(f"partition {number}: producers {copy.producers.newest()}")
+            if content(copy) != content(log):
+                found.append(f"partition {number}: other bytes")
+        return found
+
+    def lost(self, follower: Side) -> list[str]:
+        """What was committed on the follower before, and is not there any more."""
+        found = []
+        for number, mark in self.marks.items():
+            copy, log = follower.log.partitions[number], self.leader.log.partitions[number]
+            start = max(copy.log_start, log.log_start)
+            if start < mark and content(copy, start, mark) != content(log, start, mark):
+                found.append(f"partition {number}: what is committed up to {mark} is not there")
+        return found
+
+
+def content(log: PartitionLog, start: int | None = None, end: int | None = None) -> bytes:
+    offset = log.log_start if start is None else start
+    end = min(log.end_offset, log.end_offset if end is None else end)
+    data = bytearray()
+    while offset < end:
+        found = log.read(offset, 4_000, end, may_wait=True)
+        assert found is not None and found[1], f"nothing is read at offset {offset} of {log.directory}"
+        batches = b"".join(found[0])
+        data += batches
+        offset = max(read_header(batches, span.position).end_offset for span in spans(batches))
+    return bytes(data)
+
+
+def _raise(error: BaseException) -> None:
+    raise error

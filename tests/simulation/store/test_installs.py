@@ -1,0 +1,210 @@
+"""An install over real stores, cut at every operation of the follower's disk: it goes on, and ends with the same bytes.
+
+`TIDEMILL_EVERY_TEAR=1` runs more seeds.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from tests.simulation.store.install_pair import FOLLOWER, Pair, Side
+from tidemill.raft.entry import Kind
+from tidemill.raft.replica import Replica
+from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.simulation.crash_points import UNIFORM
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.disk_operation import Operation
+from tidemill.storage import install_copy, store
+from tidemill.storage.install_copy import InstallCopy
+
+IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
+SEEDS = range(60) if IS_SOAK else range(6)
+
+
+class Found(AssertionError):
+    """A promise was not kept; the sentence says where."""
+
+
+def explore(seed: int) -> int:
+    """How many disks were opened.  Found."""
+    pair = Pair(seed)
+    follower = pair.follower
+    pair.marks = dict(follower.high_watermarks)
+    crashed: dict[bytes, tuple[SimulatedDisk, str]] = {}
+    watch(follower.disk, crashed)
+    finish(pair, follower, "the run")
+    follower.disk.before_operation = None
+    random = Random(seed)
+    for number, (disk, where) in enumerate(crashed.values()):
+        again: dict[bytes, tuple[SimulatedDisk, str]] = {}
+        if number % 7 == 0:
+            watch(disk, again)
+        finish(pair, opened(disk, where), where)
+        disk.before_operation = None
+        for twice, where_twice in random.sample(list(again.values()), min(2, len(again))):
+            finish(pair, opened(twice, where_twice), f"{where}; then {where_twice}")
+    return len(crashed)
+
+
+def watch(disk: SimulatedDisk, crashed: dict[bytes, tuple[SimulatedDisk, str]]) -> None:
+    """What a crash before each operation would leave."""
+
+    def visit(operation: Operation) -> None:
+        for fate in UNIFORM:
+            after = disk.after_power_loss(fate)
+            crashed.setdefault(after.digest(), (after, f"before {operation}, {fate}"))
+        after = disk.after_kill()
+        crashed.setdefault(after.digest() + b"killed", (after, f"before {operation}, killed"))
+
+    disk.before_operation = visit
+
+
+def opened(disk: SimulatedDisk, where: str) -> Side:
+    try:
+        return Side(FOLLOWER, disk)
+    except AssertionError as problem:
+        raise Found(f"{where}: {problem}") from problem
+
+
+def finish(pair: Pair, follower: Side, where: str) -> None:
+    pair.begin_again()
+    for sentence in pair.lost(follower):
+        raise Found(f"{where}: {sentence}")
+    try:
+        pair.exchange(follower)
+        problems = pair.differences(follower)
+    except Exception as problem:
+        raise Found(f"{where}: {type(problem).__name__}: {problem}") from problem
+    for sentence in problems:
+        raise Found(f"{where}: {sentence}")
+    for sentence in pair.differences(opened(follower.disk.after_power_loss(ALL_LOST), f"{where}; went on")):
+        raise Found(f"{where}; went on, all lost: {sentence}")
+
+
+@pytest.mark.timeout(7200 if IS_SOAK else 300)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_install_that_was_cut_anywhere_goes_on(seed: int, explored: list[str]) -> None:
+    """Nothing that was committed here goes meanwhile, and in the end everything is as it is on the leader."""
+    began = time.perf_counter()
+
+    disks = explore(seed)
+
+    assert disks > 50
+    explored.append(f"Installs, seed {seed}: {disks} disks opened, {time.perf_counter() - began:.0f} s")
+
+
+def test_what_is_alike_is_not_moved() -> None:
+    """A follower that lacks rows, but no record, is caught up without a chunk."""
+    pair = Pair(1)
+    pair.exchange()
+    leader, follower = pair.leader, pair.follower
+    pair._lead()  # an entry without records
+    pair.drop_rows()
+    follower.out.clear()
+    leader.out.clear()
+    files = [path for path in follower.disk.file_paths() if path.endswith(".log")]
+    sizes = {path: follower.disk.open(path).size() for path in files}
+    chunks: list[Any] = []
+
+    with patch.object(InstallCopy, "write", lambda *arguments: chunks.append(arguments)):
+        pair.exchange()
+
+    assert [] == chunks
+    assert sizes == {path: follower.disk.open(path).size() for path in files}
+    assert [] == pair.differences(follower)
+
+
+# Planted bugs.
+
+
+@contextmanager
+def answers_before_it_is_durable() -> Iterator[None]:
+    installed = Replica.installed
+
+    def early(self: Any, membership: Any) -> None:
+        index = self.installing[0]
+        installed(self, membership)
+        self.durable_index = self.match_index = index
+        self.installing = None
+
+    def dropped(self: Any, shard_id: Any, row: Any) -> None:
+        if row.kind != Kind.INSTALLED:  # the power goes before it gets there
+            queue(self, shard_id, row)
+
+    queue = store.Store._queue
+    with patch.object(Replica, "installed", early), patch.object(store.Store, "_queue", dropped):
+        yield
+
+
+@contextmanager
+def cuts_below_the_high_watermark() -> Iterator[None]:
+    """Everything is copied, and nobody checks."""
+    init = InstallCopy.__init__
+
+    def careless(self: Any, disk: Any, log: Any, _: Any) -> None:
+        init(self, disk, log, dict.fromkeys(log.partitions, 0))
+
+    with (
+        patch.object(install_copy, "meeting_offset", lambda *_: None),
+        patch.object(InstallCopy, "__init__", careless),
+    ):
+        yield
+
+
+@contextmanager
+def does_not_sync_what_it_copied() -> Iterator[None]:
+    def lazy(self: Any) -> None:
+        self.bytes_since_sync = 0
+
+    with patch.object(InstallCopy, "sync", lazy):
+        yield
+
+
+@contextmanager
+def cleans_before_the_row_is_durable() -> Iterator[None]:
+    begin = InstallCopy.begin
+
+    def hasty(self: Any, theirs: Any) -> Any:
+        found = begin(self, theirs)
+        self.clean()
+        return found
+
+    with patch.object(InstallCopy, "begin", hasty):
+        yield
+
+
+@contextmanager
+def keeps_what_differs() -> Iterator[None]:
+    def blind(ours: Any, our_end: int, theirs: Any, their_end: int) -> int:
+        return min(our_end, their_end)
+
+    with patch.object(install_copy, "meeting_offset", blind):
+        yield
+
+
+MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "answers before it is durable": answers_before_it_is_durable,
+    "cuts below the high watermark": cuts_below_the_high_watermark,
+    "does not sync what it copied": does_not_sync_what_it_copied,
+    "cleans before the row is durable": cleans_before_the_row_is_durable,
+    "keeps what differs": keeps_what_differs,
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_bug_is_found(name: str, explored: list[str]) -> None:
+    """In one of the first seeds."""
+    for seed in range(12):
+        with MUTANTS[name]():
+            try:
+                explore(seed)
+            except Found as found:
+                explored.append(f"Install mutant, {name}: seed {seed}: {str(found)[:120]}")
+                return
+    raise AssertionError(f"{name}: not found")
