@@ -29,6 +29,7 @@ from tidemill.model import errors
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import TopicId
+from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import Identity
@@ -91,6 +92,7 @@ class Broker:
             entropy=machine.entropy,
             wake=self._wake,
             road=self.cluster,
+            workers=Workers(machine.read_jobs, machine.background_jobs, machine.failed),
         )
         self.ready_loop = ReadyLoop(
             store,

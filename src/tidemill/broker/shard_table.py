@@ -17,6 +17,7 @@ from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId
 from tidemill.raft.messages import Message
 from tidemill.raft.voters import Membership
+from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Road, Shard
 from tidemill.storage.shard_log import Opening, ShardLog
@@ -39,6 +40,7 @@ class ShardTable:
         entropy: Entropy,
         wake: Callable[[], None],
         road: Road,
+        workers: Workers,
     ) -> None:
         self.shards: dict[ShardId, Shard] = {}
         self.topics: dict[str, dict[int, Partition]] = {}  # partitions that live here
@@ -49,6 +51,7 @@ class ShardTable:
         self._entropy = entropy
         self._wake = wake
         self._road = road
+        self._workers = workers
         self.is_electing = False  # a shard here has no leader: it waits for its own moment to stand
         self._alive: frozenset[Voter] = frozenset()
         self._early: dict[tuple[ShardId, Voter], Message] = {}
@@ -155,6 +158,7 @@ class ShardTable:
             self._wake,
             lambda: self._jitter_ms(log),
             self._road,
+            self._workers,
         )
         self.shards[log.shard_id] = shard
         self.topics.setdefault(name, {}).update(shard.partitions)

@@ -92,10 +92,9 @@ class Replication:
         progress.heard_at = now_ms
         return True
 
-    @property
-    def is_installing(self) -> bool:
-        """Some member is."""
-        return any(progress.pace is Pace.SNAPSHOT for progress in self.members.values())
+    def needing_install(self) -> list[Voter]:
+        """Offered or not."""
+        return [member for member, progress in self.members.items() if progress.pace is Pace.SNAPSHOT]
 
     def needs_install(self, member: Voter) -> None:
         """The bytes of its next entry are gone here, though the row is not."""
@@ -129,7 +128,7 @@ class Replication:
 
     def _is_owed(self, member: Voter, progress: Progress, commit_index: int) -> bool:
         lags = progress.commit_index < min(commit_index, progress.match_index)
-        return progress.is_owed or lags or self._serials.get(member, 0) < self.serial
+        return progress.pace is Pace.SNAPSHOT or progress.is_owed or lags or self._serials.get(member, 0) < self.serial
 
     def messages(self, term: int, commit_index: int, now_ms: int) -> Iterator[tuple[Voter, Append]]:
         """What each may be sent now.  Members whose next entry is gone here come to need an install instead."""

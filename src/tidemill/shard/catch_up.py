@@ -144,7 +144,7 @@ class CatchUp:
     def tick(self) -> None:
         """Called a few times a second: nobody installs, nothing is kept."""
         replication = self._replica.replication
-        if self._snapshot is not None and (replication is None or not replication.is_installing):
+        if self._snapshot is not None and (replication is None or not replication.needing_install()):
             self._snapshot = None
 
 

@@ -71,6 +71,7 @@ class Install:
         self._failed = failed
         self.stage = Stage.IDLE
         self.refused = 0  # chunks
+        self._is_stopped = False
         self._copy: InstallCopy | None = None
         self._offer: Offer | None = None  # that is installed
         self._next: Offer | None = None  # a newer one
@@ -78,6 +79,10 @@ class Install:
         self._asked: tuple[int, int] | None = None  # partition and offset
         self._asked_ms = 0
         self._now_ms = 0
+
+    def stop(self) -> None:
+        """What a job still does is not looked at."""
+        self._is_stopped = True
 
     def tick(self, now_ms: int) -> None:
         """Called a few times a second."""
@@ -122,7 +127,7 @@ class Install:
     def go_on(self) -> None:
         """Something that is waited for may be there: what was queued is durable, the ring has room."""
         if self.stage is Stage.DRAINING:
-            if self._replica.durable_index >= self._log.last_index and self._store.is_spread:
+            if self._store.is_spread(self._log.shard_id):
                 self._copy = InstallCopy(self._store.disk, self._log, self._high_watermarks())
                 self._cut()
         elif self.stage is Stage.WAITING:
@@ -227,4 +232,9 @@ class Install:
 
     def _work(self, job: Callable[[], T], done: Callable[[T], None]) -> None:
         self.stage = Stage.WORKING
-        self._jobs.submit(job, done, self._failed)
+
+        def reported(result: T) -> None:
+            if not self._is_stopped:
+                done(result)
+
+        self._jobs.submit(job, reported, self._failed)

@@ -8,7 +8,7 @@ Twins: `runtime/thread_jobs.py` and `simulation/jobs.py`.
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -17,3 +17,11 @@ class Jobs(Protocol):
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]) -> None:
         """Bounding how many are under way is the caller's part: one block for the journal, a window for readers."""
         ...
+
+
+class Workers(NamedTuple):
+    """Who does a shard's blocking work.  `background` has one worker, for everything beside the journal."""
+
+    read: Jobs
+    background: Jobs
+    failed: Callable[[BaseException], None]  # ends the process

@@ -9,17 +9,20 @@ handed down; what others say comes in by `receive`.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, Protocol
 
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic_config import TopicConfig
 from tidemill.raft.entry import BATCH, Command, Entry, log_start, read_log_start
-from tidemill.raft.messages import Append, Message
+from tidemill.raft.messages import Message
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
+from tidemill.shard.catch_up import CatchUp
 from tidemill.shard.commit_waiters import CommitWaiters, Waiter
+from tidemill.shard.install import Install, Stage
+from tidemill.shard.jobs import Workers
+from tidemill.shard.outgoing import Outgoing
 from tidemill.shard.partition import Partition
 from tidemill.storage.block import Report
 from tidemill.storage.shard_log import ShardLog
@@ -50,9 +53,12 @@ class Shard:
     __slots__ = (
         "_asked_serial",
         "_askers",
+        "_catch_up",
+        "_install",
         "_is_stopped",
         "_led",
         "_next_askers",
+        "_outgoing",
         "_road",
         "_served",
         "_uncommitted",
@@ -79,6 +85,7 @@ class Shard:
         wake: Callable[[], None],
         jitter_ms: Callable[[], int],
         road: Road,
+        workers: Workers,
     ) -> None:
         """`wake` is called when something has been queued for the journal; `jitter_ms` is the replica's."""
         self.store = store
@@ -95,6 +102,19 @@ class Shard:
             log=log,
             commit_index=log.commit_index,
             jitter_ms=jitter_ms,
+            installing=log.installing,
+        )
+        self._outgoing = Outgoing(log, self._send, workers.read, self._cannot_send)
+        self._catch_up = CatchUp(log, self.replica, self._send, workers.read)
+        self._install = Install(
+            store,
+            log,
+            self.replica,
+            send=self._send,
+            jobs=workers.background,
+            high_watermarks=self._high_watermarks,
+            changed=self._install_changed,
+            failed=workers.failed,
         )
         self.is_restless = True  # to be ticked: an idle shard costs nothing
         self._is_stopped = False
@@ -141,7 +161,9 @@ class Shard:
         if self.log.damage is None:
             self.replica.tick(now_ms, self.append_time(wall_ms), self._road.is_alive)
             self._go_on()
-            self.is_restless = self.replica.is_restless
+            self._install.tick(now_ms)
+            self._catch_up.tick()
+            self.is_restless = self.replica.is_restless or self._install.stage is not Stage.IDLE
 
     def receive(self, sender: Voter, message: Message) -> None:
         """A damaged replica neither votes nor counts, and so it hears nothing."""
@@ -262,14 +284,24 @@ class Shard:
             self.store.append(self.log, ready.entries)
             self._uncommitted.extend(ready.entries)
         for voter, message in ready.messages:
-            self.is_restless = True
-            self._road.send(self.shard_id, voter, self._with_bytes(message))
+            self._outgoing.send(voter, message)
+        for member in ready.installs:
+            self._catch_up.offer(member)
+        for member, pull in ready.pulls:
+            self._catch_up.answer(member, pull)
+        if ready.offer is not None:
+            self._install.offered(ready.offer)
+        for chunk in ready.chunks:
+            self._install.received(chunk)
         self.wake()
 
     def advance(self, report: Report) -> None:
         """The report's part of this shard is durable."""
         self.replica.advance(report.term, report.log_index, report.vote)
+        if report.is_installing:
+            self._install.row_is_durable()
         self._go_on()
+        self._install.go_on()
 
     def _go_on(self) -> None:
         """The replica was told something: do what it asks for, and tell whoever waited for it."""
@@ -324,28 +356,30 @@ class Shard:
         for waiters in (self.waiters, self.durable_waiters, *held.values()):
             waiters.fail()
 
-    def _with_bytes(self, message: Message) -> Message:
-        """Entries that lie in segments only are read again before they are sent."""
-        if not isinstance(message, Append) or all(entry.payload is not None for entry in message.entries):
-            return message
-        return replace(message, entries=tuple(self._whole(entry) for entry in message.entries))
+    # Installs: `shard/catch_up.py` where it leads, `shard/install.py` where it follows.
 
-    def _whole(self, entry: Entry) -> Entry:
-        if entry.payload is not None:
-            return entry
-        log = self.partitions[entry.partition].log
-        found = log.read(entry.base_offset, 1, entry.base_offset + entry.record_count, may_wait=True)
-        assert found is not None, "a read that may wait answers"
-        return Entry(
-            entry.kind,
-            found[0][0],
-            partition=entry.partition,
-            base_offset=entry.base_offset,
-            record_count=entry.record_count,
-            append_time=entry.append_time,
-            index=entry.index,
-            term=entry.term,
-        )
+    def _send(self, to: Voter, message: Message) -> None:
+        self.is_restless = True
+        self._road.send(self.shard_id, to, message)
+
+    def _cannot_send(self, to: Voter) -> None:
+        """What `to` needs next is not needed here any more, and gone."""
+        if self.replica.replication is not None:
+            self.replica.replication.needs_install(to)
+
+    def _high_watermarks(self) -> dict[int, int]:
+        return {number: partition.high_watermark for number, partition in self.partitions.items()}
+
+    def _install_changed(self) -> None:
+        """The partitions are others: on their way to a snapshot, or there."""
+        self._uncommitted.clear()
+        is_there = self.replica.installing is None
+        for partition in self.partitions.values():
+            end_offset = partition.log.end_offset
+            known = end_offset if is_there else min(partition.high_watermark, end_offset)
+            partition.high_watermark = max(known, partition.log_start)
+            partition.notify()
+        self.wake()
 
     def _apply(self, commit_index: int) -> None:
         uncommitted = self._uncommitted
@@ -358,7 +392,7 @@ class Shard:
                 moved[partition] = None
             elif entry.payload and entry.payload[0] == Command.LOG_START:
                 self._move_log_start(entry)
-        self.log.commit(commit_index)
+        self.log.commit(commit_index, self.replica.needed_index)
         try:
             self.waiters.wake(commit_index)
         finally:
@@ -392,4 +426,5 @@ class Shard:
     def stop(self) -> None:
         """Whoever waits, or comes to wait, is told that the outcome is not known."""
         self._is_stopped = True
+        self._install.stop()
         self._lost()

@@ -9,6 +9,7 @@ What must hold stands in `docs/formats/journal.md`.  Nothing here waits, but for
 `Spread.carry_out`.
 """
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ class Store:
         self._unspread: list[Block] = []  # durable, oldest first; in memory until they are in the segments
         self._unspread_bytes = 0
         self._spreading: Spread | None = None
+        self._airborne: Block | None = None
         self._found_disk_full = False  # the next checkpoint spreads what is left, and nobody else does
         self._before: deque[tuple[int, ShardId, Before]] = deque()  # what queued rows have changed; first their number
         self._stale_files: deque[tuple[int, str]] = deque()  # of truncations; first the row that must be synced before
@@ -161,10 +163,15 @@ class Store:
         blocks = size // self.options.block_bytes_max + 2
         return padded(size) + blocks * padded(HEADER_BYTES) <= self.journal.free_for_entries
 
-    @property
-    def is_spread(self) -> bool:
-        """What is durable lies in the segments, too: the disk was not full."""
-        return not self._unspread and (self._capture is None or not self._capture.unspread)
+    def is_spread(self, shard_id: ShardId) -> bool:
+        """
+        Whether the segments have all that was queued of a shard, and nothing on its way will touch its files.
+        """
+        blocks = self._unspread + ([] if self._airborne is None else [self._airborne])
+        blocks += [] if self._spreading is None else self._spreading.blocks
+        blocks += [] if self._capture is None else self._capture.spread.blocks
+        rows = itertools.chain(self._pending, *[block.rows for block in blocks])
+        return not any(shard == shard_id and row.kind != Kind.VOTE for shard, row in rows)
 
     def _queue(self, shard_id: ShardId, row: Entry) -> None:
         self._pending.append((shard_id, row))
@@ -243,6 +250,7 @@ class Store:
         block = Block(journal.sequence, rows, self._reports(rows), extents, joined, parts, size)
         while self._stale_files and self._stale_files[0][0] <= self._rows_gathered:
             block.stale_files.append(self._stale_files.popleft()[1])
+        self._airborne = block
         if self._capture is not None:
             self._choose_place()
         return block
@@ -274,6 +282,7 @@ class Store:
         """The block is durable: what that means to whom."""
         self.journal.synced = block.sequence
         self._rows_synced += len(block.rows)
+        self._airborne = None
         self._unspread.append(block)
         self._unspread_bytes += block.size
         block.parts = []

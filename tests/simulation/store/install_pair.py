@@ -23,6 +23,7 @@ from tidemill.shard.install import RETRY_MS, Install, Stage
 from tidemill.shard.outgoing import Outgoing
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.storage.block import Block
 from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.recovery import found_directory, open_store
 from tidemill.storage.shard_log import Opening, ShardLog
@@ -96,6 +97,7 @@ class Side:
 
     def tick(self) -> None:
         self.now_ms += RETRY_MS
+        self._spread()
         self.replica.tick(self.now_ms, self.now_ms, lambda _: True)
         self.carry_out()
         self.install.tick(self.now_ms)
@@ -142,16 +144,26 @@ class Side:
                 self.checkpoint()
                 return True
             return False
-        block.write(store.journal)
-        block.spread(self.disk)
-        for report in store.written(block):
-            self.replica.advance(report.term, report.log_index, report.vote)
-            if report.is_installing:
-                self.install.row_is_durable()
+        self._written(block)
         self._apply()
+        if block.sequence % 2 == 0:
+            self._spread()
         if block.sequence % 5 == 0:
             self.checkpoint()
         return True
+
+    def _written(self, block: Block) -> None:
+        block.write(self.store.journal)
+        for report in self.store.written(block):
+            self.replica.advance(report.term, report.log_index, report.vote)
+            if report.is_installing:
+                self.install.row_is_durable()
+
+    def _spread(self) -> None:
+        spread = self.store.gather_spread(0)
+        if spread is not None:
+            spread.carry_out(self.disk)
+            self.store.spread_ended(spread)
 
     def checkpoint(self) -> None:
         store = self.store
@@ -160,13 +172,9 @@ class Side:
         store.begin_checkpoint()
         while (steps := store.checkpoint_steps()) is None:
             block = store.gather()
-            assert block is not None, "P waits for what is queued"
-            block.write(store.journal)
-            block.spread(self.disk)
-            for report in store.written(block):
-                self.replica.advance(report.term, report.log_index, report.vote)
-                if report.is_installing:
-                    self.install.row_is_durable()
+            if block is not None:
+                self._written(block)
+            self._spread()
         for _ in steps:
             pass
         store.checkpointed()

@@ -17,13 +17,16 @@ from tidemill.raft.voters import Membership
 from tidemill.shard import lookup
 from tidemill.shard.append import append_batch, append_own
 from tidemill.shard.commit_waiters import CommitWaiters
+from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.recovery import found_directory, open_store
 from tidemill.storage.shard_log import Opening
 from tidemill.storage.store import Store, StoreOptions
 
+WORKERS = Workers(SimulatedJobs(), SimulatedJobs(), lambda error: None)
 KEY = b"k" * 16
 ME = Voter(BrokerId(1), DirectoryId(b"d" * 16))
 OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, journal_bytes_max=1 << 18)
@@ -59,7 +62,7 @@ class Led:
         )
         log = self.store.open_shard(ShardId(1), opening)
         config = compile_topic_config({key.replace("_", "."): value for key, value in configs.items()})
-        self.shard = Shard(self.store, log, ME, "t", config, lambda: None, lambda: 0, Alone())
+        self.shard = Shard(self.store, log, ME, "t", config, lambda: None, lambda: 0, Alone(), WORKERS)
         self.shard.tick(NOW, NOW)
         self.sync()
 
@@ -278,7 +281,7 @@ def test_a_new_leader_does_not_turn_the_time_back() -> None:
     append_own(led.partition, build_batch([(None, b"x", (), NOW)]), NOW)
     led.sync()
 
-    again = Shard(led.store, led.shard.log, ME, "t", led.partition.config, lambda: None, lambda: 0, Alone())
+    again = Shard(led.store, led.shard.log, ME, "t", led.partition.config, lambda: None, lambda: 0, Alone(), WORKERS)
     again.tick(NOW, NOW - 60_000)
     for _ in range(2):
         block = led.store.gather()

@@ -11,13 +11,16 @@ from tidemill.raft.entry import BATCH
 from tidemill.raft.messages import Append, AppendAnswer, Message, VoteAnswer, VoteRequest
 from tidemill.raft.voters import Membership
 from tidemill.shard.append import append_own
+from tidemill.shard.jobs import Workers
 from tidemill.shard.shard import Shard
 from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.recovery import found_directory, open_store
 from tidemill.storage.shard_log import Opening
 from tidemill.storage.store import StoreOptions
 
 ME, SECOND, THIRD = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
+WORKERS = Workers(SimulatedJobs(), SimulatedJobs(), lambda error: None)
 KEY = b"k" * 16
 NOW = 1_000_000
 OPTIONS = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=4 << 20)
@@ -60,7 +63,9 @@ class Replicated:
             membership=Membership((ME, SECOND, THIRD)),
         )
         log = self.store.open_shard(ShardId(1), opening)
-        self.shard = Shard(self.store, log, ME, "t", compile_topic_config({}), lambda: None, lambda: 0, self.road)
+        self.shard = Shard(
+            self.store, log, ME, "t", compile_topic_config({}), lambda: None, lambda: 0, self.road, WORKERS
+        )
 
     def sync(self) -> None:
         while (block := self.store.gather()) is not None:
