@@ -6,6 +6,7 @@ To write them anew after a change of format (a new version, then), run this file
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,15 @@ from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, Entry, Kind, log_start, no_op, voters_change
 from tidemill.raft.voters import Membership
 from tidemill.simulation.disk import SimulatedDisk
-from tidemill.storage.checkpoint import ClosedShard, decode_checkpoint, encode_checkpoint, encode_closed
+from tidemill.storage.checkpoint import ClosedShard, decode_checkpoint, encode_checkpoint, encode_closed, encode_shard
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
+from tidemill.storage.install_row import installed_row, installing_row
 from tidemill.storage.journal import Place
 from tidemill.storage.journal_block import decode_header, decode_rows, encode_block
+from tidemill.storage.leader_epochs import EpochStart
 from tidemill.storage.offset_index import OffsetIndex
+from tidemill.storage.partition_state import PartitionState, SegmentState
+from tidemill.storage.producer_states import ProducerBatch
 from tidemill.storage.shard_log import Opening, vote_row
 from tidemill.storage.tail_cache import TailCache
 
@@ -86,8 +91,6 @@ def checkpoint(hand: Any) -> bytes:
     hand.commit()
     hand.append(1)
     hand.write_all()
-    from tidemill.storage.checkpoint import encode_shard
-
     sections = [encode_closed(ShardId(4), ClosedShard(2, None)), encode_shard(hand.shard)]
     return encode_checkpoint(KEY, 3, 17, Place(2, 8192), sections)
 
@@ -150,6 +153,60 @@ def test_a_journal_block_of_facts_and_commands() -> None:
     header = decode_header(KEY, data)
     assert header is not None
     assert decode_rows(header, memoryview(data)) is not None
+
+
+def test_the_rows_of_an_install() -> None:
+    """What the files hold as it begins, and what the shard is when it has ended."""
+    state = PartitionState(partition=4, log_start=5, settled=5, end_offset=9)
+    state.segments = [SegmentState(3, 700, 88, 77)]
+    state.epochs = [EpochStart(2, 5, 30)]
+    whole = replace(state, producers={6: (ProducerBatch(1, 2, 3, 4, 5, 6, 7),)})
+    rows = [
+        (ShardId(6), installing_row(40, 2, [state])),
+        (ShardId(6), installed_row(40, 2, 99, Membership((VOTER,)), [whole])),
+    ]
+
+    data = golden("block-of-install", b"".join(bytes(part) for part in encode_block(KEY, 14, 13, rows)[0]))
+
+    table = [data[64 + 80 * index : 64 + 80 * (index + 1)] for index in range(2)]
+    assert [(21, 40, 2), (22, 40, 2)] == [(number(row, 24, 1), number(row, 8, 8), number(row, 16, 8)) for row in table]
+    lengths = [number(row, 44, 4) for row in table]
+    partition = [(0, 4), (4, 4), (8, 8), (16, 8), (24, 8), (32, 4), (36, 8), (44, 8), (52, 8), (60, 8), (68, 4)]
+    epochs = [(72, 8), (80, 8), (88, 8), (96, 4)]
+    begun = data[64 + 160 : 64 + 160 + lengths[0]]
+    ended = data[64 + 160 + lengths[0] : 64 + 160 + sum(lengths)]
+    wanted = [1, 4, 5, 5, 9, 1, 3, 700, 88, 77, 1, 2, 5, 30]
+    assert [*wanted, 0] == [number(begun, *field) for field in partition + epochs]
+    assert 100 == len(begun)
+    assert (99, 1, 0) == (number(ended, 0, 8), number(ended, 8, 2), number(ended, 30, 2))
+    ended = ended[32:]
+    assert [*wanted, 1] == [number(ended, *field) for field in partition + epochs]
+    batch = [(112, 2), (114, 4), (118, 4), (122, 8), (130, 8), (138, 8), (146, 8)]
+    assert [6, 1, 1, 2, 3, 4, 5, 6, 7] == [number(ended, *field) for field in [(100, 8), (108, 4), *batch]]
+    assert 154 == len(ended)
+
+
+def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
+    """The snapshot, and the last row that was there, for votes."""
+    hand.append(4)
+    hand.write_all()
+    hand.shard.commit(2)
+    kept = [partition.state() for partition in hand.shard.partitions.values()]
+    hand.store.install(hand.shard, installing_row(40, 2, kept))
+
+    data = encode_checkpoint(KEY, 3, 17, Place(2, 8192), [encode_shard(hand.shard)])
+    read = decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, golden("checkpoint-of-install", data))
+
+    assert read is not None
+    log = read.shards[ShardId(1)]
+    assert ((40, 2), 2, 4, 1, 5) == (
+        log.installing,
+        log.commit_index,
+        log.last_index,
+        log.term_at(log.last_index),
+        log.first_index,
+    )
+    assert kept == [partition.state() for partition in log.partitions.values()]
 
 
 def test_a_checkpoint(hand: Any) -> None:

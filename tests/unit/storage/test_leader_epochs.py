@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.storage.leader_epochs import LeaderEpochs
+from tidemill.storage.leader_epochs import LeaderEpochs, meeting_offset
 
 LIVES = st.lists(
     st.one_of(
@@ -105,3 +105,29 @@ def test_a_table_is_never_changed_in_place() -> None:
     epochs.truncate(1)
 
     assert [(1, 0, 1)] == held
+
+
+@given(
+    st.lists(st.integers(1, 3), max_size=8),
+    st.lists(st.integers(0, 1), max_size=4),
+    st.lists(st.integers(0, 1), max_size=4),
+    st.integers(0, 6),
+)
+def test_two_logs_meet_where_they_stop_being_alike(
+    shared: list[int], ours: list[int], theirs: list[int], log_start: int
+) -> None:
+    """Whatever each has of its own: epochs of ours are even behind the shared part, those of theirs odd."""
+    past = sorted(shared)
+    left = past + [10 + 2 * sum(ours[: at + 1]) for at in range(len(ours))]
+    right = past + [11 + 2 * sum(theirs[: at + 1]) for at in range(len(theirs))]
+
+    found = meeting_offset(_starts(left, 0), len(left), _starts(right, log_start), len(right))
+
+    assert (len(past) if log_start < len(past) else None) == found
+
+
+def _starts(log: list[int], log_start: int) -> list[tuple[int, int]]:
+    """(epoch, start offset) of what is left from the log start on."""
+    return [
+        (epoch, at) for at, epoch in enumerate(log) if at >= log_start and (at == log_start or log[at - 1] != epoch)
+    ]

@@ -1,0 +1,246 @@
+"""Two shards of one log: one has dropped its rows before the other, which learns it, was there."""
+
+from collections import deque
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import pytest
+
+from tidemill.batches.builder import build_batch
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.shard import ShardId
+from tidemill.model.topic import TopicId
+from tidemill.model.topic_config import compile_topic_config
+from tidemill.raft.message_codec import CHUNK, decode, encode
+from tidemill.raft.messages import Append, Chunk, Message, Offer, Pull
+from tidemill.raft.voters import Membership
+from tidemill.shard.append import append_own
+from tidemill.shard.install import Stage
+from tidemill.shard.jobs import Workers
+from tidemill.shard.shard import Shard
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.storage import shard_log
+from tidemill.storage.recovery import found_directory, open_store
+from tidemill.storage.shard_log import Opening
+from tidemill.storage.store import StoreOptions
+
+LEADER, LEARNER = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
+KEY = b"k" * 16
+OPTIONS = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=4 << 20)
+OPENING = Opening(
+    topic_id=TopicId(b"t" * 16),
+    first_partition=0,
+    partition_count=2,
+    feature_level=1,
+    membership=Membership((LEADER,), (LEARNER,)),
+)
+
+
+class Side:
+    """A broker around its shard; what the shard sends waits in `out`."""
+
+    def __init__(self, me: Voter, disk: SimulatedDisk | None = None) -> None:
+        if disk is None:
+            disk = SimulatedDisk()
+            found_directory(disk, KEY, OPTIONS)
+        self.me, self.disk = me, disk
+        self.store, _ = open_store(disk, KEY, OPTIONS)
+        log = self.store.shards.get(ShardId(1)) or self.store.open_shard(ShardId(1), OPENING)
+        self.out: deque[bytes] = deque()
+        self.sent: list[Message] = []
+        self.alive: set[Voter] = set()
+        self.jobs = SimulatedJobs()
+        self.now_ms = 10_000
+        workers = Workers(self.jobs, self.jobs, lambda error: pytest.fail(repr(error)))
+        config = compile_topic_config({})
+        self.shard = Shard(self.store, log, me, "t", config, lambda: None, lambda: 0, self, workers)
+
+    def is_alive(self, voter: Voter) -> bool:
+        return voter in self.alive
+
+    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+        self.out.append(b"".join(encode(message)))
+        self.sent.append(message)
+
+    def serving_changed(self, shard: Shard) -> None: ...
+
+    def go_on(self) -> None:
+        """Until nothing is queued, nothing is to be spread, and no job is left."""
+        for _ in range(100):
+            block = self.store.gather()
+            if block is not None:
+                block.write(self.store.journal)
+                for report in self.store.written(block):
+                    self.shard.advance(report)
+            spread = self.store.gather_spread(0)
+            if spread is not None:
+                spread.carry_out(self.disk)
+                self.store.spread_ended(spread)
+            if not (self.jobs.step() or block or spread):
+                return
+
+    def tick(self) -> None:
+        self.now_ms += 500
+        self.shard.tick(self.now_ms, self.now_ms)
+        self.go_on()
+
+    def write(self, partition: int, value: bytes) -> None:
+        append_own(self.shard.partitions[partition], build_batch([(None, value, (), self.now_ms)]), self.now_ms)
+        self.go_on()
+
+    def values(self, partition: int) -> bytes:
+        it = self.shard.partitions[partition]
+        data = bytearray()
+        offset = it.log_start
+        while offset < it.high_watermark:
+            found = it.log.read(offset, 1, it.high_watermark, may_wait=True)
+            assert found is not None
+            data += b"".join(found[0])
+            offset += 1
+        return bytes(data)
+
+
+def exchange(leader: Side, learner: Side, turns: int = 12) -> None:
+    for _ in range(turns):
+        while leader.out or learner.out:
+            for side, other in ((leader, learner), (learner, leader)):
+                while side.out:
+                    other.shard.receive(side.me, decode(memoryview(side.out.popleft())))
+                    other.go_on()
+        leader.tick()
+        learner.tick()
+
+
+@pytest.fixture
+def leader() -> Iterator[Side]:
+    """It has written, committed and dropped its rows; the learner is alive from now on."""
+    with patch.object(shard_log, "TAIL_ENTRIES", 2):
+        side = Side(LEADER)
+        side.tick()
+        for number in range(20):
+            side.write(number % 2, b"value %d" % number)
+        side.go_on()
+        side.out.clear()
+        assert side.shard.log.first_index > 15
+        side.alive = {LEARNER}
+        yield side
+
+
+def test_a_learner_behind_the_rows_installs_and_then_follows(leader: Side) -> None:
+    """
+    It is offered a snapshot, pulls it, and has every record up to the high watermark; then rows come.
+    """
+    learner = Side(LEARNER)
+
+    exchange(leader, learner)
+    leader.write(0, b"behind the snapshot")
+    exchange(leader, learner, turns=2)
+
+    kinds = [type(message) for message in leader.sent]
+    assert Offer in kinds and kinds.count(Chunk) == 2
+    assert [leader.values(number) for number in (0, 1)] == [learner.values(number) for number in (0, 1)]
+    assert [11, 10] == [learner.shard.partitions[number].high_watermark for number in (0, 1)]
+    assert Stage.IDLE is learner.shard._install.stage
+
+
+def test_what_was_installed_is_there_after_a_power_loss(leader: Side) -> None:
+    """
+    And its high watermark.
+    """
+    from tidemill.simulation.crash_fate import ALL_LOST
+
+    learner = Side(LEARNER)
+    exchange(leader, learner)
+
+    again = Side(LEARNER, learner.disk.after_power_loss(ALL_LOST))
+
+    assert [leader.values(number) for number in (0, 1)] == [again.values(number) for number in (0, 1)]
+    assert again.shard.replica.installing is None
+
+
+def test_a_restart_in_the_middle_goes_on(leader: Side) -> None:
+    """
+    It neither stands nor takes an entry until the install has ended.
+    """
+    learner = Side(LEARNER)
+    leader.tick()
+    while not any(isinstance(message, Pull) for message in learner.sent):
+        for side, other in ((leader, learner), (learner, leader)):
+            while side.out and not any(isinstance(message, Pull) for message in learner.sent):
+                other.shard.receive(side.me, decode(memoryview(side.out.popleft())))
+                other.go_on()
+        leader.tick()
+        learner.tick()
+
+    again = Side(LEARNER, learner.disk.after_kill())
+    installing = again.shard.replica.installing
+    exchange(leader, again)
+
+    assert installing is not None
+    assert again.shard.replica.installing is None
+    assert [leader.values(number) for number in (0, 1)] == [again.values(number) for number in (0, 1)]
+
+
+def test_a_chunk_that_is_not_what_follows_is_refused(leader: Side) -> None:
+    """
+    A flipped bit, another offset: nothing of it is written, and it is asked for again.
+    """
+    learner = Side(LEARNER)
+    spoiled = 0
+    for _ in range(30):
+        leader.tick()
+        learner.tick()
+        while leader.out or learner.out:
+            while learner.out:
+                leader.shard.receive(LEARNER, decode(memoryview(learner.out.popleft())))
+                leader.go_on()
+            while leader.out:
+                data = bytearray(leader.out.popleft())
+                if data[0] == CHUNK and spoiled < 3:
+                    data[-1 - 70 * spoiled] ^= 1
+                    spoiled += 1
+                learner.shard.receive(LEADER, decode(memoryview(data)))
+                learner.go_on()
+
+    assert 3 == learner.shard._install.refused
+    assert [leader.values(number) for number in (0, 1)] == [learner.values(number) for number in (0, 1)]
+
+
+def test_rows_stay_as_long_as_a_member_that_is_alive_needs_them() -> None:
+    """
+    And go when it is not alive any more.
+    """
+    with patch.object(shard_log, "TAIL_ENTRIES", 2):
+        side = Side(LEADER)
+        side.alive = {LEARNER}
+        side.tick()
+        for number in range(20):
+            side.write(0, b"value %d" % number)
+        kept = side.shard.log.first_index
+        side.alive = set()
+        side.tick()
+        side.write(0, b"another")
+        side.write(0, b"and another")
+
+    assert (1, True) == (kept, side.shard.log.first_index > 15)
+
+
+def test_entries_are_sent_with_bytes_that_lie_in_the_segment_only(leader: Side) -> None:
+    """
+    Their payload has left memory: it is read, and the page cache is asked first.
+    """
+    learner = Side(LEARNER)
+    exchange(leader, learner)
+    learner_alive, leader.alive = leader.alive, set()
+    leader.write(0, b"first")
+    leader.store.cache.bytes_max = 0
+    leader.store.cache.evict()
+    leader.alive = learner_alive
+    leader.out.clear()
+
+    leader.shard.met_again(LEARNER)
+    exchange(leader, learner, turns=3)
+
+    assert any(isinstance(message, Append) and message.entries for message in leader.sent)
+    assert leader.values(0) == learner.values(0)
