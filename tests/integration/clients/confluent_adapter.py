@@ -1,8 +1,8 @@
 """confluent-kafka (librdkafka) in the contract's vocabulary."""
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
@@ -20,9 +20,31 @@ from tests.integration.clients.client_port import (
     Refused,
 )
 
+Answer = TypeVar("Answer")
+MOVING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
 
 def refusal(error: KafkaError) -> Refused:
     return Refused(error.code(), error.str())
+
+
+def patiently(ask: Callable[[], Answer]) -> Answer:
+    """Calls that librdkafka does not repeat by itself when a leader or a coordinator has moved: its users do."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while True:
+        try:
+            return ask()
+        except KafkaException as failure:
+            if failure.args[0].code() not in MOVING or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
 
 
 class ConfluentProducer:
@@ -76,10 +98,11 @@ class ConfluentConsumer:
     def poll(self, seconds: float) -> list[Record]:
         message = self._consumer.poll(seconds)
         messages = [] if message is None else [message, *self._consumer.consume(10_000, timeout=0)]
-        for each in messages:
-            if (error := each.error()) is not None:
+        errors = [error for each in messages if (error := each.error()) is not None]
+        for error in errors:
+            if error.code() not in MOVING:  # librdkafka tells of them, and looks for the coordinator by itself
                 raise refusal(error)
-        return [_record(each) for each in messages]
+        return [_record(each) for each in messages if each.error() is None]
 
     def seek(self, place: Place, offset: int) -> None:
         # librdkafka refuses to seek until the fetcher of a fresh assignment has started.
@@ -96,7 +119,7 @@ class ConfluentConsumer:
     def commit(self, offsets: Mapping[Place, int]) -> None:
         wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
         try:
-            results = self._consumer.commit(offsets=wanted, asynchronous=False)
+            results = patiently(lambda: self._consumer.commit(offsets=wanted, asynchronous=False))
         except KafkaException as failure:
             raise refusal(failure.args[0]) from failure
         for each in results or ():
@@ -104,17 +127,18 @@ class ConfluentConsumer:
                 raise refusal(each.error)
 
     def committed(self, place: Place) -> int | None:
-        (answer,) = self._consumer.committed([TopicPartition(*place)], timeout=WAIT_SECONDS_MAX)
+        (answer,) = patiently(lambda: self._consumer.committed([TopicPartition(*place)], timeout=WAIT_SECONDS_MAX))
         return answer.offset if answer.offset >= 0 else None
 
     def offsets_for_times(self, timestamps: Mapping[Place, int]) -> dict[Place, int | None]:
         asked = [TopicPartition(*place, timestamp) for place, timestamp in timestamps.items()]
-        answers = self._consumer.offsets_for_times(asked, timeout=WAIT_SECONDS_MAX)
+        answers = patiently(lambda: self._consumer.offsets_for_times(asked, timeout=WAIT_SECONDS_MAX))
         return {(each.topic, each.partition): each.offset if each.offset >= 0 else None for each in answers}
 
     def bounds(self, place: Place) -> tuple[int, int]:
         try:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=WAIT_SECONDS_MAX)
+            wanted = TopicPartition(*place)
+            low, high = patiently(lambda: self._consumer.get_watermark_offsets(wanted, timeout=WAIT_SECONDS_MAX))
         except KafkaException as failure:
             raise refusal(failure.args[0]) from failure
         return low, high
@@ -192,7 +216,7 @@ class ConfluentClient:
         return self._configs(ConfigResource(ResourceType.TOPIC, name))
 
     def broker_configs(self) -> dict[str, str]:
-        (broker_id,) = self._admin.list_topics(timeout=WAIT_SECONDS_MAX).brokers
+        broker_id = min(self._admin.list_topics(timeout=WAIT_SECONDS_MAX).brokers)
         return self._configs(ConfigResource(ResourceType.BROKER, str(broker_id)))
 
     def _configs(self, resource: ConfigResource) -> dict[str, str]:

@@ -5,7 +5,8 @@ It speaks as brokers do among themselves: a link that has proven the cluster's k
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from tidemill.app.settings import LOOPBACK_KEY
 from tidemill.peer import frame as frames
@@ -28,7 +29,10 @@ class LeaderMover:
         self._peers = peers
         self._seconds = seconds
         self._links: dict[int, Link] = {}
+        self._asked_at = 0.0
         self._stop = threading.Event()
+        self._still = threading.Event()
+        self._is_still = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leader mover")
 
     def __enter__(self) -> "LeaderMover":
@@ -38,6 +42,17 @@ class LeaderMover:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Leaders stay where they are."""
+        self._still.set()
+        assert self._is_still.wait(5), "the mover does not come to rest"
+        try:
+            yield
+        finally:
+            self._is_still.clear()
+            self._still.clear()
 
     def _run(self) -> None:
         asyncio.run(self._move())
@@ -49,9 +64,13 @@ class LeaderMover:
         since = loop.time()
         while not self._stop.is_set():
             await asyncio.sleep(0.05)
+            if self._still.is_set():
+                if loop.time() - self._asked_at > 0.5:  # what was begun is over by then
+                    self._is_still.set()
+                continue
             if loop.time() - since < self._seconds or len(self._links) < len(self._peers):
                 continue
-            since = loop.time()
+            since = self._asked_at = loop.time()
             self.rounds += 1
             for number, link in sorted(self._links.items()):
                 to = number % len(self._peers) + 1

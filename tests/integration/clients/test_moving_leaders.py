@@ -24,9 +24,9 @@ def moving_client(request: pytest.FixtureRequest, cluster: RunningCluster) -> It
     connected.close()
 
 
-def staged(client: Client) -> Stage:
+def staged(client: Client, cluster: RunningCluster) -> Stage:
     name = f"moving-{os.getpid()}-{next(NUMBERS)}"
-    return Stage(client, name=name, broker_pid=None, replicas=BROKERS)
+    return Stage(client, name=name, broker_pid=None, replicas=BROKERS, still=cluster.mover.still)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
@@ -36,7 +36,7 @@ def test_the_client_contract_holds_while_leaders_move(
     """
     Also for the controller, and for the coordinators of groups.
     """
-    with staged(moving_client) as stage:
+    with staged(moving_client, cluster) as stage:
         try:
             case(stage)
         except Unsupported as reason:
@@ -51,7 +51,7 @@ def test_an_idle_consumer_is_neither_reset_nor_stuck(
     At the end of a partition in which nothing is written, across five elections: a consumer without a reset policy
     would be told of a reset, and what is written afterwards comes, once and at once.
     """
-    with staged(moving_client) as stage:
+    with staged(moving_client, cluster) as stage:
         topic = stage.topic()
         if before:
             stage.send(topic, [Outgoing(value=b"before", partition=0)] * before)
