@@ -176,8 +176,9 @@ class BrokerWorld:
         endpoints: tuple[Endpoint, ...] = (Endpoint(LISTENER, "127.0.0.1", 9092, "PLAINTEXT"),),
         reads: bool = True,
     ) -> None:
-        """`reads` False: the readers' threads do nothing until it is set."""
+        """`reads` False: the readers' threads do nothing until it is set; `writes` likewise, of the journal's."""
         self.reads = reads
+        self.writes = True
         self.static = static
         self.options = options
         self.endpoints = endpoints
@@ -235,7 +236,7 @@ class BrokerWorld:
 
     def step(self) -> bool:
         """One turn, or one job and its report; False when nothing is left to do."""
-        jobs = (self.journal_jobs, self.background_jobs, self.read_jobs)[: 2 + self.reads]
+        jobs = (self.journal_jobs, self.background_jobs, self.read_jobs)[1 - self.writes : 2 + self.reads]
         return self.turns.turn() or any(queue.step() for queue in jobs)
 
     def pass_time(self, duration_ms: int) -> None:

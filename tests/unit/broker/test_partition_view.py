@@ -62,6 +62,20 @@ def test_a_broker_that_is_down_is_no_bootstrap_target_and_out_of_sync() -> None:
     assert [1, 2] == [it.node_id for it in world[1].ask(metadata.Request(topics=[])).brokers]
 
 
+def test_a_controller_that_is_silent_is_not_named() -> None:
+    """
+    Clients would ask for an address that the answer does not have.
+    """
+    world = ClusterWorld()
+    request = describe_cluster.Request(include_cluster_authorized_operations=False)
+    before = world[3].ask(request).controller_id
+    world.network.held = lambda _source, _destination: True
+
+    world.pass_time(2_500)
+
+    assert (1, -1) == (before, world[3].ask(request).controller_id)
+
+
 @pytest.mark.parametrize("silent", [True, False])
 def test_a_leader_is_one_of_the_brokers_that_are_listed(silent: bool) -> None:
     """

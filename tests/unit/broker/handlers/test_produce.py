@@ -189,6 +189,24 @@ def test_a_leader_that_is_cut_off_keeps_nobody_waiting() -> None:
     assert (None, errors.REQUEST_TIMED_OUT) == (early, code_of(client.answer(*sent)))
 
 
+def test_nobody_takes_over_before_all_is_committed() -> None:
+    """
+    The next leader has it all, but it is on one disk only: whoever waits is answered first.
+    """
+    world, client, request = replicated(insync=1)
+    world.hold(to=[3])
+    world[1].writes = False
+    sent = client.send(request, 12)
+    world.begin_to_lead("flights", by=2)
+    world.settle()
+    early = (client.answer(*sent), world[2].shard("flights").replica.leads)
+
+    world[1].writes = True
+    world.until(lambda: world[2].shard("flights").is_serving, "broker 2 leads")
+
+    assert ((None, False), errors.NONE) == (early, code_of(client.answer(*sent)))
+
+
 def test_a_hand_over_loses_no_acknowledgement() -> None:
     """
     What was taken before is committed and answered before the next leader stands; what comes meanwhile is refused.
