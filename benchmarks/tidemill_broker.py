@@ -39,7 +39,11 @@ class TidemillBroker(BrokerProcess):
         else:
             port = port or free_port()
             configuration = directory / "broker.yaml"
-            listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", "tidemill.http.listener": "127.0.0.1:0"}
+            listeners = {
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "tidemill.http.listener": "127.0.0.1:0",
+                "tidemill.peer.listener": "127.0.0.1:0",  # several may run at once
+            }
             keys = {"log.dirs": str(data), **listeners, **settings}
             configuration.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items()))
             arguments = ["broker", "--json", "--config", str(configuration)]
