@@ -116,7 +116,8 @@ class KafkaConnection:
             self._is_working = False
         if not self._is_open:
             return
-        self._flush()
+        if self._out:
+            self._flush()
         self.broker.memory.arriving(self, frames.arriving_bytes)
         self._pace(has_more=has_more)
 

@@ -651,7 +651,7 @@ class Replica:
         The entry of `term` at `index` is durable, with all before it, and so is `vote`.  Whether the stable index
         moved or this replica became leader.
         """
-        before = (self.stable_index, self.role)
+        stable_before, role_before = min(self.commit_index, self.durable_index), self.role
         if not self._vote_durable and not self._vote_changed and vote == Vote(self.term, self.voted_for):
             self._vote_durable = True
             if self._election is not None and not self._election.is_pre:
@@ -667,4 +667,4 @@ class Replica:
                 self._go_on_with_transfer()
             elif self.leader is not None and self.match_index:
                 self._answer_append(0)
-        return before != (self.stable_index, self.role)
+        return self.role is not role_before or min(self.commit_index, self.durable_index) != stable_before

@@ -135,6 +135,9 @@ class ShardLog:
         self.changed = True
 
     def term_at(self, index: int) -> int:
+        newest_start, newest_term = self._term_starts[-1]
+        if newest_start <= index <= self.last_index:
+            return newest_term
         at = bisect_right(self._term_starts, index, key=lambda start: start[0]) - 1
         assert at >= 0 and index <= self.last_index, f"term of entry {index} of shard {self.shard_id} is not known"
         return self._term_starts[at][1]
