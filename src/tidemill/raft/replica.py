@@ -533,8 +533,9 @@ class Replica:
         index = self.installing[0]
         assert self._log.last_index == index >= self.commit_index, f"the log ends at {self._log.last_index}"
         self._memberships = [(index, membership)]
+        self.durable_index = self.stable_index  # of what is committed nothing was cut
         self.commit_index = index
-        self.durable_index = self.match_index = 0
+        self.match_index = 0
         self._chunks.clear()
 
     # The leader.
