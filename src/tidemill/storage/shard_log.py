@@ -5,6 +5,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from tidemill.batches.batch import read_header
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
@@ -266,7 +267,7 @@ class ShardLog:
         found = partition.read(entry.base_offset, 1, entry.base_offset + entry.record_count, may_wait=may_wait)
         if found is None:
             return None
-        if found[1] != entry.payload_bytes:
+        if not found[0] or read_header(found[0][0]).base_offset != entry.base_offset:
             raise OffsetGone(f"{entry} is not in {partition.directory} any more")
         return found[0][0]
 
