@@ -26,6 +26,8 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
+from blake3 import blake3
+
 from tidemill.model.broker_id import Voter
 from tidemill.peer.frame import FRAME_BYTES_MAX
 from tidemill.peer.hello import Hello, MalformedHello, decode_hello, encode_hello
@@ -90,8 +92,7 @@ class Session:
         self._role = DIALLER if self.is_dialler else ACCEPTOR
         self._opening = _OPENING.pack(MAGIC, VERSION_OLDEST, VERSION_NEWEST, self._role, self.dial, nonce)
         self._nonce = nonce
-        self._mac: hmac.HMAC | None = None
-        """Of the session's key, to be copied for each frame."""
+        self._session_key: bytes | None = None
         self._is_proven = False
         """The other end has shown that it knows the key."""
         self._sent = 0
@@ -117,7 +118,7 @@ class Session:
         answers: list[Buffer] = []
         try:
             while self.theirs is None and (frame := next(self._frames.frames(), None)) is not None:
-                answers += self._exchange_openings(frame) if self._mac is None else self._exchange_hellos(frame)
+                answers += self._exchange_openings(frame) if self._session_key is None else self._exchange_hellos(frame)
         except ProtocolError as error:
             raise self._oversize(error) from error
         return answers
@@ -156,7 +157,7 @@ class Session:
             raise PeerRefused("it sends our own challenge back, or takes our part: it is no broker of this cluster")
         both = self._opening + theirs if self.is_dialler else theirs + self._opening
         proof = self._derive(b"acceptor's proof", both)
-        self._mac = hmac.new(self._derive(b"session", both), digestmod="sha256")
+        self._session_key = self._derive(b"session", both)
         if not self.is_dialler:
             self.dial = dial
             return [_LENGTH.pack(len(self._opening) + _PROOF_BYTES) + self._opening + proof]
@@ -204,7 +205,7 @@ class Session:
         for part in parts:
             mac.update(part)
         self._sent += 1
-        return [b"%b%c%b" % (_LENGTH.pack(_HEAD_BYTES + size), kind, mac.digest()[:_MAC_BYTES]), *parts]
+        return [b"%b%c%b" % (_LENGTH.pack(_HEAD_BYTES + size), kind, mac.digest(length=_MAC_BYTES)), *parts]
 
     def _unseal(self, sealed: memoryview) -> tuple[int, memoryview]:
         """Kind and bytes.  PeerRefused; PeerLeft of a farewell."""
@@ -213,7 +214,7 @@ class Session:
         kind, data = sealed[0], sealed[_HEAD_BYTES:]
         mac = self._start_mac(DIALLER + ACCEPTOR - self._role, kind, self._taken)
         mac.update(data)
-        if not hmac.compare_digest(mac.digest()[:_MAC_BYTES], sealed[1:_HEAD_BYTES]):
+        if not hmac.compare_digest(mac.digest(length=_MAC_BYTES), sealed[1:_HEAD_BYTES]):
             if not self._is_proven:
                 raise PeerRefused(f"it does not know this broker's cluster key: {KEY_DIFFERS}")
             raise PeerRefused("a frame is not the next one that was sent: it was damaged, or somebody else sent it")
@@ -222,11 +223,10 @@ class Session:
             raise PeerLeft(f"the other end closed it: {bytes(data).decode(errors='replace')}")
         return kind, data
 
-    def _start_mac(self, direction: int, kind: int, count: int) -> hmac.HMAC:
-        assert self._mac is not None
-        mac = self._mac.copy()
-        mac.update(_SEALED.pack(direction, kind, count))
-        return mac
+    def _start_mac(self, direction: int, kind: int, count: int) -> blake3:
+        """Keyed BLAKE3: two to three times as fast as HMAC-SHA256, whatever the size."""
+        assert self._session_key is not None
+        return blake3(_SEALED.pack(direction, kind, count), key=self._session_key)
 
     def _derive(self, purpose: bytes, openings: bytes) -> bytes:
         return hmac.digest(self._key, b"tidemill peer " + purpose + b"\0" + openings, "sha256")
