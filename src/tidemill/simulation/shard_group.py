@@ -29,6 +29,7 @@ HEARTBEAT_MS: Final = 100
 ALIVE_MS: Final = 500  # without a heartbeat for so long, a broker is not alive to another
 CLIENT_MS: Final = 20
 PULL_MS: Final = 500
+STORM_EVENTS, STORM_EVENTS_PER_MS = 30_000, 10  # a hundred times what a group has to say
 HEAL_MS: Final = 60_000  # within which a healed group must have agreed
 
 
@@ -425,6 +426,8 @@ class GroupRun:
         while heap and heap[0][0] <= end_ms:
             self.now_ms, _, call = heapq.heappop(heap)
             call()
+            if self.events > STORM_EVENTS + STORM_EVENTS_PER_MS * self.now_ms:
+                raise Broken(f"seed {self.seed}: {self.events} events within {self.now_ms} ms: a storm of messages")
         self.now_ms = end_ms
 
     # Who does what.
