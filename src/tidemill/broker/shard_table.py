@@ -80,11 +80,11 @@ class ShardTable:
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
         """Make what is open here what the image says."""
         if before.topics is not image.topics or before.shards is not image.shards:
-            for topic in image.topics.values():
-                self._open_topic(topic, image)
             for topic in before.topics.values():
                 if topic.topic_id not in image.topics_by_id:
-                    self._close_topic(topic)
+                    self._close_topic(topic)  # first: another may have its name by now
+            for topic in image.topics.values():
+                self._open_topic(topic, image)
         if before.configs is not image.configs:
             for name, partitions in self.topics.items():
                 config = self._configs.of(image, name)

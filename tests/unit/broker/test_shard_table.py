@@ -1,0 +1,28 @@
+"""Shards are opened and closed as the image says."""
+
+from typing import Any
+
+from tests.unit.broker.cluster_world import ClusterWorld
+from tidemill.metadata.topics import DeleteTopics
+
+
+def test_a_topic_that_was_made_anew_is_open_where_both_were_seen_at_once() -> None:
+    """
+    A broker that was away hears of the deletion and of the new topic of that name in one step.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    before = world[3].shard("flights").shard_id
+    world.cut_off(3)
+    world.pass_time(3_000)
+    world.stopped.add(3)
+    deleted: list[Any] = []
+    world.controller.broker.controller.submit(DeleteTopics(topics=("flights",))).then(deleted.extend)
+    world.until(lambda: bool(deleted), "it is deleted")
+    world.create("flights")
+    world.stopped.clear()
+
+    world.heal()
+    world.until(lambda: world.led_by("flights") != 0, "broker 3 hears who leads")
+
+    assert before != world[3].shard("flights").shard_id == world[1].shard("flights").shard_id
