@@ -125,9 +125,14 @@ class ControllerHost:
         return index
 
     def _follow(self) -> None:
-        """Apply what has committed since; then tell of the new image."""
+        """
+        Apply what has committed since; then tell of the new image.  Not in the middle of an install: a part of the log
+        lacks topics, and topics that go from the image are deleted here.
+        """
         shard = self._shard
         assert shard is not None, "there is no metadata shard yet"
+        if shard.replica.installing is not None:
+            return
         partition = shard.partitions[0]
         before = image = self.image
         if self._applied < partition.log_start:  # an install has taken the log past what was read of it

@@ -1,0 +1,48 @@
+"""The image that follows the metadata log."""
+
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import pytest
+
+from tests.unit.broker.cluster_world import ClusterWorld
+from tidemill.broker import controller_host
+from tidemill.model.shard import METADATA_SHARD
+from tidemill.storage import shard_log
+
+
+@pytest.fixture
+def world() -> Iterator[ClusterWorld]:
+    """Broker 3 was away while the metadata log has grown past a snapshot, and its rows have left memory."""
+    with (
+        patch.object(shard_log, "TAIL_ENTRIES", 2),
+        patch.object(controller_host, "SNAPSHOT_RECORDS_MIN", 30),
+        patch.object(controller_host, "SNAPSHOT_GROWTH", 1),
+    ):
+        world = ClusterWorld()
+        world.create("flights")
+        world[1].produce("flights", b"kept")
+        end_offset = world[3].broker.shard_table.shards[METADATA_SHARD].partitions[0].log.end_offset
+        world.cut_off(3)
+        world.pass_time(3_000)
+        world.stopped.add(3)
+        for number in range(20):
+            world.create(f"other-{number}", brokers=(1, 2))
+            world.pass_time(50)  # bytes of rows that may go are in segments
+        assert world[1].broker.shard_table.shards[METADATA_SHARD].partitions[0].log_start > end_offset
+        world.stopped.clear()
+        yield world
+
+
+def test_an_install_of_the_metadata_takes_no_topic_along(world: ClusterWorld) -> None:
+    """
+    While it is under way the metadata log of the follower is empty: that deletes nothing, neither here nor later.
+    """
+    before = world[3].shard("flights")
+
+    world.heal()
+    world.until(lambda: world.led_by("other-19") != 0, "broker 3 has the image")
+
+    assert world[3].shard("flights") is before
+    assert not world[3].broker.store.closed
+    assert world[1].broker.image.topics.keys() == world[3].broker.image.topics.keys()
