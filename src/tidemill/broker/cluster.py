@@ -77,6 +77,10 @@ class Cluster:
         addresses.pop(self.address, None)
         self.peers.links.reach(list(addresses))
 
+    def addresses(self) -> list[str]:
+        """Where brokers that have registered take links, as host:port."""
+        return [address for broker in self._image().brokers.values() for address in peer_addresses(broker.endpoints)]
+
     def stop(self) -> None:
         self._led_topics.stop()
 

@@ -88,7 +88,8 @@ class PeerRequests:
 
     def _join(self, request: join.Request, context: RequestContext) -> object:
         def answer(admitted: Admitted) -> join.Response:
-            return join.Response(cluster_id=admitted.cluster_id, broker_id=admitted.broker_id)
+            peers = context.broker.cluster.addresses()
+            return join.Response(cluster_id=admitted.cluster_id, broker_id=admitted.broker_id, peers=peers)
 
         if not context.broker.controller.accepts:  # a broker that joins knows one address, and not whose it is
             pending = Pending()

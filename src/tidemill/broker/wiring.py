@@ -18,7 +18,8 @@ from tidemill.broker.peer_requests import PeerRequests
 from tidemill.metadata.brokers import FoundCluster, GrowReplicas, RegisterBroker, Registered
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId, DirectoryId
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.peer import join, register
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
@@ -110,13 +111,46 @@ async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
         cluster.join = [*addresses, *chain.from_iterable(heard_of)]
         cluster.peers.links = links
         cluster.reach()
-    await _until(broker, lambda: bool(broker.image.cluster_id))
+    await _hear_of_cluster(broker)
     if broker.image.cluster_id != broker.identity.cluster_id:
         raise DirectoryProblem(
             f"this directory belongs to cluster {broker.identity.cluster_id}, and its metadata to cluster "
             f"{broker.image.cluster_id}: one of them was copied here; use another log.dirs"
         )
     await _until(broker, lambda: all(map(_is_settled, broker.shard_table.shards.values())))
+
+
+async def _hear_of_cluster(broker: Broker) -> None:
+    """
+    Until the image is here.  Who has just been admitted knows those whom it asked, and perhaps another leads the
+    metadata: those tell where everybody is.
+    """
+    cluster, identity = broker.cluster, broker.identity
+    asked: set[Voter] = set()
+    refusals: list[DirectoryProblem] = []
+    request = join.Request(directory_id=identity.directory_id, broker_id=identity.broker_id)
+
+    def ask(voter: Voter) -> None:
+        def answered(frame: memoryview | None) -> None:
+            asked.discard(voter)
+            if frame is None:
+                return
+            answer = join.API.decode_response(0, frame, join.API.response_body_at(0, frame))
+            if answer.error_code and answer.error_code not in NOT_NOW:
+                refusals.append(refusal(answer, identity.broker_id))
+            cluster.join = [*dict.fromkeys((*cluster.join, *answer.peers))]
+            cluster.reach()
+
+        asked.add(voter)
+        cluster.peers.ask(voter, join.API.encode_request(0, request, 0), answered)
+
+    while not broker.image.cluster_id:
+        if refusals:
+            raise refusals[0]
+        if not broker.shard_table.shards[METADATA_SHARD].replica.voters:
+            for voter in cluster.peers.alive() - asked:
+                ask(voter)
+        await _pause(broker)
 
 
 def _is_settled(shard: Shard) -> bool:

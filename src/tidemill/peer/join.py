@@ -4,7 +4,9 @@ The same directory that asks again is answered the same.  Errors: DUPLICATE_BROK
 that of a live broker with another directory; NOT_CONTROLLER: ask again, perhaps somebody else.
 """
 
-from tidemill.wire.primitives import INT16, INT32, STRING, UUID
+from collections.abc import Sequence
+
+from tidemill.wire.primitives import INT16, INT32, STRING, UUID, array
 from tidemill.wire.schema import Api, Message, field
 
 
@@ -18,6 +20,7 @@ class Response(Message):
     error_message: str | None = field(STRING, default=None)
     cluster_id: str = field(STRING, default="")
     broker_id: int = field(INT32, default=-1)
+    peers: Sequence[str] = field(array(STRING), tag=0, default=())  # host:port of each broker's peer listener
 
 
 API = Api(key=10_000, versions=range(1), flexible_from=0, request=Request, response=Response)

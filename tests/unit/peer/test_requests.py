@@ -34,6 +34,11 @@ RESPONSES: list[tuple[Api, Message, str]] = [
     (join.API, join.Response(cluster_id="c", broker_id=2), FINE + NULL + "0263" + "00000002" + NO_TAGS),
     (
         join.API,
+        join.Response(cluster_id="c", broker_id=2, peers=["h:1"]),
+        FINE + NULL + "0263" + "00000002" + "01" + "00" + "05" + "02" + "04683a31",
+    ),
+    (
+        join.API,
         join.Response(error_code=errors.DUPLICATE_BROKER_REGISTRATION, error_message="no"),
         "0065" + "036e6f" + "01" + "ffffffff" + NO_TAGS,
     ),
