@@ -23,6 +23,7 @@ from tidemill.raft.messages import Message
 
 SILENT_MS: Final = 2_000  # not heard for so long, a broker is not counted on
 GIVEN_UP_MS: Final = 10_000  # … and then its link is made anew
+ASKED_MS: Final = 30_000  # unanswered for so long, a request is given up: its answer may have found no room
 LEADERS_MAX: Final = 4_000  # of the leader table in one section: 64 KiB
 FRAME_BYTES: Final = 4 << 20  # then a frame leaves, whatever else the turn has to say
 
@@ -43,7 +44,7 @@ class _Peer:
         self.out: list[Buffer] = []
         self.out_bytes = 0
         self.correlation = 0
-        self.asked: dict[int, Answered] = {}
+        self.asked: dict[int, tuple[Answered, int]] = {}  # and until when; oldest first
 
 
 class Peers:
@@ -95,12 +96,12 @@ class Peers:
             self._put(peer, frames.encode_message(shard_id, message_codec.encode(message)))
 
     def ask(self, voter: Voter, parts: Sequence[Buffer], answered: Answered) -> bool:
-        """`answered` is called once, with None when the link was lost; False: there is no link."""
+        """`answered` is called once, with None when the link was lost, or no answer came; False: there is no link."""
         peer = self._by_voter.get(voter)
         if peer is None:
             return False
         peer.correlation += 1
-        peer.asked[peer.correlation] = answered
+        peer.asked[peer.correlation] = answered, self._clock.monotonic_ms() + ASKED_MS
         self._put(peer, frames.encode_request(peer.correlation, parts))
         return True
 
@@ -113,6 +114,7 @@ class Peers:
             if now_ms - peer.heard_at > GIVEN_UP_MS:
                 peer.link.close(f"nothing was heard for {GIVEN_UP_MS} ms")
                 continue
+            self._give_up(peer, now_ms)
             if is_syncing:
                 self._put(peer, heartbeat)
             if peer.link.hello.voter is not None:
@@ -159,9 +161,17 @@ class Peers:
             self._forget_asked(peer)
 
     @staticmethod
+    def _give_up(peer: _Peer, now_ms: int) -> None:
+        for correlation, (answered, until_ms) in [*peer.asked.items()]:
+            if now_ms < until_ms:
+                return
+            if peer.asked.pop(correlation, None) is not None:
+                answered(None)
+
+    @staticmethod
     def _forget_asked(peer: _Peer) -> None:
         asked, peer.asked = peer.asked, {}
-        for answered in asked.values():
+        for answered, _ in asked.values():
             answered(None)
 
     # LinkOwner.
@@ -195,9 +205,9 @@ class Peers:
                 case frames.Request(correlation, data):
                     self._answer(peer, correlation, data)
                 case frames.Response(correlation, data):
-                    answered = peer.asked.pop(correlation, None)
-                    if answered is not None:
-                        answered(data)
+                    asked = peer.asked.pop(correlation, None)
+                    if asked is not None:
+                        asked[0](data)
                 case frames.Heartbeat():
                     peer.heartbeat_at = peer.heard_at
 

@@ -1,0 +1,93 @@
+"""One link, and what is said on it."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.unit.broker.broker_world import HandClock
+from tidemill.broker.leader_table import LeaderTable
+from tidemill.broker.peers import ASKED_MS, Peers
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.shard import ShardId
+from tidemill.peer import frame as frames
+from tidemill.peer.hello import Hello
+from tidemill.peer.link import Buffer
+
+ME, OTHER = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
+
+
+class HandLink:
+    """Keeps what was sent; while it is full it takes nothing."""
+
+    def __init__(self) -> None:
+        self.hello = Hello(cluster_id="c", voter=OTHER, incarnation=2, address="h:2")
+        self.frames: list[bytes] = []
+        self.is_full = False
+
+    def send(self, parts: Sequence[Buffer]) -> bool:
+        if not self.is_full:
+            self.frames.append(b"".join(parts))
+        return not self.is_full
+
+    def close(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def leaders(self) -> dict[ShardId, int]:
+        """What was told."""
+        told: dict[ShardId, int] = {}
+        for frame in self.frames:
+            for section in frames.sections(memoryview(frame)):
+                if isinstance(section, frames.Leaders):
+                    told |= dict(section.terms)
+        return told
+
+
+class Linked:
+    """The peers of broker 1, which has a link to broker 2."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.turns: list[object] = []
+        self.table = LeaderTable(ME)
+        self.peers = Peers(
+            hello=lambda: Hello(cluster_id="c", voter=ME, incarnation=1, address="h:1"),
+            leaders=self.table,
+            leaders_changed=lambda: None,
+            clock=self.clock,
+            call_soon=self.turns.append,
+            is_syncing=lambda: True,
+        )
+        self.link = HandLink()
+        self.peers.linked(self.link)
+
+    def turn(self) -> None:
+        turns, self.turns[:] = [*self.turns], []
+        for callback in turns:
+            callback()  # type: ignore[operator]
+
+    def hear(self) -> None:
+        self.peers.received(self.link, memoryview(b"".join(frames.encode_heartbeat(frames.Heartbeat(0, ())))))
+
+
+@pytest.fixture
+def linked() -> Linked:
+    return Linked()
+
+
+def test_a_request_that_is_never_answered_is_given_up(linked: Linked) -> None:
+    """
+    Its answer found no room on the other side's link, which stands: whoever asked hears once that nothing is known.
+    """
+    answers: list[object] = []
+    linked.peers.ask(OTHER, [b"request"], answers.append)
+
+    for _ in range(ASKED_MS // 1_000 - 1):
+        linked.clock.now_ms += 1_000
+        linked.hear()
+        linked.peers.tick()
+        assert not answers
+    linked.clock.now_ms += 1_000
+    linked.peers.tick()
+    linked.peers.received(linked.link, memoryview(b"".join(frames.encode_response(1, [b"late"]))))
+
+    assert [None] == answers
