@@ -129,12 +129,12 @@ class Peers:
         known, version = peer.told_version, self._leaders.version
         if known == version:
             return
+        peer.told_version = version  # first: what is put may leave at once, find no room, and have to be told anew
         changes = self._leaders.changes_since(known)
         for at in range(0, len(changes), LEADERS_MAX):
             page = tuple(changes[at : at + LEADERS_MAX])
             self._put(peer, frames.encode_leaders(frames.Leaders(known, version, page)))
             known = version  # what follows adds to it
-        peer.told_version = version
 
     # One frame per turn and link.
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.broker.broker_world import HandClock
 from tidemill.broker.leader_table import LeaderTable
-from tidemill.broker.peers import ASKED_MS, Peers
+from tidemill.broker.peers import ASKED_MS, FRAME_BYTES, Peers
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.peer import frame as frames
@@ -91,3 +91,20 @@ def test_a_request_that_is_never_answered_is_given_up(linked: Linked) -> None:
     linked.peers.received(linked.link, memoryview(b"".join(frames.encode_response(1, [b"late"]))))
 
     assert [None] == answers
+
+
+def test_leaders_that_found_no_room_are_told_again(linked: Linked) -> None:
+    """
+    The section itself filled the frame that the link refused.
+    """
+    linked.turn()
+    linked.link.is_full = True
+    linked.peers.ask(OTHER, [bytes(FRAME_BYTES - 20)], lambda _: None)
+    linked.table.leads(ShardId(7), 3)
+    linked.peers.tell_leaders()
+    linked.link.is_full = False
+
+    linked.peers.tick()
+    linked.turn()
+
+    assert {7: 3} == linked.link.leaders()
