@@ -75,7 +75,7 @@ class CatchUp:
     def offer(self, member: Voter) -> None:
         """`member` needs an install: tell it what of."""
         snapshot = self._snapshot
-        if snapshot is None or self._log.first_index > snapshot.index + 1:
+        if snapshot is None or self._log.first_index > snapshot.index + 1 or self._has(member, snapshot.index):
             snapshot = self._snapshot = snapshot_of(self._log)
         self._replica.offered(member, snapshot.index)
         offer = Offer(
@@ -87,6 +87,11 @@ class CatchUp:
             partitions=snapshot.partitions,
         )
         self._send(member, offer)
+
+    def _has(self, member: Voter, index: int) -> bool:
+        """What was taken for another would not bring it further: it lacks entries behind that, whose bytes are gone."""
+        replication = self._replica.replication
+        return replication is not None and replication.matches.get(member, 0) >= index
 
     def answer(self, member: Voter, pull: Pull) -> None:
         snapshot = self._snapshot

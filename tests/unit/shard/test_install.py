@@ -12,7 +12,7 @@ from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
 from tidemill.raft.message_codec import CHUNK, decode, encode
-from tidemill.raft.messages import Append, Chunk, Message, Offer, Pull
+from tidemill.raft.messages import Append, AppendAnswer, Chunk, Message, Offer, Pull
 from tidemill.raft.voters import Membership
 from tidemill.shard.append import append_own
 from tidemill.shard.install import Stage
@@ -244,3 +244,24 @@ def test_entries_are_sent_with_bytes_that_lie_in_the_segment_only(leader: Side) 
 
     assert any(isinstance(message, Append) and message.entries for message in leader.sent)
     assert leader.values(0) == learner.values(0)
+
+
+def test_who_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
+    """
+    It was taken for another, who still installs it; this member has that much, and the bytes of its next entry are
+    gone: the same offer would be answered at once, and made at once, for as long as the other takes.
+    """
+    asks = AppendAnswer(term=leader.shard.replica.term, rejected_index=leader.shard.log.last_index, hint_index=0)
+    leader.tick()
+    leader.shard.receive(LEARNER, asks)
+    leader.write(0, b"behind the snapshot")
+    has = leader.shard.log.last_index
+    leader.shard.receive(LEARNER, AppendAnswer(term=leader.shard.replica.term, match_index=has))
+    leader.write(1, b"and then")
+
+    leader.shard._cannot_send(LEARNER)
+    leader.go_on()
+    leader.shard.carry_out()
+
+    offers = [message.index for message in leader.sent if isinstance(message, Offer)]
+    assert offers[0] < has < offers[-1]
