@@ -157,8 +157,10 @@ class Shard:
         return sum(voter == me or is_alive(voter) for voter in self.replica.voters)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
-        """A replica without a leader stands for election; a damaged one does not."""
-        if self.log.damage is None:
+        """A replica without a leader stands for election; a damaged one does not, and waits for nothing."""
+        if self.log.damage is not None:
+            self.is_restless = False
+        else:
             self.replica.tick(now_ms, self.append_time(wall_ms), self._road.is_alive)
             self._go_on()
             self._install.tick(now_ms)

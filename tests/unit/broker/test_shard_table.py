@@ -26,3 +26,17 @@ def test_a_topic_that_was_made_anew_is_open_where_both_were_seen_at_once() -> No
     world.until(lambda: world.led_by("flights") != 0, "broker 3 hears who leads")
 
     assert before != world[3].shard("flights").shard_id == world[1].shard("flights").shard_id
+
+
+def test_a_damaged_replica_keeps_nobody_awake() -> None:
+    """
+    It waits for no election: while one is under way, a broker looks at its shards fifty times a second.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    world[3].shard("flights").log.damage = "a segment is missing"
+    world[3].shard("flights").is_restless = True
+
+    world.pass_time(1_000)
+
+    assert not world[3].broker.shard_table.is_electing
