@@ -15,7 +15,7 @@ from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId
-from tidemill.raft.messages import Message
+from tidemill.raft.messages import Append, Chunk, Message, Offer
 from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
@@ -27,6 +27,8 @@ FEATURE_LEVEL: Final = 1
 JITTER_MS_MAX: Final = 300
 FIRST_JITTER_MS: Final = 200  # in a new shard the preferred leader stands at once, and others no sooner than this
 EARLY_MAX: Final = 1_000  # messages for shards that are not open yet: the newest of each sender
+
+_WITH_BYTES: Final = (Append, Offer, Chunk)  # views that would keep whole frames in memory; they are sent again
 
 
 class ShardTable:
@@ -110,7 +112,10 @@ class ShardTable:
         shard = self.shards.get(shard_id)
         if shard is not None:
             shard.receive(sender, message)
-        elif len(self._early) < EARLY_MAX or (shard_id, sender) in self._early:
+            return
+        may_open = shard_id not in self._store.closed
+        has_room = len(self._early) < EARLY_MAX or (shard_id, sender) in self._early
+        if may_open and has_room and not isinstance(message, _WITH_BYTES):
             self._early[shard_id, sender] = message
 
     def met_again(self, voter: Voter) -> None:

@@ -4,6 +4,8 @@ from typing import Any
 
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.metadata.topics import DeleteTopics
+from tidemill.model.shard import ShardId
+from tidemill.raft.messages import Append, VoteRequest
 
 
 def test_a_topic_that_was_made_anew_is_open_where_both_were_seen_at_once() -> None:
@@ -40,3 +42,22 @@ def test_a_damaged_replica_keeps_nobody_awake() -> None:
     world.pass_time(1_000)
 
     assert not world[3].broker.shard_table.is_electing
+
+
+def test_what_comes_for_a_shard_that_is_not_open_is_kept_without_bytes() -> None:
+    """
+    A request for a vote is; entries are views on a whole frame, and a deleted topic's shard is never opened again.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    table, sender = world[3].broker.shard_table, world[1].broker.identity.voter
+    gone = world[3].shard("flights").shard_id
+    world.controller.broker.controller.submit(DeleteTopics(topics=("flights",)))
+    world.until(lambda: gone in world[3].broker.store.closed, "it is closed")
+    asks = VoteRequest(term=1, last_index=0, last_term=0)
+
+    table.receive(sender, ShardId(98), Append(term=1, prev_index=0, prev_term=0, commit_index=0))
+    table.receive(sender, ShardId(99), asks)
+    table.receive(sender, gone, asks)
+
+    assert {(ShardId(99), sender): asks} == table._early
