@@ -5,7 +5,7 @@ it is, and not when somebody asks: sessions and offsets run out whether anybody 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.broker.coordinated_partition import CoordinatedPartition
@@ -19,8 +19,11 @@ from tidemill.coordinator.group.requests import ForgetTopics, GroupRequest
 from tidemill.metadata.image import ClusterImage
 from tidemill.model import errors
 from tidemill.model.config_resolution import BrokerLayers, broker_int
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import NO_TOPIC_ID, OFFSETS_TOPIC, TopicId
 from tidemill.shard.shard import Shard
+
+DELETED_MAX: Final = 10_000  # of which is remembered that they are gone: else their offsets stay until they expire
 
 
 class CoordinatorHost:
@@ -44,6 +47,7 @@ class CoordinatorHost:
         self._waiting: list[Callable[[], None]] = []  # for the topic; bounded by the requests that are in flight
         self._is_creating = False
         self._is_stopped = False
+        self._deleted: dict[TopicId, None] = {}  # topics that have gone since the start; the newest last
         # Wall clock at the start, and monotonic from there on: sessions do not end because a clock was set.
         self._anchor_ms = machine.clock.wall_ms() - machine.clock.monotonic_ms()
 
@@ -146,15 +150,27 @@ class CoordinatorHost:
 
     def _forget(self, topic_ids: frozenset[TopicId]) -> None:
         """Committed offsets go with their topic; a partition that still loads looks by itself when it is done."""
+        self._deleted |= dict.fromkeys(topic_ids)
+        for topic_id in [*self._deleted][:-DELETED_MAX]:
+            del self._deleted[topic_id]
         for hosted in self._hosted.values():
             if hosted.is_loaded:
                 hosted.ask(ForgetTopics(topic_ids=topic_ids))
 
     def _forget_missing(self, hosted: CoordinatedPartition) -> None:
+        """
+        Topics may have gone while nobody coordinated.  That one is missing says so only where the image is complete,
+        at the controller; elsewhere it may not be heard of yet, and its offsets must stay.
+        """
         known = self._controller.image.topics_by_id
-        gone = frozenset(it for it in hosted.topic_ids() if it != NO_TOPIC_ID and it not in known)
-        if gone:
-            hosted.ask(ForgetTopics(topic_ids=gone))
+        missing = frozenset(it for it in hosted.topic_ids() if it != NO_TOPIC_ID and it not in known)
+        deleted = missing & self._deleted.keys()
+        if deleted:
+            hosted.ask(ForgetTopics(topic_ids=deleted))
+        if missing - deleted:
+            self._shard_table.shards[METADATA_SHARD].when_still_leading(
+                lambda leads: hosted.ask(ForgetTopics(topic_ids=missing)) if leads else None
+            )
 
     def _topic_id_of(self, name: str) -> TopicId | None:
         topic = self._controller.image.topic(name)

@@ -8,7 +8,9 @@ import pytest
 from tests.unit.broker.broker_world import Client
 from tests.unit.broker.cluster_world import ClusterWorld, Node
 from tests.unit.broker.group_member import STATIC, GroupMember, committing, fetched
+from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model import errors
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import OFFSETS_TOPIC
 from tidemill.wire.messages import find_coordinator, heartbeat
 
@@ -124,3 +126,28 @@ def test_a_coordinator_that_is_cut_off_answers_nobody(number: int) -> None:
         assert (None, errors.COORDINATOR_NOT_AVAILABLE) == (early, client.answer(*sent).error_code)
     else:
         assert errors.NOT_COORDINATOR == early.error_code
+
+
+def test_a_coordinator_that_knows_little_of_the_metadata_forgets_no_offsets() -> None:
+    """
+    It leads the group's partition sooner than it hears of a topic: after a restart of all brokers, say, where the
+    metadata has no leader yet.  That a topic is missing says nothing then.
+    """
+    world = world_with_offsets()
+    metadata = world[3].broker.shard_table.shards[METADATA_SHARD].partitions[0]
+    controller = world[3].broker.controller
+    metadata.unwatch(controller._follow)
+    created: list[Any] = []
+    topic = NewTopic(name="new", partition_count=1, replication_factor=1)
+    world.controller.broker.controller.submit(CreateTopics(topics=(topic,))).then(created.extend)
+    world.until(lambda: bool(created), "it is created")
+    committed = Client(world[1]).ask(committing("new", 5), 9)
+
+    world.lead(OFFSETS_TOPIC, by=3)
+    world.pass_time(500)
+    metadata.watch(controller._follow)
+    controller._follow()
+    world.pass_time(500)
+
+    assert errors.NONE == committed.topics[0].partitions[0].error_code
+    assert {("new", 0): 5} == fetched(world[3])
