@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 Waiter = Callable[[bool], None]
 """Called once, on the loop: True when the entry is there to stay, False when that is not known any more."""
@@ -21,6 +22,11 @@ class CommitWaiters:
     def add(self, index: int, waiter: Waiter) -> None:
         """`index` may lie before the last one added (a duplicate waits for its original); it is woken in line then."""
         self._waiting.append((index, waiter))
+
+    def remove(self, index: int, waiter: Waiter) -> None:
+        """It waits no more.  Who gives up has mostly waited for longest, and stands at the front."""
+        with suppress(ValueError):
+            self._waiting.remove((index, waiter))
 
     def wake(self, index: int) -> None:
         """

@@ -239,6 +239,11 @@ class Shard:
         else:
             self.held_waiters.setdefault(voter_count, CommitWaiters()).add(index, waiter)
 
+    def stop_waiting(self, index: int, waiter: Waiter) -> None:
+        """For a commit, or for voters that hold it: its time is over."""
+        for waiters in (self.waiters, *self.held_waiters.values()):
+            waiters.remove(index, waiter)
+
     def when_durable(self, index: int, waiter: Waiter) -> None:
         if index <= self.replica.durable_index:
             waiter(True)

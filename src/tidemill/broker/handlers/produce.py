@@ -23,6 +23,7 @@ from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.topic import INTERNAL_TOPICS
 from tidemill.shard.append import Appended, append_batch
+from tidemill.shard.commit_waiters import Waiter
 from tidemill.shard.partition import Partition, PartitionShard
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.produce import Request, Response
@@ -46,7 +47,7 @@ class _Awaited(Pending):
     def __init__(self, response: Response, deadlines: Deadlines, timeout_ms: int) -> None:
         super().__init__()
         self.response: Response | None = response
-        self._unknown: dict[int, tuple[PartitionResponse, PartitionShard, int]] = {}  # (answer, shard, log index)
+        self._unknown: dict[int, tuple[PartitionResponse, PartitionShard, int, Waiter]] = {}  # the third: log index
         self._begun = 0  # appends; −1 when there will be no more
         self._deadlines = deadlines
         self._timeout_ms = max(timeout_ms, 0)
@@ -56,7 +57,6 @@ class _Awaited(Pending):
         self._begun += 1
         shard, index = partition.shard, appended.log_index
         unknown = self._unknown
-        unknown[at] = (answer, shard, index)
 
         def known(is_durable: bool) -> None:
             if unknown.pop(at, None) is None:
@@ -68,6 +68,7 @@ class _Awaited(Pending):
             if not unknown and self._begun < 0:
                 self._arrived()
 
+        unknown[at] = (answer, shard, index, known)
         if acks != ACKS_ALL:
             shard.when_durable(index, known)
         elif partition.config.min_insync_replicas > 1:
@@ -88,7 +89,8 @@ class _Awaited(Pending):
 
     def expire(self) -> None:
         """What is committed, and not yet where min.insync.replicas wants it, is told apart from what may be lost."""
-        for answer, shard, index in self._unknown.values():
+        for answer, shard, index, known in self._unknown.values():
+            shard.stop_waiting(index, known)  # as long as it leads, nobody else would let go of it
             if index <= shard.replica.commit_index:
                 _refuse(
                     answer,

@@ -223,3 +223,22 @@ def test_a_hand_over_loses_no_acknowledgement() -> None:
 
     assert (errors.NONE, errors.NOT_LEADER_OR_FOLLOWER) == (code_of(client.answer(*before)), code_of(meanwhile))
     assert 1 == world[2].partition("flights").high_watermark
+
+
+def test_nothing_is_kept_of_a_request_whose_time_is_over() -> None:
+    """
+    A replica whose broker is up and which takes no entries would else make the leader keep all that ever waited.
+    """
+    world, client, request = replicated(insync=3)
+    world.hold(to=[3])
+    for _ in range(3):
+        client.send(request, 12)
+    world.pass_time(1_000)
+    shard = world[1].shard("flights")
+    waiting = [len(waiters) for waiters in shard.held_waiters.values()]
+
+    world.pass_time(1_000)
+
+    assert [3] == waiting
+    assert world[1].shard("flights").is_serving
+    assert not any(map(len, shard.held_waiters.values()))
