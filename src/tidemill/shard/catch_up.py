@@ -133,7 +133,11 @@ class CatchUp:
             else:
                 self._send_chunk(member, pull, parts)
 
-        self._jobs.submit(read, done, _raise)
+        def failed(error: BaseException) -> None:
+            self._reading.discard(member)  # it asks again
+            raise error
+
+        self._jobs.submit(read, done, failed)
 
     def _offer_newer(self, member: Voter) -> None:
         self._snapshot = None
@@ -151,7 +155,3 @@ class CatchUp:
         replication = self._replica.replication
         if self._snapshot is not None and (replication is None or not replication.needing_install()):
             self._snapshot = None
-
-
-def _raise(error: BaseException) -> None:
-    raise error

@@ -47,7 +47,12 @@ class Outgoing:
             self._read(to, message)
 
     def _read(self, to: Voter, message: Message) -> None:
-        self._jobs.submit(lambda: self._whole(message, may_wait=True), lambda found: self._was_read(to, found), _raise)
+        def failed(error: BaseException) -> None:
+            """What waits is lost with it, and asked for again; else nothing would ever be said to `to` any more."""
+            del self._waiting[to]
+            raise error
+
+        self._jobs.submit(lambda: self._whole(message, may_wait=True), lambda found: self._was_read(to, found), failed)
 
     def _was_read(self, to: Voter, found: Message | Exception | None) -> None:
         waiting = self._waiting.pop(to)
@@ -84,7 +89,3 @@ class Outgoing:
             )
             entries.append(whole)
         return replace(message, entries=tuple(entries))
-
-
-def _raise(error: BaseException) -> None:
-    raise error

@@ -1,0 +1,53 @@
+"""Messages whose bytes must be read first."""
+
+from collections.abc import Callable
+from errno import EIO
+from typing import Any, cast
+
+import pytest
+
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.raft.entry import BATCH, Entry
+from tidemill.raft.messages import Append, Message, VoteAnswer
+from tidemill.shard.outgoing import Outgoing
+from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.storage.shard_log import ShardLog
+
+TO = Voter(BrokerId(2), DirectoryId(b"2" * 16))
+
+
+class HandLog:
+    """`found` is what reading from the disk does."""
+
+    def __init__(self) -> None:
+        self.found: Callable[[], bytes] = lambda: b"bytes"
+
+    def payload_of(self, entry: Entry, *, may_wait: bool) -> Any:
+        return self.found() if may_wait else None
+
+
+def unread() -> Append:
+    """Its bytes lie in a segment only."""
+    entry = Entry(BATCH, b"bytes", index=1, term=1, record_count=1)
+    entry.payload = None
+    return Append(term=1, prev_index=0, prev_term=0, entries=(entry,), commit_index=0)
+
+
+def test_a_read_that_fails_holds_nothing_back() -> None:
+    """
+    A page that the disk cannot read, say: what waited is lost, and what is said next leaves.
+    """
+    log, jobs, sent = HandLog(), SimulatedJobs(), list[Message]()
+    outgoing = Outgoing(cast(ShardLog, log), lambda _, message: sent.append(message), jobs, lambda _: None)
+
+    def unreadable() -> bytes:
+        raise OSError(EIO, "Input/output error")
+
+    log.found = unreadable
+    outgoing.send(TO, unread())
+    outgoing.send(TO, VoteAnswer(term=1, is_granted=True))
+    with pytest.raises(OSError, match="Input/output"):
+        jobs.settle()
+    outgoing.send(TO, VoteAnswer(term=2, is_granted=True))
+
+    assert [VoteAnswer(term=2, is_granted=True)] == sent
