@@ -435,3 +435,6 @@ class Shard:
         self._is_stopped = True
         self._install.stop()
         self._lost()
+        if self._served:
+            self._served = False
+            self._road.serving_changed(self)

@@ -61,3 +61,19 @@ def test_what_comes_for_a_shard_that_is_not_open_is_kept_without_bytes() -> None
     table.receive(sender, gone, asks)
 
     assert {(ShardId(99), sender): asks} == table._early
+
+
+def test_a_deleted_topic_is_led_by_nobody() -> None:
+    """
+    Whoever led it tells the others; else all would count it as led for as long as they run.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    shard_id = world[1].shard("flights").shard_id
+    before = [node.broker.cluster.leaders.leader(shard_id) for node in world.nodes]
+
+    world.controller.broker.controller.submit(DeleteTopics(topics=("flights",)))
+    world.pass_time(500)
+
+    assert None not in before
+    assert [None] * 3 == [node.broker.cluster.leaders.leader(shard_id) for node in world.nodes]
