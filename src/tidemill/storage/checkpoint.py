@@ -7,7 +7,7 @@ from typing import Final
 from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import COMMAND
+from tidemill.raft.entry import BATCH, COMMAND
 from tidemill.storage import paths
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
@@ -168,6 +168,19 @@ def _read_shard(reader: ByteReader, log: ShardLog) -> None:
             entry.payload = reader.bytes(length)
         log.remember(entry)
     log.restore_partitions(reader.partitions())
+    _measure_batches(log)
+
+
+def _measure_batches(log: ShardLog) -> None:
+    """A row here tells where its batch lies, and the one behind it in the segment where that ends."""
+    ends = {
+        (it.partition, segment.base_offset): segment.size for it in log.partitions.values() for segment in it.segments
+    }
+    for entry in reversed(log.entries):
+        if entry.kind == BATCH:
+            place = entry.partition, entry.segment_base
+            entry.payload_bytes = ends.get(place, entry.position) - entry.position
+            ends[place] = entry.position
 
 
 def _read_installing(reader: ByteReader, log: ShardLog) -> None:

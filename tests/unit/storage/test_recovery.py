@@ -179,3 +179,20 @@ def read_all_offsets(hand: Any) -> list[int]:
         assert result is not None and result[1]
         found.append(read_header(result[0][0]).base_offset)
     return found
+
+
+def test_entries_that_a_checkpoint_brings_back_know_how_long_they_are(make_hand: Callable[..., Any]) -> None:
+    """
+    A leader counts them to fill a message: of entries of no length it would send a thousand, and no frame takes those.
+    """
+    hand = make_hand(segment_bytes=700)
+    for partition, size in ((0, 100), (1, 300), (0, 200), (0, 500), (1, 50)):
+        hand.append(partition=partition, size=size)
+    before = [entry.payload_bytes for entry in hand.shard.entries]
+    hand.write_all()
+    hand.checkpoint()
+
+    again = hand.restarted()
+
+    assert 0 == again.found.rows
+    assert before == [entry.payload_bytes for entry in again.shard.entries]
