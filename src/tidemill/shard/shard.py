@@ -214,8 +214,9 @@ class Shard:
 
     @property
     def batch_bytes_max(self) -> int:
-        """What the journal can take at once, whatever the topic allows."""
-        return self.store.batch_bytes_max
+        """What the journals of all members can take at once, whatever the topic allows."""
+        is_alone = len(self.replica.membership.members) == 1
+        return self.store.batch_bytes_max if is_alone else self.store.replicated_batch_bytes_max
 
     def append_time(self, now_ms: int) -> int:
         """Never goes back within a shard."""

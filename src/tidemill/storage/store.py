@@ -24,8 +24,8 @@ from tidemill.storage.block import Block, Report, Run, Spread, spread_run
 from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_closed, encode_shard, write_checkpoint
 from tidemill.storage.disk import Disk, File
 from tidemill.storage.install_row import apply_install_row
-from tidemill.storage.journal import Journal, Place, prepare_file
-from tidemill.storage.journal_block import HEADER_BYTES, encode_block, padded
+from tidemill.storage.journal import RESERVE_DIVISOR, Journal, Place, prepare_file
+from tidemill.storage.journal_block import HEADER_BYTES, PAGE_BYTES, encode_block, padded
 from tidemill.storage.open_files import close_surplus
 from tidemill.storage.queued_rows import Before, SettledBefore, VoteBefore, queued_rows
 from tidemill.storage.row import ROW_BYTES
@@ -184,6 +184,12 @@ class Store:
     def batch_bytes_max(self) -> int:
         """A larger batch would wait for ever for its block to find room."""
         return self.journal.row_bytes_max - ROW_BYTES - HEADER_BYTES
+
+    @property
+    def replicated_batch_bytes_max(self) -> int:
+        """What every broker's journal takes: rings grow each for itself, and a row that one cannot take stops it."""
+        ring = self.options.journal_first_bytes
+        return min(self.batch_bytes_max, ring - ring // RESERVE_DIVISOR - PAGE_BYTES - ROW_BYTES - HEADER_BYTES)
 
     @property
     def has_pending(self) -> bool:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from tidemill.batches.builder import build_batch
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
@@ -169,3 +171,18 @@ def test_an_entry_whose_bytes_lie_in_a_segment_is_sent_from_there() -> None:
     appends = [message for to, message in replicated.road.sent if to == THIRD and isinstance(message, Append)]
     batches = [entry for append in appends for entry in append.entries if entry.kind == BATCH]
     assert [index] == [entry.index for entry in batches if entry.payload is not None]
+
+
+def test_a_batch_that_a_smaller_ring_does_not_take_is_refused() -> None:
+    """
+    The leader's ring has grown; a follower's may not have, and would wait for ever for room that it never had.
+    """
+    replicated = Replicated()
+    replicated.lead()
+    replicated.store.journal.capacity = OPTIONS.journal_bytes_max
+    fits = replicated.store.replicated_batch_bytes_max
+
+    with pytest.raises(ValueError, match="the journal takes"):
+        replicated.append(bytes(fits))
+
+    assert OPTIONS.journal_first_bytes * 3 // 4 < fits < OPTIONS.journal_first_bytes < replicated.store.batch_bytes_max
