@@ -267,7 +267,8 @@ class ShardLog:
         found = partition.read(entry.base_offset, 1, entry.base_offset + entry.record_count, may_wait=may_wait)
         if found is None:
             return None
-        if not found[0] or read_header(found[0][0]).base_offset != entry.base_offset:
+        header = read_header(found[0][0]) if found[0] else None
+        if header is None or (header.base_offset, header.leader_epoch) != (entry.base_offset, entry.term):
             raise OffsetGone(f"{entry} is not in {partition.directory} any more")
         return found[0][0]
 

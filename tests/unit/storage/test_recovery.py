@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from tidemill.batches.batch import read_header
+from tidemill.raft.entry import BATCH
 from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage import recovery
 from tidemill.storage.data_directory import DirectoryProblem
+from tidemill.storage.partition_log import OffsetGone
 from tidemill.storage.recovery import JournalDamaged, found_directory
 from tidemill.storage.store import StoreOptions
 
@@ -43,6 +45,29 @@ def test_recovery_keeps_no_batch_in_memory(hand: Any) -> None:
     again = hand.restarted()
 
     assert all(entry.payload is None for entry in again.shard.entries)
+
+
+def test_the_bytes_of_a_checkpoints_rows_are_found_again(hand: Any) -> None:
+    """It has no lengths of theirs, and a leader must still send them to whoever lacks them."""
+    again = hand.restarted()
+    rows = [entry for entry in again.shard.entries if entry.kind == BATCH]
+
+    sent = [bytes(again.shard.payload_of(entry, may_wait=True)) for entry in rows]
+
+    assert len(sent) == 10
+    assert [len(data) for data in sent] == [entry.payload_bytes for entry in rows]
+    assert [entry.base_offset for entry in rows] == [read_header(data).base_offset for data in sent]
+
+
+def test_bytes_of_another_term_are_never_an_entrys(hand: Any) -> None:
+    """A leader that was deposed reads for a message, and meets what has taken the place."""
+    row = hand.shard.entries[-1]
+    hand.store.truncate(hand.shard, row.index)
+    hand.append(1, term=2)
+    hand.write_all()
+
+    with pytest.raises(OffsetGone):
+        hand.shard.payload_of(row, may_wait=True)
 
 
 def test_producers_are_known_again(hand: Any) -> None:
