@@ -75,7 +75,7 @@ class CatchUp:
     def offer(self, member: Voter) -> None:
         """`member` needs an install: tell it what of."""
         snapshot = self._snapshot
-        if snapshot is None or self._log.first_index > snapshot.index + 1 or self._has(member, snapshot.index):
+        if snapshot is None or self._is_old(snapshot, member):
             snapshot = self._snapshot = snapshot_of(self._log)
         self._replica.offered(member, snapshot.index)
         offer = Offer(
@@ -88,10 +88,17 @@ class CatchUp:
         )
         self._send(member, offer)
 
-    def _has(self, member: Voter, index: int) -> bool:
-        """What was taken for another would not bring it further: it lacks entries behind that, whose bytes are gone."""
+    def _is_old(self, snapshot: Snapshot, member: Voter) -> bool:
+        """
+        The rows behind it are gone; or `member` has all of it, and lacks entries behind it whose bytes are gone; or it
+        knows of more that is committed: it installs that, from an earlier leader, and takes nothing less.
+        """
         replication = self._replica.replication
-        return replication is not None and replication.matches.get(member, 0) >= index
+        progress = None if replication is None else replication.members.get(member)
+        if progress is not None and progress.match_index >= snapshot.index:
+            return True
+        known = 0 if progress is None else min(progress.commit_index, self._log.commit_index)
+        return snapshot.index < max(known, self._log.first_index - 1)
 
     def answer(self, member: Voter, pull: Pull) -> None:
         snapshot = self._snapshot

@@ -182,6 +182,25 @@ def test_a_restart_in_the_middle_goes_on(leader: Side) -> None:
     assert [leader.values(number) for number in (0, 1)] == [again.values(number) for number in (0, 1)]
 
 
+def test_a_member_that_installs_more_than_a_kept_snapshot_has_is_offered_a_newer_one(leader: Side) -> None:
+    """
+    An earlier leader had offered it that; this one did not know yet that so much was committed.
+    """
+    leader.alive = set()
+    leader.shard.replica.replication.needs_install(LEARNER)  # type: ignore[union-attr]
+    leader.shard._catch_up.offer(LEARNER)
+    leader.write(0, b"behind the snapshot that is kept")
+    leader.alive = {LEARNER}
+    leader.sent.clear()
+    replica = leader.shard.replica
+    installing = AppendAnswer(term=replica.term, commit_index=replica.commit_index, is_installing=True)
+
+    leader.shard.receive(LEARNER, installing)
+    leader.tick()
+
+    assert [replica.commit_index] == [message.index for message in leader.sent if isinstance(message, Offer)]
+
+
 def test_a_chunk_that_is_not_what_follows_is_refused(leader: Side) -> None:
     """
     A flipped bit, another offset: nothing of it is written, and it is asked for again.
