@@ -59,6 +59,7 @@ class BrokerMachine:
         self.voter: Voter | None = None  # once its directory has an identity
         self.starts = 0
         self._durable: dict[ShardId, dict[int, int]] = {}  # log index → term, as the synced journal has it
+        self._whole: dict[ShardId, int] = {}  # up to here: rows that were gone at the start, or came as files
         self.turned: Callable[[BrokerMachine], None] = _unobserved
         self._timeline = timeline
         self._network = network
@@ -141,14 +142,11 @@ class BrokerMachine:
     # What its journal holds, whatever becomes of the process.
 
     def holds(self, shard_id: ShardId, index: int, term: int) -> bool:
-        """The entry is on the disk, or was there when it was still among the rows."""
-        if self.broker is not None:
-            log = self.broker.store.shards.get(shard_id)
-            if log is not None and index < log.first_index:
-                return True
-        return self._durable.get(shard_id, {}).get(index) == term
+        """The entry is on the disk, as a row or in what an install has brought."""
+        return index <= self._whole.get(shard_id, 0) or self._durable.get(shard_id, {}).get(index) == term
 
     def _recovered(self, store: Store) -> None:
+        self._whole = {shard_id: log.first_index - 1 for shard_id, log in store.shards.items()}
         self._durable = {
             shard_id: {index: log.term_at(index) for index in range(log.first_index, log.last_index + 1)}
             for shard_id, log in store.shards.items()
@@ -162,6 +160,9 @@ class BrokerMachine:
             entries = self._durable.setdefault(shard_id, {})
             if row.kind <= COMMAND:
                 entries[row.index] = row.term
+            elif row.kind == Kind.INSTALLED:
+                self._whole[shard_id] = row.index
+                entries.clear()
             elif row.kind == Kind.TRUNCATE:
                 for index in [index for index in entries if index >= row.index]:
                     del entries[index]

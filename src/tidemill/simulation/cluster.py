@@ -32,10 +32,6 @@ STEP_S: Final = 0.5  # between looks whether it has
 STATIC: Final = {"offsets.topic.num.partitions": "1"}
 
 
-class WaitsForFiles(Exception):
-    """A replica lacks what its leader has not in memory; brokers have no road for files yet (`log.md` §6.4)."""
-
-
 class ClusterRun:
     def __init__(self, seed: int, knobs: ClusterKnobs | None = None) -> None:
         self.seed = seed
@@ -55,7 +51,6 @@ class ClusterRun:
         self._readers: list[Reader] = []
         self._client: Client | None = None
         self._answers: list[Any] = []
-        self.is_finished = True
 
     @property
     def digest(self) -> str:
@@ -65,11 +60,9 @@ class ClusterRun:
         return found.hexdigest()
 
     def run(self) -> None:
-        """Broken, or any mistake of a broker's.  `is_finished` is false when nobody could tell how it ends."""
+        """Broken, or any mistake of a broker's."""
         try:
             self._run()
-        except WaitsForFiles:
-            self.is_finished = False
         except Broken as broken:
             raise Broken(f"seed {self.seed}, {self.timeline.now_us // 1000} ms: {broken}; {self.knobs}") from broken
         except Exception as error:
@@ -163,8 +156,6 @@ class ClusterRun:
         deadline_us = self.timeline.now_us + HEAL_S * US
         while not holds():
             if self.timeline.now_us >= deadline_us:
-                if self.check.owed_files():
-                    raise WaitsForFiles
                 raise Broken(f"within {HEAL_S} s {otherwise}: {self.check.standing()}")
             self.timeline.run_until(self.timeline.now_us + seconds(STEP_S))
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 from tidemill.batches.batch import spans
 from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import Voter
-from tidemill.model.shard import METADATA_SHARD, ShardId
+from tidemill.model.shard import ShardId
 from tidemill.raft.replica import Replica
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
@@ -40,6 +40,8 @@ class ClusterCheck:
 
     def _check_commit(self, machine: BrokerMachine, shard: Shard) -> None:
         """It never goes back, and nobody has something else there."""
+        if shard.replica.installing is not None:
+            return  # its log is between two: nothing of it counts until it is whole
         life = (machine, machine.starts, shard.shard_id)
         index, seen = shard.replica.stable_index, self._seen.get(life, 0)
         if index == seen:
@@ -78,18 +80,14 @@ class ClusterCheck:
         Every broker is up, and whoever has a partition has the same of it: log start, high watermark, epochs, what is
         known of producers, and every byte.  False while somebody lags; Broken when two differ.
         """
-        owed = self.owed_files()
-        whole = [machine for machine in self._machines if (METADATA_SHARD, machine.voter) not in owed]
-        if not all(machine.is_ready for machine in whole):
+        if not all(machine.is_ready for machine in self._machines):
             return False
         batches: dict[tuple[str, int], dict[int, bytes]] = {}
         states: dict[tuple[str, int], list[Any]] = {}
-        for machine in whole:
+        for machine in self._machines:
             assert machine.broker is not None, f"{machine.name} is ready"
             for topic, partitions in machine.broker.shard_table.topics.items():
                 for number, partition in partitions.items():
-                    if (partition.shard.log.shard_id, machine.voter) in owed:
-                        continue
                     self._compare(machine, partition, batches.setdefault((topic, number), {}))
                     states.setdefault((topic, number), []).append((machine.name, _state(partition)))
         for (topic, number), found in states.items():
@@ -98,17 +96,6 @@ class ClusterCheck:
             if any(state != found[0][1] for _, state in found):
                 raise Broken(f"{topic}-{number}: replicas have the same offsets, and differ: {found}")
         return True
-
-    def owed_files(self) -> set[tuple[ShardId, Voter | None]]:
-        """Whose leader has not got in memory what they lack; brokers have no road for files yet (`log.md` §6.4)."""
-        return {
-            (shard_id, voter)
-            for machine in self._machines
-            if machine.broker is not None
-            for shard_id, shard in machine.broker.shard_table.shards.items()
-            if shard.replica.replication is not None
-            for voter in shard.replica.replication.needing_install()
-        }
 
     def _compare(self, machine: BrokerMachine, partition: Partition, found: dict[int, bytes]) -> None:
         """`found`: the batch at each base offset, as others have it."""
