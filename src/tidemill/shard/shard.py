@@ -400,7 +400,7 @@ class Shard:
                 moved[partition] = None
             elif entry.payload and entry.payload[0] == Command.LOG_START:
                 self._move_log_start(entry)
-        self.log.commit(commit_index, self.replica.needed_index)
+        self.log.commit(commit_index, self.replica.needed_index, self.store.options.tail_entries)
         try:
             self.waiters.wake(commit_index)
         finally:

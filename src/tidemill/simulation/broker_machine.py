@@ -5,18 +5,20 @@
 The steps are `broker/wiring.py`'s, as in `app/start.py`.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
 from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
-from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
+from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint, MetadataFormatError
 from tidemill.model.broker_id import BrokerId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import COMMAND, Kind
-from tidemill.simulation.crash_fate import Fate
+from tidemill.simulation.crash_fate import ALL_LOST, Fate
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.disk_operation import PowerLost
 from tidemill.simulation.event_loop import SimulatedLoop, Timeline, begin_loop
@@ -25,11 +27,14 @@ from tidemill.simulation.links import PEER_PORT, links_on
 from tidemill.simulation.machine import DiskPace, WallClock, seconds, simulated_machine
 from tidemill.simulation.network import Network
 from tidemill.storage.block import Block
+from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import DiskFull, SyncFailed
+from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.store import Store, StoreOptions
 
 TICK_S: Final = 0.25  # as `app/start.py`
 START_S: Final = 0.3  # of a process, before it reads its directory
+STOP_S: Final = 10.0  # of a clean stop, after which the process ends all the same
 LINES_KEPT: Final = 200  # of its event log
 
 
@@ -58,8 +63,10 @@ class BrokerMachine:
         self.broker: Broker | None = None  # while it is up
         self.voter: Voter | None = None  # once its directory has an identity
         self.starts = 0
+        self.is_rotten = False  # a byte of a segment is not what was written: it may refuse to start
         self._durable: dict[ShardId, dict[int, int]] = {}  # log index → term, as the synced journal has it
         self._whole: dict[ShardId, int] = {}  # up to here: rows that were gone at the start, or came as files
+        self._lost: list[tuple[Voter, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []  # with their disks
         self.turned: Callable[[BrokerMachine], None] = _unobserved
         self._timeline = timeline
         self._network = network
@@ -118,6 +125,12 @@ class BrokerMachine:
         except (DiskFull, SyncFailed) as problem:
             failed(problem)
             return
+        except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
+            is_early = self.voter is None  # others still take the one that it was for alive
+            if not (self.is_rotten or is_early):
+                raise
+            failed(problem)
+            return
         self.broker = broker
         self._tick(loop, broker)
         await wiring.bring_up(broker, addresses=self._join)
@@ -141,9 +154,19 @@ class BrokerMachine:
 
     # What its journal holds, whatever becomes of the process.
 
-    def holds(self, shard_id: ShardId, index: int, term: int) -> bool:
-        """The entry is on the disk, as a row or in what an install has brought."""
-        return index <= self._whole.get(shard_id, 0) or self._durable.get(shard_id, {}).get(index) == term
+    def held(self, shard_id: ShardId, index: int, term: int) -> set[Voter]:
+        """
+        Who of this machine's voters has the entry on disk, as a row or in what an install has brought; those whose disk
+        is gone too: they may have answered before.
+        """
+        known = [*self._lost]
+        if self.voter is not None:
+            known.append((self.voter, self._durable, self._whole))
+        return {
+            voter
+            for voter, durable, whole in known
+            if index <= whole.get(shard_id, 0) or durable.get(shard_id, {}).get(index) == term
+        }
 
     def _recovered(self, store: Store) -> None:
         self._whole = {shard_id: log.first_index - 1 for shard_id, log in store.shards.items()}
@@ -168,6 +191,55 @@ class BrokerMachine:
                     del entries[index]
 
     # Down.
+
+    def stop(self) -> None:
+        """A clean stop, as `app/start.py`'s: others lead first, and everything is durable."""
+        loop, broker = self.loop, self.broker
+        if loop is not None and broker is not None:
+            loop.after(0, lambda: loop.create_task(self._stop(loop, broker)).add_done_callback(_told))
+
+    async def _stop(self, loop: SimulatedLoop, broker: Broker) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(wiring.go_down(broker), STOP_S)
+        self._tell("stopped")
+        self.kill()
+
+    def wipe(self, join: tuple[str, ...]) -> None:
+        """Its disk is new: the next start is that of a broker that joins, under the same number."""
+        if self.loop is not None:
+            self.lose_power(ALL_LOST)
+        self.disk = SimulatedDisk()
+        if self.voter is not None:
+            self._lost.append((self.voter, self._durable, self._whole))
+        self._durable, self._whole = {}, {}
+        self.voter = None
+        self.is_rotten = False
+        self._join = join
+
+    def rot(self, random: Random) -> str | None:
+        """A bit turns over in a segment that others lead; which, None when there is none."""
+        if self.broker is None:
+            return None
+        found = [
+            segment
+            for shard in self.broker.shard_table.shards.values()
+            if not shard.replica.leads
+            for partition in shard.log.partitions.values()
+            for segment in partition.segments
+            if segment.written and self.disk.exists(segment.path)
+        ]
+        if not found:
+            return None
+        segment = random.choice(found)
+        file = self.disk.open(segment.path)
+        size = min(file.size(), segment.written)
+        file.close()
+        if not size:
+            return None
+        position = random.randrange(size)
+        self.disk.flip(segment.path, position, 1 << random.randrange(8))
+        self.is_rotten = True
+        return f"{segment.path} at byte {position}"
 
     def kill(self) -> None:
         """The process dies; its machine goes on, with what is in the cache."""

@@ -16,8 +16,12 @@ from tidemill.wire.api import ALL
 from tidemill.wire.client_connection import ClientConnection
 from tidemill.wire.messages import (
     create_topics,
+    delete_records,
+    delete_topics,
+    elect_leaders,
     fetch,
     init_producer_id,
+    list_offsets,
     metadata,
     offset_for_leader_epoch,
     produce,
@@ -26,12 +30,24 @@ from tidemill.wire.schema import Message
 
 REQUEST_S: Final = 8.0  # after which a client gives a connection up
 BACK_OFF_S: Final = 0.1
+EARLIEST: Final = -2
 BY_NAME: Final = 12  # the last version of Produce and Fetch that names topics
 Address = tuple[str, int]
 
 APIS: Final = {
     message.Request: ALL[message.API.key]
-    for message in (create_topics, fetch, init_producer_id, metadata, offset_for_leader_epoch, produce)
+    for message in (
+        create_topics,
+        delete_records,
+        delete_topics,
+        elect_leaders,
+        fetch,
+        init_producer_id,
+        list_offsets,
+        metadata,
+        offset_for_leader_epoch,
+        produce,
+    )
 }
 
 
@@ -149,11 +165,13 @@ class Client:
     async def ask_any(self, request: Message, version: int | None = None) -> Any:
         """Of whichever broker answers."""
         while True:
-            address = self.random.choice(self._bootstrap)
             try:
-                return await (await self.connection(address)).ask(request, version)
+                return await self.ask_once(request, version)
             except Unreachable:
                 await self.back_off()
+
+    async def ask_once(self, request: Message, version: int | None = None) -> Any:
+        return await (await self.connection(self.random.choice(self._bootstrap))).ask(request, version)
 
     async def refresh(self, topic: str) -> None:
         answer: metadata.Response = await self.ask_any(
@@ -195,12 +213,25 @@ class Client:
                 raise Broken(f"topic {name} cannot be created: {errors.name(code)} {answer.topics[0].error_message}")
             await self.back_off()
 
+    async def log_start(self, topic: str, number: int) -> int:
+        asked = list_offsets.Request.Topic.Partition(partition_index=number, timestamp=EARLIEST)
+        request = list_offsets.Request(
+            replica_id=-1, topics=[list_offsets.Request.Topic(name=topic, partitions=[asked])]
+        )
+        answer = await self.ask_leader("ListOffsets", topic, number, request)
+        return int(answer.offset)
+
     async def epoch_end(self, topic: str, number: int, epoch: int) -> tuple[int, int]:
         """(epoch, end offset), as the partition's leader has it."""
         asked = offset_for_leader_epoch.Request.Topic.Partition(partition=number, leader_epoch=epoch)
         request = offset_for_leader_epoch.Request(
             topics=[offset_for_leader_epoch.Request.Topic(topic=topic, partitions=[asked])]
         )
+        found = await self.ask_leader("OffsetForLeaderEpoch", topic, number, request)
+        return found.leader_epoch, found.end_offset
+
+    async def ask_leader(self, what: str, topic: str, number: int, request: Message) -> Any:
+        """Its answer for the one partition that the request is about."""
         while True:
             leader = await self.leader(topic, number)
             try:
@@ -211,8 +242,8 @@ class Client:
                 found = answer.topics[0].partitions[0]
                 code = found.error_code
                 if not code:
-                    return found.leader_epoch, found.end_offset
-            check_retriable("OffsetForLeaderEpoch", code)
+                    return found
+            check_retriable(f"{what} of {topic}-{number}", code)
             self.forget_leader(topic, number)
             await self.back_off()
 

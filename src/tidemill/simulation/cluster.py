@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from tidemill.model.broker_id import BrokerId
+from tidemill.simulation.administrator import Administrator
 from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.client import Client
 from tidemill.simulation.cluster_check import ClusterCheck
@@ -43,12 +44,17 @@ class ClusterRun:
         self.history = History()
         self.machines = [self._machine(number) for number in range(1, self.knobs.brokers + 1)]
         self.check = ClusterCheck(self.machines)
-        self.faults = ClusterFaults(self.timeline, self.network, self.machines, self.knobs, self._fork())
+        self.faults = ClusterFaults(
+            self.timeline, self.network, self.machines, self.knobs, self._fork(), self.check.may_lose
+        )
         self._loop = begin_loop(self.timeline)
         self._loop.failed = self._client_failed
         self._producers: list[Producer] = []
         self._producing = 0
-        self._readers: list[Reader] = []
+        self._administering = False
+        self._is_probed = False
+        self._readers: dict[tuple[str, int], Reader] = {}
+        self._administrator: Administrator | None = None
         self._client: Client | None = None
         self._answers: list[Any] = []
 
@@ -76,13 +82,20 @@ class ClusterRun:
         self._until(lambda: bool(self._readers), "the topic was not made")
         self.faults.begin()
         self.timeline.run_until(self.timeline.now_us + seconds(self.knobs.duration_s))
-        self.faults.heal()
+        self.faults.heal_a_quorum()
         for producer in self._producers:
             producer.is_stopping = True
-        self._until(lambda: not self._producing, "not all is acknowledged")
-        self._until(self._is_read, "not all is read")
+        self._until(lambda: not self._producing, "a quorum has not acknowledged all")
+        self._in_client(self._probe())
+        self._until(lambda: self._is_probed, "a quorum has not taken a probe to every shard")
+        self._until(self._is_read, "a quorum has not shown all")
+        self.faults.heal_all()
+        if self._administrator is not None:
+            self._administrator.is_stopping = True
+        self._until(lambda: not self._administering, "not all topics came or went")
         self.history.check_all_read()
         self._until(self.check.agree, "replicas do not agree")
+        self.check.check_deleted(self.history)
         self._check_epochs()
         if self.random.random() < 0.5:
             self._lose_all_power()
@@ -141,7 +154,36 @@ class ClusterRun:
                 self._producing += 1
                 random = self._fork()
                 self._in_client(producer.run(self._paces(random)), self._produced)
-            self._readers.append(reader)
+            self._readers[TOPIC, number] = reader
+        if knobs.administration_s:
+            self._administer(self._client)
+
+    def _administer(self, client: Client) -> None:
+        random = self._fork()
+        self._administrator = Administrator(
+            client,
+            self._new_client,
+            self.history,
+            self._readers,
+            replicas=min(self.knobs.brokers, 3),
+            pause_s=lambda: random.expovariate(1 / self.knobs.administration_s),
+            producer_pause_s=self._paces(random),
+        )
+        self._administering = True
+        self._in_client(self._administrator.run(), self._administered)
+
+    def _administered(self) -> None:
+        self._administering = False
+
+    async def _probe(self) -> None:
+        """To the metadata shard, and to each of the topic's."""
+        assert self._client is not None, "there was no client"
+        await self._client.create_topic("probe", 1, 1)
+        for number in range(self.knobs.partitions):
+            client = self._new_client(f"probe-{number}")
+            producer = Producer(client, self.history, TOPIC, number, in_flight=1, acks=self.knobs.acks, batches_max=1)
+            await producer.run(lambda: 0.0)
+        self._is_probed = True
 
     def _paces(self, random: Random) -> Callable[[], float]:
         return lambda: random.expovariate(1 / self.knobs.pause_s)
@@ -175,7 +217,8 @@ class ClusterRun:
         wanted = 0
         for number in range(self.knobs.partitions):
             read = self.history.partition(TOPIC, number).read
-            ends = {read[offset].epoch: offset + 1 for offset in range(len(read))}
+            gone = self.history.partition(TOPIC, number).delete_asked
+            ends = {read[offset].epoch: offset + 1 for offset in range(gone, len(read))}
             for epoch, end_offset in ends.items():
                 wanted += 1
                 self._in_client(self._check_epoch(client, number, epoch, end_offset))
@@ -194,7 +237,9 @@ class ClusterRun:
             machine.start()
         again = History()
         for number in range(self.knobs.partitions):
-            again.partition(TOPIC, number).read = dict(self.history.partition(TOPIC, number).read)
+            known = self.history.partition(TOPIC, number)
+            again.partition(TOPIC, number).read = dict(known.read)
+            again.partition(TOPIC, number).delete_asked = known.delete_asked
         readers = [
             Reader(self._new_client(f"again-{number}"), again, TOPIC, number) for number in range(self.knobs.partitions)
         ]

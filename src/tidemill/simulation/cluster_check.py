@@ -10,7 +10,8 @@ from tidemill.raft.replica import Replica
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.simulation.broker_machine import BrokerMachine
-from tidemill.simulation.history import Broken
+from tidemill.simulation.history import Broken, History
+from tidemill.storage import paths
 from tidemill.storage.shard_log import ShardLog
 
 READ_BYTES: Final = 1 << 20
@@ -23,6 +24,7 @@ class ClusterCheck:
         self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}  # by log index: term, CRC of what it carries
         self._seen: dict[tuple[BrokerMachine, int, ShardId], int] = {}  # commit index of each life of each replica
         self._counted: dict[ShardId, int] = {}  # up to this index a majority was counted
+        self._voters: dict[ShardId, dict[int, tuple[Voter, ...]]] = {}  # by log index: those that may be in force
 
     def turned(self, machine: BrokerMachine) -> None:
         """A broker's loop has turned."""
@@ -34,6 +36,7 @@ class ClusterCheck:
                 first = self._leaders.setdefault((shard_id, replica.term), replica.me)
                 if first != replica.me:
                     raise Broken(f"shard {shard_id}: {first} and {replica.me} lead term {replica.term}")
+                self._note_voters(shard)
             self._check_commit(machine, shard)
             if replica.leads and replica.commit_index > self._counted.get(shard_id, 0):
                 self._count(shard_id, shard.log, replica)
@@ -66,12 +69,31 @@ class ClusterCheck:
         index = replica.commit_index
         self._counted[shard_id] = index
         term = log.term_at(index)
-        holding = [machine.name for machine in self._machines if machine.holds(shard_id, index, term)]
-        voting = [machine.name for machine in self._machines if machine.voter in replica.voters]
-        if len(set(holding) & set(voting)) <= len(replica.voters) // 2:
-            raise Broken(
-                f"shard {shard_id}: entry {index} of term {term} is committed, and of {voting} {holding} have it"
-            )
+        holding = set().union(*[machine.held(shard_id, index, term) for machine in self._machines])
+        if len(holding.intersection(replica.voters)) <= len(replica.voters) // 2:
+            numbers = sorted(voter.broker_id for voter in holding)
+            raise Broken(f"shard {shard_id}: entry {index} of term {term} is committed, and only {numbers} have it")
+
+    def _note_voters(self, shard: Shard) -> None:
+        known = self._voters.setdefault(shard.shard_id, {})
+        at, membership = shard.log.memberships[-1]
+        if known.get(at) != membership.voters:
+            known[at] = membership.voters
+        for older in [older for older in known if older < at <= shard.replica.commit_index]:
+            del known[older]
+
+    def may_lose(self, lost: BrokerMachine) -> bool:
+        """Whether every shard would keep a majority without it, whichever of its memberships is in force."""
+        for machine in self._machines:
+            if machine.broker is not None:
+                for shard_id in machine.broker.store.closed:
+                    self._voters.pop(shard_id, None)
+        staying = {machine.voter for machine in self._machines if machine is not lost and not machine.is_rotten}
+        return all(
+            len(staying.intersection(voters)) > len(voters) // 2
+            for known in self._voters.values()
+            for voters in known.values()
+        )
 
     # When everything has healed.
 
@@ -90,12 +112,37 @@ class ClusterCheck:
                 for number, partition in partitions.items():
                     self._compare(machine, partition, batches.setdefault((topic, number), {}))
                     states.setdefault((topic, number), []).append((machine.name, _state(partition)))
+            if not self._is_placed(machine):
+                return False
         for (topic, number), found in states.items():
             if len({state[0] for _, state in found}) > 1:
                 return False
             if any(state != found[0][1] for _, state in found):
                 raise Broken(f"{topic}-{number}: replicas have the same offsets, and differ: {found}")
         return True
+
+    def check_deleted(self, history: History) -> None:
+        """When replicas agree: a log starts where somebody wanted it to, and never below what was said to be gone."""
+        for machine in self._machines:
+            assert machine.broker is not None, f"{machine.name} is ready"
+            for topic, partitions in machine.broker.shard_table.topics.items():
+                for number, partition in partitions.items():
+                    known = history.partitions.get((topic, number))
+                    if known is not None and not known.deleted <= partition.log_start <= known.delete_asked:
+                        raise Broken(
+                            f"{topic}-{number} starts at {partition.log_start} on {machine.name}: {known.deleted}"
+                        )
+
+    def _is_placed(self, machine: BrokerMachine) -> bool:
+        """It votes where the cluster wants it to, and keeps nothing of what was deleted."""
+        broker = machine.broker
+        assert broker is not None, f"{machine.name} is ready"
+        for shard in broker.image.shards.values():
+            here = broker.shard_table.shards.get(shard.shard_id)
+            if machine.voter in shard.replicas and (here is None or set(here.replica.voters) != set(shard.replicas)):
+                return False
+        kept = {topic_id.hex() for topic_id in broker.image.topics_by_id}
+        return kept.issuperset(machine.disk.list(paths.TOPICS))
 
     def _compare(self, machine: BrokerMachine, partition: Partition, found: dict[int, bytes]) -> None:
         """`found`: the batch at each base offset, as others have it."""

@@ -1,5 +1,6 @@
 """What happens to a simulated cluster, by chance, once a second; and then everything is well again."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -7,6 +8,7 @@ from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.cluster_knobs import ClusterKnobs
 from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Fate, Mix
 from tidemill.simulation.event_loop import US, Timeline
+from tidemill.simulation.links import PEER_PORT
 from tidemill.simulation.machine import seconds
 from tidemill.simulation.network import Network
 
@@ -22,20 +24,24 @@ class ClusterFaults:
         machines: list[BrokerMachine],
         knobs: ClusterKnobs,
         random: Random,
+        may_lose: Callable[[BrokerMachine], bool],
     ) -> None:
+        """`may_lose` says whether the cluster survives that a machine never comes back."""
         self._timeline = timeline
         self._network = network
         self._machines = machines
         self._knobs = knobs
         self._random = random
+        self._may_lose = may_lose
         self._is_over = False
+        self._left_out: BrokerMachine | None = None
         self.happened: list[str] = []
 
     def begin(self) -> None:
         self._timeline.after(self._random.randrange(US), self._second)
 
-    def heal(self) -> None:
-        """Everything runs, everybody hears everybody, and nothing is slow."""
+    def heal_a_quorum(self) -> None:
+        """All but one, if that can be, run and hear each other, and nothing is slow; that one is down, or cut off."""
         self._is_over = True
         self._network.heal()
         for machine in self._machines:
@@ -43,12 +49,40 @@ class ClusterFaults:
             machine.disk.free_bytes = machine.disk.fail_sync_at = machine.disk.cut_before = None
             if machine.loop is not None:
                 machine.loop.resume()
+        self._leave_out()
         self._keep_running()
+
+    def _leave_out(self) -> None:
+        found = [machine for machine in self._machines if self._may_lose(machine)]
+        rotten = [machine for machine in found if machine.is_rotten]
+        if not found:
+            return
+        chosen = self._random.choice(rotten or found)
+        if rotten or self._chance(0.5):
+            self._left_out = chosen
+            if chosen.loop is not None:
+                chosen.kill()
+        else:
+            for other in self._machines:
+                if other is not chosen:
+                    self._network.blocked |= {(chosen.name, other.name), (other.name, chosen.name)}
+        self._tell(f"healed, but {chosen.name} is {'down' if self._left_out else 'cut off'}")
+
+    def heal_all(self) -> None:
+        """Everybody; whose segments rot comes back on an empty disk."""
+        self._network.heal()
+        self._left_out = None
+        for machine in self._machines:
+            if machine.is_rotten:
+                machine.wipe(self._others(machine))
+
+    def _others(self, machine: BrokerMachine) -> tuple[str, ...]:
+        return tuple(f"{other.name}:{PEER_PORT}" for other in self._machines if other is not machine)
 
     def _keep_running(self) -> None:
         """A broker may still end of what had happened to it before."""
         for machine in self._machines:
-            if machine.loop is None:
+            if machine.loop is None and machine is not self._left_out:
                 machine.start()
         self._timeline.after(US, self._keep_running)
 
@@ -104,14 +138,37 @@ class ClusterFaults:
             machine.lose_power(self._fate())
         elif chance(knobs.cut):
             machine.cut_within(random.randrange(30), self._fate_of_cut())
+        elif chance(knobs.stop):
+            self._tell(f"{machine.name} is stopped")
+            machine.stop()
+        elif chance(knobs.wipe) and self._may_be_struck(machine):
+            self._tell(f"{machine.name} loses its disk")
+            machine.wipe(self._others(machine))
+        elif chance(knobs.rot) and self._may_be_struck(machine):
+            rotten = machine.rot(random)
+            if rotten is not None:
+                self._tell(f"{machine.name}: {rotten} rots")
         elif chance(knobs.pause):
             machine.loop.pause(random.randrange(seconds(0.1), seconds(5)))
         elif chance(knobs.failed_sync):
             machine.disk.fail_sync_at = machine.disk.operations + 1 + random.randrange(30)
         self._slowly(machine)
 
+    def _may_be_struck(self, machine: BrokerMachine) -> bool:
+        """For good: of what a minority alone has nothing else may be lost."""
+        return self._may_lose(machine) and not any(other.is_rotten for other in self._machines if other is not machine)
+
+    def _hand_over(self, machine: BrokerMachine) -> None:
+        broker = machine.broker
+        if broker is not None:
+            for shard in broker.shard_table.shards.values():
+                if self._chance(0.5):
+                    shard.hand_over()
+
     def _slowly(self, machine: BrokerMachine) -> None:
         knobs, chance, random = self._knobs, self._chance, self._random
+        if machine.loop is not None and chance(knobs.hand_over):
+            machine.loop.call_soon(self._hand_over, machine)
         if chance(knobs.clock_jump):
             machine.wall.skew_us = random.randrange(-WRONG_MS_MAX, WRONG_MS_MAX) * 1_000
         if machine.disk.free_bytes is not None and chance(0.5):

@@ -35,6 +35,11 @@ class ClusterKnobs:
     stalled_disk: float
     partition: float  # a second
     lost_link: float  # a second
+    hand_over: float  # of what a broker leads
+    stop: float  # a clean one
+    wipe: float  # of a disk, whose broker comes back under the same number
+    rot: float  # of a byte in a follower's segment
+    administration_s: float  # between changes of topics, deletions of records and elections, on average; 0: none
     options: StoreOptions
 
     @classmethod
@@ -69,6 +74,11 @@ class ClusterKnobs:
             stalled_disk=some((0.0, 0.0, 0.05)),
             partition=some((0.0, 0.0, 0.1, 0.2)),
             lost_link=some((0.0, 0.0, 0.3)),
+            hand_over=some((0.0, 0.1, 0.3)),
+            stop=some((0.0, 0.0, 0.1)),
+            wipe=some((0.0, 0.0, 0.1)),
+            rot=some((0.0, 0.0, 0.0, 0.1)),
+            administration_s=some((0.0, 0.5, 2.0)),
             options=StoreOptions(
                 journal_first_bytes=journal,
                 journal_file_bytes=journal,
@@ -76,6 +86,7 @@ class ClusterKnobs:
                 block_bytes_max=min(some((16, 64, 1024)) << 10, journal // 4),  # a larger one would never find room
                 cache_bytes_max=some((0, 16 << 10, 1 << 20)),
                 checkpoint_bytes=some((1, 2)) * journal // 2,
+                tail_entries=some((1, 8, 32, 256)),
             ),
         )
 
@@ -83,4 +94,5 @@ class ClusterKnobs:
         """For the loop and the clients alone."""
         faults = ("kill", "power", "power_of_all", "cut", "cut_in_recovery", "pause", "clock_jump", "disk_full")
         more = ("failed_sync", "slow_disk", "stalled_disk", "partition", "lost_link", "tail")
-        return replace(self, **dict.fromkeys((*faults, *more), 0.0))  # type: ignore[arg-type]
+        newer = ("hand_over", "stop", "wipe", "rot", "administration_s")
+        return replace(self, **dict.fromkeys((*faults, *more, *newer), 0.0))  # type: ignore[arg-type]

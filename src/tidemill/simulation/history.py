@@ -24,6 +24,8 @@ class PartitionHistory:
     sent: dict[int, list[bytes]] = field(default_factory=dict)  # by producer id, in order
     acknowledged: dict[bytes, int] = field(default_factory=dict)  # value → offset
     read: dict[int, Read] = field(default_factory=dict)  # by offset: whoever read it first
+    delete_asked: int = 0  # records below may be gone
+    deleted: int = 0  # and are, below this: somebody was told so
 
 
 class History:
@@ -35,6 +37,11 @@ class History:
 
     def partition(self, topic: str, number: int) -> PartitionHistory:
         return self.partitions.setdefault((topic, number), PartitionHistory())
+
+    def forget(self, topic: str) -> None:
+        """It is deleted; what comes next under its name has nothing of it."""
+        for key in [key for key in self.partitions if key[0] == topic]:
+            del self.partitions[key]
 
     def got_producer_id(self, producer_id: int) -> None:
         if producer_id in self._producer_ids:
@@ -67,25 +74,27 @@ class History:
             raise Broken(f"{where} at {read.offset}: epoch {read.epoch} behind epoch {before.epoch}")
 
     def check_all_read(self) -> None:
-        """Every partition was read to its end: what was acknowledged is there, once, and in order."""
-        for (topic, number), partition in self.partitions.items():
-            where = f"{topic}-{number}"
-            by_value: dict[bytes, int] = {}
-            by_producer: dict[int, list[bytes]] = {}
-            for offset in range(len(partition.read)):
-                read = partition.read[offset]
-                if read.value in by_value:
-                    raise Broken(f"{where}: {name_of(read.value)} is at {by_value[read.value]} and at {offset}")
-                by_value[read.value] = offset
-                by_producer.setdefault(read.producer_id, []).append(read.value)
-            for value, offset in partition.acknowledged.items():
-                if by_value.get(value) != offset:
-                    raise Broken(
-                        f"{where}: {name_of(value)} was acknowledged at {offset}, and is at {by_value.get(value)}"
-                    )
-            for producer_id, values in by_producer.items():
-                if values != partition.sent.get(producer_id):
-                    raise Broken(f"{where}: what producer {producer_id} sent is not what is there, in its order")
+        for topic, number in self.partitions:
+            self.check_read(topic, number)
+
+    def check_read(self, topic: str, number: int) -> None:
+        """It was read to its end: what was acknowledged is there, once, and in order."""
+        partition = self.partition(topic, number)
+        where = f"{topic}-{number}"
+        by_value: dict[bytes, int] = {}
+        by_producer: dict[int, list[bytes]] = {}
+        for offset in range(len(partition.read)):
+            read = partition.read[offset]
+            if read.value in by_value:
+                raise Broken(f"{where}: {name_of(read.value)} is at {by_value[read.value]} and at {offset}")
+            by_value[read.value] = offset
+            by_producer.setdefault(read.producer_id, []).append(read.value)
+        for value, offset in partition.acknowledged.items():
+            if by_value.get(value) != offset:
+                raise Broken(f"{where}: {name_of(value)} was acknowledged at {offset}, and is at {by_value.get(value)}")
+        for producer_id, values in by_producer.items():
+            if values != partition.sent.get(producer_id):
+                raise Broken(f"{where}: what producer {producer_id} sent is not what is there, in its order")
 
 
 def name_of(value: bytes) -> str:

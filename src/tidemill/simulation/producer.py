@@ -30,8 +30,20 @@ class Unacknowledged:
 class Producer:
     """Of one partition; idempotent."""
 
-    def __init__(self, client: Client, history: History, topic: str, number: int, *, in_flight: int, acks: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        history: History,
+        topic: str,
+        number: int,
+        *,
+        in_flight: int,
+        acks: int,
+        batches_max: int | None = None,
+    ) -> None:
+        """It ends by itself after `batches_max`."""
         self._client = client
+        self._batches_max = batches_max
         self._history = history
         self._topic = topic
         self._number = number
@@ -39,6 +51,7 @@ class Producer:
         self._acks = acks
         self._sequence = 0
         self._made = 0
+        self._batches = 0
         self._acknowledged = 0
         self._id = (-1, -1)
         self._waiting: deque[Unacknowledged] = deque()
@@ -90,6 +103,9 @@ class Producer:
         )
         made = Unacknowledged(self._sequence, tuple(values), bytes(batch))
         self._sequence += len(values)
+        self._batches += 1
+        if self._batches == self._batches_max:
+            self.is_stopping = True
         self._history.sent(self._topic, self._number, self._id[0], made.values)
         return made
 

@@ -16,11 +16,12 @@ class Reader:
         self._number = number
         self.offset = 0
         self.high_watermark = 0
+        self.is_stopping = False
         self._epoch = -1  # of the last record
 
     async def run(self) -> None:
         client = self._client
-        while True:
+        while not self.is_stopping:
             leader = await client.leader(self._topic, self._number)
             try:
                 code = await self._fetch(leader)
@@ -47,6 +48,9 @@ class Reader:
         if not code:
             answer = response.responses[0].partitions[0]
             code = answer.error_code
+        if code == errors.OFFSET_OUT_OF_RANGE:
+            self._go_to(await self._client.log_start(self._topic, self._number))
+            return errors.NONE
         if code:
             check_retriable(f"Fetch of {self._topic}-{self._number} from {self.offset}", code)
             return code
@@ -54,6 +58,16 @@ class Reader:
             raise Broken(f"a reader of {self._topic}-{self._number} at {self.offset} is told {answer.diverging_epoch}")
         self._take(answer, leader)
         return errors.NONE
+
+    def _go_to(self, log_start: int) -> None:
+        """Only what somebody wanted to be deleted is gone."""
+        asked = self._history.partition(self._topic, self._number).delete_asked
+        if not self.offset < log_start <= asked:
+            raise Broken(
+                f"{self._topic}-{self._number}: a reader at {self.offset} is out of range; the log starts at "
+                f"{log_start}, and up to {asked} it was to be deleted"
+            )
+        self.offset = log_start
 
     def _take(self, answer: fetch.Response.Topic.Partition, leader: Leader) -> None:
         where = f"{self._topic}-{self._number}"

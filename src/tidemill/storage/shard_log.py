@@ -25,7 +25,7 @@ from tidemill.storage.partition_state import PartitionState
 from tidemill.storage.segment import Segment
 from tidemill.storage.tail_cache import TailCache
 
-TAIL_ENTRIES: Final = 256  # committed entries kept in memory, whoever needs them
+TAIL_ENTRIES: Final = 256
 NEEDED_ENTRIES_MAX: Final = 64 << 10  # kept for a follower that lags: 20 MB, 8 s at 8,000 a second; then an install
 
 
@@ -226,15 +226,15 @@ class ShardLog:
             self.memberships.pop()
         return Truncated(removed, cut)
 
-    def commit(self, index: int, needed_index: int | None = None) -> None:
+    def commit(self, index: int, needed_index: int | None = None, tail_entries: int = TAIL_ENTRIES) -> None:
         """
-        What is committed is never truncated.  All but the newest of it may be forgotten, but for what a member still
-        needs, from `needed_index` on.
+        What is committed is never truncated.  All but the newest `tail_entries` of it may be forgotten, but for what a
+        member still needs, from `needed_index` on.
         """
         self.commit_index = index
         self.changed = True
         entries = self.entries
-        forgettable = self.last_index - TAIL_ENTRIES
+        forgettable = self.last_index - tail_entries
         if needed_index is not None:
             forgettable = min(forgettable, max(needed_index - 1, self.last_index - NEEDED_ENTRIES_MAX))
         spare = min(index, forgettable) - self.first_index + 1

@@ -30,7 +30,7 @@ from tidemill.storage.open_files import close_surplus
 from tidemill.storage.queued_rows import Before, SettledBefore, VoteBefore, queued_rows
 from tidemill.storage.row import ROW_BYTES
 from tidemill.storage.segment import Segment, save_index
-from tidemill.storage.shard_log import Opening, ShardLog, read_vote, vote_row
+from tidemill.storage.shard_log import TAIL_ENTRIES, Opening, ShardLog, read_vote, vote_row
 from tidemill.storage.tail_cache import TailCache
 
 Step = Callable[[], None]
@@ -53,6 +53,7 @@ class StoreOptions:
     cache_bytes_max: int = 64 << 20
     checkpoint_bytes: int = 128 << 20  # of journal in use, after which a checkpoint begins; at most half the ring
     producer_expiration_ms: int = 24 * 3_600_000
+    tail_entries: int = TAIL_ENTRIES  # of each shard: committed ones kept in memory, whoever needs them
 
 
 class Store:

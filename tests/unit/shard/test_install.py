@@ -1,8 +1,6 @@
 """Two shards of one log: one has dropped its rows before the other, which learns it, was there."""
 
 from collections import deque
-from collections.abc import Iterator
-from unittest.mock import patch
 
 import pytest
 
@@ -20,14 +18,15 @@ from tidemill.shard.jobs import Workers
 from tidemill.shard.shard import Shard
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
-from tidemill.storage import shard_log
 from tidemill.storage.recovery import found_directory, open_store
 from tidemill.storage.shard_log import Opening
 from tidemill.storage.store import StoreOptions
 
 LEADER, LEARNER = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
 KEY = b"k" * 16
-OPTIONS = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=4 << 20)
+OPTIONS = StoreOptions(
+    journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=4 << 20, tail_entries=2
+)
 OPENING = Opening(
     topic_id=TopicId(b"t" * 16),
     first_partition=0,
@@ -113,18 +112,17 @@ def exchange(leader: Side, learner: Side, turns: int = 12) -> None:
 
 
 @pytest.fixture
-def leader() -> Iterator[Side]:
+def leader() -> Side:
     """It has written, committed and dropped its rows; the learner is alive from now on."""
-    with patch.object(shard_log, "TAIL_ENTRIES", 2):
-        side = Side(LEADER)
-        side.tick()
-        for number in range(20):
-            side.write(number % 2, b"value %d" % number)
-        side.go_on()
-        side.out.clear()
-        assert side.shard.log.first_index > 15
-        side.alive = {LEARNER}
-        yield side
+    side = Side(LEADER)
+    side.tick()
+    for number in range(20):
+        side.write(number % 2, b"value %d" % number)
+    side.go_on()
+    side.out.clear()
+    assert side.shard.log.first_index > 15
+    side.alive = {LEARNER}
+    return side
 
 
 def test_a_learner_behind_the_rows_installs_and_then_follows(leader: Side) -> None:
@@ -230,17 +228,16 @@ def test_rows_stay_as_long_as_a_member_that_is_alive_needs_them() -> None:
     """
     And go when it is not alive any more.
     """
-    with patch.object(shard_log, "TAIL_ENTRIES", 2):
-        side = Side(LEADER)
-        side.alive = {LEARNER}
-        side.tick()
-        for number in range(20):
-            side.write(0, b"value %d" % number)
-        kept = side.shard.log.first_index
-        side.alive = set()
-        side.tick()
-        side.write(0, b"another")
-        side.write(0, b"and another")
+    side = Side(LEADER)
+    side.alive = {LEARNER}
+    side.tick()
+    for number in range(20):
+        side.write(0, b"value %d" % number)
+    kept = side.shard.log.first_index
+    side.alive = set()
+    side.tick()
+    side.write(0, b"another")
+    side.write(0, b"and another")
 
     assert (1, True) == (kept, side.shard.log.first_index > 15)
 

@@ -1,0 +1,138 @@
+"""Who administers a simulated cluster: topics come and go, records are deleted, preferred leaders are elected.
+
+Each step is asked for until it is done.  A topic that comes has a producer and a reader, which have ended before it
+goes; its name may come back, and then nothing of the old one may be there.
+"""
+
+import asyncio
+from collections.abc import Callable, Sized
+from typing import Any, Final
+
+from tidemill.model import errors
+from tidemill.model.topic import NO_TOPIC_ID
+from tidemill.simulation.client import Client, Unreachable, check_retriable
+from tidemill.simulation.history import Broken, History
+from tidemill.simulation.producer import Producer
+from tidemill.simulation.reader import Reader
+from tidemill.wire.messages import delete_records, delete_topics, elect_leaders
+
+NAMES: Final = ("arrivals", "departures")
+ELECTION_MS: Final = 2_000
+READ_S: Final = 0.2  # between looks whether all was read
+
+
+class _Passing:
+    """A topic that comes and goes: one partition, who writes and who reads it."""
+
+    def __init__(self, producer: Producer, reader: Reader, pause_s: Callable[[], float]) -> None:
+        loop = asyncio.get_running_loop()
+        self.producer, self.reader = producer, reader
+        self._tasks = [loop.create_task(producer.run(pause_s)), loop.create_task(reader.run())]
+
+    async def end(self, acknowledged: Sized) -> None:
+        """When all is acknowledged, and all of that is read."""
+        self.producer.is_stopping = True
+        await self._tasks[0]
+        while self.reader.offset < len(acknowledged):  # noqa: ASYNC110
+            await asyncio.sleep(READ_S)
+        self.reader.is_stopping = True
+        await self._tasks[1]
+
+
+class Administrator:
+    def __init__(
+        self,
+        client: Client,
+        new_client: Callable[[str], Client],
+        history: History,
+        readers: dict[tuple[str, int], Reader],
+        *,
+        replicas: int,
+        pause_s: Callable[[], float],
+        producer_pause_s: Callable[[], float],
+    ) -> None:
+        """`readers` by partition: what each has read may be deleted."""
+        self._client = client
+        self._new_client = new_client
+        self._history = history
+        self._readers = readers
+        self._replicas = replicas
+        self._pause_s = pause_s
+        self._producer_pause_s = producer_pause_s
+        self._passing: dict[str, _Passing] = {}
+        self._came = 0
+        self.is_stopping = False
+
+    async def run(self) -> None:
+        """Until it is told to stop; what it has begun is done then, and all that it has had written was read."""
+        while not self.is_stopping:
+            await self._client.random.choice((self._come_or_go, self._delete_records, self._elect))()
+            await asyncio.sleep(self._pause_s())
+        for name in self._passing:
+            await self._end(name)
+
+    async def _come_or_go(self) -> None:
+        name = self._client.random.choice(NAMES)
+        if name in self._passing:
+            await self._end(name)
+            await self._delete_topic(name)
+            self._history.forget(name)
+            del self._passing[name]
+            return
+        await self._client.create_topic(name, 1, self._replicas)
+        self._came += 1
+        producer = Producer(
+            self._new_client(f"producer-{name}-{self._came}"), self._history, name, 0, in_flight=2, acks=-1
+        )
+        reader = Reader(self._new_client(f"reader-{name}-{self._came}"), self._history, name, 0)
+        self._passing[name] = _Passing(producer, reader, self._producer_pause_s)
+
+    async def _end(self, name: str) -> None:
+        await self._passing[name].end(self._history.partition(name, 0).acknowledged)
+        self._history.check_read(name, 0)
+
+    async def _delete_topic(self, name: str) -> None:
+        request = delete_topics.Request(
+            topics=[delete_topics.Request.Topic(name=name, topic_id=NO_TOPIC_ID)], timeout_ms=5_000
+        )
+        is_perhaps_done = False
+        while True:
+            try:
+                answer = await self._client.ask_once(request)
+                code = answer.responses[0].error_code
+            except Unreachable:
+                code = errors.REQUEST_TIMED_OUT
+            if not code or (code == errors.UNKNOWN_TOPIC_OR_PARTITION and is_perhaps_done):
+                return
+            if code == errors.UNKNOWN_TOPIC_OR_PARTITION:
+                raise Broken(f"topic {name} cannot be deleted: it was created, and is not known")
+            check_retriable(f"DeleteTopics of {name}", code)
+            is_perhaps_done = True
+            await self._client.back_off()
+
+    async def _delete_records(self) -> None:
+        """Some of what was read."""
+        client = self._client
+        (topic, number), reader = client.random.choice([*self._readers.items()])
+        offset = client.random.randint(0, reader.offset)
+        partition = self._history.partition(topic, number)
+        partition.delete_asked = max(partition.delete_asked, offset)
+        asked = delete_records.Request.Topic.Partition(partition_index=number, offset=offset)
+        request = delete_records.Request(
+            topics=[delete_records.Request.Topic(name=topic, partitions=[asked])], timeout_ms=5_000
+        )
+        found = await client.ask_leader("DeleteRecords", topic, number, request)
+        if not offset <= found.low_watermark <= partition.delete_asked:
+            raise Broken(f"{topic}-{number}: deleted up to {offset}; it starts at {found.low_watermark}")
+        partition.deleted = max(partition.deleted, found.low_watermark)
+
+    async def _elect(self) -> None:
+        """Once: it may be refused for many a reason."""
+        request = elect_leaders.Request(topic_partitions=None, timeout_ms=ELECTION_MS)
+        try:
+            answer: Any = await self._client.ask_once(request)
+        except Unreachable:
+            return
+        results = [found.error_code for topic in answer.replica_election_results for found in topic.partition_result]
+        for code in filter(None, (answer.error_code, *results)):
+            check_retriable("ElectLeaders", code)
