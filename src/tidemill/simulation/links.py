@@ -20,6 +20,7 @@ QUEUED_BYTES_MAX: Final = 64 << 20
 HANDSHAKE_S: Final = 5.0
 BACK_OFF_S_MIN: Final = 0.05
 BACK_OFF_S_MAX: Final = 1.0
+STOOD_S: Final = 1.0  # a link that stood so long was no failure
 IS_REPLACED: Final = "another link took its place"
 ANOTHER_STANDS: Final = "another link stands between the two"
 
@@ -44,26 +45,32 @@ class SimulatedLink:
         return self.theirs
 
     def send(self, parts: Sequence[Buffer]) -> bool:
-        if not self._socket.is_open or self._socket.queued_bytes > QUEUED_BYTES_MAX:
+        data = b"".join(parts)
+        if self.is_parked or not self._socket.is_open or self._socket.queued_bytes + len(data) > QUEUED_BYTES_MAX:
             return False
-        self._socket.send(b"".join(parts))
+        self._socket.send(data)
         return True
 
     def close(self, why: str) -> None:
-        self.end(why)
+        if not self.is_parked:
+            self.end(why)
 
     def begin(self) -> None:
         """The acceptor says first who it is."""
         if not self.is_dialler:
             self._socket.send(encode_hello(self.ours))
 
-    def end(self, why: str) -> None:
-        self._socket.close()
+    def end(self, why: str, *, tell: bool = True) -> None:
+        """`tell`: what was sent may still arrive."""
+        if tell:
+            self._socket.close()
+        else:
+            self._socket.abort()
         self._links.ended(self, why)
 
     def _check_handshake(self) -> None:
         if self.theirs is None:
-            self.end(f"no Hello within {HANDSHAKE_S:.0f} s")
+            self.end(f"no Hello within {HANDSHAKE_S:.0f} s", tell=False)
 
     def _received(self, data: bytes) -> None:
         if self.theirs is not None:
@@ -71,17 +78,13 @@ class SimulatedLink:
             return
         if self.is_dialler:
             self.theirs = decode_hello(data)
+            self._socket.send((self.dial or 0).to_bytes(4) + encode_hello(self.ours))  # whatever becomes of it here
         else:
             self.dial = int.from_bytes(data[:4])
             self.theirs = decode_hello(data[4:])
         refusal = self._links.proven(self)
         if refusal is not None:
             self.end(refusal)
-
-    def introduce(self) -> None:
-        """The dialler's Hello, before any frame of its."""
-        if self.is_dialler:
-            self._socket.send((self.dial or 0).to_bytes(4) + encode_hello(self.ours))
 
 
 class SimulatedLinks:
@@ -96,7 +99,7 @@ class SimulatedLinks:
         random: Random,
     ) -> None:
         self.loop = loop
-        self.links: dict[SimulatedLink, None] = {}  # that the owner has
+        self.links: dict[SimulatedLink, float] = {}  # that the owner has, and since when
         self._network = network
         self._host = host
         self._owner = owner
@@ -138,13 +141,14 @@ class SimulatedLinks:
 
     def dial(self, dialler: "_Dialler") -> None:
         host, _, port = dialler.address.rpartition(":")
+        self._dials += 1
+        ours, dial = self._owner.hello(), self._dials
 
         def connected(socket: Socket) -> None:
             if dialler.is_stopped:
                 socket.close()
                 return
-            self._dials += 1
-            link = SimulatedLink(self, socket, self._owner.hello(), self._dials)
+            link = SimulatedLink(self, socket, ours, dial)
             self._ends[link] = None
             self._dialled[link] = dialler
 
@@ -173,15 +177,13 @@ class SimulatedLinks:
             elif _precedence(rival) > _precedence(link):
                 if rival.is_dialler:
                     return ANOTHER_STANDS
-                link.introduce()
                 self._park(link, rival)
                 return None
             elif link.is_dialler:
                 rival.end(IS_REPLACED)
             else:
                 self._park(rival, link)
-        link.introduce()
-        self.links[link] = None
+        self.links[link] = self.loop.time()
         refusal = self._owner.linked(link)
         if refusal is not None:
             self.links.pop(link, None)
@@ -197,19 +199,20 @@ class SimulatedLinks:
         del self._ends[link]
         self._parked.pop(link, None)
         dialler = self._dialled.pop(link, None)
-        has_stood = link in self.links
-        if has_stood:
+        since = self.links.get(link)
+        if since is not None:
             self._lose(link, why)
         for parked in [parked for parked, winner in self._parked.items() if winner is link]:
             parked.end(why)
         if dialler is not None:
-            dialler.ended(has_stood=has_stood)
+            dialler.ended(has_stood=since is not None and self.loop.time() - since >= STOOD_S)
         for other in [*self._diallers.values()]:
             other.consider()
 
     def _park(self, link: SimulatedLink, winner: SimulatedLink) -> None:
         """Silent, until the other end closes it: who dialled the winner knows that that one stands at both ends."""
         self._parked[link] = winner
+        link.is_parked = True
         if link in self.links:
             self._lose(link, IS_REPLACED)
 
