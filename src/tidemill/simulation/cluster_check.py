@@ -11,7 +11,6 @@ from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.history import Broken, History
-from tidemill.storage import paths
 from tidemill.storage.shard_log import ShardLog
 
 READ_BYTES: Final = 1 << 20
@@ -134,15 +133,17 @@ class ClusterCheck:
                         )
 
     def _is_placed(self, machine: BrokerMachine) -> bool:
-        """It votes where the cluster wants it to, and keeps nothing of what was deleted."""
+        """It votes where the cluster wants it to, and serves nothing of what was deleted."""
         broker = machine.broker
         assert broker is not None, f"{machine.name} is ready"
         for shard in broker.image.shards.values():
             here = broker.shard_table.shards.get(shard.shard_id)
             if machine.voter in shard.replicas and (here is None or set(here.replica.voters) != set(shard.replicas)):
                 return False
-        kept = {topic_id.hex() for topic_id in broker.image.topics_by_id}
-        return kept.issuperset(machine.disk.list(paths.TOPICS))
+        return all(
+            shard.shard_id in broker.image.shards and shard.topic in broker.image.topics
+            for shard in broker.shard_table.shards.values()
+        )
 
     def _compare(self, machine: BrokerMachine, partition: Partition, found: dict[int, bytes]) -> None:
         """`found`: the batch at each base offset, as others have it."""
