@@ -7,6 +7,7 @@ from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
 from tidemill.raft.replica import Replica
+from tidemill.raft.voters import Membership
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.simulation.broker_machine import BrokerMachine
@@ -23,7 +24,7 @@ class ClusterCheck:
         self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}  # by log index: term, CRC of what it carries
         self._seen: dict[tuple[BrokerMachine, int, ShardId], int] = {}  # commit index of each life of each replica
         self._counted: dict[ShardId, int] = {}  # up to this index a majority was counted
-        self._voters: dict[ShardId, dict[int, tuple[Voter, ...]]] = {}  # by log index: those that may be in force
+        self._memberships: dict[ShardId, dict[int, Membership]] = {}  # by log index: those that may be in force
 
     def turned(self, machine: BrokerMachine) -> None:
         """A broker's loop has turned."""
@@ -35,7 +36,7 @@ class ClusterCheck:
                 first = self._leaders.setdefault((shard_id, replica.term), replica.me)
                 if first != replica.me:
                     raise Broken(f"shard {shard_id}: {first} and {replica.me} lead term {replica.term}")
-                self._note_voters(shard)
+                self._note_membership(shard)
             self._check_commit(machine, shard)
             if replica.leads and replica.commit_index > self._counted.get(shard_id, 0):
                 self._count(shard_id, shard.log, replica)
@@ -73,26 +74,29 @@ class ClusterCheck:
             numbers = sorted(voter.broker_id for voter in holding)
             raise Broken(f"shard {shard_id}: entry {index} of term {term} is committed, and only {numbers} have it")
 
-    def _note_voters(self, shard: Shard) -> None:
-        known = self._voters.setdefault(shard.shard_id, {})
+    def _note_membership(self, shard: Shard) -> None:
+        known = self._memberships.setdefault(shard.shard_id, {})
         at, membership = shard.log.memberships[-1]
-        if known.get(at) != membership.voters:
-            known[at] = membership.voters
+        known[at] = membership
         for older in [older for older in known if older < at <= shard.replica.commit_index]:
             del known[older]
 
     def may_lose(self, lost: BrokerMachine) -> bool:
-        """Whether every shard would keep a majority without it, whichever of its memberships is in force."""
+        """
+        Whether every shard would keep a majority without it, whichever of its memberships is in force; and if a leader
+        makes it a voter yet, not having heard.
+        """
         for machine in self._machines:
             if machine.broker is not None:
                 for shard_id in machine.broker.store.closed:
-                    self._voters.pop(shard_id, None)
+                    self._memberships.pop(shard_id, None)
         staying = {machine.voter for machine in self._machines if machine is not lost and not machine.is_rotten}
-        return all(
-            len(staying.intersection(voters)) > len(voters) // 2
-            for known in self._voters.values()
-            for voters in known.values()
-        )
+        for known in self._memberships.values():
+            for membership in known.values():
+                voters = {*membership.voters, *{lost.voter}.intersection(membership.members)}
+                if len(staying & voters) <= len(voters) // 2:
+                    return False
+        return True
 
     # When everything has healed.
 
