@@ -75,6 +75,7 @@ class Broker:
             clock=machine.clock,
             live=lambda: self.cluster.live(),
             warn=lambda sentence: machine.events.warning("metadata", problem=sentence),
+            failed=machine.failed,
         )
         self.cluster = Cluster(
             identity,

@@ -24,6 +24,7 @@ from tidemill.model.entropy import Entropy
 from tidemill.shard.append import append_own
 from tidemill.shard.pending import Pending
 from tidemill.shard.shard import Shard
+from tidemill.storage.segment import SegmentDamaged
 
 READ_BYTES: Final = 1 << 20
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # records behind the log start before a snapshot pays
@@ -42,8 +43,12 @@ class ControllerHost:
         clock: Clock,
         live: Callable[[], frozenset[BrokerId]],
         warn: Callable[[str], None],
+        failed: Callable[[BaseException], None],
     ) -> None:
-        """`live` are the brokers that are heard of, and this one; `warn` tells of what was decided for the worse."""
+        """
+        `live` are the brokers that are heard of, and this one; `warn` tells of what was decided for the worse; `failed`
+        ends the process.
+        """
         self.image: ClusterImage = EMPTY
         self.on_image: Callable[[ClusterImage, ClusterImage], None] | None = None  # (before, now)
         self.on_lead: Callable[[], None] = _nothing  # the controller is here from now on
@@ -53,6 +58,7 @@ class ControllerHost:
         self._clock = clock
         self._live = live
         self._warn = warn
+        self._failed = failed
         self._shard: Shard | None = None
         self._controller: Controller | None = None
         self._applied = 0  # the metadata offset behind the last applied record
@@ -64,8 +70,8 @@ class ControllerHost:
         self._shard = shard
         partition = shard.partitions[0]
         self._applied = partition.log_start
-        partition.watch(self._follow)
         self._follow()
+        partition.watch(self._go_on)
         if shard.is_serving:
             self.serving_changed()
 
@@ -75,7 +81,7 @@ class ControllerHost:
         if shard is None or not shard.is_serving:
             self._controller = self._snapshot_begun_at = None
             return
-        self._follow()
+        self._go_on()
         self._decided_upon = 0
         self._controller = Controller(self.image, broker_id=self._broker_id, static=self._static, entropy=self._entropy)
         self.on_lead()
@@ -103,7 +109,7 @@ class ControllerHost:
 
         def known(is_committed: bool) -> None:
             if is_committed:
-                self._follow()  # whoever is answered finds the image, and what follows from it, as he was told
+                self._go_on()  # whoever is answered finds the image, and what follows from it, as he was told
                 for warning in result.warnings:
                     self._warn(warning)
             pending.complete(result.response if is_committed else None)
@@ -123,6 +129,13 @@ class ControllerHost:
         controller.replay(records, end_offset=partition.log.end_offset)
         self._decided_upon = index
         return index
+
+    def _go_on(self) -> None:
+        """A broker that cannot read the cluster's metadata any more would follow yesterday's; nor would it start."""
+        try:
+            self._follow()
+        except SegmentDamaged as problem:
+            self._failed(problem)
 
     def _follow(self) -> None:
         """

@@ -1,7 +1,11 @@
 """The broker knows when what it serves is led."""
 
+from unittest.mock import patch
+
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.metadata.topics import CreateTopics, DeleteTopics, NewTopic
+from tidemill.model.shard import METADATA_SHARD
+from tidemill.storage.segment import SegmentDamaged
 
 
 def test_who_waits_for_a_leader_between_its_election_and_its_first_commit_is_called() -> None:
@@ -38,3 +42,46 @@ def test_who_waits_for_the_leader_of_a_topic_that_is_deleted_is_called() -> None
     world.pass_time(10_000)
 
     assert ["led"] == called
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_there_when_both_are_heard_at_once() -> None:
+    """
+    As a broker does that lagged: what goes under the name is the old topic's, and the new one stays.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    before, follow = world.broker.image, world.broker.controller.on_image
+    assert follow is not None
+    world.broker.controller.on_image = lambda *_: None
+    world.broker.controller.submit(DeleteTopics(topics=("flights",)))
+    world.settle()
+    world.broker.controller.submit(
+        CreateTopics(topics=(NewTopic(name="flights", partition_count=3, replication_factor=1),))
+    )
+    world.settle()
+
+    follow(before, world.broker.image)
+    world.settle()
+
+    assert [0, 1, 2] == [*world.broker.shard_table.topics["flights"]]
+    assert all(world.partition("flights", number).shard.is_serving for number in range(3))
+
+
+def test_metadata_that_cannot_be_read_any_more_ends_the_process() -> None:
+    """
+    It would go on by yesterday's; started again, it says what is damaged.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    log = world.broker.shard_table.shards[METADATA_SHARD].partitions[0].log
+    damaged = SegmentDamaged("0.log", 0, 0, "the CRC of the batch does not match")
+
+    world.broker.controller.submit(DeleteTopics(topics=("flights",)))
+    ended: list[BaseException] = []
+    with (
+        patch.object(type(log), "read", side_effect=damaged),
+        patch.object(world.broker.controller, "_failed", ended.append),
+    ):
+        world.settle()
+
+    assert damaged in ended
