@@ -1,6 +1,7 @@
 """The image that follows the metadata log."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -8,28 +9,30 @@ import pytest
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.broker import controller_host
 from tidemill.model.shard import METADATA_SHARD
-from tidemill.storage import shard_log
 
 
 @pytest.fixture
 def world() -> Iterator[ClusterWorld]:
     """Broker 3 was away while the metadata log has grown past a snapshot, and its rows have left memory."""
     with (
-        patch.object(shard_log, "TAIL_ENTRIES", 2),
         patch.object(controller_host, "SNAPSHOT_RECORDS_MIN", 30),
         patch.object(controller_host, "SNAPSHOT_GROWTH", 1),
     ):
         world = ClusterWorld()
+        for node in world.nodes:
+            node.broker.store.options = replace(node.options, tail_entries=2)
         world.create("flights")
         world[1].produce("flights", b"kept")
-        end_offset = world[3].broker.shard_table.shards[METADATA_SHARD].partitions[0].log.end_offset
+        before = world[3].broker.shard_table.shards[METADATA_SHARD].log
+        end_index, end_offset = before.last_index, before.partitions[0].end_offset
         world.cut_off(3)
         world.pass_time(3_000)
         world.stopped.add(3)
         for number in range(20):
             world.create(f"other-{number}", brokers=(1, 2))
             world.pass_time(50)  # bytes of rows that may go are in segments
-        assert world[1].broker.shard_table.shards[METADATA_SHARD].partitions[0].log_start > end_offset
+        log = world[1].broker.shard_table.shards[METADATA_SHARD].log
+        assert log.first_index > end_index + 1 and log.partitions[0].log_start > end_offset
         world.stopped.clear()
         yield world
 
