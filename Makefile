@@ -41,8 +41,8 @@ bench: install  ## the figures beside Apache Kafka's (with Java and Maven), save
 	@$(PYTHON) -m benchmarks.idle_shards
 	@$(PYTHON) -m benchmarks.spark_read
 
-soak: install  ## 200 kills in a row, every tear of every page at every crash point, 20,000 runs of replicas, 1,000 of brokers
-	@TIDEMILL_KILLS=200 $(PYTHON) -m pytest tests/fault --timeout=7200
+soak: install  ## 200 kills in a row, every fault of a cluster many times, every tear of every page at every crash point, 20,000 runs of replicas, 1,000 of brokers
+	@TIDEMILL_KILLS=200 TIDEMILL_FAULTS=all $(PYTHON) -m pytest tests/fault --timeout=7200
 	@TIDEMILL_EVERY_TEAR=1 $(PYTHON) -m pytest tests/simulation/store --timeout=7200
 	@TIDEMILL_RAFT_SEEDS=20000 $(PYTHON) -m pytest tests/simulation/raft --timeout=14400
 	@TIDEMILL_CLUSTER_SEEDS=1000 $(PYTHON) -m pytest tests/simulation/cluster --timeout=14400

@@ -59,7 +59,7 @@ class TidemillBroker(BrokerProcess):
             self.bootstrap = f"127.0.0.1:{self._port}"
             wait_for_port(self._port, self, seconds_max=READY_SECONDS_MAX)
             return
-        ready = self._ready_line()
+        ready = ready_line(self)
         self.bootstrap = str(ready["kafka"])
         self.broker_pid = int(ready["pid"])
 
@@ -70,13 +70,15 @@ class TidemillBroker(BrokerProcess):
             self._process.wait(STOP_SECONDS_MAX)
         self.stop()
 
-    def _ready_line(self) -> dict[str, Any]:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.output, selectors.EVENT_READ)
-            while selector.select(READY_SECONDS_MAX):
-                line = self.output.readline()
-                if not line:
-                    break
-                if line.startswith(b"{") and (event := json.loads(line)).get("event") == "ready":
-                    return dict(event)
-        raise RuntimeError(f"Tidemill did not become ready; its last words:\n{self.last_words()}")
+
+def ready_line(process: BrokerProcess) -> dict[str, Any]:
+    """What a broker that was started with --json says when it serves."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.output, selectors.EVENT_READ)
+        while selector.select(READY_SECONDS_MAX):
+            line = process.output.readline()
+            if not line:
+                break
+            if line.startswith(b"{") and (event := json.loads(line)).get("event") == "ready":
+                return dict(event)
+    raise RuntimeError(f"{process.name} did not become ready; its last words:\n{process.last_words()}")

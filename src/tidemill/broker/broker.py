@@ -41,6 +41,7 @@ from tidemill.wire.messages import metadata
 from tidemill.wire.schema import Api
 
 FREE_BYTES_MIN: Final = 256 << 20  # beside what the journal still has to spread
+LEAVE_MS: Final = 5_000  # a broker without room asks others to lead so often: their disks may be full, too
 ELECTION_TICK_S: Final = 0.02
 REFUSALS_TOLD_MAX: Final = (
     20  # closed connections told of in a while; the metric counts them all, and nobody floods the log
@@ -135,6 +136,7 @@ class Broker:
         self.is_ready = False
         self.is_live = True
         self._storage_problem: str | None = None
+        self._left_at: int | None = None  # when others were asked to lead last, because the disk is full
 
     @property
     def image(self) -> ClusterImage:
@@ -160,11 +162,15 @@ class Broker:
         self.coordinators.serving_changed(shard)
 
     def endpoints_for(self, listener: str, *, up: bool = True) -> list[metadata.Response.Broker]:
-        """Every broker that is up, or is not, as one who came through this listener reaches it."""
+        """
+        Every broker that is up, or is not, as one who came through this listener reaches it.  A broker that is cut off
+        calls nobody down: its clients would forget all others, and come to nobody else any more.
+        """
+        is_cut_off = not self.cluster.hears_majority
         found = []
         for broker in self.image.brokers.values():
             endpoint = next((e for e in broker.endpoints if e.name == listener), None)
-            if endpoint is not None and self.cluster.is_up(broker.broker_id) == up:
+            if endpoint is not None and (is_cut_off or self.cluster.is_up(broker.broker_id)) == up:
                 found.append(
                     metadata.Response.Broker(
                         node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
@@ -251,6 +257,19 @@ class Broker:
             if is_full
             else None
         )
+        if is_full:
+            self._leave()
+        else:
+            self._left_at = None
+
+    def _leave(self) -> None:
+        """Others may have room: let them lead what is led here."""
+        now = self.clock.monotonic_ms()
+        if self._left_at is not None and now - self._left_at < LEAVE_MS:
+            return
+        self._left_at = now
+        for shard in [*self.shard_table.shards.values()]:
+            shard.hand_over()
 
 
 def _queued_bytes_max(layers: BrokerLayers) -> int:

@@ -14,6 +14,7 @@ from tidemill.model.broker_id import BrokerId, Voter
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.peer.hello import Hello
 from tidemill.raft.messages import Message
+from tidemill.raft.quorum import has_majority
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import Identity
 
@@ -125,6 +126,15 @@ class Cluster:
             return True
         known = self._image().brokers.get(broker_id)
         return known is not None and self.peers.is_alive(known.voter)
+
+    @property
+    def hears_majority(self) -> bool:
+        """Of the brokers that vote upon metadata.  Who does not is cut off itself, and cannot tell who else is down."""
+        shard = self._shards().get(METADATA_SHARD)
+        if shard is None:
+            return False
+        voters = shard.replica.voters
+        return has_majority(voters, [voter for voter in voters if self.is_up(voter.broker_id)])
 
     @property
     def controller_id(self) -> int:

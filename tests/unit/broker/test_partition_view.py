@@ -10,8 +10,10 @@ from tidemill.wire.messages import describe_cluster, describe_topic_partitions, 
 
 
 def told(world: ClusterWorld, number: int) -> list[Any]:
-    """The partition, as both APIs of the broker describe it."""
-    by_metadata = world[number].ask(metadata.Request(topics=[metadata.Request.Topic(name="flights")]))
+    """
+    The partition, as both APIs of the broker describe it.  Newer Metadata tells no partition where a broker is cut off.
+    """
+    by_metadata = world[number].ask(metadata.Request(topics=[metadata.Request.Topic(name="flights")]), 12)
     topics = [describe_topic_partitions.Request.Topic(name="flights")]
     described = world[number].ask(describe_topic_partitions.Request(topics=topics))
     return [by_metadata.topics[0].partitions[0], described.topics[0].partitions[0]]
@@ -74,6 +76,21 @@ def test_a_controller_that_is_silent_is_not_named() -> None:
     world.pass_time(2_500)
 
     assert (1, -1) == (before, world[3].ask(request).controller_id)
+
+
+def test_a_broker_that_is_cut_off_calls_nobody_down() -> None:
+    """
+    Its clients would forget the others, who go on, and ask it alone for ever.
+    """
+    world = ClusterWorld()
+    world.create("flights", brokers=(3, 1, 2))
+
+    world.cut_off(3)
+    world.settle()
+
+    older, newest = (world[3].ask(metadata.Request(topics=None), version) for version in (12, 13))
+    assert [1, 2, 3] == [it.node_id for it in older.brokers]
+    assert (errors.REBOOTSTRAP_REQUIRED, 0) == (newest.error_code, len(newest.topics))
 
 
 @pytest.mark.parametrize("silent", [True, False])

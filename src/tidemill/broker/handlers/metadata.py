@@ -32,6 +32,8 @@ PartitionResponse = Response.Topic.Partition
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending:
+    if context.version >= 13 and not context.broker.cluster.hears_majority:
+        return _elsewhere(context)
     missing = _to_create(request, context)
     if not missing:
         return _answer(request, context)
@@ -42,6 +44,17 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
 
     context.broker.topic_creation.create(missing, created)
     return pending
+
+
+def _elsewhere(context: RequestContext) -> Response:
+    """This broker is cut off: a client that is connected to nobody else would ask it for ever."""
+    return Response(
+        error_code=errors.REBOOTSTRAP_REQUIRED,
+        brokers=context.broker.endpoints_for(context.connection.listener),
+        cluster_id=context.broker.image.cluster_id,
+        controller_id=-1,
+        topics=(),
+    )
 
 
 def _to_create(request: Request, context: RequestContext) -> list[str]:

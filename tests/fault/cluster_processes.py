@@ -1,0 +1,319 @@
+"""
+The brokers of one cluster as processes on the loopback: started, stopped, killed and paused, each by its process id.
+
+Broker 1 founds, the others join it.  Ports and directories stay from one life of a broker to the next, so that clients
+need no restart.  With `proxies`, brokers reach each other through them only.
+"""
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmarks.broker import BrokerProcess, free_port
+from benchmarks.tidemill_broker import REPOSITORY, ready_line
+from tests.fault.peer_proxies import PeerProxies
+from tests.fault.replica_files import differences
+from tidemill.client.broker_connection import BrokerConnection
+from tidemill.client.connection_settings import ConnectionSettings, Endpoint
+from tidemill.client.failures import BrokerUnreachable
+from tidemill.wire.messages import describe_quorum, metadata
+from tidemill.wire.schema import Api, Message
+
+WAIT_SECONDS_MAX = 60.0
+LOOK_SECONDS = 0.02
+OURS = (sys.executable, "-m", "tidemill")
+
+
+class ClusterBroker(BrokerProcess):
+    """One life of one broker; `broker_pid` differs from `pid` under a wrapper (strace), once it is ready."""
+
+    def __init__(self, number: int, command: Sequence[str], *, log: Path) -> None:
+        source = os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
+        super().__init__(f"broker {number}", command, log=log, environment={**os.environ, "PYTHONPATH": source})
+        self.broker_pid = self.pid
+
+    def wait_until_ready(self) -> None:
+        self.broker_pid = int(ready_line(self)["pid"])
+
+    def is_ready(self) -> bool:
+        """Whether it has said so, without waiting."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.output, selectors.EVENT_READ)
+            if not selector.select(0):
+                return False
+        line = self.output.readline()
+        return line.startswith(b"{") and json.loads(line)["event"] == "ready"  # else it has ended
+
+    def wait_for_end(self) -> int:
+        """Its exit code."""
+        return self._process.wait(WAIT_SECONDS_MAX)
+
+    def discard(self) -> None:
+        """Whatever is left of it."""
+        if not self.has_ended():
+            self._process.kill()
+            self._process.wait()
+        self._close()
+
+
+class ClusterProcesses:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        numbers: Sequence[int] = (1, 2, 3),
+        settings: Mapping[str, str | int] | None = None,
+        data: Mapping[int, Path] | None = None,
+        program: Sequence[str] = OURS,
+        is_proxied: bool = False,
+    ) -> None:
+        """`data` says where a broker's directory is, where it is not below `directory`."""
+        self.numbers = tuple(numbers)
+        self.directory = directory
+        self.kafka_ports = {number: free_port() for number in numbers}
+        self.peer_ports = {number: free_port() for number in numbers}
+        self.brokers: dict[int, ClusterBroker] = {}  # those that were started, and not ended by us
+        self.wrappers: dict[int, Sequence[str]] = {}  # what is put before a broker's command from its next start on
+        self._program = program
+        self._settings = dict(settings or {})
+        self._data = dict(data or {})
+        self.proxies: PeerProxies | None = None
+        if is_proxied:
+            self.proxies = PeerProxies(self.peer_ports, self._processes)
+
+    def __enter__(self) -> "ClusterProcesses":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for broker in self.brokers.values():
+            if not broker.has_ended():
+                os.kill(broker.broker_pid, signal.SIGKILL)
+            broker.discard()
+        self.brokers.clear()
+        if self.proxies is not None:
+            self.proxies.close()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.kafka_ports.values())
+
+    def data_directory(self, number: int) -> Path:
+        return self._data.get(number, self.directory / f"broker-{number}")
+
+    def _processes(self) -> dict[int, int]:
+        return {broker.pid: number for number, broker in self.brokers.copy().items()}
+
+    # Lives.
+
+    def start_all(self) -> None:
+        """All at once; those that join ask until the founder is there.  Each of them votes upon metadata then."""
+        self.start(*self.numbers)
+        wait_until(lambda: self.voters() == set(self.numbers), "metadata with all brokers as voters")
+
+    def start(self, *numbers: int, joins: Sequence[int] | None = None) -> None:
+        """And wait until each is ready."""
+        for number in numbers:
+            self.begin(number, joins=joins)
+        for number in numbers:
+            self.brokers[number].wait_until_ready()
+
+    def begin(self, number: int, *, joins: Sequence[int] | None = None) -> ClusterBroker:
+        """Start it, and do not wait."""
+        if joins is None:
+            joins = [] if number == self.numbers[0] else [self.numbers[0]]
+        peer = f"127.0.0.1:{self.peer_ports[number]}"
+        keys: dict[str, str | int] = {
+            "broker.id": number,
+            "log.dirs": str(self.data_directory(number)),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.kafka_ports[number]}",
+            "tidemill.http.listener": "127.0.0.1:0",
+            "tidemill.peer.listener": peer,
+            "tidemill.peer.advertised": self._peer_address(number),
+        }
+        if joins:
+            keys["tidemill.join"] = ",".join(map(self._peer_address, joins))
+        sets = [word for key, value in {**keys, **self._settings}.items() for word in ("--set", f"{key}={value}")]
+        command = [*self.wrappers.get(number, ()), *self._program, "broker", "--json", *sets]
+        broker = ClusterBroker(number, command, log=self.directory / f"broker-{number}.log")
+        self.brokers[number] = broker
+        return broker
+
+    def _peer_address(self, number: int) -> str:
+        port = self.peer_ports[number] if self.proxies is None else self.proxies.ports[number]
+        return f"127.0.0.1:{port}"
+
+    def kill(self, *numbers: int) -> None:
+        """As power switches would: all of them before any is waited for."""
+        for number in numbers:
+            self._signal(number, signal.SIGKILL)
+        for number in numbers:
+            self.brokers.pop(number).discard()
+
+    def stop(self, number: int) -> None:
+        """Cleanly, and it says so."""
+        self._signal(number, signal.SIGTERM)
+        broker = self.brokers.pop(number)
+        code = broker.wait_for_end()
+        broker.discard()
+        assert code == 0, f"broker {number} ended with exit code {code}: {self.log_of(number)[-500:]}"
+
+    def pause(self, number: int) -> None:
+        self._signal(number, signal.SIGSTOP)
+
+    def resume(self, number: int) -> None:
+        self._signal(number, signal.SIGCONT)
+
+    def wipe(self, number: int) -> None:
+        """Its disk is new."""
+        assert number not in self.brokers, f"broker {number} still has its directory open"
+        shutil.rmtree(self.data_directory(number))
+
+    def _signal(self, number: int, what: signal.Signals) -> None:
+        os.kill(self.brokers[number].broker_pid, what)
+
+    def recover(self) -> None:
+        """Everybody runs, and nothing is held back."""
+        if self.proxies is not None:
+            self.proxies.heal()
+        for number in self.running():
+            self.resume(number)
+        for number in self.numbers:
+            if number not in self.running():
+                self.brokers.pop(number, None)
+                self.start(number)
+
+    def running(self) -> list[int]:
+        return [number for number, broker in self.brokers.items() if not broker.has_ended()]
+
+    def log_of(self, number: int) -> str:
+        return (self.directory / f"broker-{number}.log").read_text(errors="replace")
+
+    # What a broker says.
+
+    def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
+        """Replicated three times."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        made = client.create_topics([NewTopic(topic, partitions, 3, config=configs)], request_timeout=WAIT_SECONDS_MAX)
+        made[topic].result(WAIT_SECONDS_MAX)
+
+    def ask(self, number: int, topics: Collection[str] | None) -> metadata.Response:
+        """That broker's Metadata.  BrokerUnreachable."""
+        wanted = None if topics is None else [metadata.Request.Topic(name=name) for name in topics]
+        request = metadata.Request(topics=wanted, allow_auto_topic_creation=False)
+        response: metadata.Response = self._request(number, metadata.API, request)
+        return response
+
+    def _request(self, number: int, api: Api, request: Message) -> Any:
+        settings = ConnectionSettings(bootstrap=(), connect_timeout_ms=2_000, request_timeout_ms=5_000)
+        connection = BrokerConnection(Endpoint("127.0.0.1", self.kafka_ports[number]), settings)
+        try:
+            return connection.request(api, request)
+        finally:
+            connection.close()
+
+    def voters(self) -> set[int]:
+        """Who votes upon metadata."""
+        place = describe_quorum.Request.Topic.Partition(partition_index=0)
+        topic = describe_quorum.Request.Topic(topic_name="__cluster_metadata", partitions=[place])
+        answer = self._request(self.running()[0], describe_quorum.API, describe_quorum.Request(topics=[topic]))
+        return {voter.replica_id for told in answer.topics for it in told.partitions for voter in it.current_voters}
+
+    def ask_any(self, topics: Collection[str] | None, *, but: Collection[int] = ()) -> metadata.Response:
+        """The Metadata of the first that answers."""
+        answers: list[metadata.Response] = []
+
+        def is_answered() -> bool:
+            for number in self.running():
+                if number not in but:
+                    try:
+                        answers.append(self.ask(number, topics))
+                        return True
+                    except BrokerUnreachable:
+                        continue
+            return False
+
+        wait_until(is_answered, "a broker that answers")
+        return answers[0]
+
+    def leaders(self, topic: str, *, but: Collection[int] = ()) -> dict[int, int]:
+        """Broker by partition; waits until each has one.  `but` are brokers that must not be asked, and cannot lead."""
+        found: dict[int, int] = {}
+
+        def are_known() -> bool:
+            found.clear()
+            for known in self.ask_any([topic], but=but).topics:
+                found.update({it.partition_index: it.leader_id for it in known.partitions})
+            return bool(found) and all(leader >= 0 and leader not in but for leader in found.values())
+
+        wait_until(are_known, f"leaders of {topic}")
+        return found
+
+    def elect_preferred(self, topic: str, partition: int) -> None:
+        """Let the first of its replicas lead."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        place = TopicPartition(topic, partition)
+        problems = client.elect_leaders(ElectionType.PREFERRED, [place]).result(WAIT_SECONDS_MAX)
+        assert problems[place] is None, problems
+
+    def controller(self) -> int:
+        found: list[int] = []
+
+        def is_known() -> bool:
+            found.append(self.ask_any([]).controller_id)
+            return found[-1] >= 0
+
+        wait_until(is_known, "a controller")
+        return found[-1]
+
+    def wait_until_in_sync(self, topic: str) -> None:
+        """Every replica of every partition is alive, as the leaders' side sees it."""
+
+        def is_so() -> bool:
+            answer = self.ask_any([topic]).topics
+            replicas = [it for known in answer for it in known.partitions]
+            return bool(replicas) and all(len(it.isr_nodes) == len(it.replica_nodes) for it in replicas)
+
+        wait_until(is_so, f"replicas of {topic} in sync")
+
+    def wait_until_alike(self, topic: str, *, seconds_max: float = 30.0) -> None:
+        """What is committed is the same on every broker's disk, byte for byte."""
+        topic_id = self.ask_any([topic]).topics[0].topic_id
+        ends = self._end_offsets(topic)
+        directories = {number: self.data_directory(number) for number in self.numbers}
+        problems: list[str] = []
+
+        def are_alike() -> bool:
+            problems[:] = differences(directories, topic_id, ends)
+            return not problems
+
+        try:
+            wait_until(are_alike, "replicas that are alike", seconds_max=seconds_max)
+        except AssertionError:
+            raise AssertionError(problems) from None
+
+    def _end_offsets(self, topic: str) -> dict[int, int]:
+        reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "end offsets", "log_level": 0})
+        try:
+            places = [TopicPartition(topic, number) for number in self.leaders(topic)]
+            return {it.partition: reader.get_watermark_offsets(it, timeout=WAIT_SECONDS_MAX)[1] for it in places}
+        finally:
+            reader.close()
+
+
+def wait_until(is_so: Callable[[], Any], what: str, *, seconds_max: float = WAIT_SECONDS_MAX) -> None:
+    """Brokers are asked again and again: they tell nobody by themselves."""
+    deadline = time.monotonic() + seconds_max
+    while not is_so():
+        assert time.monotonic() < deadline, f"after {seconds_max:.0f} s there is still no {what}"
+        time.sleep(LOOK_SECONDS)

@@ -1,0 +1,90 @@
+"""
+One topic of a cluster under steady load, while faults come and go: who leads what, how long writes paused, and at the
+end whether every law was kept, by clients and on the brokers' disks.
+"""
+
+import time
+from collections.abc import Callable, Collection
+from types import MappingProxyType, TracebackType
+
+from tests.fault.cluster_processes import ClusterProcesses
+from tests.fault.history import summary, violations
+from tests.fault.pauses import pause_of_shards, table
+from tests.fault.steady_load import Keys, SteadyLoad
+
+PARTITIONS = 6
+SHARDS = (range(2), range(2, 4), range(4, 6))  # a topic has one for each broker, at least
+CALM_SECONDS = 0.3
+BROKEN_MAX = 20  # told of; whoever has broken so many laws has broken them all
+
+
+class ClusterScene:
+    """Use it as a context."""
+
+    def __init__(self, cluster: ClusterProcesses, topic: str, *, keys: Keys = MappingProxyType({})) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self._faults: list[tuple[str, Collection[range], float, float]] = []
+        cluster.create_topic(topic, PARTITIONS)
+        self.load = SteadyLoad(cluster.bootstrap, topic, PARTITIONS, keys=keys)
+
+    def __enter__(self) -> "ClusterScene":
+        self.load.__enter__()
+        self.load.wait_for_progress()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.load.__exit__(kind, error, trace)
+
+    def leader(self, shard: int) -> int:
+        return self.cluster.leaders(self.topic)[SHARDS[shard].start]
+
+    def strike(self, fault: str, victim: int, begin: Callable[[], object]) -> int:
+        """
+        The victim cannot lead any more; others do, and everything is written again.  The pause of each shard that it
+        led is taken down; how many those are.
+        """
+        leaders = self.cluster.leaders(self.topic)
+        hit = [shard for shard in SHARDS if leaders[shard.start] == victim]
+        since = time.monotonic()
+        begin()
+        self.cluster.leaders(self.topic, but=[victim])
+        until = self.load.wait_for_progress()
+        self._faults.append((fault, hit, since, until))
+        return len(hit)
+
+    def strike_all(self, fault: str, begin: Callable[[], object]) -> None:
+        """Nothing can be written until brokers are back, which `begin` sees to."""
+        since = time.monotonic()
+        begin()
+        self._faults.append((fault, SHARDS, since, self.load.wait_for_progress()))
+
+    def calm(self) -> None:
+        """Everything is written, and every broker is there."""
+        self.cluster.wait_until_in_sync(self.topic)
+        self.load.wait_for_progress()
+        self.load.run_for(CALM_SECONDS)
+
+    def finish(self) -> "Verdict":
+        history = self.load.finish()
+        pauses: dict[str, list[float]] = {}
+        for fault, hit, since, until in self._faults:
+            found = pause_of_shards(self.load.acknowledged_at, hit, since, until)
+            pauses.setdefault(fault, []).extend(found)
+        broken = [*self.load.truncated, *map(str, violations(history))]
+        return Verdict(pauses, broken[:BROKEN_MAX], summary(history))
+
+    def wait_until_alike(self) -> None:
+        self.cluster.wait_until_alike(self.topic)
+
+
+class Verdict:
+    def __init__(self, pauses: dict[str, list[float]], broken: list[str], seen: str) -> None:
+        self.pauses = pauses
+        self.broken = broken  # laws
+        self._seen = seen
+
+    def __str__(self) -> str:
+        return f"\n{self._seen}\n{table(self.pauses)}" if self.pauses else f"\n{self._seen}"

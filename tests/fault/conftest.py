@@ -1,0 +1,21 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fault.cluster_processes import ClusterProcesses
+
+
+@pytest.fixture(scope="module")
+def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    directory: Path = tmp_path_factory.mktemp("cluster")
+    with ClusterProcesses(directory, settings={"leader.imbalance.check.interval.seconds": 1}) as cluster:
+        cluster.start_all()
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running_cluster: ClusterProcesses) -> ClusterProcesses:
+    """Three brokers that run, whatever the test before has left."""
+    running_cluster.recover()
+    return running_cluster

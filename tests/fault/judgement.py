@@ -1,0 +1,19 @@
+"""What a run must have kept: every law, and the time in which writes go on."""
+
+import pytest
+
+from tests.fault.cluster_scene import Verdict
+from tests.fault.extent import IS_WHOLE, JUDGED_MIN, SLACK
+from tests.fault.pauses import quantile
+
+KILLED_SECONDS_MAX = 1.5  # p99 of how long writes pause when the leader's process ends
+SILENT_SECONDS_MAX = 4.0  # … and when it is not heard any more
+
+
+def judge(verdict: Verdict, fault: str, seconds_max: float, capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        print(verdict)
+    assert verdict.broken == []
+    pauses = verdict.pauses[fault]
+    assert len(pauses) >= JUDGED_MIN or not IS_WHOLE
+    assert quantile(pauses, 0.99) <= seconds_max * SLACK

@@ -1,0 +1,160 @@
+"""
+A proxy before each broker's peer listener, so that what passes between two brokers can be held back, one way or both.
+
+    broker a ──▶ proxy of b ──▶ broker b        held("a→b"): what a sends to b waits, also what a sends as the accepting
+                                                end of a connection that b has dialled
+
+What is held is not lost: as with TCP over a cut cable, it arrives after the cut, unless an end has given up by then.
+Ends of connections are held, too: a broker that is killed behind a cut falls silent for the other side.
+"""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+CHUNK_BYTES = 256 << 10
+
+Pair = tuple[int, int]  # (from, to)
+
+
+class PeerProxies:
+    """Has a thread and a loop of its own; every method may be called from any thread."""
+
+    def __init__(self, targets: Mapping[int, int], processes: Callable[[], Mapping[int, int]]) -> None:
+        """`targets` are the peer listeners' ports by broker; `processes` says which run: broker by process id."""
+        self._targets = targets
+        self._processes = processes
+        self._held: set[Pair] = set()
+        self._changed = asyncio.Event()  # replaced at each change
+        self._connections: dict[asyncio.Task[None], Pair] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="peer proxies", daemon=True)
+        self._thread.start()
+        self._servers: list[asyncio.Server] = []
+        self.ports: dict[int, int] = {number: self._run(self._listen(number)) for number in targets}
+
+    def close(self) -> None:
+        self._run(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def hold(self, *pairs: Pair) -> None:
+        """From now on nothing passes from the first to the second of each pair."""
+        self._run(self._hold(self._held.union(pairs)))
+
+    def isolate(self, number: int) -> None:
+        """From and to everybody else."""
+        others = [other for other in self._targets if other != number]
+        self.hold(*((number, other) for other in others), *((other, number) for other in others))
+
+    def heal(self) -> None:
+        """Everything passes again, what was held first."""
+        self._run(self._hold(set()))
+
+    def reset(self) -> None:
+        """Every connection ends at once, at both ends."""
+        self._run(self._reset())
+
+    def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+
+    async def _hold(self, pairs: set[Pair]) -> None:
+        self._held = pairs
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _passes(self, pair: Pair) -> None:
+        while pair in self._held:
+            await self._changed.wait()
+
+    async def _reset(self) -> None:
+        for task in self._connections:
+            task.cancel()
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        tasks = [*self._connections]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _listen(self, number: int) -> int:
+        async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            dialler = self._dialler(writer.get_extra_info("peername")[1])
+            task = asyncio.current_task()
+            assert task is not None, "streams are served in tasks"
+            if dialler is None:  # it has ended meanwhile
+                writer.close()
+                return
+            self._connections[task] = (dialler, number)
+            try:
+                await self._join(reader, writer, dialler, number)
+            except (OSError, asyncio.CancelledError):
+                pass  # an end was killed, or we were told to end it: both ends are closed, as a proxy's must be
+            finally:
+                del self._connections[task]
+                writer.close()
+
+        server = await asyncio.start_server(accepted, "127.0.0.1", 0)
+        self._servers.append(server)
+        port: int = server.sockets[0].getsockname()[1]
+        return port
+
+    async def _join(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dialler: int, number: int
+    ) -> None:
+        await self._passes((dialler, number))
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._targets[number])
+        ways = [
+            asyncio.ensure_future(self._pass_on(reader, far_writer, (dialler, number))),
+            asyncio.ensure_future(self._pass_on(far_reader, writer, (number, dialler))),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            far_writer.close()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pair: Pair) -> None:
+        while True:
+            try:
+                data = await reader.read(CHUNK_BYTES)
+            except OSError:
+                data = b""
+            await self._passes(pair)
+            if not data:
+                return
+            writer.write(data)
+            await writer.drain()
+
+    def _dialler(self, port: int) -> int | None:
+        """Whose the connection from this local port is: the kernel knows the socket, and the process that has it."""
+        inode = _inode_of(port)
+        for pid, number in self._processes().items():
+            if inode is not None and _has_socket(Path(f"/proc/{pid}"), inode):
+                return number
+        return None
+
+
+def _inode_of(port: int) -> str | None:
+    address = socket.inet_aton("127.0.0.1")[::-1].hex().upper()
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[1] == f"{address}:{port:04X}":
+            return fields[9]
+    return None
+
+
+def _has_socket(process: Path, inode: str) -> bool:
+    try:
+        return any(os.readlink(link) == f"socket:[{inode}]" for link in (process / "fd").iterdir())
+    except OSError:  # it is gone
+        return False

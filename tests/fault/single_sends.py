@@ -1,0 +1,17 @@
+"""One record after the other, each acknowledged before the next: for stories where every one of them counts."""
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from tests.fault.history import History, Send, value_of
+
+WAIT_SECONDS_MAX = 60.0
+
+
+def send_acknowledged(producer: Producer, topic: str, history: History, sequence: int) -> None:
+    def answered(error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        history.sends.append(Send(0, sequence, 0, message.offset()))
+
+    producer.produce(topic, value_of(0, sequence), partition=0, on_delivery=answered)
+    left = producer.flush(WAIT_SECONDS_MAX)
+    assert left == 0, f"value {sequence} was not acknowledged"

@@ -1,0 +1,102 @@
+"""
+Brokers of a cluster die, fall silent, and come back: nothing acknowledged is lost, duplicated or reordered, clients
+need no restart, and writes go on.
+"""
+
+import random
+import time
+
+import pytest
+
+from tests.fault.cluster_processes import ClusterProcesses
+from tests.fault.cluster_scene import SHARDS, ClusterScene
+from tests.fault.extent import JUDGED_MIN, times
+from tests.fault.judgement import KILLED_SECONDS_MAX, SILENT_SECONDS_MAX, judge
+
+SILENCE_SECONDS = 5.0
+# Else librdkafka, when its only connection ends, forgets all brokers and waits for its own timer (1 s) before it asks:
+# what is measured is the cluster, not that.
+KNOWS_BROKERS = {"metadata.recovery.strategy": "none"}
+LIFE_SECONDS = (0.1, 0.8)  # of a broker that is back, until the next fault
+
+
+@pytest.mark.timeout(times(240, 3_600))
+def test_writes_go_on_when_a_leader_is_killed(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    A connection that ends says at once that its broker is gone.
+    """
+    with ClusterScene(cluster, "killed", keys=KNOWS_BROKERS) as scene:
+        for number in range(times(8, JUDGED_MIN)):
+            victim = scene.leader(number % len(SHARDS))
+            scene.strike("kill -9 of a leader", victim, lambda victim=victim: cluster.kill(victim))
+            cluster.start(victim)
+            scene.load.run_for(random.uniform(*LIFE_SECONDS))
+        scene.calm()
+        verdict = scene.finish()
+
+    judge(verdict, "kill -9 of a leader", KILLED_SECONDS_MAX, capsys)
+    scene.wait_until_alike()
+
+
+@pytest.mark.timeout(times(120, 3_600))
+def test_writes_go_on_when_a_leader_falls_silent(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Whoever is not heard is not counted on; when it wakes, nothing that it still believes is acknowledged.
+    """
+    with ClusterScene(cluster, "silent") as scene:
+        struck = 0
+        for number in range(times(1, 2 * JUDGED_MIN)):
+            if number >= times(1, 20) and struck >= JUDGED_MIN:
+                break
+            victim = scene.leader(number % len(SHARDS))
+            since = time.monotonic()
+            struck += scene.strike("SIGSTOP of a leader", victim, lambda victim=victim: cluster.pause(victim))
+            scene.load.run_for(max(0.0, since + SILENCE_SECONDS - time.monotonic()))
+            cluster.resume(victim)
+            scene.calm()
+        verdict = scene.finish()
+
+    judge(verdict, "SIGSTOP of a leader", SILENT_SECONDS_MAX, capsys)
+    scene.wait_until_alike()
+
+
+@pytest.mark.timeout(times(120, 600))
+def test_nothing_is_lost_when_all_are_killed_at_once(
+    cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    Acknowledged means on disk, on a majority: no memory of any broker is needed.
+    """
+    with ClusterScene(cluster, "all-killed") as scene:
+
+        def kill_and_start() -> None:
+            cluster.kill(*cluster.numbers)
+            cluster.start_all()
+
+        for _ in range(times(1, 5)):
+            scene.strike_all("kill -9 of all, and start", kill_and_start)
+            scene.calm()
+        verdict = scene.finish()
+
+    with capsys.disabled():
+        print(verdict)
+    assert verdict.broken == []
+    scene.wait_until_alike()
+
+
+@pytest.mark.timeout(times(120, 600))
+def test_clients_hardly_notice_a_rolling_restart(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    A broker that stops cleanly hands over what it leads while it still answers.
+    """
+    with ClusterScene(cluster, "rolling") as scene:
+        for victim in cluster.numbers * times(1, 5):
+            scene.strike("SIGTERM of a broker", victim, lambda victim=victim: cluster.stop(victim))
+            cluster.start(victim)
+            scene.calm()
+        verdict = scene.finish()
+
+    with capsys.disabled():
+        print(verdict)
+    assert verdict.broken == []
+    scene.wait_until_alike()

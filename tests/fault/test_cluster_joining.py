@@ -1,0 +1,62 @@
+"""A broker that dies on its way into a cluster, at any step: started again, it is let in, and nobody else notices."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.fault.cluster_processes import ClusterProcesses, wait_until
+from tests.fault.cluster_scene import ClusterScene
+from tests.fault.extent import IS_WHOLE
+
+JOINER = 3
+CALLS = "fsync,fdatasync,pwritev2,rename"
+STEPS_MAX = 100  # more such calls than a way in has
+STEPS = (5,)  # in the suite
+
+
+def killed_before(step: int) -> list[str]:
+    """SIGKILL instead of the call, counted from the process's start."""
+    inject = ["-e", f"trace={CALLS}", "-e", f"inject={CALLS}:signal=KILL:when={step}"]
+    return ["strace", "-f", "-qq", "-o", "/dev/null", *inject]
+
+
+@pytest.mark.timeout(1_800)
+def test_a_broker_that_dies_while_it_joins_is_let_in_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    What it was given counts once it is on its disk; what others know of it does not stand in its way.
+    """
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed (Debian package strace)")
+    steps = range(1, STEPS_MAX) if IS_WHOLE else STEPS
+    died_at = []
+    with ClusterProcesses(tmp_path) as cluster:
+        cluster.start_all()
+        with ClusterScene(cluster, "joined") as scene:
+            for step in steps:
+                cluster.kill(JOINER)
+                cluster.wipe(JOINER)
+                if not dies_while_it_joins(cluster, step):
+                    break
+                died_at.append(step)
+                cluster.start(JOINER)
+            scene.calm()
+            verdict = scene.finish()
+
+    with capsys.disabled():
+        print(f"\njoined again after a death before sync, write or rename {died_at}{verdict}")
+    assert verdict.broken == []
+    assert died_at
+
+
+def dies_while_it_joins(cluster: ClusterProcesses, step: int) -> bool:
+    cluster.wrappers[JOINER] = killed_before(step)
+    try:
+        broker = cluster.begin(JOINER)
+    finally:
+        del cluster.wrappers[JOINER]
+    wait_until(lambda: broker.has_ended() or broker.is_ready(), "death or arrival of the joining broker")
+    if broker.has_ended():
+        cluster.brokers.pop(JOINER).discard()
+        return True
+    return False
