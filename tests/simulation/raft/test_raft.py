@@ -15,7 +15,7 @@ from tests.simulation.raft.raft_mutants import BY_SWARM, BY_TRANSCRIPT, RaftMuta
 from tests.unit.raft.transcript import Hand
 from tidemill.simulation.shard_group import GroupRun
 
-SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "60"))
+SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "300"))
 LOTS = 6  # of seeds, so that a failure is told soon
 RUN = """
 from tidemill.simulation.shard_group import GroupRun
