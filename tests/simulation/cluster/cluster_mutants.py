@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.raft.raft_mutants import (
+    a_learner_counts,
     follower_answers_before_its_sync,
     leader_counts_itself_before_its_sync,
     majority_is_half,
@@ -14,7 +15,9 @@ from tests.simulation.raft.raft_mutants import (
 )
 from tidemill.raft.entry import BATCH
 from tidemill.shard.shard import Shard
+from tidemill.simulation.cluster_knobs import ClusterKnobs
 from tidemill.storage import block, journal, store
+from tidemill.storage.install_copy import InstallCopy
 from tidemill.storage.partition_log import PartitionLog
 
 
@@ -24,6 +27,7 @@ class ClusterMutant:
     planted: Callable[[], AbstractContextManager[None]]
     brokers: int = 3
     seeds_max: int = 40
+    sharp: Callable[[ClusterKnobs], ClusterKnobs] = lambda knobs: knobs
 
 
 @contextmanager
@@ -85,9 +89,35 @@ def serves_what_is_not_committed() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def installed_before_its_files_are_synced() -> Iterator[None]:
+    def sync(self: Any) -> None:
+        self._unsynced.clear()
+        self.bytes_since_sync = 0
+        for log in self._logs.values():
+            log.close()
+
+    with patch.object(InstallCopy, "sync", sync):
+        yield
+
+
+def with_lost_disks(knobs: ClusterKnobs) -> ClusterKnobs:
+    """New voters come often, and installs with them."""
+    options = replace(knobs.options, tail_entries=1)
+    return replace(knobs, wipe=0.2, kill=0.1, power=0.2, partition=0.2, lasting_pages=0.0, options=options)
+
+
+def with_lost_power(knobs: ClusterKnobs) -> ClusterKnobs:
+    return replace(knobs, power=0.3, power_of_all=0.2, lasting_pages=0.0)
+
+
 MUTANTS = (
+    ClusterMutant(
+        "installed before its files are synced", installed_before_its_files_are_synced, sharp=with_lost_disks
+    ),
+    ClusterMutant("a learner counts", a_learner_counts, sharp=with_lost_disks),
     ClusterMutant("one broker answers before its sync", answers_before_its_sync, brokers=1),
-    ClusterMutant("brokers answer before their sync", answers_before_its_sync),
+    ClusterMutant("brokers answer before their sync", answers_before_its_sync, sharp=with_lost_power),
     ClusterMutant("checkpoints before segments are synced", checkpoints_before_segments_are_synced, brokers=1),
     ClusterMutant("forgets producers in recovery", forgets_producers, brokers=1),
     ClusterMutant("followers know no producers", forgets_producers),

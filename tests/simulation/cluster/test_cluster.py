@@ -88,7 +88,7 @@ def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -
     for seed in range(mutant.seeds_max):
         with mutant.planted():
             try:
-                run_of(seed, mutant.brokers).run()
+                ClusterRun(seed, mutant.sharp(ClusterKnobs.draw(Random(seed), mutant.brokers))).run()
             except (AssertionError, DirectoryProblem) as broken:
                 explored.append(f"Cluster mutant, {mutant.name}: seed {seed}: {str(broken)[:90]}")
                 return

@@ -1,6 +1,6 @@
 """Bugs that consensus is known for, each planted in the code that ships; the swarm must find them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,7 @@ from tidemill.raft import quorum, replica
 from tidemill.raft.election import Election
 from tidemill.raft.open_log import OpenLog
 from tidemill.raft.replica import Replica
+from tidemill.raft.replication import Replication
 from tidemill.raft.voters import Membership
 from tidemill.simulation import kept_install
 
@@ -235,6 +236,48 @@ def offers_what_is_not_committed() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def whoever_has_it_counts(who: Callable[[Replica], Iterable[Any]]) -> Iterator[None]:
+    """As many as a majority of the voters, but of others too."""
+    count = Replica._count
+
+    def generous(self: Any) -> bool:
+        ranked = sorted(
+            (self.durable_index if it == self.me else self.replication.matches.get(it, 0) for it in who(self)),
+            reverse=True,
+        )
+        with patch.object(quorum, "reached_by_majority", lambda voters, _: ranked[quorum.majority(voters) - 1]):
+            return count(self)
+
+    with patch.object(Replica, "_count", generous):
+        yield
+
+
+def a_learner_counts() -> AbstractContextManager[None]:
+    return whoever_has_it_counts(lambda replica: replica.membership.members)
+
+
+def voters_and_removed(replica: Replica) -> list[Any]:
+    assert replica.replication is not None, "only a leader counts"
+    return [it for it in (replica.me, *replica.replication.members) if it not in replica.membership.learners]
+
+
+@contextmanager
+def a_removed_voter_still_counts() -> Iterator[None]:
+    """And is still sent what it may say that it has."""
+    follow = Replication.follow
+
+    def faithful(self: Any, membership: Membership) -> None:
+        gone = tuple(member for member in self.members if member not in membership.members)
+        follow(self, Membership(membership.voters, membership.learners + gone))
+
+    with (
+        patch.object(Replication, "follow", faithful),
+        whoever_has_it_counts(voters_and_removed),
+    ):
+        yield
+
+
 BY_SWARM = (
     RaftMutant("an append always truncates", append_always_truncates, 20),
     RaftMutant("half the voters are a majority", majority_is_half, 20),
@@ -244,6 +287,8 @@ BY_SWARM = (
     RaftMutant("the leader counts itself before its sync", leader_counts_itself_before_its_sync, 40),
     RaftMutant("a vote is answered before its sync", answers_a_vote_before_its_sync, 500),
     RaftMutant("several voters change at once", changes_several_voters_at_once, 10, first_seed=510),
+    RaftMutant("a learner counts", a_learner_counts, 180),
+    RaftMutant("a removed voter still counts", a_removed_voter_still_counts, 130),
     RaftMutant("takes entries while it installs", takes_entries_while_it_installs, 60),
     RaftMutant("an install cuts what is committed", install_cuts_what_is_committed, 60),
     RaftMutant("an install keeps what differs", install_keeps_what_differs, 400),
