@@ -8,13 +8,11 @@ import asyncio
 from collections.abc import Callable, Sized
 from typing import Any, Final
 
-from tidemill.model import errors
-from tidemill.model.topic import NO_TOPIC_ID
 from tidemill.simulation.client import Client, Unreachable, check_retriable
 from tidemill.simulation.history import Broken, History
 from tidemill.simulation.producer import Producer
 from tidemill.simulation.reader import Reader
-from tidemill.wire.messages import delete_records, delete_topics, elect_leaders
+from tidemill.wire.messages import delete_records, elect_leaders
 
 NAMES: Final = ("arrivals", "departures")
 ELECTION_MS: Final = 2_000
@@ -75,7 +73,7 @@ class Administrator:
         name = self._client.random.choice(NAMES)
         if name in self._passing:
             await self._end(name)
-            await self._delete_topic(name)
+            await self._client.delete_topic(name)
             self._history.forget(name)
             del self._passing[name]
             return
@@ -90,25 +88,6 @@ class Administrator:
     async def _end(self, name: str) -> None:
         await self._passing[name].end(self._history.partition(name, 0).acknowledged)
         self._history.check_read(name, 0)
-
-    async def _delete_topic(self, name: str) -> None:
-        request = delete_topics.Request(
-            topics=[delete_topics.Request.Topic(name=name, topic_id=NO_TOPIC_ID)], timeout_ms=5_000
-        )
-        is_perhaps_done = False
-        while True:
-            try:
-                answer = await self._client.ask_once(request)
-                code = answer.responses[0].error_code
-            except Unreachable:
-                code = errors.REQUEST_TIMED_OUT
-            if not code or (code == errors.UNKNOWN_TOPIC_OR_PARTITION and is_perhaps_done):
-                return
-            if code == errors.UNKNOWN_TOPIC_OR_PARTITION:
-                raise Broken(f"topic {name} cannot be deleted: it was created, and is not known")
-            check_retriable(f"DeleteTopics of {name}", code)
-            is_perhaps_done = True
-            await self._client.back_off()
 
     async def _delete_records(self) -> None:
         """Some of what was read."""

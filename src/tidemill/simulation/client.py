@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from tidemill.model import errors
+from tidemill.model.topic import NO_TOPIC_ID
 from tidemill.simulation.event_loop import SimulatedLoop
 from tidemill.simulation.history import Broken
 from tidemill.simulation.network import Network, Socket
@@ -211,6 +212,25 @@ class Client:
                 return
             if code not in errors.RETRIABLE and code != errors.INVALID_REPLICATION_FACTOR:  # brokers may still come
                 raise Broken(f"topic {name} cannot be created: {errors.name(code)} {answer.topics[0].error_message}")
+            await self.back_off()
+
+    async def delete_topic(self, name: str) -> None:
+        request = delete_topics.Request(
+            topics=[delete_topics.Request.Topic(name=name, topic_id=NO_TOPIC_ID)], timeout_ms=5_000
+        )
+        is_perhaps_done = False
+        while True:
+            try:
+                answer = await self.ask_once(request)
+                code = answer.responses[0].error_code
+            except Unreachable:
+                code = errors.REQUEST_TIMED_OUT
+            if not code or (code == errors.UNKNOWN_TOPIC_OR_PARTITION and is_perhaps_done):
+                return
+            if code == errors.UNKNOWN_TOPIC_OR_PARTITION:
+                raise Broken(f"topic {name} cannot be deleted: it was created, and is not known")
+            check_retriable(f"DeleteTopics of {name}", code)
+            is_perhaps_done = True
             await self.back_off()
 
     async def log_start(self, topic: str, number: int) -> int:
