@@ -16,7 +16,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 STAMP: Final = Path(".venv/made-from-pyproject")  # holds the seconds that making the environment took
-BUDGET_S: Final = 12 * 60
+BUDGET_S: Final = 18 * 60
 NOTHING_COLLECTED: Final = 5  # pytest's exit code
 
 
@@ -30,6 +30,8 @@ class Stage:
 STAGES: Final = (
     Stage(name="unit", share_s=60, paths=("tests/unit", "tests/tidy")),
     Stage(name="crash points", share_s=120, paths=("tests/simulation/store",)),
+    Stage(name="simulated clusters", share_s=240, paths=("tests/simulation/raft", "tests/simulation/cluster")),
+    Stage(name="faults", share_s=120, paths=("tests/fault",)),
     Stage(name="clients", share_s=120, paths=("tests/integration/clients",)),
     Stage(name="Spark", share_s=120, paths=("tests/integration/spark",)),
 )

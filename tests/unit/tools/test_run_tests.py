@@ -50,5 +50,6 @@ def test_tests_that_no_stage_names_run_in_the_rest(tmp_path: Path) -> None:
     assert {
         "unit": ("tests/unit",),
         "clients": ("tests/integration/clients",),
-        "rest": ("tests/fault", "tests/integration/new"),
+        "faults": ("tests/fault",),
+        "rest": ("tests/integration/new",),
     } == found
