@@ -53,6 +53,52 @@ def test_brokers_find_each_other_when_the_one_they_joined_does_not_come_back() -
     pass_time(run, lambda: all(machine.is_ready for machine in run.machines[1:]))
 
 
+def test_a_broker_joins_by_one_that_does_not_lead() -> None:
+    """
+    It is not registered, so that nobody can dial it; and the one that it was told to join has no log for it.
+    """
+    run, last = four_brokers_led_by_the_second()
+
+    last.start()
+
+    pass_time(run, lambda: last.is_ready)
+    assert leads(run.machines[1])
+
+
+def test_a_broker_that_dies_before_it_has_the_metadata_finds_the_leader_again() -> None:
+    """
+    Its directory says who it is, and nothing of where the others are.
+    """
+    run, last = four_brokers_led_by_the_second()
+    last.start()
+    pass_time(run, lambda: last.voter is not None)
+    last.kill()
+
+    last.start()
+
+    pass_time(run, lambda: last.is_ready)
+    assert leads(run.machines[1])
+
+
+def four_brokers_led_by_the_second() -> tuple[ClusterRun, BrokerMachine]:
+    """The last of them has not been started yet, and is told to join the first."""
+    run = ClusterRun(1, knobs(4).without_faults())
+    first, second, _, last = run.machines
+    for machine in run.machines[:3]:
+        machine.start()
+    pass_time(run, lambda: second.is_ready and voters(first) == voters(second) == 3)
+    shard = first.broker.shard_table.shards[METADATA_SHARD]  # type: ignore[union-attr]
+    assert second.voter is not None
+    assert shard.hand_over(second.voter)
+    pass_time(run, lambda: leads(second))
+    return run, last
+
+
+def leads(machine: BrokerMachine) -> bool:
+    """The metadata shard."""
+    return machine.broker is not None and machine.broker.shard_table.shards[METADATA_SHARD].is_serving
+
+
 def test_what_only_the_leader_has_acknowledged_is_seen_to_be_lost() -> None:
     """
     The control: with acks=1 records are lost with their leader, and a check that did not say so would be blind.
