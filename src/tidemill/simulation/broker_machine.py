@@ -102,8 +102,9 @@ class BrokerMachine:
 
     async def _up(self, loop: SimulatedLoop, random: Random) -> None:
         def failed(error: BaseException) -> None:
-            self._tell(f"the broker ends: {error!r}")
-            self.kill()
+            if loop is self.loop:  # else it has ended: what the turn still does is done by nobody
+                self._tell(f"the broker ends: {error!r}")
+                self.kill()
 
         machine = simulated_machine(
             loop,
