@@ -44,12 +44,19 @@ def test_a_cluster_is_shown_with_who_is_down(tmp_path: Path) -> None:
     assert 2 <= screen.count("Cluster ") and "degraded" in screen
 
 
+def heed_interrupts() -> None:
+    """Who runs the suite in the background ignores them, and a child would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def on_a_terminal(http: str) -> str:
     """What it draws there until it has drawn twice; Ctrl-C ends it well."""
     controlling, terminal = pty.openpty()
     command = [sys.executable, "-m", "tidemill", "cluster", "status"]
     environment = ENVIRONMENT | {"TIDEMILL_HTTP": http, "COLUMNS": "160", "LINES": "50", "TERM": "xterm"}
-    with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=terminal, stderr=subprocess.PIPE, env=environment, preexec_fn=heed_interrupts
+    ) as process:
         os.close(terminal)
         drawn = b""
         while drawn.count(b"Cluster ") < 2:
