@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from tests.fault.cluster_processes import ClusterProcesses, wait_until
 from tests.fault.cluster_scene import PARTITIONS, ClusterScene
+from tests.fault.extent import soak_only
 from tests.fault.steady_load import read_all
 from tidemill.storage import paths
 
@@ -177,6 +178,7 @@ def test_a_wiped_broker_is_given_everything_again(cluster: ClusterProcesses) -> 
     cluster.wait_until_alike("wiped")
 
 
+@soak_only
 @NOT_REPAIRED
 @pytest.mark.timeout(180)
 def test_a_flipped_byte_of_a_segment_is_found_and_repaired(broken: ClusterProcesses) -> None:
@@ -197,6 +199,7 @@ def test_a_flipped_byte_of_a_segment_is_found_and_repaired(broken: ClusterProces
     assert len(found) == PARTITIONS * ENTRIES_OF_A_LONG_ABSENCE
 
 
+@soak_only
 @NOT_REPAIRED
 @pytest.mark.timeout(180)
 def test_a_flipped_byte_of_a_journal_is_found_and_repaired(broken: ClusterProcesses) -> None:
