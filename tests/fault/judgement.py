@@ -10,10 +10,15 @@ KILLED_SECONDS_MAX = 1.5  # p99 of how long writes pause when the leader's proce
 SILENT_SECONDS_MAX = 4.0  # … and when it is not heard any more
 
 
-def judge(verdict: Verdict, fault: str, seconds_max: float, capsys: pytest.CaptureFixture[str]) -> None:
+def show_kept(verdict: Verdict, capsys: pytest.CaptureFixture[str], heading: str = "") -> None:
+    """Every law was kept; what was seen is printed in any case."""
     with capsys.disabled():
-        print(verdict)
+        print(f"{heading}{verdict}")
     assert verdict.broken == []
+
+
+def judge(verdict: Verdict, fault: str, seconds_max: float, capsys: pytest.CaptureFixture[str]) -> None:
+    show_kept(verdict, capsys)
     pauses = verdict.pauses[fault]
     assert len(pauses) >= JUDGED_MIN or not IS_WHOLE
     assert quantile(pauses, 0.99) <= seconds_max * SLACK

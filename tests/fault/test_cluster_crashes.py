@@ -11,7 +11,7 @@ import pytest
 from tests.fault.cluster_processes import ClusterProcesses
 from tests.fault.cluster_scene import SHARDS, ClusterScene
 from tests.fault.extent import JUDGED_MIN, times
-from tests.fault.judgement import KILLED_SECONDS_MAX, SILENT_SECONDS_MAX, judge
+from tests.fault.judgement import KILLED_SECONDS_MAX, SILENT_SECONDS_MAX, judge, show_kept
 
 SILENCE_SECONDS = 5.0
 # Else librdkafka, when its only connection ends, forgets all brokers and waits for its own timer (1 s) before it asks:
@@ -78,9 +78,7 @@ def test_nothing_is_lost_when_all_are_killed_at_once(
             scene.calm()
         verdict = scene.finish()
 
-    with capsys.disabled():
-        print(verdict)
-    assert verdict.broken == []
+    show_kept(verdict, capsys)
     scene.wait_until_alike()
 
 
@@ -96,7 +94,5 @@ def test_clients_hardly_notice_a_rolling_restart(cluster: ClusterProcesses, caps
             scene.calm()
         verdict = scene.finish()
 
-    with capsys.disabled():
-        print(verdict)
-    assert verdict.broken == []
+    show_kept(verdict, capsys)
     scene.wait_until_alike()

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from tests.fault.cluster_processes import ClusterProcesses, wait_until
 from tests.fault.cluster_scene import PARTITIONS, ClusterScene
 from tests.fault.extent import soak_only
+from tests.fault.judgement import show_kept
 from tests.fault.steady_load import read_all
 from tidemill.storage import paths
 
@@ -64,9 +65,7 @@ def test_a_broker_whose_sync_failed_ends_and_comes_back(
         scene.calm()
         verdict = scene.finish()
 
-    with capsys.disabled():
-        print(verdict)
-    assert verdict.broken == []
+    show_kept(verdict, capsys)
     scene.wait_until_alike()
 
 
@@ -111,9 +110,7 @@ def test_writes_go_on_when_one_disk_is_full(cluster: ClusterProcesses, capsys: p
         scene.calm()
         verdict = scene.finish()
 
-    with capsys.disabled():
-        print(verdict)
-    assert verdict.broken == []
+    show_kept(verdict, capsys)
     scene.wait_until_alike()
 
 

@@ -8,6 +8,7 @@ import pytest
 from tests.fault.cluster_processes import ClusterProcesses, wait_until
 from tests.fault.cluster_scene import ClusterScene
 from tests.fault.extent import IS_WHOLE
+from tests.fault.judgement import show_kept
 
 JOINER = 3
 CALLS = "fsync,fdatasync,pwritev2,rename"
@@ -43,9 +44,7 @@ def test_a_broker_that_dies_while_it_joins_is_let_in_again(tmp_path: Path, capsy
             scene.calm()
             verdict = scene.finish()
 
-    with capsys.disabled():
-        print(f"\njoined again after a death before sync, write or rename {died_at}{verdict}")
-    assert verdict.broken == []
+    show_kept(verdict, capsys, f"\njoined again after a death before sync, write or rename {died_at}")
     assert died_at
 
 

@@ -18,6 +18,7 @@ from tests.fault.cluster_scene import ClusterScene
 from tests.fault.early_answer import LATE_SECONDS
 from tests.fault.extent import times
 from tests.fault.history import History, Law, distinct_laws, violations
+from tests.fault.judgement import show_kept
 from tests.fault.power_switch import PowerSwitch, mounted, skip_without_fuse
 from tests.fault.single_sends import send_acknowledged
 from tests.fault.steady_load import QUICK, read_all
@@ -63,9 +64,7 @@ def test_nothing_is_lost_when_all_lose_power(
                 scene.calm()
             verdict = scene.finish()
 
-    with capsys.disabled():
-        print(f"\nTIDEMILL_POWER_SEED={seed}{verdict}")
-    assert verdict.broken == []
+    show_kept(verdict, capsys, f"\nTIDEMILL_POWER_SEED={seed}")
 
 
 @pytest.mark.timeout(180)

@@ -13,10 +13,11 @@ from tests.simulation.raft.raft_mutants import (
     majority_is_half,
     votes_for_a_shorter_log,
 )
+from tests.simulation.store.mutants import answers_before_its_sync
 from tidemill.raft.entry import BATCH
 from tidemill.shard.shard import Shard
 from tidemill.simulation.cluster_knobs import ClusterKnobs
-from tidemill.storage import block, journal, store
+from tidemill.storage import store
 from tidemill.storage.install_copy import InstallCopy
 from tidemill.storage.partition_log import PartitionLog
 
@@ -28,32 +29,6 @@ class ClusterMutant:
     brokers: int = 3
     seeds_max: int = 40
     sharp: Callable[[ClusterKnobs], ClusterKnobs] = lambda knobs: knobs
-
-
-@contextmanager
-def answers_before_its_sync() -> Iterator[None]:
-    """A block is synced when the next one is written; its reports leave at once."""
-    owed: list[Any] = []
-
-    class Unsynced:
-        def __init__(self, file: Any) -> None:
-            self.file = file
-
-        def write_durably(self, position: int, parts: Any) -> None:
-            self.file.write(position, parts)
-            owed.append(self.file)
-
-    write = journal.write_block
-
-    def late(extents: Any, parts: Any) -> None:
-        files, owed[:] = list(owed), []
-        for file in files:
-            file.sync()
-        wrappers = {extent.file: Unsynced(extent.file) for extent in extents}
-        write([extent._replace(file=wrappers[extent.file]) for extent in extents], parts)
-
-    with patch.object(block, "write_block", late):
-        yield
 
 
 @contextmanager

@@ -4,14 +4,13 @@
 """
 
 import os
-import subprocess
-import sys
 import time
 from random import Random
 
 import pytest
 
 from tests.simulation.cluster.cluster_mutants import MUTANTS, ClusterMutant
+from tests.simulation.hash_seeds import printed_under_two
 from tidemill.simulation.cluster import ClusterRun
 from tidemill.simulation.cluster_knobs import ClusterKnobs
 from tidemill.storage.data_directory import DirectoryProblem
@@ -99,16 +98,7 @@ def test_the_same_seed_is_the_same_run_whatever_hashes_are() -> None:
     """
     Down to the last byte on the network: a seed in a report can be run again.
     """
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", RUN],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
+    digests = printed_under_two(RUN)
 
     assert len(digests) == 1
     assert next(iter(digests)).strip()

@@ -4,13 +4,12 @@
 """
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.simulation.hash_seeds import printed_under_two
 from tests.simulation.raft.raft_mutants import BY_SWARM, BY_TRANSCRIPT, RaftMutant
 from tests.unit.raft.transcript import Hand
 from tidemill.simulation.shard_group import GroupRun
@@ -72,16 +71,7 @@ def test_a_transcript_finds_a_planted_bug(mutant: RaftMutant) -> None:
 
 def test_the_same_seed_is_the_same_run_whatever_hashes_are() -> None:
     """Down to the last event: a seed in a report can be run again."""
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", RUN],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
+    digests = printed_under_two(RUN)
 
     assert len(digests) == 1
     assert next(iter(digests)).strip()
