@@ -80,10 +80,7 @@ def main() -> int:
             stack.callback(brokers[name].stop)
             brokers[name].wait_until_ready()
         run(cases, starts, brokers, outcomes, console)
-    results = list(outcomes.values())
-    report.show(results, ours=OURS, yardstick=YARDSTICK, notes=notes, console=console)
-    path = report.save(results, ours=OURS, yardstick=YARDSTICK, notes=notes)
-    console.print(f"saved as {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path.name}")
+    report.publish(list(outcomes.values()), ours=OURS, yardstick=YARDSTICK, notes=notes, console=console)
     return 0
 
 
@@ -116,9 +113,7 @@ def run(
                 figures = bench.measure(case)
                 if round_index >= 0:
                     outcomes[case.name].add(name, figures)
-                label = f"round {round_index + 1}" if round_index >= 0 else "warm-up"
-                shown = " ".join(f"{key}={value:,.2f}" for key, value in figures.items())
-                console.print(f"{label:8} {case.name:16} {name:13} {shown}", markup=False, highlight=False)
+                report.show_round(console, round_index, case, name, figures)
         for bench in benches.values():
             bench.finish_round()
     for case in cases:

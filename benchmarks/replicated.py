@@ -67,10 +67,7 @@ def main() -> int:
         time.sleep(SETTLE_SECONDS)
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemill-bench-")))
         run(cases, clusters, outcomes, console, notes, scratch)
-    results = list(outcomes.values())
-    report.show(results, ours=OURS, yardstick=YARDSTICK, notes=notes, console=console)
-    path = report.save(results, ours=OURS, yardstick=YARDSTICK, notes=notes)
-    console.print(f"saved as {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path.name}")
+    report.publish(list(outcomes.values()), ours=OURS, yardstick=YARDSTICK, notes=notes, console=console)
     return 0
 
 
@@ -96,9 +93,7 @@ def run(
                 figures["cpu per million"] = figures["cpu"] / case.load.records * 1e6
                 if round_index >= 0:
                     outcomes[case.name].add(name, figures)
-                label = f"round {round_index + 1}" if round_index >= 0 else "warm-up"
-                shown = " ".join(f"{key}={value:,.2f}" for key, value in figures.items())
-                console.print(f"{label:8} {case.name:16} {name:13} {shown}", markup=False, highlight=False)
+                report.show_round(console, round_index, case, name, figures)
         prepare_machine()
         rates.append(synced_rate(scratch))
         for bench in benches.values():

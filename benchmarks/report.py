@@ -67,6 +67,20 @@ def show(outcomes: Sequence[Outcome], *, ours: str, yardstick: str, notes: Seque
         console.print(note, markup=False)
 
 
+def show_round(console: Console, round_index: int, case: Case, name: str, figures: Figures) -> None:
+    """As soon as it is measured; round −1 warms up."""
+    label = f"round {round_index + 1}" if round_index >= 0 else "warm-up"
+    shown = " ".join(f"{key}={value:,.2f}" for key, value in figures.items())
+    console.print(f"{label:8} {case.name:16} {name:13} {shown}", markup=False, highlight=False)
+
+
+def publish(outcomes: Sequence[Outcome], *, ours: str, yardstick: str, notes: Sequence[str], console: Console) -> None:
+    """The table, and the file."""
+    show(outcomes, ours=ours, yardstick=yardstick, notes=notes, console=console)
+    path = save(outcomes, ours=ours, yardstick=yardstick, notes=notes)
+    console.print(f"saved as {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path.name}")
+
+
 def save(outcomes: Sequence[Outcome], *, ours: str, yardstick: str, notes: Sequence[str], name: str = "kafka") -> Path:
     RESULTS.mkdir(exist_ok=True)
     moment = datetime.now(UTC)
