@@ -1,7 +1,9 @@
-"""uvicorn inside our running loop: its one import site, reached when Kafka clients are served already."""
+"""uvicorn inside our running loop: its one import site, reached when somebody asks."""
 
 import asyncio
 import socket
+from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemill.app.listeners import Address
@@ -12,48 +14,57 @@ if TYPE_CHECKING:
 CONNECTIONS_MAX: Final = 256  # scrapers and health checks; one more is answered with 503
 BACKLOG: Final = 128
 DRAIN_S: Final = 1  # stopping must take less than two seconds in all
+IMPORTED_IN_TURN: Final = ("logging.config", "click", "h11", "uvicorn")
+"""Parts of what uvicorn imports, of 10 to 20 ms each: Kafka clients have their turns in between.  In a thread it would
+take seconds beside a busy loop, for each file that is read gives the GIL away."""
 
 
 class HttpListener:
-    """`bind` takes the port at once, so that it can be told; `start` serves; `stop` ends it."""
+    """`bind` takes the port at once, so that it can be told; `serve` waits for the first who asks; `stop` ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
         self._socket: socket.socket | None = None
         self._server: Any = None
+        self._starting: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
 
     def bind(self, address: Address) -> Address:
-        """The address with the port that was found.  Connections wait in the backlog until `start`."""
+        """The address with the port that was found.  Connections wait in the backlog until `serve`."""
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         bound = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
         bound.setblocking(False)
         self._socket = bound
         return Address(address.host, bound.getsockname()[1])
 
-    async def start(self, application: "Application") -> None:
-        """Returns when requests are being answered."""
-        import uvicorn  # 0.2 s and 10 MB
-
+    def serve(self, application: "Callable[[], Application]") -> None:
+        """
+        Answer whoever comes.  What that takes is imported for the first: 0.1 s and 10 MB that a start, its first
+        Kafka clients, and a broker that nobody watches do without.
+        """
         assert self._socket is not None
-        config = uvicorn.Config(
-            application,
-            lifespan="off",
-            ws="none",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            limit_concurrency=CONNECTIONS_MAX,
-            timeout_graceful_shutdown=DRAIN_S,
-        )
-        config.load()
-        self._server = uvicorn.Server(config)
-        self._server.lifespan = config.lifespan_class(config)
+        self._loop.add_reader(self._socket, self._first_came, self._socket, application)
+
+    def _first_came(self, bound: socket.socket, application: "Callable[[], Application]") -> None:
+        self._loop.remove_reader(bound)
+        self._starting = self._loop.create_task(self._start(application))
+        self._starting.add_done_callback(asyncio.Task.result)  # what went wrong is told by the loop's handler
+
+    async def _start(self, application: "Callable[[], Application]") -> None:
+        for name in IMPORTED_IN_TURN:
+            import_module(name)
+            await asyncio.sleep(0)
+        self._server = _server(application())
         # Not `serve`: that one would take over SIGINT and SIGTERM, which are the broker's.
         await self._server.startup(sockets=[self._socket])
-        self._serving = asyncio.get_running_loop().create_task(self._server.main_loop())
+        self._serving = self._loop.create_task(self._server.main_loop())
 
     async def stop(self) -> None:
         """Idempotent."""
+        if self._starting is not None:
+            await asyncio.wait((self._starting,))
+        elif self._socket is not None:
+            self._loop.remove_reader(self._socket)
         if self._serving is not None:
             self._server.should_exit = True
             await self._serving
@@ -62,3 +73,22 @@ class HttpListener:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _server(application: "Application") -> Any:
+    import uvicorn
+
+    config = uvicorn.Config(
+        application,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=DRAIN_S,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    return server

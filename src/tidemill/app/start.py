@@ -8,9 +8,10 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tidemill.app.connection_limits import ConnectionLimits
+from tidemill.app.http_listener import HttpListener
 from tidemill.app.listeners import Address, Listener, address_of
 from tidemill.app.loop_watchdog import LoopWatchdog
 from tidemill.app.peer_links import PeerLinks
@@ -36,6 +37,9 @@ from tidemill.storage.recovery import JournalDamaged
 from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.store import StoreOptions
 from tidemill.telemetry.event_log import EventLog
+
+if TYPE_CHECKING:
+    from tidemill.http.application import Application
 
 T = TypeVar("T")
 
@@ -74,7 +78,7 @@ class _Process:
         self.disk = _data_directory(settings.data_directory)
         self.servers: list[TcpServer] = []
         self.jobs: list[ThreadJobs] = []
-        self.http: Any = None
+        self.http = HttpListener(loop)
 
     async def run(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
         broker = await self._unless(stopping, self._start())
@@ -89,7 +93,7 @@ class _Process:
             gc.freeze()  # what is there now stays; spares every later collection the walk
             gc.set_threshold(50_000, 20, 20)
             ready(addresses)
-            await self._serve_http(broker)
+            self.http.serve(lambda: _http_application(broker))
             watchdog = LoopWatchdog(self.loop, broker.metrics, self.events)
             await stopping.wait()
             watchdog.stop()
@@ -225,9 +229,6 @@ class _Process:
             self.servers.append(server)
             address = listener.advertised_as(server.addresses[0][1])
             endpoints.append(Endpoint(listener.name, address.host, address.port, "PLAINTEXT"))
-        from tidemill.app.http_listener import HttpListener
-
-        self.http = HttpListener()
         try:
             http = self.http.bind(self.settings.http)
         except OSError as error:
@@ -248,13 +249,6 @@ class _Process:
         self.events.event("ready", kafka=kafka, listeners=listeners, http=str(http))
         return Ready(kafka, str(http), self.disk.root)
 
-    async def _serve_http(self, broker: Broker) -> None:
-        from tidemill.app.cluster_report import ClusterReport
-        from tidemill.app.observed import ObservedBroker
-        from tidemill.http.application import Application
-
-        await self.http.start(Application(ObservedBroker(broker), ClusterReport(broker)))
-
     async def _stop(self, broker: Broker, tick: asyncio.Task[None]) -> None:
         self.events.event("stopping")
         for server in self.servers:
@@ -266,8 +260,7 @@ class _Process:
         tick.cancel()
         for server in self.servers:
             server.close()
-        if self.http is not None:
-            await self.http.stop()
+        await self.http.stop()
         self._end()
         broker.store.close()
 
@@ -275,6 +268,14 @@ class _Process:
         for jobs in self.jobs:
             jobs.stop()
         self.events.event("stopped")
+
+
+def _http_application(broker: Broker) -> "Application":
+    from tidemill.app.cluster_report import ClusterReport
+    from tidemill.app.observed import ObservedBroker
+    from tidemill.http.application import Application
+
+    return Application(ObservedBroker(broker), ClusterReport(broker))
 
 
 def _data_directory(path: str) -> OsDisk:

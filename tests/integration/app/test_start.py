@@ -25,13 +25,13 @@ STOP_S_MAX = 2.0
 FREE_PORTS = ("--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
+def started(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "tidemill", *arguments, "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=ENVIRONMENT,
+        env=ENVIRONMENT | environment,
     )
 
 
@@ -52,6 +52,11 @@ def refused(*arguments: str) -> tuple[int, str, str]:
         out, errors = process.communicate(timeout=30)
     lines = [json.loads(line) for line in errors.splitlines()]
     return process.returncode, out, lines[-1]["message"]
+
+
+def imported(errors: str) -> set[str]:
+    """The modules that a process named which ran with PYTHONPROFILEIMPORTTIME."""
+    return {line.rpartition("|")[2].strip() for line in errors.splitlines() if line.startswith("import time:")}
 
 
 def stop_seconds(process: subprocess.Popen[str], number: signal.Signals) -> float:
@@ -84,6 +89,21 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
 
     assert {200} == {status for status, _ in answers.values()}
     assert b"tidemill_" in answers["/metrics"][1]
+
+
+def test_a_start_imports_what_a_broker_needs_and_no_more(tmp_path: Path) -> None:
+    """
+    What answers over HTTP alone is a sixth of a start: it waits for who asks.
+    """
+    others = {"uvicorn", "h11", "prometheus_client", "yaml", "rich", "pydantic", "confluent_kafka"}
+    with started("dev", "--data", str(tmp_path), *FREE_PORTS, PYTHONPROFILEIMPORTTIME="1") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.terminate()
+        _, errors = process.communicate(timeout=30)
+
+    assert "tidemill.broker.broker" in imported(errors)
+    assert set() == others & imported(errors)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
