@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from typing import Any, Final
 
-gc.set_threshold(50_000, 20, 20)  # imports make objects that stay; to look through them costs a tenth of a start
+gc.set_threshold(100_000, 20, 20)  # imports make objects that stay; to look through them costs a tenth of a start
 
 import typer  # noqa: E402
 

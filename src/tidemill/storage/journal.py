@@ -153,13 +153,13 @@ def write_block(extents: list[Extent], parts: list[Buffer]) -> None:
         extent.file.write_durably(extent.position, run)
 
 
-def prepare_file(disk: Disk, size: int) -> Iterator[File | None]:
+def prepare_file(disk: Disk, size: int, *, step_bytes: int = ZERO_STEP_BYTES) -> Iterator[File | None]:
     """Make `journal/next`, full of zeros and synced, a step at a time; yields None, and at last the file."""
     file = disk.open(paths.JOURNAL_NEXT, create=True)
     file.truncate(0)
-    zeros = bytes(ZERO_STEP_BYTES)
+    zeros = bytes(step_bytes)
     try:
-        for position in range(0, size, ZERO_STEP_BYTES):
+        for position in range(0, size, step_bytes):
             file.write(position, [zeros[: size - position]])
             file.sync()
             yield None

@@ -70,7 +70,8 @@ def found_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     disk.make_directory(paths.TOPICS)
     for name in disk.list(paths.JOURNAL):
         disk.remove(f"{paths.JOURNAL}/{name}")
-    for _ in prepare_file(disk, options.journal_first_bytes):
+    size = options.journal_first_bytes
+    for _ in prepare_file(disk, size, step_bytes=size):  # nobody waits for the disk yet
         pass
     disk.rename(paths.JOURNAL_NEXT, paths.journal_file(FIRST_FILE))
     disk.sync_directory(paths.JOURNAL)
