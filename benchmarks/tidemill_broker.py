@@ -6,6 +6,7 @@ import selectors
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from compileall import compile_dir
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ class TidemillBroker(BrokerProcess):
             configuration.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items()))
             arguments = ["broker", "--json", "--config", str(configuration)]
         source = str(REPOSITORY / "src")
+        compile_dir(source, quiet=1)  # as pip does, also where Python was told to write no bytecode
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
         command = [*wrapper, sys.executable, "-m", "tidemill", *arguments]
         super().__init__("Tidemill", command, log=directory / "broker.log", environment=environment)
