@@ -9,6 +9,7 @@ withdraws that at once.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from tidemill.broker.leader_table import LeaderTable
@@ -160,19 +161,18 @@ class Peers:
             peer.told_version = 0
             self._forget_asked(peer)
 
-    @staticmethod
-    def _give_up(peer: _Peer, now_ms: int) -> None:
+    def _give_up(self, peer: _Peer, now_ms: int) -> None:
         for correlation, (answered, until_ms) in [*peer.asked.items()]:
             if now_ms < until_ms:
                 return
-            if peer.asked.pop(correlation, None) is not None:
-                answered(None)
+            del peer.asked[correlation]
+            self._call_soon(partial(answered, None))
 
-    @staticmethod
-    def _forget_asked(peer: _Peer) -> None:
+    def _forget_asked(self, peer: _Peer) -> None:
+        """Each hears in a turn of its own: one that fails takes nothing from the others, nor from who lost the link."""
         asked, peer.asked = peer.asked, {}
         for answered, _ in asked.values():
-            answered(None)
+            self._call_soon(partial(answered, None))
 
     # LinkOwner.
 

@@ -1,6 +1,6 @@
 """One link, and what is said on it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -47,7 +47,7 @@ class Linked:
 
     def __init__(self) -> None:
         self.clock = HandClock()
-        self.turns: list[object] = []
+        self.turns: list[Callable[[], None]] = []
         self.table = LeaderTable(ME)
         self.peers = Peers(
             hello=lambda: Hello(cluster_id="c", voter=ME, incarnation=1, address="h:1"),
@@ -60,10 +60,16 @@ class Linked:
         self.link = HandLink()
         self.peers.linked(self.link)
 
-    def turn(self) -> None:
+    def turn(self) -> int:
+        """How many of the callbacks failed, as a loop tells of them and goes on."""
+        failed = 0
         turns, self.turns[:] = [*self.turns], []
         for callback in turns:
-            callback()  # type: ignore[operator]
+            try:
+                callback()
+            except ZeroDivisionError:
+                failed += 1
+        return failed
 
     def hear(self) -> None:
         self.peers.received(self.link, memoryview(b"".join(frames.encode_heartbeat(frames.Heartbeat(0, ())))))
@@ -88,9 +94,29 @@ def test_a_request_that_is_never_answered_is_given_up(linked: Linked) -> None:
         assert not answers
     linked.clock.now_ms += 1_000
     linked.peers.tick()
+    linked.turn()
     linked.peers.received(linked.link, memoryview(b"".join(frames.encode_response(1, [b"late"]))))
 
     assert [None] == answers
+
+
+def test_whoever_asked_hears_that_the_link_is_lost_whatever_another_makes_of_it(linked: Linked) -> None:
+    """
+    One that fails is the loop's to tell of: it stops nobody, and what follows from the loss goes on.
+    """
+    answers: list[object] = []
+
+    def failing(_: object) -> None:
+        raise ZeroDivisionError
+
+    linked.turn()
+    linked.peers.ask(OTHER, [b"first"], failing)
+    linked.peers.ask(OTHER, [b"second"], answers.append)
+
+    linked.peers.lost(linked.link, "reset")
+    failed = linked.turn()
+
+    assert (1, [None]) == (failed, answers)
 
 
 def test_leaders_that_found_no_room_are_told_again(linked: Linked) -> None:
