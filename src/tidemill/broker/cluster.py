@@ -1,6 +1,7 @@
 """The other brokers, as this one knows them: who is alive, who leads what, and the road between replicas."""
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from tidemill.broker.controller_link import ControllerLink
 from tidemill.broker.leader_table import Leader, LeaderTable
@@ -65,6 +66,10 @@ class Cluster:
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
         if before.brokers is not image.brokers:
             self.reach()
+        if before.topics is not image.topics:
+            gone = [topic for topic in before.topics.values() if topic.topic_id not in image.topics_by_id]
+            for shard_id in chain.from_iterable(topic.shard_ids for topic in gone):
+                self.leaders.deleted(shard_id)
         self._changed()
 
     def reach(self) -> None:

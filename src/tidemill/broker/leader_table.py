@@ -37,6 +37,13 @@ class LeaderTable:
         """How many shards each broker leads."""
         return Counter(leader.broker_id for leader in self._leaders.values())
 
+    def deleted(self, shard_id: ShardId) -> None:
+        """Its topic is gone, and shard ids are not used again: nobody needs to be told, or held to its terms."""
+        self._own.pop(shard_id, None)
+        self._leaders.pop(shard_id, None)
+        for terms in (self._terms, *self._told.values()):
+            terms.pop(shard_id, None)
+
     # This broker's own.
 
     def leads(self, shard_id: ShardId, term: int) -> None:
