@@ -39,7 +39,7 @@ class HttpListener:
 
     def serve(self, application: "Callable[[], Application]") -> None:
         """
-        Answer whoever comes.  What that takes is imported for the first: 0.1 s and 10 MB that a start, its first
+        Answer whoever comes.  What that takes is imported for the first: 0.1 s and 1.5 MB that a start, its first
         Kafka clients, and a broker that nobody watches do without.
         """
         assert self._socket is not None
