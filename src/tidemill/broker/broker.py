@@ -75,6 +75,7 @@ class Broker:
             entropy=machine.entropy,
             clock=machine.clock,
             live=lambda: self.cluster.live(),
+            call_soon=machine.turns.call_soon,
             warn=lambda sentence: machine.events.warning("metadata", problem=sentence),
             failed=machine.failed,
         )

@@ -27,6 +27,7 @@ from tidemill.shard.shard import Shard
 from tidemill.storage.segment import SegmentDamaged
 
 READ_BYTES: Final = 1 << 20
+TURN_BYTES: Final = 64 << 10  # of metadata that are read in one turn of the loop, a few milliseconds
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # records behind the log start before a snapshot pays
 SNAPSHOT_GROWTH: Final = 4  # … and this many times what the snapshot itself would hold
 
@@ -42,6 +43,7 @@ class ControllerHost:
         entropy: Entropy,
         clock: Clock,
         live: Callable[[], frozenset[BrokerId]],
+        call_soon: Callable[[Callable[[], None]], object],
         warn: Callable[[str], None],
         failed: Callable[[BaseException], None],
     ) -> None:
@@ -57,11 +59,14 @@ class ControllerHost:
         self._entropy = entropy
         self._clock = clock
         self._live = live
+        self._call_soon = call_soon
         self._warn = warn
         self._failed = failed
         self._shard: Shard | None = None
         self._controller: Controller | None = None
         self._applied = 0  # the metadata offset behind the last applied record
+        self._partial: ClusterImage | None = None  # what `_applied` stands for, while that is not told yet
+        self._is_turn_due = False
         self._snapshot_begun_at: int | None = None
         self._decided_upon = 0  # the log index of the newest record that the controller knows of
 
@@ -71,7 +76,7 @@ class ControllerHost:
         partition = shard.partitions[0]
         self._applied = partition.log_start
         self._follow()
-        partition.watch(self._go_on)
+        partition.watch(self._go_on_in_turns)
         if shard.is_serving:
             self.serving_changed()
 
@@ -130,37 +135,59 @@ class ControllerHost:
         self._decided_upon = index
         return index
 
-    def _go_on(self) -> None:
+    def _go_on_in_turns(self) -> None:
+        """
+        After an install all of the log is new here.  Who only follows has other things to do meanwhile, and goes by
+        the image of before.
+        """
+        if not self._is_turn_due:
+            self._next_turn()
+
+    def _next_turn(self) -> None:
+        self._is_turn_due = self._go_on(bytes_max=TURN_BYTES)
+        if self._is_turn_due:
+            self._call_soon(self._next_turn)
+
+    def _go_on(self, bytes_max: int | None = None) -> bool:
         """A broker that cannot read the cluster's metadata any more would follow yesterday's; nor would it start."""
         try:
-            self._follow()
+            return self._follow(bytes_max)
         except SegmentDamaged as problem:
             self._failed(problem)
+            return False
 
-    def _follow(self) -> None:
+    def _follow(self, bytes_max: int | None = None) -> bool:
         """
-        Apply what has committed since; then tell of the new image.  Not in the middle of an install: a part of the log
-        lacks topics, and topics that go from the image are deleted here.
+        Apply what has committed since, then tell of the new image; or about `bytes_max` of it, and True: there is more.
+        Not in the middle of an install: a part of the log lacks topics, and topics that go from the image are deleted
+        here.
         """
         shard = self._shard
         assert shard is not None, "there is no metadata shard yet"
         if shard.replica.installing is not None:
-            return
+            return False
         partition = shard.partitions[0]
-        before = image = self.image
+        image = self.image if self._partial is None else self._partial
         if self._applied < partition.log_start:  # an install has taken the log past what was read of it
             image, self._applied = EMPTY, partition.log_start
+            self._partial = image
+        bytes_read = 0
         while self._applied < partition.high_watermark:
-            found = partition.log.read(self._applied, READ_BYTES, partition.high_watermark, may_wait=True)
+            if bytes_max is not None and bytes_read >= bytes_max:
+                return True
+            size = READ_BYTES if bytes_max is None else bytes_max
+            found = partition.log.read(self._applied, size, partition.high_watermark, may_wait=True)
             assert found is not None, "a read that may wait answers"
+            bytes_read += sum(map(len, found[0]))
             for records, end_offset in _records_in(found[0]):
                 if end_offset > self._applied:
-                    image = apply(image, records, end_offset=end_offset)
+                    image = self._partial = apply(image, records, end_offset=end_offset)
                     self._applied = end_offset
                     self._snapshot_ended(records)
-        self.image = image
+        before, self.image, self._partial = self.image, image, None
         if image is not before and self.on_image is not None:
             self.on_image(before, image)
+        return False
 
     def brokers_heard_of(self) -> Iterator[BrokerRecord]:
         """

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from unittest.mock import patch
 
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.broker import controller_host
+from tidemill.metadata import controller
+from tidemill.metadata.snapshot import snapshot_chunks
 from tidemill.model.shard import METADATA_SHARD
 
 
@@ -17,6 +20,7 @@ def world() -> Iterator[ClusterWorld]:
     with (
         patch.object(controller_host, "SNAPSHOT_RECORDS_MIN", 30),
         patch.object(controller_host, "SNAPSHOT_GROWTH", 1),
+        patch.object(controller, "snapshot_chunks", partial(snapshot_chunks, records_max=5)),
     ):
         world = ClusterWorld()
         for node in world.nodes:
@@ -49,3 +53,25 @@ def test_an_install_of_the_metadata_takes_no_topic_along(world: ClusterWorld) ->
     assert world[3].shard("flights") is before
     assert not world[3].broker.store.closed
     assert world[1].broker.image.topics.keys() == world[3].broker.image.topics.keys()
+
+
+def test_the_metadata_that_an_install_brought_are_read_a_part_a_turn(world: ClusterWorld) -> None:
+    """
+    Meanwhile the broker turns, and goes by the image of before: a part of the metadata is no image of the cluster.
+    """
+    broker = world[3].broker
+    offsets, images = dict[int, None](), dict[int, None]()
+
+    def is_read() -> bool:
+        offsets[broker.controller._applied] = None
+        images[len(broker.image.topics)] = None
+        return "other-19" in broker.image.topics
+
+    with patch.object(controller_host, "TURN_BYTES", 1):
+        world.network.cut.clear()
+        for links in world[3].links:
+            links.redial()
+        world.steps_until(is_read, "broker 3 has the image")
+
+    assert len(offsets) > 3
+    assert [2, 22] == [*images]
