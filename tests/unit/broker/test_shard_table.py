@@ -67,7 +67,7 @@ def test_what_comes_for_a_shard_that_is_not_open_is_kept_without_bytes() -> None
 
 def test_a_deleted_topic_is_led_by_nobody() -> None:
     """
-    Whoever led it tells the others; else all would count it as led for as long as they run.
+    Whoever led it tells the others; else all would count it as led for as long as they run.  Nor is its term kept.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -79,6 +79,7 @@ def test_a_deleted_topic_is_led_by_nobody() -> None:
 
     assert None not in before
     assert [None] * 3 == [node.broker.cluster.leaders.leader(shard_id) for node in world.nodes]
+    assert not any(shard_id in node.broker.cluster.leaders._terms for node in world.nodes)
 
 
 @pytest.mark.xfail(
