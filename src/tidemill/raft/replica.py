@@ -579,8 +579,8 @@ class Replica:
             return
         to = self._transfer[0]
         progress = self.replication.members.get(to)
-        # All is committed by then: whoever waits for an answer here has had it.
-        if progress is not None and progress.match_index == self._log.last_index == self.commit_index:
+        # All is committed and on this disk by then, too: whoever waits for an answer here has had it.
+        if progress is not None and progress.match_index == self._log.last_index == self.stable_index:
             self._messages.append((to, Depose(term=self.term)))
 
     def met_again(self, member: Voter) -> None:
