@@ -9,7 +9,7 @@ STAMP := $(VENV)/made-from-pyproject
 JAVA_MISSING := Java 17 or newer is missing: install it, on Debian with `apt-get install openjdk-17-jre-headless`.
 
 .DEFAULT_GOAL := list
-.PHONY: list demo test check unit integration fault simulate bench soak docs clean install java
+.PHONY: list demo test check unit integration fault simulate conformance bench soak docs clean install java
 
 list:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,9 @@ fault: install  ## kill -9, and what must survive it
 
 simulate: install  ## crash points on the simulated disk, replicas and whole brokers under faults
 	@$(PYTHON) -m pytest tests/simulation
+
+conformance: install  ## other people's clients and tools: the Java client (with Java and Maven) beside those of the suite, Kafka's own commands
+	@$(PYTHON) -m pytest conformance
 
 bench: install  ## the figures beside Apache Kafka's (with Java and Maven), saved as JSON
 	@$(PYTHON) -m benchmarks

@@ -148,8 +148,9 @@ class Stage:
 
     def member_process(self, group: str, topic: str) -> "subprocess.Popen[str]":
         """A member in a process of its own, so that it can die without a word."""
+        kind = type(self.client)
         command = [sys.executable, "-m", "tests.integration.clients.group_member"]
-        command += [self.client.name, self.client.bootstrap, group, topic]
+        command += [f"{kind.__module__}:{kind.__qualname__}", self.client.bootstrap, group, topic]
         process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
         self._stack.callback(self._end, process)
         return process

@@ -1,13 +1,16 @@
-"""A group member as a process, to be killed: `python -m …group_member CLIENT BOOTSTRAP GROUP TOPIC`."""
+"""A group member as a process, to be killed: `python -m …group_member MODULE:CLIENT BOOTSTRAP GROUP TOPIC`."""
 
 import sys
+from collections.abc import Callable
+from pkgutil import resolve_name
 
-from tests.integration.clients.adapters import connect
+from tests.integration.clients.client_port import Client
 
 
 def main() -> None:
-    name, bootstrap, group, topic = sys.argv[1:]
-    member = connect(name, bootstrap).consumer(group)
+    adapter, bootstrap, group, topic = sys.argv[1:]
+    connect: Callable[[str], Client] = resolve_name(adapter)
+    member = connect(bootstrap).consumer(group)
     member.subscribe([topic])
     while True:
         member.poll(0.2)

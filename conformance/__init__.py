@@ -1,0 +1,1 @@
+"""Clients and tools of others against Tidemill: what they may expect of a Kafka broker, and what they print."""

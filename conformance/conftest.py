@@ -1,0 +1,42 @@
+"""The brokers and the matrix of the client contract, and every client that runs against them here."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from benchmarks.broker import Unavailable
+from conformance.java_client import JavaClient
+from tests.integration.clients.adapters import CLIENTS
+from tests.integration.clients.client_port import Client
+from tests.integration.clients.conftest import (
+    RunningBroker,
+    RunningCluster,
+    broker,
+    cluster,
+    pytest_runtest_makereport,
+    pytest_terminal_summary,
+)
+
+__all__ = ["broker", "cluster", "pytest_runtest_makereport", "pytest_terminal_summary"]
+
+EVERY_CLIENT = {**CLIENTS, JavaClient.name: JavaClient}
+
+
+def connected(name: str, bootstrap: str) -> Client:
+    try:
+        return EVERY_CLIENT[name](bootstrap)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module", params=EVERY_CLIENT)
+def client(request: pytest.FixtureRequest, broker: RunningBroker) -> Iterator[Client]:
+    with closing(connected(request.param, broker.bootstrap)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module", params=EVERY_CLIENT)
+def moving_client(request: pytest.FixtureRequest, cluster: RunningCluster) -> Iterator[Client]:
+    with closing(connected(request.param, cluster.bootstrap)) as client:
+        yield client

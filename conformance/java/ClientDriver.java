@@ -1,0 +1,286 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ConsumerGroupDescription;
+import org.apache.kafka.clients.admin.GroupListing;
+import org.apache.kafka.clients.admin.ListGroupsOptions;
+import org.apache.kafka.clients.admin.NewPartitions;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.InvalidOffsetException;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.Node;
+import org.apache.kafka.common.TopicCollection;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.header.internals.RecordHeader;
+import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * The Java client, driven from outside: a request per line of stdin, an answer per line of stdout, one at a time.
+ *
+ * A request is {"do": name, "on": number of a producer or consumer, …}, an answer {"answer": …} or {"code": the
+ * protocol's error code, "error": a sentence}.  Bytes are base64, times milliseconds, a place is a topic and a partition.
+ */
+@SuppressWarnings("unchecked") // JSON knows no types
+public final class ClientDriver {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final Admin admin;
+    private final Duration patience;
+    private final List<KafkaProducer<byte[], byte[]>> producers = new ArrayList<>();
+    private final List<KafkaConsumer<byte[], byte[]>> consumers = new ArrayList<>();
+
+    private ClientDriver(String bootstrap, int patienceMs) {
+        patience = Duration.ofMillis(patienceMs);
+        admin = Admin.create(Map.of(
+            "bootstrap.servers", bootstrap, "default.api.timeout.ms", patienceMs, "request.timeout.ms", patienceMs / 2));
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        PrintStream answers = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+        System.setOut(System.err); // whatever a library prints is no answer
+        ClientDriver driver = new ClientDriver(arguments[0], Integer.parseInt(arguments[1]));
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = requests.readLine(); line != null; line = requests.readLine()) {
+            ObjectNode answer = JSON.createObjectNode();
+            try {
+                answer.set("answer", JSON.valueToTree(driver.answer(JSON.readTree(line))));
+            } catch (Exception failure) {
+                answer.put("code", codeOf(failure)).put("error", failure.toString());
+            }
+            answers.println(JSON.writeValueAsString(answer));
+            answers.flush();
+        }
+        Runtime.getRuntime().halt(0); // who asked has died: its consumers die with it, and leave no group
+    }
+
+    private static short codeOf(Exception failure) {
+        if (failure instanceof InvalidOffsetException) { // the consumer's own, which has no code
+            return Errors.OFFSET_OUT_OF_RANGE.code();
+        }
+        return Errors.forException(failure).code();
+    }
+
+    private Object answer(JsonNode request) throws Exception {
+        String what = request.get("do").asText();
+        switch (what) {
+            case "producer":
+                producers.add(new KafkaProducer<>(properties(request), new ByteArraySerializer(), new ByteArraySerializer()));
+                return producers.size() - 1;
+            case "consumer":
+                consumers.add(
+                    new KafkaConsumer<>(properties(request), new ByteArrayDeserializer(), new ByteArrayDeserializer()));
+                return consumers.size() - 1;
+            case "send":
+                return send(producers.get(request.get("on").asInt()), request);
+            case "close producer":
+                producers.get(request.get("on").asInt()).close(patience);
+                return null;
+            default:
+                return request.has("on")
+                    ? consume(what, consumers.get(request.get("on").asInt()), request)
+                    : administrate(what, request);
+        }
+    }
+
+    private static Map<String, Object> properties(JsonNode request) {
+        return new HashMap<>(JSON.convertValue(request.get("properties"), Map.class));
+    }
+
+    // ---- producer
+
+    private static Object send(KafkaProducer<byte[], byte[]> producer, JsonNode request) throws Exception {
+        List<Future<RecordMetadata>> answers = new ArrayList<>();
+        for (JsonNode each : request.get("records")) {
+            List<Header> headers = new ArrayList<>();
+            for (JsonNode header : each.get("headers")) {
+                headers.add(new RecordHeader(header.get(0).asText(), header.get(1).binaryValue()));
+            }
+            JsonNode partition = each.get("partition");
+            JsonNode timestamp = each.get("timestamp");
+            answers.add(producer.send(new ProducerRecord<>(
+                request.get("topic").asText(),
+                partition.isNull() ? null : partition.asInt(),
+                timestamp.isNull() ? null : timestamp.asLong(),
+                each.get("key").binaryValue(),
+                each.get("value").binaryValue(),
+                headers)));
+        }
+        producer.flush();
+        List<long[]> places = new ArrayList<>();
+        for (Future<RecordMetadata> answer : answers) {
+            places.add(new long[] {answer.get().partition(), answer.get().offset()});
+        }
+        return places;
+    }
+
+    // ---- consumer
+
+    private Object consume(String what, KafkaConsumer<byte[], byte[]> consumer, JsonNode request) {
+        switch (what) {
+            case "subscribe":
+                consumer.subscribe(JSON.convertValue(request.get("topics"), List.class));
+                return null;
+            case "assign":
+                Map<TopicPartition, Long> offsets = numbers(request.get("offsets"));
+                consumer.assign(offsets.keySet());
+                offsets.forEach(consumer::seek);
+                return null;
+            case "assignment":
+                return consumer.assignment().stream().map(each -> List.of(each.topic(), each.partition())).toList();
+            case "poll":
+                List<Object> records = new ArrayList<>();
+                consumer.poll(Duration.ofMillis(request.get("ms").asLong())).forEach(each -> records.add(described(each)));
+                return records;
+            case "seek":
+                numbers(request.get("offsets")).forEach(consumer::seek);
+                return null;
+            case "commit":
+                Map<TopicPartition, OffsetAndMetadata> wanted = new HashMap<>();
+                numbers(request.get("offsets")).forEach((place, offset) -> wanted.put(place, new OffsetAndMetadata(offset)));
+                consumer.commitSync(wanted, patience);
+                return null;
+            case "committed":
+                OffsetAndMetadata committed = consumer.committed(Set.of(place(request)), patience).get(place(request));
+                return committed == null ? null : committed.offset();
+            case "offsets for times":
+                Map<TopicPartition, OffsetAndTimestamp> found =
+                    consumer.offsetsForTimes(numbers(request.get("timestamps")), patience);
+                List<Object> rows = new ArrayList<>();
+                found.forEach((place, at) -> rows.add(row(place.topic(), place.partition(), at == null ? null : at.offset())));
+                return rows;
+            case "bounds":
+                TopicPartition place = place(request);
+                if (consumer.partitionsFor(place.topic(), patience).isEmpty()) { // asked for offsets, it would go on asking
+                    throw new UnknownTopicOrPartitionException("nobody knows " + place.topic());
+                }
+                return List.of(
+                    consumer.beginningOffsets(Set.of(place), patience).get(place),
+                    consumer.endOffsets(Set.of(place), patience).get(place));
+            case "close consumer":
+                consumer.close();
+                return null;
+            default:
+                throw new IllegalArgumentException("nothing that a consumer does: " + what);
+        }
+    }
+
+    private static Object described(ConsumerRecord<byte[], byte[]> record) {
+        List<Object> headers = new ArrayList<>();
+        record.headers().forEach(each -> headers.add(row(each.key(), each.value())));
+        return row(
+            record.topic(), record.partition(), record.offset(), record.timestamp(), record.key(), record.value(), headers);
+    }
+
+    /** A list that may hold nulls. */
+    private static List<Object> row(Object... cells) {
+        return Arrays.asList(cells);
+    }
+
+    private static TopicPartition place(JsonNode request) {
+        return new TopicPartition(request.get("topic").asText(), request.get("partition").asInt());
+    }
+
+    private static Map<TopicPartition, Long> numbers(JsonNode rows) {
+        Map<TopicPartition, Long> numbers = new LinkedHashMap<>();
+        for (JsonNode row : rows) {
+            numbers.put(new TopicPartition(row.get(0).asText(), row.get(1).asInt()), row.get(2).asLong());
+        }
+        return numbers;
+    }
+
+    // ---- admin
+
+    private Object administrate(String what, JsonNode request) throws Exception {
+        String name = request.path("name").asText();
+        switch (what) {
+            case "create topic":
+                NewTopic topic = new NewTopic(name, request.get("partitions").asInt(), (short) request.get("replicas").asInt());
+                topic.configs(JSON.convertValue(request.get("configs"), Map.class));
+                return admin.createTopics(List.of(topic)).all().get();
+            case "delete topic":
+                return admin.deleteTopics(List.of(name)).all().get();
+            case "create partitions":
+                NewPartitions more = NewPartitions.increaseTo(request.get("total").asInt());
+                return admin.createPartitions(Map.of(name, more)).all().get();
+            case "topics":
+                return partitionCounts();
+            case "topic configs":
+                return configs(new ConfigResource(ConfigResource.Type.TOPIC, name));
+            case "broker configs":
+                int broker = admin.describeCluster().nodes().get().stream().mapToInt(Node::id).min().getAsInt();
+                return configs(new ConfigResource(ConfigResource.Type.BROKER, String.valueOf(broker)));
+            case "alter topic config":
+                ConfigEntry entry = new ConfigEntry(request.get("key").asText(), request.get("value").asText());
+                ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, name);
+                List<AlterConfigOp> change = List.of(new AlterConfigOp(entry, AlterConfigOp.OpType.SET));
+                return admin.incrementalAlterConfigs(Map.of(resource, change)).all().get();
+            case "delete records":
+                RecordsToDelete before = RecordsToDelete.beforeOffset(request.get("before").asLong());
+                return admin.deleteRecords(Map.of(place(request), before)).all().get();
+            case "groups":
+                return admin.listGroups(ListGroupsOptions.forConsumerGroups()).all().get()
+                    .stream().map(GroupListing::groupId).toList();
+            case "describe group":
+                ConsumerGroupDescription group = admin.describeConsumerGroups(List.of(name)).describedGroups().get(name).get();
+                return List.of(group.groupState().toString(), group.members().size());
+            case "delete group":
+                return admin.deleteConsumerGroups(List.of(name)).all().get();
+            default:
+                throw new IllegalArgumentException("nothing that an administrator does: " + what);
+        }
+    }
+
+    private Map<String, Integer> partitionCounts() throws Exception {
+        Map<String, Integer> counts = new HashMap<>();
+        Set<String> names = admin.listTopics().names().get();
+        for (var each : admin.describeTopics(TopicCollection.ofTopicNames(names)).topicNameValues().entrySet()) {
+            try {
+                counts.put(each.getKey(), each.getValue().get().partitions().size());
+            } catch (ExecutionException failure) {
+                if (!(failure.getCause() instanceof UnknownTopicOrPartitionException)) { // deleted meanwhile
+                    throw failure;
+                }
+            }
+        }
+        return counts;
+    }
+
+    private Map<String, String> configs(ConfigResource resource) throws Exception {
+        Map<String, String> configs = new HashMap<>();
+        for (ConfigEntry entry : admin.describeConfigs(List.of(resource)).all().get().get(resource).entries()) {
+            configs.put(entry.name(), entry.value());
+        }
+        return configs;
+    }
+}
