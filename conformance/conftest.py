@@ -6,7 +6,9 @@ from contextlib import closing
 import pytest
 
 from benchmarks.broker import Unavailable
+from conformance import jvm
 from conformance.java_client import JavaClient
+from conformance.kafka_tools import KafkaTools
 from tests.integration.clients.adapters import CLIENTS
 from tests.integration.clients.client_port import Client
 from tests.integration.clients.conftest import (
@@ -40,3 +42,21 @@ def client(request: pytest.FixtureRequest, broker: RunningBroker) -> Iterator[Cl
 def moving_client(request: pytest.FixtureRequest, cluster: RunningCluster) -> Iterator[Client]:
     with closing(connected(request.param, cluster.bootstrap)) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    try:
+        jvm.command()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def tools(java: None, broker: RunningBroker) -> KafkaTools:
+    return KafkaTools(broker.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def cluster_tools(java: None, cluster: RunningCluster) -> KafkaTools:
+    return KafkaTools(cluster.bootstrap)

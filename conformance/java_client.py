@@ -1,7 +1,7 @@
 """
 Apache Kafka's Java client in the contract's vocabulary, in a JVM of its own: see `java/ClientDriver.java`.
 
-The jars are those of the benchmarks' Apache Kafka, from Maven Central; Java compiles the driver as it starts.
+Java compiles it as it starts.
 """
 
 import base64
@@ -9,13 +9,10 @@ import json
 import selectors
 import subprocess
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.apache_kafka import ARTIFACTS
-from benchmarks.broker import Unavailable
-from benchmarks.maven import jars
+from conformance import jvm
 from tests.integration.clients.client_port import (
     SESSION_MS,
     WAIT_SECONDS_MAX,
@@ -29,30 +26,13 @@ from tests.integration.clients.client_port import (
 )
 
 DRIVER = Path(__file__).parent / "java" / "ClientDriver.java"
-# Small and soon there, for processes that live for seconds.
-JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-
-
-@cache
-def classpath() -> str:
-    """Kafka's jars; raises `Unavailable` where they cannot be had."""
-    return f"{jars('kafka', ARTIFACTS)}/*"
-
-
-@cache
-def check_compiler() -> None:
-    """Raises `Unavailable` where Java cannot compile the driver."""
-    modules = subprocess.run(["java", "--list-modules"], capture_output=True, text=True, check=True).stdout
-    if "jdk.compiler@" not in modules:
-        raise Unavailable("this Java has no compiler (module jdk.compiler; Debian package openjdk-17-jdk-headless)")
 
 
 class Driver:
     """The process that holds the Java client; it dies with us."""
 
     def __init__(self, bootstrap: str) -> None:
-        command = ["java", *JVM, "-cp", classpath(), str(DRIVER), bootstrap, str(int(WAIT_SECONDS_MAX * 1_000))]
-        check_compiler()
+        command = [*jvm.source_command(DRIVER), bootstrap, str(int(WAIT_SECONDS_MAX * 1_000))]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=-1)
 
     def ask(self, do: str, **arguments: object) -> Any:

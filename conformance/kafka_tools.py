@@ -1,0 +1,62 @@
+"""Apache Kafka's own commands, by the names of their scripts, each in a JVM of its own."""
+
+import subprocess
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from conformance import jvm
+
+SECONDS_MAX = 60.0  # a JVM starts in two; what does not come back within a minute hangs
+TOOLS = MappingProxyType({
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+})  # fmt: skip
+
+
+class Failed(Exception):
+    """The command's exit code is not 0; the message is all it printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTools:
+    bootstrap: str
+
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> list[str]:
+        """The lines it printed on stdout, without the empty ones."""
+        # Most take the address anywhere; where there is a verb, it stands behind.
+        verb = arguments[:1] if tool in ("kafka-cluster",) else ()
+        command = [*jvm.command(), TOOLS[tool], *verb, "--bootstrap-server", self.bootstrap, *arguments[len(verb) :]]
+        ran = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=SECONDS_MAX)
+        if ran.returncode:
+            raise Failed(ran.stdout + ran.stderr)
+        return [line.rstrip() for line in ran.stdout.splitlines() if line.strip()]
+
+    def refusal(self, tool: str, *arguments: str) -> str:
+        """All it printed before it failed."""
+        try:
+            printed = self.run(tool, *arguments)
+        except Failed as failure:
+            return str(failure)
+        raise AssertionError(f"{tool} {' '.join(arguments)} did not fail, and printed {printed}")

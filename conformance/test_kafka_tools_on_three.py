@@ -1,0 +1,79 @@
+"""Kafka's own commands against three brokers, whose leaders stay where they are only while a test asks for it."""
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from conformance.kafka_tools import KafkaTools
+from tests.integration.clients.conftest import RunningCluster
+
+LED = re.compile(r"Partition: (\d+)\tLeader: (\d+)\tReplicas: (\S+)\tIsr: (\S+)")
+
+
+@pytest.fixture
+def topic(cluster_tools: KafkaTools) -> Iterator[str]:
+    """Three partitions."""
+    name = f"tools-{uuid.uuid4().hex[:10]}"
+    sized = ("--partitions", "3", "--replication-factor", "3")
+    cluster_tools.run("kafka-topics", "--create", "--topic", name, *sized)
+    yield name
+    cluster_tools.run("kafka-topics", "--delete", "--topic", name)
+
+
+def leaders(tools: KafkaTools, topic: str) -> list[tuple[int, int]]:
+    """Of each partition: who leads, and who should."""
+    rows = LED.findall("\n".join(tools.run("kafka-topics", "--describe", "--topic", topic)))
+    assert [["1", "2", "3"]] * len(rows) == [sorted(replicas.split(",")) for _, _, replicas, _ in rows]
+    assert [["1", "2", "3"]] * len(rows) == [sorted(isr.split(",")) for _, _, _, isr in rows]
+    return [(int(leader), int(replicas.split(",")[0])) for _, leader, replicas, _ in rows]
+
+
+def test_preferred_leaders_come_to_lead(cluster_tools: KafkaTools, cluster: RunningCluster, topic: str) -> None:
+    def strayed() -> bool:
+        return any(leader != preferred for leader, preferred in leaders(cluster_tools, topic))
+
+    while True:  # they move on their own, and are home every third time
+        with cluster.mover.still():
+            if not strayed():
+                continue
+            elected = cluster_tools.run(
+                "kafka-leader-election", "--election-type", "preferred", "--all-topic-partitions"
+            )
+            assert not strayed()
+            break
+
+    assert elected[0].startswith("Successfully completed leader election (PREFERRED) for partitions")
+    assert f"{topic}-" in elected[0]
+
+
+def test_nothing_is_under_replicated(cluster_tools: KafkaTools, topic: str) -> None:
+    assert [] == cluster_tools.run("kafka-topics", "--describe", "--under-replicated-partitions", "--topic", topic)
+    assert [] == cluster_tools.run("kafka-topics", "--describe", "--unavailable-partitions", "--topic", topic)
+
+
+def test_three_voters_are_told(cluster_tools: KafkaTools, cluster: RunningCluster) -> None:
+    with cluster.mover.still():
+        status = dict(line.split(":", 1) for line in cluster_tools.run("kafka-metadata-quorum", "describe", "--status"))
+        _, *replicas = cluster_tools.run("kafka-metadata-quorum", "describe", "--replication")
+
+    assert [1, 2, 3] == [voter["id"] for voter in json.loads(status["CurrentVoters"])]
+    roles = {line.split()[0]: line.split()[-1] for line in replicas}
+    assert {**dict.fromkeys("123", "Follower"), status["LeaderId"].strip(): "Leader"} == roles
+
+
+def test_a_verified_run_loses_and_doubles_nothing_while_leaders_move(
+    cluster_tools: KafkaTools, cluster: RunningCluster, topic: str
+) -> None:
+    until = ("--topic", topic, "--max-messages", "3000", "--throughput", "500")
+    before = cluster.mover.rounds
+
+    produced = [json.loads(line) for line in cluster_tools.run("kafka-verifiable-producer", *until, "--acks", "-1")]
+
+    acked = [(each["partition"], each["offset"]) for each in produced if each["name"] == "producer_send_success"]
+    assert (3000, 3000) == (len(acked), len(set(acked)))
+    ends = cluster_tools.run("kafka-get-offsets", "--topic", topic)
+    assert 3000 == sum(int(line.rpartition(":")[2]) for line in ends)
+    assert cluster.mover.rounds > before
