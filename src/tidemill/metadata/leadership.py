@@ -17,12 +17,13 @@ from tidemill.model.shard import ShardId
 
 HANDOVERS_MAX: Final = 1_000  # of one check, as in Kafka
 PREFERRED: Final = 0  # Kafka's ElectionType
+UNCLEAN: Final = 1
 Leaders = Mapping[ShardId, BrokerId]
 
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """What becomes of one partition whose preferred leader was asked for."""
+    """What becomes of one partition for which an election was asked."""
 
     topic: str
     partition: int
@@ -54,24 +55,26 @@ def rebalance_interval_s(layers: BrokerLayers) -> int | None:
 
 
 def election_type_problem(election_type: int) -> Problem | None:
-    if election_type == PREFERRED:
+    if election_type in (PREFERRED, UNCLEAN):
         return None
     return Problem(
         errors.INVALID_REQUEST,
-        f"election type {election_type} is refused: a leader that lacks acknowledged records would lose them; "
-        f"only {PREFERRED} (preferred) is answered",
+        f"election type {election_type} is unknown; {PREFERRED} (preferred) and {UNCLEAN} (unclean) are known",
     )
 
 
-def elect_preferred(
+def elect(
     image: ClusterImage,
     leaders: Leaders,
     live: frozenset[BrokerId],
     wanted: Sequence[tuple[str, Sequence[int]]] | None,
+    *,
+    is_unclean: bool = False,
 ) -> tuple[list[tuple[ShardId, BrokerId]], list[Election]]:
     """
     ElectLeaders: the (shard, to) to hand over, each once, and what is answered when that is done.  `wanted`: (topic,
     partitions); None: all, and then only those that are not led as they should be are answered, as in Kafka.
+    Unclean elections move nothing: what has a leader needs none, and what has none waits for a majority.
     """
     everything = wanted is None
     if wanted is None:
@@ -81,29 +84,40 @@ def elect_preferred(
     for topic, partitions in wanted:
         for partition in partitions:
             shard = image.shard_of(topic, partition)
-            problem = _problem(shard, leaders, live, topic, partition)
-            if problem is None and shard is not None:
+            if shard is None:
+                missing = Problem(errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
+                elections.append(Election(topic, partition, missing))
+                continue
+            name = f"{topic}-{partition}"
+            leader = leaders.get(shard.shard_id)
+            problem = _unclean_problem(name, leader) if is_unclean else _preferred_problem(name, shard, leader, live)
+            if problem is None:
                 moves[shard.shard_id] = preferred_leader(shard)
-            if not (everything and problem is not None and problem.error_code == errors.ELECTION_NOT_NEEDED):
-                elections.append(Election(topic, partition, problem))
+            elif everything and problem.error_code == errors.ELECTION_NOT_NEEDED:
+                continue
+            elections.append(Election(topic, partition, problem))
     return list(moves.items()), elections
 
 
-def _problem(
-    shard: Shard | None, leaders: Leaders, live: frozenset[BrokerId], topic: str, partition: int
-) -> Problem | None:
-    if shard is None:
-        return Problem(errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
+def _unclean_problem(name: str, leader: BrokerId | None) -> Problem:
+    if leader is not None:
+        return Problem(errors.ELECTION_NOT_NEEDED, f"broker {leader} leads {name} already")
+    return Problem(
+        errors.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        f"{name} has no leader, and an unclean one would lose acknowledged records: "
+        "it elects one itself when a majority of its replicas is up",
+    )
+
+
+def _preferred_problem(name: str, shard: Shard, leader: BrokerId | None, live: frozenset[BrokerId]) -> Problem | None:
     to = preferred_leader(shard)
-    if leaders.get(shard.shard_id) == to:
-        return Problem(errors.ELECTION_NOT_NEEDED, f"broker {to} leads {topic}-{partition} already")
+    if leader == to:
+        return Problem(errors.ELECTION_NOT_NEEDED, f"broker {to} leads {name} already")
     if to not in live:
-        return Problem(
-            errors.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {to}, which should lead {topic}-{partition}, is down"
-        )
-    if shard.shard_id not in leaders:
+        return Problem(errors.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {to}, which should lead {name}, is down")
+    if leader is None:
         return Problem(
             errors.PREFERRED_LEADER_NOT_AVAILABLE,
-            f"{topic}-{partition} has no leader that could hand over to broker {to}; try again when it has one",
+            f"{name} has no leader that could hand over to broker {to}; try again when it has one",
         )
     return None

@@ -6,7 +6,7 @@ from tests.unit.metadata.controller_world import Cluster
 from tidemill.metadata.leadership import (
     HANDOVERS_MAX,
     Election,
-    elect_preferred,
+    elect,
     election_type_problem,
     imbalance,
     preferred_leader,
@@ -90,7 +90,7 @@ def test_an_election_is_answered_per_partition_and_moves_shards() -> None:
     leaders = {ShardId(1): ONE, ShardId(2): ONE, ShardId(3): ONE}
     live = frozenset((ONE, TWO))
 
-    moves, elections = elect_preferred(image, leaders, live, [("t", [0, 2, 3, 4, 6]), ("none", [0])])
+    moves, elections = elect(image, leaders, live, [("t", [0, 2, 3, 4, 6]), ("none", [0])])
 
     assert moves == [(2, TWO)]
     codes = [(e.topic, e.partition, 0 if e.problem is None else e.problem.error_code) for e in elections]
@@ -109,18 +109,39 @@ def test_who_asks_for_all_is_told_what_happened() -> None:
     image = three_shards().image
     leaders = {ShardId(0): ONE, ShardId(1): ONE, ShardId(2): TWO}
 
-    moves, elections = elect_preferred(image, leaders | {ShardId(3): TWO}, ALL, None)
-    leaderless = elect_preferred(image, leaders, ALL, None)
+    moves, elections = elect(image, leaders | {ShardId(3): TWO}, ALL, None)
+    leaderless = elect(image, leaders, ALL, None)
 
     assert (moves, elections) == ([(3, THREE)], [Election("t", 4), Election("t", 5)])
     assert leaderless[0] == []
     assert [e.problem.error_code for e in leaderless[1] if e.problem] == [errors.PREFERRED_LEADER_NOT_AVAILABLE] * 2
 
 
-def test_an_unclean_election_is_refused() -> None:
-    """By name: it would lose what was acknowledged."""
-    problems = [election_type_problem(election_type) for election_type in (0, 1)]
+def test_an_unclean_election_moves_nothing() -> None:
+    """
+    What has a leader needs none; nobody is made one where there is none: what was acknowledged would be lost.
+    """
+    image = three_shards().image
+    leaders = {ShardId(0): ONE, ShardId(1): ONE, ShardId(2): ONE}  # shard 2 not by its preferred one, shard 3 by nobody
 
-    assert problems[0] is None
-    assert problems[1] is not None and problems[1].error_code == errors.INVALID_REQUEST
-    assert "election type 1 is refused" in problems[1].message
+    moves, elections = elect(image, leaders, ALL, [("t", [0, 2, 4, 6])], is_unclean=True)
+    everywhere = elect(image, leaders, ALL, None, is_unclean=True)
+
+    assert ([], []) == (moves, everywhere[0])
+    assert [
+        errors.ELECTION_NOT_NEEDED,
+        errors.ELECTION_NOT_NEEDED,
+        errors.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        errors.UNKNOWN_TOPIC_OR_PARTITION,
+    ] == [e.problem.error_code for e in elections if e.problem]
+    assert [("t", 4), ("t", 5)] == [(e.topic, e.partition) for e in everywhere[1] if e.topic == "t"]
+    assert elections[2].problem is not None and "lose acknowledged records" in elections[2].problem.message
+
+
+def test_other_kinds_of_election_are_unknown() -> None:
+    """By number."""
+    problems = [election_type_problem(election_type) for election_type in (0, 1, 2)]
+
+    assert [None, None] == problems[:2]
+    assert problems[2] is not None and problems[2].error_code == errors.INVALID_REQUEST
+    assert "election type 2 is unknown" in problems[2].message

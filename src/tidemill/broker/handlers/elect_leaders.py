@@ -3,7 +3,8 @@ ElectLeaders (key 43): v0-2
 
 Preferred leaders come to lead: whoever leads in their place is asked to hand over.  Asked of any broker, planned by the
 controller; answered when every broker that was wanted leads, as far as the controller has heard, or when timeout_ms is
-over.  An unclean election is refused: it would lose what was acknowledged.
+over.  An unclean election moves nothing: what has a leader needs none, and where a majority is missing it would lose
+what was acknowledged (ELIGIBLE_LEADERS_NOT_AVAILABLE, where Kafka elects whoever is there).
 
 v1  election_type (KIP-460)
 """
@@ -13,7 +14,7 @@ from typing import Final
 
 from tidemill.broker.hand_overs import Move
 from tidemill.broker.request_context import RequestContext
-from tidemill.metadata.leadership import Election, elect_preferred, election_type_problem
+from tidemill.metadata.leadership import UNCLEAN, Election, elect, election_type_problem
 from tidemill.metadata.result import Problem
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
@@ -92,7 +93,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
             leaders[shard_id] = leader.broker_id
     asked = request.topic_partitions
     wanted = None if asked is None else [(topic.topic, topic.partitions) for topic in asked]
-    moves, elections = elect_preferred(broker.image, leaders, broker.cluster.live(), wanted)
+    is_unclean = request.election_type == UNCLEAN
+    moves, elections = elect(broker.image, leaders, broker.cluster.live(), wanted, is_unclean=is_unclean)
     if not moves:
         return _response([(election, election.problem) for election in elections])
     awaited = _Awaited(context, elections, moves, request.timeout_ms)

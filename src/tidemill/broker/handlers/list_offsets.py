@@ -1,7 +1,7 @@
 """ListOffsets (key 2): v1-11
 
 Offsets by timestamp, and by the names of the ends: −1 latest, −2 earliest, −3 largest timestamp (KIP-734), −4
-earliest local (KIP-405), −5 latest tiered (KIP-1005: none).
+earliest local (KIP-405), −5 latest tiered (KIP-1005: none), −6 earliest to be tiered (KIP-1023: none).
 
 v2  isolation_level (the last stable offset is the high watermark) v4  leader epochs v6  flexible
 """
@@ -23,6 +23,7 @@ EARLIEST: Final = -2
 LARGEST_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
 
 PartitionRequest = Request.Topic.Partition
 PartitionResponse = Response.Topic.Partition
@@ -58,7 +59,7 @@ def _problem(context: RequestContext, topic: str, partition: Partition | None, a
     code = leadership_problem(partition, asked.current_leader_epoch)
     if code:
         return code
-    if asked.timestamp < LATEST_TIERED:
+    if asked.timestamp < EARLIEST_PENDING_UPLOAD:
         return errors.UNSUPPORTED_VERSION
     return errors.NONE
 
@@ -70,7 +71,7 @@ def _answer_end(partition: Partition, asked: PartitionRequest, answer: Partition
         answer.offset, answer.leader_epoch = partition.high_watermark, partition.leader_epoch
     elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset, answer.leader_epoch = log.log_start, log.epochs.span_at(log.log_start)[0]
-    elif asked.timestamp != LATEST_TIERED:
+    elif asked.timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return False
     return True
 

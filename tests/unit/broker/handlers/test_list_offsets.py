@@ -27,6 +27,20 @@ def test_offsets_are_found_by_their_time() -> None:
     assert [(0, 4), (0, 0), (0, 2), (0, 1), (0, -1)] == found
 
 
+def test_what_is_not_tiered_has_no_offset() -> None:
+    """
+    -4 is the start of what lies here; -5 and -6, of what is tiered and of what is to be, are nowhere; -7 is unknown.
+    """
+    world = BrokerWorld()
+    world.create("flights", 1)
+    world.produce("flights", b"stays")
+
+    told = [offset_of(world, timestamp) for timestamp in (-4, -5, -6, -7)]
+
+    nothing = (errors.NONE, -1)
+    assert [(errors.NONE, 0), nothing, nothing, (errors.UNSUPPORTED_VERSION, -1)] == told
+
+
 def test_a_partition_that_does_not_exist_has_no_offsets() -> None:
     """
     Asking for offsets creates no topic.
