@@ -112,6 +112,7 @@ class Node:
         self.catch_up: KeptCatchUp | None = None
         self.install: KeptInstall | None = None
         self.pulled_ms = 0
+        self.has_forgotten = False  # since the last turn: somebody may need an install now
         self.reads: list[tuple[int, int, int, int]] = []  # serial, term, commit index then, acknowledged by then
 
     # The machine.
@@ -196,6 +197,9 @@ class Node:
         if message is None:
             was_alive = self.run.now_ms - self.heard.get(sender, -ALIVE_MS) < ALIVE_MS
             self.heard[sender] = self.run.now_ms
+            if was_alive and not self.has_forgotten:
+                self._ask_again()  # nothing else has changed since the last turn
+                return
             if not was_alive:
                 self.replica.met_again(sender)
         else:
@@ -205,21 +209,26 @@ class Node:
     def carry_out(self) -> None:
         replica = self.replica
         assert replica is not None, "a node that is down carries nothing out"
-        self.run.check_leader(self, replica)
-        ready = replica.ready()
-        rows: list[Row] = []
+        self.has_forgotten = False
+        if replica.leads:
+            self.run.check_leader(self, replica)
+        if replica.has_ready:
+            self._carry_out(replica, replica.ready())
+        else:
+            self._ask_again()
+        self._sync()
+        self._apply(replica)
+
+    def _carry_out(self, replica: Replica, ready: Ready) -> None:
         if ready.vote is not None:
-            rows.append(ready.vote)
+            self._queue(ready.vote)
         if ready.truncate_from is not None:
-            rows.append(ready.truncate_from)
-        rows += ready.entries
-        for row in rows:
+            self._queue(ready.truncate_from)
+        for row in ready.entries:
             self._queue(row)
         for to, message in [*ready.messages, *self._catch_up(ready)]:
             self.run.send(self, self.run.nodes[to], message)
         self._go_on_installing(replica, ready)
-        self._sync()
-        self._apply(replica)
 
     def _queue(self, row: Row) -> None:
         self.memory.put(row)
@@ -239,12 +248,23 @@ class Node:
             install.offered(ready.offer)
             self._may_crash_installing()
         came = [chunk for chunk in ready.chunks if install.received(chunk)]
-        if came or ready.offer is not None or self.run.now_ms - self.pulled_ms >= PULL_MS:
-            pull = install.pull()
-            if pull is not None and replica.leader is not None:
-                self.pulled_ms = self.run.now_ms
-                self.run.send(self, self.run.nodes[replica.leader], pull)
-                self._may_crash_installing()
+        if came or ready.offer is not None:
+            self._pull(replica, install)
+        else:
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        """What a Pull asked for has not come."""
+        assert self.install is not None and self.replica is not None, "a node that is down installs nothing"
+        if self.install.pulls and self.run.now_ms - self.pulled_ms >= PULL_MS:
+            self._pull(self.replica, self.install)
+
+    def _pull(self, replica: Replica, install: KeptInstall) -> None:
+        pull = install.pull()
+        if pull is not None and replica.leader is not None:
+            self.pulled_ms = self.run.now_ms
+            self.run.send(self, self.run.nodes[replica.leader], pull)
+            self._may_crash_installing()
 
     def _sync_files(self) -> None:
         def synced() -> None:
@@ -475,6 +495,7 @@ class GroupRun:
         below = min(replica.stable_index, node.disk.commit_index)
         node.memory.forget(below)
         node.disk.forget(below)
+        node.has_forgotten = True
 
     def _cut(self) -> None:
         random = self.random
@@ -521,10 +542,9 @@ class GroupRun:
     # What must hold.
 
     def check_leader(self, node: Node, replica: Replica) -> None:
-        if replica.leads:
-            first = self.leaders.setdefault(replica.term, node.voter)
-            if first != node.voter:
-                raise Broken(f"seed {self.seed}, {self.now_ms} ms: {first} and {node.voter} lead term {replica.term}")
+        first = self.leaders.setdefault(replica.term, node.voter)
+        if first != node.voter:
+            raise Broken(f"seed {self.seed}, {self.now_ms} ms: {first} and {node.voter} lead term {replica.term}")
 
     def check_votes(self, node: Node, before: Vote, after: Vote) -> None:
         if after.term < before.term:
