@@ -144,7 +144,7 @@ class KeptInstall:
         offer = self._offer
         if not self.pulls or offer is None:
             return None
-        index = len(self._memory.content) + 1
+        index = self._memory.count + 1
         if index > offer.index:
             self._sync()
             return None
@@ -153,15 +153,15 @@ class KeptInstall:
     def received(self, chunk: Chunk) -> bool:
         """Whether it was the one that was asked for."""
         memory, offer = self._memory, self._offer
-        if not self.pulls or offer is None or (chunk.index, chunk.offset) != (offer.index, len(memory.content) + 1):
+        if not self.pulls or offer is None or (chunk.index, chunk.offset) != (offer.index, memory.count + 1):
             return False
         data = b"".join(chunk.payload)
         at = 0
         while at < len(data):
             index, term, size = _RECORD.unpack_from(data, at)
             at += _RECORD.size + size
-            if index != len(memory.content) + 1:
-                raise Broken(f"entry {index} was sent for {len(memory.content) + 1}")
+            if index != memory.count + 1:
+                raise Broken(f"entry {index} was sent for {memory.count + 1}")
             memory.copied += ((index, term, data[at - size : at]),)
         return at > 0
 

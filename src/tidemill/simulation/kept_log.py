@@ -59,6 +59,11 @@ class Kept:
         """All of it, from index 1 on."""
         return self.state + self.copied + tuple(_record(entry) for entry in self.entries)
 
+    @property
+    def count(self) -> int:
+        """Of all of it."""
+        return len(self.state) + len(self.copied) + len(self.entries)
+
     def term_at(self, index: int) -> int:
         return self.base_term if index == self.first_index - 1 else self.entry_at(index).term
 

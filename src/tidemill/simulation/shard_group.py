@@ -10,6 +10,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -340,7 +341,8 @@ class Node:
             self.run.check_majority(self, replica)
         self._acknowledge(replica, stable)
         if self.reads and replica.leads:
-            self.reads = [read for read in self.reads if not self._read(read, replica)]
+            confirmed = replica.confirmed_serial
+            self.reads = [read for read in self.reads if not self._read(read, replica, confirmed)]
 
     def _acknowledge(self, replica: Replica, stable: int) -> None:
         """To whom it proposed while it led; when it does not lead any more, the outcome of the rest is not known."""
@@ -351,11 +353,11 @@ class Node:
         if waiting and not (replica.leads and waiting[0][1] == replica.term):
             waiting.clear()
 
-    def _read(self, read: tuple[int, int, int, int], replica: Replica) -> bool:
+    def _read(self, read: tuple[int, int, int, int], replica: Replica, confirmed: int) -> bool:
         serial, term, seen, acknowledged = read
         if term != replica.term:
             return True
-        if replica.confirmed_serial < serial:
+        if confirmed < serial:
             return False
         if seen < acknowledged:
             raise Broken(f"{self.run.now_ms} ms: a confirmed read at {seen} misses entry {acknowledged}")
@@ -406,22 +408,23 @@ class GroupRun:
 
     def send(self, sender: Node, receiver: Node, message: Message | None) -> None:
         """As bytes: what one node does to an entry, no other sees.  None is a heartbeat."""
-        random, knobs = self.random, self.knobs
+        chance, knobs = self.random.random, self.knobs
+        if not self.is_healed and ((sender.voter, receiver.voter) in self._blocked or chance() < knobs.drop):
+            return
         data = None if message is None else b"".join(encode(message))
+        arrive = partial(self._deliver, sender.voter, receiver, data)
         if self.is_healed:
-            self.after(1, lambda: self._deliver(sender.voter, receiver, data))
+            self.after(1, arrive)
             return
-        if (sender.voter, receiver.voter) in self._blocked or random.random() < knobs.drop:
-            return
-        for _ in range(1 + (random.random() < knobs.duplicate)):
-            delay = 1 + int(random.expovariate(1 / knobs.delay_ms))
-            if random.random() < knobs.tail:
+        for _ in range(1 + (chance() < knobs.duplicate)):
+            delay = 1 + int(self.random.expovariate(1 / knobs.delay_ms))
+            if chance() < knobs.tail:
                 delay *= 50
-            self.after(delay, lambda: self._deliver(sender.voter, receiver, data))
+            self.after(delay, arrive)
 
     def _deliver(self, sender: Voter, receiver: Node, data: bytes | None) -> None:
         if self.now_ms < receiver.paused_until:
-            self.after(receiver.paused_until - self.now_ms, lambda: self._deliver(sender, receiver, data))
+            self.after(receiver.paused_until - self.now_ms, partial(self._deliver, sender, receiver, data))
         elif receiver.replica is not None:
             receiver.hear(sender, None if data is None else decode(memoryview(data)))
 
