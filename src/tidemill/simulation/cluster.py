@@ -47,6 +47,8 @@ class ClusterRun:
         self.history = History()
         self.machines = [self._machine(number) for number in range(1, self.knobs.brokers + 1)]
         self.check = ClusterCheck(self.machines)
+        for machine in self.machines:
+            machine.turned = self.check.turned
         self.faults = ClusterFaults(
             self.timeline, self.network, self.machines, self.knobs, self._fork(), self.check.may_lose
         )
@@ -115,11 +117,7 @@ class ClusterRun:
             join=(f"broker-1:{PEER_PORT}",) if number > 1 else (),
         )
         machine.pace.sync_us = self.knobs.sync_us
-        machine.turned = self._turned
         return machine
-
-    def _turned(self, machine: BrokerMachine) -> None:
-        self.check.turned(machine)
 
     def _fork(self) -> Random:
         return Random(self.random.getrandbits(64))

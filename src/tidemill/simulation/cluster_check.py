@@ -22,7 +22,7 @@ class ClusterCheck:
         self._machines = machines
         self._leaders: dict[tuple[ShardId, int], Voter] = {}  # of each term
         self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}  # by log index: term, CRC of what it carries
-        self._seen: dict[tuple[BrokerMachine, int, ShardId], int] = {}  # commit index of each life of each replica
+        self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}  # commit indexes of each life of a broker
         self._counted: dict[ShardId, int] = {}  # up to this index a majority was counted
         self._memberships: dict[ShardId, dict[int, Membership]] = {}  # by log index: those that may be in force
 
@@ -30,30 +30,39 @@ class ClusterCheck:
         """A broker's loop has turned."""
         if machine.broker is None:
             return
+        seen = self._seen.setdefault((machine, machine.starts), {})
         for shard_id, shard in machine.broker.shard_table.shards.items():
             replica = shard.replica
             if replica.leads:
-                first = self._leaders.setdefault((shard_id, replica.term), replica.me)
-                if first != replica.me:
-                    raise Broken(f"shard {shard_id}: {first} and {replica.me} lead term {replica.term}")
-                self._note_membership(shard)
-            self._check_commit(machine, shard)
-            if replica.leads and replica.commit_index > self._counted.get(shard_id, 0):
-                self._count(shard_id, shard.log, replica)
+                self._check_leader(shard)
+                if replica.commit_index > self._counted.get(shard_id, 0):
+                    self._count(shard_id, shard.log, replica)
+            # While it installs its log is between two: nothing of it counts until it is whole.
+            if replica.stable_index != seen.get(shard_id, 0) and replica.installing is None:
+                self._check_commit(machine, shard, seen)
 
-    def _check_commit(self, machine: BrokerMachine, shard: Shard) -> None:
+    def _check_leader(self, shard: Shard) -> None:
+        replica = shard.replica
+        first = self._leaders.setdefault((shard.shard_id, replica.term), replica.me)
+        if first != replica.me:
+            raise Broken(f"shard {shard.shard_id}: {first} and {replica.me} lead term {replica.term}")
+        known = self._memberships.setdefault(shard.shard_id, {})
+        at, membership = shard.log.memberships[-1]
+        if known.get(at) is not membership or len(known) > 1:
+            known[at] = membership
+            for older in [older for older in known if older < at <= replica.commit_index]:
+                del known[older]
+
+    def _check_commit(self, machine: BrokerMachine, shard: Shard, seen: dict[ShardId, int]) -> None:
         """It never goes back, and nobody has something else there."""
-        if shard.replica.installing is not None:
-            return  # its log is between two: nothing of it counts until it is whole
-        life = (machine, machine.starts, shard.shard_id)
-        index, seen = shard.replica.stable_index, self._seen.get(life, 0)
-        if index == seen:
-            return
-        if index < seen:
-            raise Broken(f"shard {shard.shard_id} on {machine.name}: the commit index went back from {seen} to {index}")
-        self._seen[life] = index
+        index, before = shard.replica.stable_index, seen.get(shard.shard_id, 0)
+        if index < before:
+            raise Broken(
+                f"shard {shard.shard_id} on {machine.name}: the commit index went back from {before} to {index}"
+            )
+        seen[shard.shard_id] = index
         log = shard.log
-        for at in range(max(seen + 1, log.first_index), index + 1):
+        for at in range(max(before + 1, log.first_index), index + 1):
             entry = log.entry_at(at)
             if entry.payload is None:
                 continue  # it lies in the segment: `agree` compares those
@@ -73,13 +82,6 @@ class ClusterCheck:
         if len(holding.intersection(replica.voters)) <= len(replica.voters) // 2:
             numbers = sorted(voter.broker_id for voter in holding)
             raise Broken(f"shard {shard_id}: entry {index} of term {term} is committed, and only {numbers} have it")
-
-    def _note_membership(self, shard: Shard) -> None:
-        known = self._memberships.setdefault(shard.shard_id, {})
-        at, membership = shard.log.memberships[-1]
-        known[at] = membership
-        for older in [older for older in known if older < at <= shard.replica.commit_index]:
-            del known[older]
 
     def may_lose(self, lost: BrokerMachine) -> bool:
         """

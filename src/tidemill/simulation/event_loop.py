@@ -36,7 +36,7 @@ class Timeline:
 
     def after(self, delay_us: int, call: Callable[[], None]) -> None:
         self._asked += 1
-        heapq.heappush(self._heap, (self.now_us + max(delay_us, 0), self._asked, call))
+        heapq.heappush(self._heap, (self.now_us + delay_us if delay_us > 0 else self.now_us, self._asked, call))
 
     def run_until(self, end_us: int, is_over: Callable[[], bool] = lambda: False) -> None:
         """Everything that is due up to `end_us`, or until `is_over` says so."""
@@ -89,17 +89,13 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """From now on; what was put off until the pause's end stays so."""
         self._paused_until_us = self.timeline.now_us
 
-    @property
-    def is_paused(self) -> bool:
-        return self.timeline.now_us < self._paused_until_us
-
     def after(self, delay_us: int, call: Callable[[], None]) -> None:
         """As `Timeline.after`, for what this process does itself, on any of its threads."""
 
         def guarded() -> None:
             if self._is_dead:
                 return
-            if self.is_paused:
+            if self.timeline.now_us < self._paused_until_us:
                 self.timeline.after(self._paused_until_us - self.timeline.now_us, guarded)
                 return
             try:
@@ -125,7 +121,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             handle.cancel()
             return handle
         self._ready.append(handle)
-        self._schedule_turn()
+        if not self._is_turn_due:
+            self._schedule_turn()
         return handle
 
     def call_later(
@@ -140,7 +137,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         def due() -> None:
             if not handle.cancelled():
                 self._ready.append(handle)
-                self._schedule_turn()
+                if not self._is_turn_due:
+                    self._schedule_turn()
 
         self.after(int(delay * US / self.rate) + 1, due)
         return handle
@@ -187,9 +185,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     # Turns.
 
     def _schedule_turn(self) -> None:
-        if not self._is_turn_due:
-            self._is_turn_due = True
-            self.after(self._busy_until_us - self.timeline.now_us, self._turn)
+        self._is_turn_due = True
+        self.after(self._busy_until_us - self.timeline.now_us, self._turn)
 
     def _turn(self) -> None:
         self._is_turn_due = False
@@ -209,7 +206,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         finally:
             asyncio._set_running_loop(before)
         self._busy_until_us = self.timeline.now_us + CALL_US * count
-        if ready:
+        if ready and not self._is_turn_due:
             self._schedule_turn()
         self.turned()
 

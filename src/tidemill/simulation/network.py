@@ -161,7 +161,9 @@ class Network:
 
     def trace(self, source: str, destination: str, number: int, data: bytes | None) -> None:
         line = f"{self.timeline.now_us} {source} {destination} {number} {-1 if data is None else len(data)}\n"
-        self.digest.update(line.encode() + (data or b""))
+        self.digest.update(line.encode())
+        if data:
+            self.digest.update(data)
 
     # What processes do.
 
