@@ -163,14 +163,16 @@ class _Process:
 
     def _machine(self) -> Machine:
         journal = ThreadJobs(self.loop, name="journal")
+        spread = ThreadJobs(self.loop, name="spread")
         background = ThreadJobs(self.loop, name="background")
         reads = ThreadJobs(self.loop, name="read", threads=READ_THREADS)
-        self.jobs = [journal, background, reads]
+        self.jobs = [journal, spread, background, reads]
         return Machine(
             turns=self.loop,
             clock=self.clock,
             entropy=OsEntropy(),
             journal_jobs=journal,
+            spread_jobs=spread,
             background_jobs=background,
             read_jobs=reads,
             call_later=self.loop.call_later,

@@ -103,6 +103,7 @@ class Broker:
             turns=machine.turns,
             clock=machine.clock,
             journal_jobs=machine.journal_jobs,
+            spread_jobs=machine.spread_jobs,
             background_jobs=machine.background_jobs,
             failed=machine.failed,
             metrics=self.metrics,

@@ -2,9 +2,9 @@
 
     turn:     gather the next block, unless one is in the air ──▶ journal's thread: write, sync
     written:  the next turn first, so that the disk works while answers go out ──▶ every shard advances
-    beside:   spread what is written over the segments, several blocks at once ──▶ journal's thread, between two blocks
+    beside:   spread what is written over the segments, several blocks at once ──▶ a thread of its own
 
-On a second thread and a step at a time: checkpoints, growth of the ring, removal of files.  Steps are paced: a
+On a third thread and a step at a time: checkpoints, growth of the ring, removal of files.  Steps are paced: a
 checkpoint never holds the disk for longer than one sync.
 """
 
@@ -43,6 +43,7 @@ class ReadyLoop:
         turns: Turns,
         clock: Clock,
         journal_jobs: Jobs,
+        spread_jobs: Jobs,
         background_jobs: Jobs,
         failed: Callable[[BaseException], None],
         metrics: Metrics,
@@ -53,6 +54,7 @@ class ReadyLoop:
         self._turns = turns
         self._clock = clock
         self._journal_jobs = journal_jobs
+        self._spread_jobs = spread_jobs
         self._background_jobs = background_jobs
         self._failed = failed
         self._metrics = metrics
@@ -159,7 +161,7 @@ class ReadyLoop:
             spread.carry_out(disk)
             return spread
 
-        self._journal_jobs.submit(carry_out, self._spread_ended, self._failed)
+        self._spread_jobs.submit(carry_out, self._spread_ended, self._failed)
 
     def _spread_ended(self, spread: Spread) -> None:
         self._store.spread_ended(spread)

@@ -1,7 +1,7 @@
 """A gathered block on its way to the journal, and the bytes of written blocks on theirs to the segments.
 
-Made by the loop, carried out by the journal's thread.  Whoever waits for a block is answered when it is written; its
-bytes are read from memory until they are spread.
+Made by the loop, carried out by two threads of their own.  Whoever waits for a block is answered when it is written;
+its bytes are read from memory until they are spread.
 """
 
 from dataclasses import dataclass, field

@@ -65,7 +65,7 @@ class Segment:
         self.index: OffsetIndex | None = None if size else OffsetIndex()
 
     def opened(self, disk: Disk) -> File:
-        """The file, which exists: only the journal's thread makes files.  Called by every thread."""
+        """The file, which exists: only the thread that spreads makes files.  Called by every thread."""
         file = self.file
         if file is None:
             try:

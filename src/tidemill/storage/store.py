@@ -2,8 +2,8 @@
 
 The loop queues rows (`append`, `vote`, `truncate`, …) and takes them out a block at a time (`gather`).  One thread
 writes and syncs the block; then the loop learns of it (`written`).  The bytes of written blocks are spread over the
-segments by the same thread, several blocks at once (`gather_spread`, `spread_ended`).  At most one block and one spread
-are in the air.  A checkpoint runs beside that, on another thread, as a list of steps.
+segments by a second one, several blocks at once (`gather_spread`, `spread_ended`).  At most one block and one spread
+are in the air.  A checkpoint runs beside that, on a third thread, as a list of steps.
 
 What must hold stands in `docs/formats/journal.md`.  Nothing here waits, but for the steps, `Block.write` and
 `Spread.carry_out`.

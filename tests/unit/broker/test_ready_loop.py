@@ -86,8 +86,8 @@ def test_a_stop_ends_though_the_disk_is_full() -> None:
     stopped: list[bool] = []
     world.broker.ready_loop.begin_stop()
     world.broker.ready_loop.when_idle(lambda: stopped.append(True))
-    while world.turns.turn() or world.journal_jobs.step():
-        pass  # the journal is the faster one
+    while world.turns.turn() or world.journal_jobs.step() or world.spread_jobs.step():
+        pass  # these are the faster ones
 
     world.settle()
 
