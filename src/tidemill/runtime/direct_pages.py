@@ -15,7 +15,7 @@ from typing import Final
 from tidemill.storage.disk import Buffer
 
 PAGE: Final = mmap.PAGESIZE
-STAGE_BYTES: Final = 1 << 20
+STAGE_BYTES: Final = 4 << 20
 JOINED_BYTES_MAX: Final = 128 << 10  # so much is joined before it is copied to the stage, and more when it is in
 JOINED_PARTS_MIN: Final = 64  # so many parts: one more copy costs less than an interpreted loop over many parts
 

@@ -49,7 +49,7 @@ class StoreOptions:
     journal_first_bytes: int = 16 << 20  # small, so that a first start takes no time
     journal_file_bytes: int = 64 << 20
     journal_bytes_max: int = 512 << 20
-    block_bytes_max: int = 1 << 20
+    block_bytes_max: int = 4 << 20
     cache_bytes_max: int = 64 << 20
     checkpoint_bytes: int = 128 << 20  # of journal in use, after which a checkpoint begins; at most half the ring
     producer_expiration_ms: int = 24 * 3_600_000
