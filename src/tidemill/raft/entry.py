@@ -24,6 +24,7 @@ class Kind(IntEnum):
     SETTLED = 20
     INSTALLING = 21
     INSTALLED = 22
+    PART = 23
 
 
 class Command(IntEnum):

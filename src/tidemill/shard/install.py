@@ -36,7 +36,6 @@ class Stage(StrEnum):
     IDLE = "idle"
     DRAINING = "draining"  # what was queued before is on its way to the disk
     WORKING = "working"  # a job has the files
-    WAITING = "waiting"  # for room in the journal's ring
     JOURNALING = "journaling"
     PULLING = "pulling"
     FULL = "full"  # the disk is: tried again
@@ -75,7 +74,6 @@ class Install:
         self._copy: InstallCopy | None = None
         self._offer: Offer | None = None  # that is installed
         self._next: Offer | None = None  # a newer one
-        self._row: Entry | None = None  # to be journaled
         self._asked: tuple[int, int] | None = None  # partition and offset
         self._asked_ms = 0
         self._now_ms = 0
@@ -103,7 +101,7 @@ class Install:
         self._next = offer
         if self.stage is Stage.IDLE:
             self.stage = Stage.DRAINING
-        elif self.stage in (Stage.PULLING, Stage.WAITING):
+        elif self.stage is Stage.PULLING:
             self._cut()
         self.go_on()
 
@@ -125,18 +123,14 @@ class Install:
         self._work(self._files.clean, lambda _: self._pull())
 
     def go_on(self) -> None:
-        """Something that is waited for may be there: what was queued is durable, the ring has room."""
+        """Something that is waited for may be there: what was queued is durable."""
         if self.stage is Stage.DRAINING:
             if self._store.is_spread(self._log.shard_id):
                 self._copy = InstallCopy(self._store.disk, self._log, self._high_watermarks())
                 self._cut()
-        elif self.stage is Stage.WAITING:
-            assert self._row is not None, "there is a row to wait with"
-            if self._store.is_room(self._row):
-                self._journal(self._row)
         elif self.stage is Stage.JOURNALING and self._replica.installing is None:
             self.stage = Stage.IDLE
-            self._copy = self._offer = self._row = None
+            self._copy = self._offer = None
             self._changed()
 
     # Step by step.
@@ -164,19 +158,14 @@ class Install:
                 self._log.damage = found  # it neither votes nor counts from now on
                 self.stage = Stage.IDLE
                 return
-            self._wait_with(installing_row(offer.index, offer.index_term, found))
+            self._journal(installing_row(offer.index, offer.index_term, found))
 
         self._work(cut, done)
 
-    def _wait_with(self, row: Entry) -> None:
-        self.stage = Stage.WAITING
-        self._row = row
+    def _journal(self, row: Entry) -> None:
         if self._next is not None:
             self._cut()
-        else:
-            self.go_on()
-
-    def _journal(self, row: Entry) -> None:
+            return
         self._store.install(self._log, row)
         self.stage = Stage.JOURNALING
         if row.kind == Kind.INSTALLED:
@@ -199,7 +188,7 @@ class Install:
         elif files.bytes_since_sync >= PROGRESS_BYTES:
             self._work(
                 files.sync,
-                lambda _: self._wait_with(installing_row(offer.index, offer.index_term, files.progress())),
+                lambda _: self._journal(installing_row(offer.index, offer.index_term, files.progress())),
             )
         else:
             self._asked_ms = self._now_ms
@@ -209,7 +198,7 @@ class Install:
 
     def _end(self, offer: Offer) -> None:
         states = self._files.result()
-        self._wait_with(installed_row(offer.index, offer.index_term, offer.append_time, offer.membership, states))
+        self._journal(installed_row(offer.index, offer.index_term, offer.append_time, offer.membership, states))
 
     def _write(self, write: Callable[[], None]) -> None:
         def outcome() -> Exception | None:

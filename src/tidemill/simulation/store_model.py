@@ -2,7 +2,8 @@
 
 A row is recorded where it is submitted, and folded when its block is gathered.  So for every block there is one exact
 state; after a crash the store must be in the state of some block between the newest acknowledged and the newest
-gathered one, and in no other.  States share what they have in common.
+gathered one, and in no other, but that a checkpoint may have cut already what a truncation cuts that had been queued.
+States share what they have in common.
 """
 
 from dataclasses import dataclass, field
@@ -138,6 +139,8 @@ class StoreModel:
                 shards[shard_id] = ShardModel(row.opening)
                 copied.add(shard_id)
                 continue
+            if shard_id not in shards:
+                continue  # closed: entries that were queued before that come behind it
             if shard_id not in copied:
                 shards[shard_id] = shards[shard_id].copy()
                 copied.add(shard_id)
@@ -159,17 +162,35 @@ class StoreModel:
 
 
 class StoreHistory:
-    """What was submitted, in which block it went, and up to where it was acknowledged."""
+    """
+    What was submitted, in which block it went, and up to where it was acknowledged.  Entries leave behind all else;
+    a truncation takes those along that have not left yet, and is a row only where some had.
+    """
 
     def __init__(self, model: StoreModel, sequence: int) -> None:
         self.models = {sequence: model}
         self.gathered = sequence
         self.acknowledged = sequence
         self.committed: dict[ShardId, int] = {}
-        self._waiting: list[Row] = []
+        self._facts: list[Row] = []
+        self._entries: list[Row] = []
+        self._truncations: list[tuple[int, Row]] = []  # first the block that holds it
 
     def submit(self, row: Row) -> None:
-        self._waiting.append(row)
+        if row.entry is not None:
+            self._entries.append(row)
+        elif row.truncated_from is None or self._cut(row.shard_id, row.truncated_from):
+            self._facts.append(row)
+
+    def _cut(self, shard_id: ShardId, from_index: int) -> bool:
+        """Whether blocks hold what is cut."""
+        waiting = [row.entry.log_index for row in self._entries if row.shard_id == shard_id and row.entry is not None]
+        self._entries = [
+            row
+            for row in self._entries
+            if row.shard_id != shard_id or row.entry is None or row.entry.log_index < from_index
+        ]
+        return not waiting or from_index < waiting[0]
 
     def submit_entry(self, shard_id: ShardId, entry: Entry) -> None:
         payload = entry.payload
@@ -191,9 +212,31 @@ class StoreHistory:
         )
 
     def gather(self, sequence: int, row_count: int) -> None:
-        rows, self._waiting = self._waiting[:row_count], self._waiting[row_count:]
+        rows, self._facts = self._facts[:row_count], self._facts[row_count:]
+        count = row_count - len(rows)
+        self._truncations += [(sequence, row) for row in rows if row.truncated_from is not None]
+        rows, self._entries = rows + self._entries[:count], self._entries[count:]
         self.models[sequence] = self.models[self.gathered].after(rows)
         self.gathered = sequence
 
     def acknowledge(self, sequence: int) -> None:
         self.acknowledged = sequence
+
+    def model_like(self, sequence: int, ends: dict[ShardId, int]) -> StoreModel | None:
+        """
+        The state after a block; where a shard's log ends (`ends`) as a truncation left it that is in no block up to
+        that one, it is cut so.
+        """
+        model = self.models.get(sequence)
+        if model is None:
+            return None
+        later = [row for block, row in self._truncations if block > sequence]
+        cuts: dict[ShardId, int] = {}
+        for row in [*later, *self._facts]:
+            if row.truncated_from is None:
+                continue
+            shard_id = row.shard_id
+            cuts[shard_id] = min(row.truncated_from, cuts.get(shard_id, row.truncated_from))
+            if ends.get(shard_id) == cuts[shard_id] - 1 < len(model.shards[shard_id].entries):
+                model = model.after([row._replace(truncated_from=cuts[shard_id])])
+        return model

@@ -2,6 +2,7 @@
 
 INSTALLING  the files of the partitions hold this, durably, and it is alike with the snapshot at (index, term)
 INSTALLED   they hold all of the snapshot; the shard's log begins behind it
+PART        bytes of one of them, which comes behind: a row may be larger than a block, even than the ring
 Byte table: `docs/formats/journal.md`.
 """
 
@@ -13,6 +14,7 @@ from tidemill.raft.voters import Membership
 from tidemill.storage.partition_state import ByteReader, PartitionState, encode_partitions
 from tidemill.storage.shard_log import ShardLog
 
+INSTALL_KINDS: Final = frozenset({Kind.INSTALLING, Kind.INSTALLED, Kind.PART})
 _TIME: Final = Struct(">q")
 
 
@@ -27,8 +29,20 @@ def installed_row(
     return Entry(Kind.INSTALLED, payload, index=index, term=term)
 
 
+def split_install_row(row: Entry, bytes_max: int) -> list[Entry]:
+    """
+    Its parts, and behind them the row with what is left; each has `bytes_max` bytes at most, and says at which of all
+    bytes its own begin.
+    """
+    payload = row.payload
+    assert payload is not None, f"{row} has lost its bytes"
+    last = max(len(payload) - 1, 0) // bytes_max * bytes_max
+    parts = [Entry(Kind.PART, payload[at : at + bytes_max], base_offset=at) for at in range(0, last, bytes_max)]
+    return [*parts, Entry(row.kind, payload[last:], base_offset=last, index=row.index, term=row.term)]
+
+
 def apply_install_row(log: ShardLog, row: Entry) -> None:
-    """The same when it is queued, and when recovery meets it."""
+    """When it is queued, whole; and when recovery has it whole again."""
     assert row.payload is not None, f"{row} has lost its bytes"
     reader = ByteReader(memoryview(row.payload))
     if row.kind == Kind.INSTALLING:
@@ -37,3 +51,18 @@ def apply_install_row(log: ShardLog, row: Entry) -> None:
     (last_append_time,) = reader.numbers(_TIME)
     log.end_install(row.index, row.term, last_append_time, reader.membership())
     log.restore_partitions(reader.partitions())
+
+
+def fold_install_row(log: ShardLog, row: Entry) -> None:
+    """As recovery meets it.  Where parts are missing, a checkpoint stands for them, and for the row."""
+    assert row.payload is not None, f"{row} has lost its bytes"
+    parts = log.install_parts
+    if row.base_offset == 0:
+        parts.clear()
+    if row.base_offset != sum(map(len, parts)):
+        return
+    parts.append(bytes(row.payload))
+    if row.kind != Kind.PART:
+        row.payload = b"".join(parts)
+        parts.clear()
+        apply_install_row(log, row)

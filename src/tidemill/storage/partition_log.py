@@ -201,22 +201,36 @@ class PartitionLog:
         self._places = deque(maxlen=READ_PLACES_MAX)  # a new one: a reader that is under way notes its place in the old
         return removed
 
-    def settle(self, offset: int) -> list[Segment]:
-        """Nothing below `offset` is needed any more; the segments that held nothing else."""
+    @property
+    def first_base(self) -> int:
+        """The base offset of the first segment; of the next one, where there is none."""
+        return self.segments[0].base_offset if self.segments else self.end_offset
+
+    def settle(self, offset: int, first_base: int | None = None) -> list[Segment]:
+        """
+        Nothing below `offset` is needed any more; the segments that held nothing else.  `first_base`: they were before
+        this one, whatever is here by now.
+        """
         self.settled = max(self.settled, offset)
         self.log_start = max(self.log_start, offset)
         segments = self.segments
-        count = 0
-        for at in range(len(segments)):
-            end = segments[at + 1].base_offset if at + 1 < len(segments) else self.end_offset
-            if end > offset or segments[at].base_offset == end:
-                break  # an empty one stays: the next batch makes its file, which must not be removed then
-            count = at + 1
+        if first_base is not None:
+            count = bisect_left(segments, first_base, key=lambda segment: segment.base_offset)
+        else:
+            count = self._settled_count(offset)
         if count:
             self.segments = segments[count:]
             self._places = deque(maxlen=READ_PLACES_MAX)
         self.epochs.advance(self.log_start)
         return segments[:count]
+
+    def _settled_count(self, offset: int) -> int:
+        segments = self.segments
+        for at, segment in enumerate(segments):
+            end = segments[at + 1].base_offset if at + 1 < len(segments) else self.end_offset
+            if end > offset or segment.base_offset == end:
+                return at  # an empty one stays: the next batch makes its file, which must not be removed then
+        return len(segments)
 
     def read(self, offset: int, bytes_max: int, end_offset: int, *, may_wait: bool) -> tuple[list[Buffer], int] | None:
         """

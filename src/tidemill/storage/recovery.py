@@ -16,7 +16,7 @@ from tidemill.storage.block import Run, spread_run
 from tidemill.storage.checkpoint import Checkpoint, ClosedShard, encode_checkpoint, newest_checkpoint, write_checkpoint
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
-from tidemill.storage.install_row import apply_install_row
+from tidemill.storage.install_row import INSTALL_KINDS, fold_install_row
 from tidemill.storage.journal import (
     Journal,
     Place,
@@ -161,7 +161,7 @@ def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
         return
     log = store.shards.get(shard_id)
     if log is None:
-        return  # rows of a shard that was closed before them can only be those that were queued with the closing
+        return  # closed: what was queued before the closing may come behind it
     if kind in (Kind.BATCH, Kind.COMMAND):
         assert row.payload is not None, f"{row} has no bytes"
         if kind == BATCH:
@@ -177,9 +177,9 @@ def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
     elif kind == Kind.TRUNCATE:
         log.truncate(row.index)
     elif kind == Kind.SETTLED:
-        log.partitions[row.partition].settle(row.base_offset)
-    elif kind in (Kind.INSTALLING, Kind.INSTALLED):
-        apply_install_row(log, row)
+        log.partitions[row.partition].settle(row.base_offset, row.segment_base if row.record_count else None)
+    elif kind in INSTALL_KINDS:
+        fold_install_row(log, row)
     elif kind == Kind.CLOSED:
         store.closed[shard_id] = ClosedShard(log.term, log.voted_for)
         store.folded_closings.append(store.shards.pop(shard_id))
@@ -220,6 +220,8 @@ def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newes
 def _act(store: Store, walked: list[Walked], found: Found) -> None:
     """Rule R1, second half, with R3 and R4: files follow the folded state."""
     disk = store.disk
+    for log in store.shards.values():
+        log.install_parts.clear()  # what they belong to was not queued whole, or not written
     for log in store.folded_closings:
         remove_shard(disk, log)
         store.note_dirty([], [paths.topic_directory(log.opening.topic_id), paths.TOPICS])

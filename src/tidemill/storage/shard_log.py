@@ -73,6 +73,7 @@ class ShardLog:
         "damage",
         "entries",
         "first_index",
+        "install_parts",
         "installing",
         "last_append_time",
         "last_index",
@@ -98,6 +99,7 @@ class ShardLog:
         self.entries: deque[Entry] = deque()  # from `first_index` to `last_index`
         self._term_starts: list[tuple[int, int]] = [(0, 0)]  # (first index, term)
         self.installing: tuple[int, int] | None = None  # a snapshot's index and term: its bytes are not all here
+        self.install_parts: list[bytes] = []  # recovery's: of a row that it has not met whole yet
         self.damage: str | None = None  # why this replica must not serve, vote or count
         self.changed = True  # since its checkpoint section was last encoded
         self.section = b""

@@ -13,33 +13,27 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, Kind
+from tidemill.raft.entry import BATCH, COMMAND, Entry, Kind
 from tidemill.raft.ready import Vote
 from tidemill.storage import paths
 from tidemill.storage.block import Block, Report, Run, Spread, spread_run
 from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_closed, encode_shard, write_checkpoint
 from tidemill.storage.disk import Disk, File
-from tidemill.storage.install_row import apply_install_row
+from tidemill.storage.install_row import apply_install_row, split_install_row
 from tidemill.storage.journal import RESERVE_DIVISOR, Journal, Place, prepare_file
 from tidemill.storage.journal_block import HEADER_BYTES, PAGE_BYTES, encode_block, padded
 from tidemill.storage.open_files import close_surplus
 from tidemill.storage.queued_rows import Before, SettledBefore, VoteBefore, queued_rows
 from tidemill.storage.row import ROW_BYTES
+from tidemill.storage.row_queue import RowQueue
 from tidemill.storage.segment import Segment, save_index
 from tidemill.storage.shard_log import TAIL_ENTRIES, Opening, ShardLog, read_vote, vote_row
 from tidemill.storage.tail_cache import TailCache
 
 Step = Callable[[], None]
-
-FREEING_KINDS: Final = frozenset(
-    {Kind.VOTE, Kind.TRUNCATE, Kind.SETTLED, Kind.OPENED, Kind.CLOSED}
-)  # may use the ring's reserve (rule J7), as may LOG_START commands
-
-IRREVERSIBLE_KINDS: Final = frozenset({Kind.TRUNCATE, Kind.INSTALLING, Kind.INSTALLED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +63,7 @@ class Store:
         self.closed: dict[ShardId, ClosedShard] = {}
         self.checkpoint_number = 0
         self.checkpoint_sequence = 0  # P of the newest durable checkpoint
-        self._pending: list[tuple[ShardId, Entry]] = []
-        self.pending_bytes = 0
+        self._queue = RowQueue()
         self._last_was_empty = False
         self._dirty_segments: dict[Segment, None] = {}
         self._dirty_directories: dict[str, None] = {}
@@ -79,13 +72,11 @@ class Store:
         self._spreading: Spread | None = None
         self._airborne: Block | None = None
         self._found_disk_full = False  # the next checkpoint spreads what is left, and nobody else does
-        self._before: deque[tuple[int, ShardId, Before]] = deque()  # what queued rows have changed; first their number
-        self._stale_files: deque[tuple[int, str]] = deque()  # of truncations; first the row that must be synced before
-        self._removals: list[tuple[int, Segment]] = []  # (rows queued before it may go, segment)
+        self._before: deque[tuple[int, ShardId, Before]] = deque()  # what queued facts have changed; first their number
+        self._stale_files: deque[tuple[int, str]] = deque()  # of truncations; first the fact that must be synced before
+        self._removals: list[tuple[int, Segment]] = []  # (facts queued before it may go, segment)
         self._closings: list[tuple[int, ShardLog]] = []
-        self._rows_queued = 0
-        self._rows_gathered = 0
-        self._rows_synced = 0
+        self._facts_synced = 0
         self._capture: _Capture | None = None
         self._preparing = False
         self.folded_closings: list[ShardLog] = []  # recovery's: shards that the journal closes
@@ -97,7 +88,7 @@ class Store:
         assert shard_id not in self.shards and shard_id not in self.closed, f"shard {shard_id} has been opened before"
         log = ShardLog(self.disk, self.cache, shard_id, opening)
         self.shards[shard_id] = log
-        self._queue(shard_id, Entry(Kind.OPENED, opening.encode()))
+        self._queue.put_fact(shard_id, Entry(Kind.OPENED, opening.encode()))
         return log
 
     def close_shard(self, shard_id: ShardId) -> None:
@@ -106,37 +97,39 @@ class Store:
         for partition in log.partitions.values():
             partition.is_closed = True
         self.closed[shard_id] = ClosedShard(log.term, log.voted_for)
-        self._queue(shard_id, Entry(Kind.CLOSED, b""))
-        self._closings.append((self._rows_queued, log))
+        self._queue.put_fact(shard_id, Entry(Kind.CLOSED, b""))
+        self._closings.append((self._queue.facts_queued, log))
 
     def vote(self, shard_id: ShardId, log: ShardLog, term: int, voted_for: Voter | None) -> None:
-        self._before.append((self._rows_queued + 1, shard_id, VoteBefore(log.term, log.voted_for)))
+        self._before.append((self._queue.facts_queued + 1, shard_id, VoteBefore(log.term, log.voted_for)))
         log.term = term
         log.voted_for = voted_for
         log.changed = True
-        self._queue(shard_id, vote_row(term, log.voted_for))
+        self._queue.put_fact(shard_id, vote_row(term, log.voted_for))
 
     def append(self, log: ShardLog, entries: list[Entry]) -> None:
         """Entries of the replica's own term, or a leader's; in order."""
-        shard_id = log.shard_id
-        pending = self._pending
-        size = 0
         for entry in entries:
             log.append(entry)
-            pending.append((shard_id, entry))
-            size += ROW_BYTES + entry.payload_bytes
-        self.pending_bytes += size
-        self._rows_queued += len(entries)
+        self._queue.put(log.shard_id, entries)
 
     def truncate(self, log: ShardLog, from_index: int) -> None:
-        """Entries from `from_index` on are gone, here and, once that is journaled, after a restart."""
+        """
+        Entries from `from_index` on are gone, here and, once that is journaled, after a restart.  What no block holds
+        needs no row: it never gets there.
+        """
+        is_journaled = self._queue.cut(log.shard_id, from_index)
         truncated = log.truncate(from_index)
-        self._queue(log.shard_id, Entry(Kind.TRUNCATE, b"", index=from_index))
-        row = self._rows_queued
         for segment in truncated.removed:
             segment.file = None  # dropped: a segment of the same name may follow
-            self._stale_files += [(row, segment.path), (row, paths.index_file(segment.path))]
-        self._stale_files += [(row, paths.index_file(segment.path)) for segment in truncated.cut]
+        if is_journaled:
+            self._queue.put_fact(log.shard_id, Entry(Kind.TRUNCATE, b"", index=from_index))
+        number = self._queue.facts_queued
+        for segment in truncated.removed:
+            self._stale_files += [(number, segment.path), (number, paths.index_file(segment.path))]
+        self._stale_files += [(number, paths.index_file(segment.path)) for segment in truncated.cut]
+        if self._capture is not None and not self._capture.is_running:
+            self._capture = _Capture()  # what was cut, and is not spread yet, never will be: taken anew, without it
 
     def settle(self, log: ShardLog, partition: int, offset: int) -> None:
         """What lies below `offset` is no longer needed; it goes once that is journaled."""
@@ -144,25 +137,17 @@ class Store:
         log_start, settled, epochs = it.log_start, it.settled, it.epochs.starts
         removed = it.settle(offset)
         log.changed = True
-        self._queue(log.shard_id, Entry(Kind.SETTLED, b"", partition=partition, base_offset=offset))
-        self._before.append(
-            (self._rows_queued, log.shard_id, SettledBefore(partition, log_start, settled, epochs, removed))
-        )
-        self._removals += [(self._rows_queued, segment) for segment in removed]
+        row = Entry(Kind.SETTLED, b"", partition=partition, base_offset=offset, record_count=1)
+        row.segment_base = it.first_base  # recovery may meet the row before batches that were appended before it
+        self._queue.put_fact(log.shard_id, row)
+        number = self._queue.facts_queued
+        self._before.append((number, log.shard_id, SettledBefore(partition, log_start, settled, epochs, removed)))
+        self._removals += [(number, segment) for segment in removed]
 
     def install(self, log: ShardLog, row: Entry) -> None:
-        """
-        A row of an install; what it says of files is synced.  Queued only when there `is_room`: a checkpoint waits
-        until it is gathered.
-        """
+        """A row of an install; what it says of files is synced.  It may be larger than the ring: its bytes go in parts."""
         apply_install_row(log, row)
-        self._queue(log.shard_id, row)
-
-    def is_room(self, row: Entry) -> bool:
-        """Whether the ring takes everything that is queued and `row` behind it."""
-        size = self.pending_bytes + ROW_BYTES + len(row.payload or b"")
-        blocks = size // self.options.block_bytes_max + 2
-        return padded(size) + blocks * padded(HEADER_BYTES) <= self.journal.free_for_entries
+        self._queue.put(log.shard_id, split_install_row(row, self.options.block_bytes_max // 4))
 
     def is_spread(self, shard_id: ShardId) -> bool:
         """
@@ -171,13 +156,8 @@ class Store:
         blocks = self._unspread + ([] if self._airborne is None else [self._airborne])
         blocks += [] if self._spreading is None else self._spreading.blocks
         blocks += [] if self._capture is None else self._capture.spread.blocks
-        rows = itertools.chain(self._pending, *[block.rows for block in blocks])
+        rows = itertools.chain(self._queue, *[block.rows for block in blocks])
         return not any(shard == shard_id and row.kind != Kind.VOTE for shard, row in rows)
-
-    def _queue(self, shard_id: ShardId, row: Entry) -> None:
-        self._pending.append((shard_id, row))
-        self._rows_queued += 1
-        self.pending_bytes += ROW_BYTES + row.payload_bytes
 
     # ── a block at a time ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -194,72 +174,34 @@ class Store:
 
     @property
     def has_pending(self) -> bool:
-        return bool(self._pending)
+        return bool(self._queue)
 
     @property
     def is_settled(self) -> bool:
         """Nothing queued, and the newest block is known to be synced by a block behind it."""
-        return not self._pending and (self._last_was_empty or self.journal.sequence == 0)
+        return not self._queue and (self._last_was_empty or self.journal.sequence == 0)
 
     def gather(self, *, empty: bool = False) -> Block | None:
         """The next block out of what is queued; None when there is nothing, or no room before the next checkpoint."""
-        if not self._pending:
+        if not self._queue:
             if not empty or self._last_was_empty or padded(HEADER_BYTES) > self.journal.free:
                 return None
             return self._block([])
-        rows = self._take()
+        rows = self._queue.take(self.journal, self.options.block_bytes_max)
         return self._block(rows) if rows else None
-
-    def _take(self) -> list[tuple[ShardId, Entry]]:
-        """Rows from the front of the queue, as many as a block and the ring hold."""
-        pending = self._pending
-        room = self.journal.free_for_entries
-        limit = self.options.block_bytes_max
-        size = HEADER_BYTES
-        count = 0
-        for _, entry in pending:
-            grown = size + ROW_BYTES + entry.payload_bytes
-            if count and (grown > limit or padded(grown) > room):
-                break
-            size = grown
-            count += 1
-        if padded(size) > room:
-            return self._take_freeing()
-        taken = pending[:count]
-        del pending[:count]
-        self._rows_gathered += count
-        self.pending_bytes -= size - HEADER_BYTES
-        return taken
-
-    def _take_freeing(self) -> list[tuple[ShardId, Entry]]:
-        """Into the ring's reserve: only the rows at the front that free space, or must not wait (rule J7)."""
-        count = 0
-        size = HEADER_BYTES
-        for _, entry in self._pending:
-            grown = size + ROW_BYTES + entry.payload_bytes
-            if not _is_freeing(entry) or padded(grown) > self.journal.free:
-                break
-            size = grown
-            count += 1
-        taken = self._pending[:count]
-        del self._pending[:count]
-        self._rows_gathered += count
-        self.pending_bytes -= size - HEADER_BYTES
-        return taken
 
     def _block(self, rows: list[tuple[ShardId, Entry]]) -> Block:
         journal = self.journal
         parts, size = encode_block(self.key, journal.sequence + 1, journal.synced, rows)
         extents, joined = journal.reserve(size)
         self._last_was_empty = not rows
-        while self._before and self._before[0][0] <= self._rows_gathered:
+        facts_gathered = self._queue.facts_gathered
+        while self._before and self._before[0][0] <= facts_gathered:
             self._before.popleft()
         block = Block(journal.sequence, rows, self._reports(rows), extents, joined, parts, size)
-        while self._stale_files and self._stale_files[0][0] <= self._rows_gathered:
+        while self._stale_files and self._stale_files[0][0] <= facts_gathered:
             block.stale_files.append(self._stale_files.popleft()[1])
         self._airborne = block
-        if self._capture is not None:
-            self._choose_place()
         return block
 
     def _reports(self, rows: list[tuple[ShardId, Entry]]) -> list[Report]:
@@ -268,10 +210,8 @@ class Store:
         installing: dict[ShardId, None] = {}
         for shard_id, entry in reversed(rows):
             if entry.kind <= COMMAND:
-                if shard_id not in newest:
-                    log = self.shards.get(shard_id)
-                    if log is not None and log.holds(entry):
-                        newest[shard_id] = entry
+                if shard_id not in newest and shard_id in self.shards:
+                    newest[shard_id] = entry
             elif entry.kind == Kind.VOTE and shard_id not in votes:
                 votes[shard_id] = Vote(entry.term, read_vote(entry))
             elif entry.kind == Kind.INSTALLING:
@@ -288,7 +228,7 @@ class Store:
     def written(self, block: Block) -> list[Report]:
         """The block is durable: what that means to whom."""
         self.journal.synced = block.sequence
-        self._rows_synced += len(block.rows)
+        self._facts_synced = self._queue.facts_gathered  # one block is in the air at most
         self._airborne = None
         self._unspread.append(block)
         self._unspread_bytes += block.size
@@ -396,12 +336,12 @@ class Store:
         steps: list[Step] = []
         if self._spreading is not None:
             return steps
-        while self._removals and self._removals[0][0] <= self._rows_synced:
+        while self._removals and self._removals[0][0] <= self._facts_synced:
             segment = self._removals.pop(0)[1]
             self._dirty_segments.pop(segment, None)
             self._dirty_directories[segment.path.rpartition("/")[0]] = None
             steps.append(lambda segment=segment: remove_segment(self.disk, segment))  # type: ignore[misc]
-        while self._closings and self._closings[0][0] <= self._rows_synced:
+        while self._closings and self._closings[0][0] <= self._facts_synced:
             log = self._closings.pop(0)[1]
             for partition in log.partitions.values():
                 for segment in partition.segments:
@@ -429,21 +369,19 @@ class Store:
     def begin_checkpoint(self) -> None:
         """
         Choose P: the newest gathered block.  The state is taken now, before a later row changes it; what is only
-        queued is taken back out of it, for it may wait for the very room that this checkpoint makes.
+        queued is taken back out of it, for it may wait for the very room that this checkpoint makes.  But for what
+        cuts: it may be durable before its row is, for no later row takes it back.
         """
         assert self._capture is None, "a checkpoint is under way"
         self._capture = _Capture()
         self._choose_place()
 
     def _choose_place(self) -> None:
-        """Not while a truncation or an install is queued: what it took is in no memory any more."""
+        """What truncations and installs took is in no memory any more: those that are queued have happened in here."""
         capture = self._capture
-        if capture is None or capture.sequence is not None:
-            return
-        if any(row.kind in IRREVERSIBLE_KINDS for _, row in self._pending):
-            return
-        queued = queued_rows(self._pending, ((shard_id, before) for _, shard_id, before in self._before))
-        closing = {log.shard_id: log for row, log in self._closings if row > self._rows_gathered}
+        assert capture is not None, "no checkpoint is under way"
+        queued = queued_rows(self._queue, ((shard_id, before) for _, shard_id, before in self._before))
+        closing = {log.shard_id: log for number, log in self._closings if number > self._queue.facts_gathered}
         for shard_id, closed in self.closed.items():
             if shard_id not in closing:
                 capture.sections.append(encode_closed(shard_id, closed))
@@ -466,6 +404,8 @@ class Store:
         Once P is durable and spread: the work, a step at a time, for another thread; then call `checkpointed`.  None
         before that.
         """
+        if self._capture is not None and self._capture.sequence is None:
+            self._choose_place()
         capture = self._capture
         if capture is None or capture.sequence is None or self.journal.synced < capture.sequence or capture.is_running:
             return None
@@ -479,9 +419,9 @@ class Store:
         if self._found_disk_full:
             capture.spread = self._spread_of_all()
             capture.segments |= dict.fromkeys(run.segment for run in capture.spread.runs)  # pinned from now on
-        return self._carry_out(capture, list(capture.segments))
+        return self._carry_out(capture, [(segment, segment.file) for segment in capture.segments])
 
-    def _carry_out(self, capture: "_Capture", segments: list[Segment]) -> Iterator[None]:
+    def _carry_out(self, capture: "_Capture", segments: list[tuple[Segment, File | None]]) -> Iterator[None]:
         """Rule C2: segments, directories, the checkpoint's own file."""
         assert capture.sequence is not None and capture.head is not None, "P has not been chosen"
         spread = capture.spread
@@ -489,8 +429,10 @@ class Store:
         for run in spread.runs:
             spread_run(self.disk, run, spread.changed_directories)
             yield
-        for segment in segments:
-            sync_segment(segment)
+        for segment, known in segments:
+            file = known or segment.file  # the known one also where it was truncated since: its row may be lost
+            if file is not None:
+                file.sync()
             if segment.is_closed:
                 save_index(self.disk, segment)
             yield
@@ -577,12 +519,6 @@ class _Capture:
         self.segments: dict[Segment, None] = {}
         self.directories: dict[str, None] = {}
         self.spread = Spread([], [])  # of what found the disk full
-
-
-def _is_freeing(entry: Entry) -> bool:
-    if entry.kind in FREEING_KINDS:
-        return True
-    return entry.kind == Kind.COMMAND and bool(entry.payload) and entry.payload[0] == Command.LOG_START  # type: ignore[index]
 
 
 def segment_at(log: ShardLog, entry: Entry) -> Segment | None:

@@ -160,15 +160,13 @@ class Explorer:
             raise Violation("refused", where, f"{type(problem).__name__}: {problem}") from problem
         finally:
             disk.before_operation = None
-        self._compare(store, found, disk, self._history.models, where)
+        self._compare(store, found, disk, self._history, where)
         return store, store.journal.sequence
 
-    def _compare(
-        self, store: Store, found: Found, disk: SimulatedDisk, models: dict[int, StoreModel], where: str
-    ) -> None:
+    def _compare(self, store: Store, found: Found, disk: SimulatedDisk, history: StoreHistory, where: str) -> None:
         if found.damaged:
             raise Violation("refused", where, f"damage is reported: {found.damaged}")
-        model = models.get(store.journal.sequence)
+        model = model_of(store, history)
         if model is None:
             raise Violation("invented", where, f"block {store.journal.sequence} is there, but was never made")
         for difference in differences(model, store, disk):
@@ -193,7 +191,9 @@ class Explorer:
         Votes, entries, a checkpoint and more entries; then all that is not synced is lost, and it opens again.
         Or `fill`: as much as the ring takes without another checkpoint.
         """
-        history = StoreHistory(self._history.models[sequence], sequence)
+        model = model_of(store, self._history)
+        assert model is not None, f"block {sequence} was made"
+        history = StoreHistory(model, sequence)
         driver = StoreDriver(store, disk, history, CONFIG)
         try:
             if fill:
@@ -218,7 +218,7 @@ class Explorer:
                 raise Violation("refused", where_now, f"{type(problem).__name__}: {problem}") from problem
             if opened.journal.sequence < history.acknowledged:
                 raise Violation("lost", where_now, f"the store ends at block {opened.journal.sequence}")
-            self._compare(opened, found, after, history.models, where_now)
+            self._compare(opened, found, after, history, where_now)
 
     def _work(self, driver: StoreDriver) -> None:
         for shard_id, log in list(driver.store.shards.items()):
@@ -258,6 +258,11 @@ class Explorer:
                     start = max(at for base, at in wanted.positions.items() if base <= offset)
                 if wanted.data[start:] != b"".join(_batches(partition, offset)):
                     raise AssertionError(f"partition {number} of shard {shard_id} reads other bytes from {offset} on")
+
+
+def model_of(store: Store, history: StoreHistory) -> StoreModel | None:
+    """What a store should be that has just been opened; None when it holds a block that was never made."""
+    return history.model_like(store.journal.sequence, {id: log.last_index for id, log in store.shards.items()})
 
 
 def _batches(partition: PartitionLog, offset: int) -> Iterator[bytes]:

@@ -102,8 +102,6 @@ class Side:
         self.carry_out()
         self.install.tick(self.now_ms)
         self.catch_up.tick()
-        if self.install.stage is Stage.WAITING:
-            self.checkpoint()  # as a broker does every ten seconds
 
     def hear(self, sender: Voter, data: bytes) -> None:
         self.replica.receive(sender, decode(memoryview(data)))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tidemill.raft.entry import Kind
-from tidemill.storage import block, checkpoint, journal, journal_block, recovery, store
+from tidemill.storage import block, checkpoint, journal, journal_block, recovery, row_queue, store
 from tidemill.storage.queued_rows import QueuedRows, VoteBefore
 
 
@@ -143,14 +143,14 @@ def carries_older_votes() -> Iterator[None]:
 @contextmanager
 def forgets_truncations() -> Iterator[None]:
     """The truncation is carried out here, and never journaled."""
-    queue = store.Store._queue
+    queue = row_queue.RowQueue.put_fact
 
     def forgetful(self: Any, shard_id: Any, row: Any) -> None:
         if row.kind == Kind.TRUNCATE:
             row.index = 1 << 40  # there is nothing so far
         queue(self, shard_id, row)
 
-    with patch.object(store.Store, "_queue", forgetful):
+    with patch.object(row_queue.RowQueue, "put_fact", forgetful):
         yield
 
 

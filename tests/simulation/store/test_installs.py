@@ -20,7 +20,7 @@ from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.simulation.crash_points import UNIFORM
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.disk_operation import Operation
-from tidemill.storage import install_copy, store
+from tidemill.storage import install_copy, row_queue
 from tidemill.storage.install_copy import InstallCopy
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
@@ -133,12 +133,12 @@ def answers_before_it_is_durable() -> Iterator[None]:
         self.durable_index = self.match_index = index
         self.installing = None
 
-    def dropped(self: Any, shard_id: Any, row: Any) -> None:
-        if row.kind != Kind.INSTALLED:  # the power goes before it gets there
-            queue(self, shard_id, row)
+    def dropped(self: Any, shard_id: Any, rows: Any) -> None:
+        if rows[-1].kind != Kind.INSTALLED:  # the power goes before it gets there
+            put(self, shard_id, rows)
 
-    queue = store.Store._queue
-    with patch.object(Replica, "installed", early), patch.object(store.Store, "_queue", dropped):
+    put = row_queue.RowQueue.put
+    with patch.object(Replica, "installed", early), patch.object(row_queue.RowQueue, "put", dropped):
         yield
 
 

@@ -1,0 +1,100 @@
+"""Rows on their way to the journal, and in which order they leave.
+
+Facts (votes, truncations, openings, closings, settled offsets) leave before every entry, in their own order: they are
+small, may use the ring's reserve (rule J7), and none of them says anything else for coming earlier.  Behind them
+entries and rows of installs, in the order of the queue.  A truncation is put before what follows it in its shard, and
+entries that it cuts and that no block holds yet never leave.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final
+
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import BATCH, COMMAND, Command, Entry
+from tidemill.storage.journal import Journal
+from tidemill.storage.journal_block import HEADER_BYTES, padded
+from tidemill.storage.row import ROW_BYTES
+
+LOG_START: Final = int(Command.LOG_START)
+
+
+class RowQueue:
+    __slots__ = ("_facts", "bytes", "entries", "facts_gathered", "facts_queued")
+
+    def __init__(self) -> None:
+        self._facts: deque[tuple[ShardId, Entry]] = deque()
+        self.entries: list[tuple[ShardId, Entry]] = []  # and rows of installs
+        self.bytes = 0  # of all rows
+        self.facts_queued = 0  # ever: the number of the newest
+        self.facts_gathered = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._facts or self.entries)
+
+    def __iter__(self) -> Iterator[tuple[ShardId, Entry]]:
+        return chain(self._facts, self.entries)
+
+    def put_fact(self, shard_id: ShardId, row: Entry) -> None:
+        self._facts.append((shard_id, row))
+        self.facts_queued += 1
+        self.bytes += ROW_BYTES + row.payload_bytes
+
+    def put(self, shard_id: ShardId, rows: list[Entry]) -> None:
+        entries = self.entries
+        size = 0
+        for row in rows:
+            entries.append((shard_id, row))
+            size += ROW_BYTES + row.payload_bytes
+        self.bytes += size
+
+    def cut(self, shard_id: ShardId, from_index: int) -> bool:
+        """Entries of a shard from `from_index` on shall not leave any more; whether some of them have left before."""
+        kept = []
+        first: int | None = None
+        for shard, row in self.entries:
+            if shard == shard_id and row.kind <= COMMAND:
+                first = row.index if first is None else first
+                if row.index >= from_index:
+                    self.bytes -= ROW_BYTES + row.payload_bytes
+                    if row.kind == BATCH:
+                        row.payload = row.header = None  # no segment will have them, and nothing waits for that
+                    continue
+            kept.append((shard, row))
+        self.entries = kept
+        return first is None or from_index < first
+
+    def take(self, journal: Journal, bytes_max: int) -> list[tuple[ShardId, Entry]]:
+        """What the next block holds: one row at least, else as many as `bytes_max` and the ring have room for."""
+        facts, entries = self._facts, self.entries
+        free, room = journal.free, journal.free_for_entries
+        size = HEADER_BYTES
+        taken: list[tuple[ShardId, Entry]] = []
+        while facts:
+            grown = size + ROW_BYTES + facts[0][1].payload_bytes
+            if (taken and grown > bytes_max) or padded(grown) > free:
+                break
+            size = grown
+            taken.append(facts.popleft())
+        self.facts_gathered += len(taken)
+        if not facts:  # else entries would come before what cuts them
+            count = 0
+            for _, entry in entries:
+                grown = size + ROW_BYTES + entry.payload_bytes
+                if (grown > bytes_max and (count or taken)) or (
+                    padded(grown) > room and not (_is_log_start(entry) and padded(grown) <= free)
+                ):
+                    break
+                size = grown
+                count += 1
+            taken += entries[:count]
+            del entries[:count]
+        self.bytes -= size - HEADER_BYTES
+        return taken
+
+
+def _is_log_start(entry: Entry) -> bool:
+    """What frees space may use the reserve."""
+    payload = entry.payload
+    return entry.kind == COMMAND and bool(payload) and payload[0] == LOG_START  # type: ignore[index]
