@@ -2,7 +2,8 @@
 
 A row is recorded where it is submitted, and folded when its block is gathered.  So for every block there is one exact
 state; after a crash the store must be in the state of some block between the newest acknowledged and the newest
-gathered one, and in no other, but that a checkpoint may have cut already what a truncation cuts that had been queued.
+gathered one, and in no other, but that a checkpoint may know already of truncations and settled offsets that had been
+queued.
 States share what they have in common.
 """
 
@@ -174,7 +175,7 @@ class StoreHistory:
         self.committed: dict[ShardId, int] = {}
         self._facts: list[Row] = []
         self._entries: list[Row] = []
-        self._truncations: list[tuple[int, Row]] = []  # first the block that holds it
+        self._less: list[tuple[int, Row]] = []  # truncations and settled offsets; first the block that holds each
 
     def submit(self, row: Row) -> None:
         if row.entry is not None:
@@ -214,7 +215,7 @@ class StoreHistory:
     def gather(self, sequence: int, row_count: int) -> None:
         rows, self._facts = self._facts[:row_count], self._facts[row_count:]
         count = row_count - len(rows)
-        self._truncations += [(sequence, row) for row in rows if row.truncated_from is not None]
+        self._less += [(sequence, row) for row in rows if row.truncated_from is not None or row.settled is not None]
         rows, self._entries = rows + self._entries[:count], self._entries[count:]
         self.models[sequence] = self.models[self.gathered].after(rows)
         self.gathered = sequence
@@ -222,21 +223,23 @@ class StoreHistory:
     def acknowledge(self, sequence: int) -> None:
         self.acknowledged = sequence
 
-    def model_like(self, sequence: int, ends: dict[ShardId, int]) -> StoreModel | None:
+    def model_like(
+        self, sequence: int, ends: dict[ShardId, int], settled: dict[tuple[ShardId, int], int]
+    ) -> StoreModel | None:
         """
-        The state after a block; where a shard's log ends (`ends`) as a truncation left it that is in no block up to
-        that one, it is cut so.
+        The state after a block.  Where a shard's log ends (`ends`), or a partition is `settled`, as a row says that is
+        in no block up to that one, it is so here, too.
         """
         model = self.models.get(sequence)
         if model is None:
             return None
-        later = [row for block, row in self._truncations if block > sequence]
         cuts: dict[ShardId, int] = {}
-        for row in [*later, *self._facts]:
-            if row.truncated_from is None:
-                continue
-            shard_id = row.shard_id
-            cuts[shard_id] = min(row.truncated_from, cuts.get(shard_id, row.truncated_from))
-            if ends.get(shard_id) == cuts[shard_id] - 1 < len(model.shards[shard_id].entries):
-                model = model.after([row._replace(truncated_from=cuts[shard_id])])
+        for row in [*(row for block, row in self._less if block > sequence), *self._facts]:
+            shard_id, from_index = row.shard_id, row.truncated_from
+            if row.settled is not None and row.settled[1] <= settled.get((shard_id, row.settled[0]), -1):
+                model = model.after([row])
+            if from_index is not None:
+                cuts[shard_id] = min(from_index, cuts.get(shard_id, from_index))
+                if ends.get(shard_id) == cuts[shard_id] - 1 < len(model.shards[shard_id].entries):
+                    model = model.after([row._replace(truncated_from=cuts[shard_id])])
         return model

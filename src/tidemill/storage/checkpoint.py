@@ -113,10 +113,6 @@ def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
 def state_of(shard: ShardLog, log: PartitionLog, last: int, queued: QueuedRows) -> PartitionState:
     """As it was when the shard's log ended with the entry at `last`, and nothing of `queued` had happened."""
     state = log.state()
-    if before := queued.settled.get(log.partition):
-        state.log_start, state.settled, state.epochs = before[0].log_start, before[0].settled, before[0].epochs
-        gone = [segment for settling in before for segment in settling.removed]
-        state.segments = [segment.state() for segment in gone if segment.size] + state.segments
     if first := queued.firsts.get(log.partition):
         state.end_offset = first.base_offset
         state.segments = [

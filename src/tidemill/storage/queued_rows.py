@@ -2,7 +2,8 @@
 
 Rows change a shard's state when they are queued, and may wait long for room in the ring.  A checkpoint that stood for
 them would wait with them, and they for it; so it stands for the newest gathered block, and what lies behind is taken
-back out of what it writes.
+back out of what it writes.  But for what makes less of a log (truncations, settled offsets) and for installs: that is
+decided, no later row takes it back, and what it took may never come into a file.
 """
 
 from collections.abc import Iterable
@@ -11,8 +12,6 @@ from dataclasses import dataclass, field
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Entry, Kind
-from tidemill.storage.leader_epochs import EpochStart
-from tidemill.storage.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +22,6 @@ class VoteBefore:
     voted_for: Voter | None
 
 
-@dataclass(frozen=True, slots=True)
-class SettledBefore:
-    """A partition's beginning as it was when `settled` was queued."""
-
-    partition: int
-    log_start: int
-    settled: int
-    epochs: list[EpochStart]
-    removed: list[Segment]
-
-
-Before = VoteBefore | SettledBefore
-
-
 @dataclass(slots=True)
 class QueuedRows:
     """Of one shard."""
@@ -44,13 +29,11 @@ class QueuedRows:
     first_index: int | None = None  # of the entries
     firsts: dict[int, Entry] = field(default_factory=dict)  # partition → its first batch
     is_opening: bool = False
-    is_closing: bool = False
     vote: VoteBefore | None = None
-    settled: dict[int, list[SettledBefore]] = field(default_factory=dict)
 
 
 def queued_rows(
-    pending: Iterable[tuple[ShardId, Entry]], before: Iterable[tuple[ShardId, Before]]
+    pending: Iterable[tuple[ShardId, Entry]], before: Iterable[tuple[ShardId, VoteBefore]]
 ) -> dict[ShardId, QueuedRows]:
     """By shard; those of which nothing is queued are not in it."""
     found: dict[ShardId, QueuedRows] = {}
@@ -62,12 +45,7 @@ def queued_rows(
             queued.firsts.setdefault(row.partition, row)
         elif row.kind == Kind.OPENED:
             queued.is_opening = True
-        elif row.kind == Kind.CLOSED:
-            queued.is_closing = True
-    for shard_id, changed in before:
-        queued = found[shard_id]
-        if isinstance(changed, SettledBefore):
-            queued.settled.setdefault(changed.partition, []).append(changed)
-        elif queued.vote is None:
-            queued.vote = changed
+    for shard_id, vote in before:
+        if found[shard_id].vote is None:
+            found[shard_id].vote = vote
     return found

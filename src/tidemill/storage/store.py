@@ -26,7 +26,7 @@ from tidemill.storage.install_row import apply_install_row, split_install_row
 from tidemill.storage.journal import RESERVE_DIVISOR, Journal, Place, prepare_file
 from tidemill.storage.journal_block import HEADER_BYTES, PAGE_BYTES, encode_block, padded
 from tidemill.storage.open_files import close_surplus
-from tidemill.storage.queued_rows import Before, SettledBefore, VoteBefore, queued_rows
+from tidemill.storage.queued_rows import VoteBefore, queued_rows
 from tidemill.storage.row import ROW_BYTES
 from tidemill.storage.row_queue import RowQueue
 from tidemill.storage.segment import Segment, save_index
@@ -72,7 +72,7 @@ class Store:
         self._spreading: Spread | None = None
         self._airborne: Block | None = None
         self._found_disk_full = False  # the next checkpoint spreads what is left, and nobody else does
-        self._before: deque[tuple[int, ShardId, Before]] = deque()  # what queued facts have changed; first their number
+        self._before: deque[tuple[int, ShardId, VoteBefore]] = deque()  # by queued votes; first their number
         self._stale_files: deque[tuple[int, str]] = deque()  # of truncations; first the fact that must be synced before
         self._removals: list[tuple[int, Segment]] = []  # (facts queued before it may go, segment)
         self._closings: list[tuple[int, ShardLog]] = []
@@ -128,24 +128,27 @@ class Store:
         for segment in truncated.removed:
             self._stale_files += [(number, segment.path), (number, paths.index_file(segment.path))]
         self._stale_files += [(number, paths.index_file(segment.path)) for segment in truncated.cut]
-        if self._capture is not None and not self._capture.is_running:
-            self._capture = _Capture()  # what was cut, and is not spread yet, never will be: taken anew, without it
+        self._choose_again()
 
     def settle(self, log: ShardLog, partition: int, offset: int) -> None:
         """What lies below `offset` is no longer needed; it goes once that is journaled."""
         it = log.partitions[partition]
-        log_start, settled, epochs = it.log_start, it.settled, it.epochs.starts
         removed = it.settle(offset)
         log.changed = True
         row = Entry(Kind.SETTLED, b"", partition=partition, base_offset=offset, record_count=1)
         row.segment_base = it.first_base  # recovery may meet the row before batches that were appended before it
         self._queue.put_fact(log.shard_id, row)
         number = self._queue.facts_queued
-        self._before.append((number, log.shard_id, SettledBefore(partition, log_start, settled, epochs, removed)))
         self._removals += [(number, segment) for segment in removed]
+        self._choose_again()
+
+    def _choose_again(self) -> None:
+        """A checkpoint that has begun stands for what was gone just now; what is not spread of that never will be."""
+        if self._capture is not None and not self._capture.is_running:
+            self._capture = _Capture()
 
     def install(self, log: ShardLog, row: Entry) -> None:
-        """A row of an install; what it says of files is synced.  It may be larger than the ring: its bytes go in parts."""
+        """A row of an install; what it says of files is synced.  It may be larger than the ring: it goes in parts."""
         apply_install_row(log, row)
         self._queue.put(log.shard_id, split_install_row(row, self.options.block_bytes_max // 4))
 
@@ -369,15 +372,13 @@ class Store:
     def begin_checkpoint(self) -> None:
         """
         Choose P: the newest gathered block.  The state is taken now, before a later row changes it; what is only
-        queued is taken back out of it, for it may wait for the very room that this checkpoint makes.  But for what
-        cuts: it may be durable before its row is, for no later row takes it back.
+        queued is taken back out of it (`queued_rows.py`), for it may wait for the very room that this checkpoint makes.
         """
         assert self._capture is None, "a checkpoint is under way"
         self._capture = _Capture()
         self._choose_place()
 
     def _choose_place(self) -> None:
-        """What truncations and installs took is in no memory any more: those that are queued have happened in here."""
         capture = self._capture
         assert capture is not None, "no checkpoint is under way"
         queued = queued_rows(self._queue, ((shard_id, before) for _, shard_id, before in self._before))
@@ -433,7 +434,7 @@ class Store:
             file = known or segment.file  # the known one also where it was truncated since: its row may be lost
             if file is not None:
                 file.sync()
-            if segment.is_closed:
+            if segment.is_closed and segment.on_disk:
                 save_index(self.disk, segment)
             yield
         for directory in dict.fromkeys([*capture.directories, *spread.changed_directories]):
@@ -478,11 +479,12 @@ class Store:
 
     @property
     def wants_growth(self) -> bool:
-        """The ring could be larger, and is half full."""
+        """The ring could be larger, and is half full; and the file prepared last has the name that it is to have."""
         journal = self.journal
         grown = journal.capacity + self.options.journal_file_bytes
         return (
             not self._preparing
+            and (self._airborne is None or self._airborne.joined is None)
             and journal.prepared is None
             and grown <= self.options.journal_bytes_max
             and journal.used * 2 > journal.capacity

@@ -262,7 +262,9 @@ class Explorer:
 
 def model_of(store: Store, history: StoreHistory) -> StoreModel | None:
     """What a store should be that has just been opened; None when it holds a block that was never made."""
-    return history.model_like(store.journal.sequence, {id: log.last_index for id, log in store.shards.items()})
+    logs = store.shards
+    settled = {(shard_id, it.partition): it.settled for shard_id, log in logs.items() for it in log.partitions.values()}
+    return history.model_like(store.journal.sequence, {id: log.last_index for id, log in logs.items()}, settled)
 
 
 def _batches(partition: PartitionLog, offset: int) -> Iterator[bytes]:

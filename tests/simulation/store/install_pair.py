@@ -19,7 +19,7 @@ from tidemill.raft.progress import Progress
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 from tidemill.shard.catch_up import CatchUp
-from tidemill.shard.install import RETRY_MS, Install, Stage
+from tidemill.shard.install import RETRY_MS, Install
 from tidemill.shard.outgoing import Outgoing
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs

@@ -181,7 +181,7 @@ class StoreScript:
         self._append_followed(shard_id, random.randint(max(1, newest), log.term), random.randint(1, 3))
         durable = driver.history.models[driver.history.acknowledged].shards.get(shard_id)
         if durable is not None and random.random() < 0.4:
-            agreed = _agreed(durable.entries, log)
+            agreed = agreed_index(durable.entries, log)
             if agreed > log.commit_index:
                 driver.commit(shard_id, random.randint(log.commit_index, agreed))
 
@@ -248,7 +248,7 @@ class StoreScript:
         self.disk.free_bytes = None
 
 
-def _agreed(durable: list[ModelEntry], log: ShardLog) -> int:
+def agreed_index(durable: list[ModelEntry], log: ShardLog) -> int:
     """The newest index up to which what is durable is what the log has."""
     agreed = log.commit_index
     while (
