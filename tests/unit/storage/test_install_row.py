@@ -1,0 +1,97 @@
+"""The rows of an install go in parts, and may be larger than the ring."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.raft.entry import Entry, Kind
+from tidemill.raft.voters import Membership
+from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.storage.install_row import (
+    INSTALL_KINDS,
+    fold_install_row,
+    installed_row,
+    installing_row,
+    split_install_row,
+)
+from tidemill.storage.partition_state import PartitionState
+from tidemill.storage.producer_states import ProducerBatch
+
+ME = Voter(BrokerId(1), DirectoryId(b"d" * 16))
+PRODUCERS = 6_000  # a third of a MiB, where the ring has an eighth
+INDEX, TERM = 700, 3
+
+
+def states(*, producers: int = 0) -> list[PartitionState]:
+    found = [PartitionState(partition=number, log_start=9, settled=9, end_offset=9) for number in (0, 1)]
+    found[1].producers = {number: (ProducerBatch(0, 0, 4, 4, 9, 699, 1_000),) for number in range(producers)}
+    return found
+
+
+def installed(producers: int = PRODUCERS) -> Entry:
+    return installed_row(INDEX, TERM, 1_000, Membership((ME,)), states(producers=producers))
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1_000, 1_001, 3_000])
+def test_parts_are_bounded_and_say_where_they_belong(size: int) -> None:
+    """What comes last is the row itself, with what is left."""
+    row = Entry(Kind.INSTALLED, bytes(range(256)) * 12, index=7, term=2)
+    row.payload = row.payload[:size]  # type: ignore[index]
+
+    rows = split_install_row(row, 1_000)
+
+    assert row.payload == b"".join(bytes(it.payload or b"") for it in rows)
+    assert all(it.payload_bytes <= 1_000 for it in rows)
+    assert [it.base_offset for it in rows] == list(range(0, max(size, 1), 1_000))
+    assert [*[Kind.PART] * (len(rows) - 1), Kind.INSTALLED] == [it.kind for it in rows]
+    assert (7, 2) == (rows[-1].index, rows[-1].term)
+
+
+def test_a_row_larger_than_the_ring_passes_through_it(make_hand: Callable[..., Any]) -> None:
+    """Wherever it is cut: what is there is the state before the row, or all of it."""
+    hand = make_hand()
+    hand.store.install(hand.shard, installing_row(INDEX, TERM, states()))
+    hand.write_all()
+    assert hand.store.journal.capacity < installed().payload_bytes
+    hand.store.install(hand.shard, installed())
+
+    found = []
+    while hand.store.has_pending:
+        if not hand.write():
+            hand.checkpoint_now()
+        again = hand.restarted(hand.disk.after_power_loss(ALL_LOST)).shard
+        count = len(again.partitions[1].producers)
+        assert (again.installing is None, again.last_index) == ((count > 0), INDEX if count else 0)
+        found.append(count)
+
+    assert {0, PRODUCERS} == set(found)
+    assert hand.shard.partitions[1].producers.newest() == again.partitions[1].producers.newest()
+
+
+def test_what_waits_behind_it_is_written(make_hand: Callable[..., Any]) -> None:
+    """And facts pass it: an election waits for no install."""
+    hand = make_hand()
+    hand.store.install(hand.shard, installing_row(INDEX, TERM, states()))
+    hand.store.install(hand.shard, installed())
+    hand.store.vote(hand.shard.shard_id, hand.shard, 8, ME)
+
+    assert hand.write()
+
+    again = hand.restarted(hand.disk.after_kill()).shard
+    assert (8, 0) == (again.term, len(again.partitions[1].producers))
+
+
+def test_an_install_that_begins_again_takes_no_parts_of_the_one_before(make_hand: Callable[..., Any]) -> None:
+    """A crash has left some of them in the journal."""
+    shard = make_hand().shard
+    fold_install_row(shard, installing_row(INDEX, TERM, states()))
+    for row in split_install_row(installed(), 10_000)[:5]:
+        fold_install_row(shard, row)
+    fold_install_row(shard, installing_row(INDEX + 1, TERM, states()))
+    for row in split_install_row(installed(producers=300), 10_000):
+        fold_install_row(shard, row)
+
+    assert (None, 300) == (shard.installing, len(shard.partitions[1].producers))
+    assert INSTALL_KINDS == {Kind.INSTALLING, Kind.INSTALLED, Kind.PART}
