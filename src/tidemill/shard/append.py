@@ -16,6 +16,7 @@ from tidemill.batches.check import BatchProblem, checked_header
 from tidemill.model import errors
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.shard.partition import Partition
+from tidemill.shard.uncommitted import BYTES_MAX
 from tidemill.storage.producer_states import Duplicate
 
 LONG_MAX: Final = (1 << 63) - 1
@@ -46,6 +47,12 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
             errors.MESSAGE_TOO_LARGE,
             message=f"the batch has {size} B; the journal takes {partition.shard.batch_bytes_max} B at once: "
             "send smaller batches",
+        )
+    if not partition.shard.takes_more:
+        return Appended(
+            errors.NOT_ENOUGH_REPLICAS,
+            message=f"the other replicas of {partition.topic}-{partition.number} lag: {BYTES_MAX >> 20} MiB of its "
+            "shard are not committed yet; send again, or look after their brokers",
         )
     before_max, after_max = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     header = checked_header(

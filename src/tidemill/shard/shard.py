@@ -7,7 +7,6 @@ wake
 handed down; what others say comes in by `receive`.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -24,6 +23,7 @@ from tidemill.shard.install import Install, Stage
 from tidemill.shard.jobs import Workers
 from tidemill.shard.outgoing import Outgoing
 from tidemill.shard.partition import Partition
+from tidemill.shard.uncommitted import BYTES_MAX, Uncommitted
 from tidemill.storage.block import Report
 from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.store import Store
@@ -131,8 +131,9 @@ class Shard:
             number: Partition(self, topic, it, config, producer_expiration_ms=expiration_ms)
             for number, it in log.partitions.items()
         }
-        self._uncommitted: deque[Entry] = deque(entry for entry in log.entries if entry.index > log.commit_index)
-        self._restore_watermarks()
+        uncommitted = [entry for entry in log.entries if entry.index > log.commit_index]
+        self._uncommitted = Uncommitted(uncommitted)
+        self._restore_watermarks(uncommitted)
         if log.damage is None:
             self._settle_again()
 
@@ -246,12 +247,23 @@ class Shard:
             waiters.remove(index, waiter)
 
     def when_durable(self, index: int, waiter: Waiter) -> None:
-        if index <= self.replica.durable_index:
+        """On this disk, and not further ahead of what is committed than a leader may be (`shard/uncommitted.py`)."""
+        if index <= self._near_index:
             waiter(True)
         elif self._is_stopped:
             waiter(False)
         else:
             self.durable_waiters.add(index, waiter)
+
+    @property
+    def _near_index(self) -> int:
+        durable, near = self.replica.durable_index, self._uncommitted.near_index
+        return durable if near is None or near > durable else near
+
+    @property
+    def takes_more(self) -> bool:
+        """What is not committed has a bound, whoever waits for it and whoever does not."""
+        return self._uncommitted.bytes < BYTES_MAX
 
     def when_still_leading(self, waiter: Waiter) -> None:
         """
@@ -286,8 +298,7 @@ class Shard:
             self.store.vote(self.shard_id, self.log, ready.vote.term, ready.vote.voted_for)
         if ready.truncate_from is not None:
             self.store.truncate(self.log, ready.truncate_from)
-            while self._uncommitted and self._uncommitted[-1].index >= ready.truncate_from:
-                self._uncommitted.pop()
+            self._uncommitted.truncate(ready.truncate_from)
         if ready.entries:
             self.store.append(self.log, ready.entries)
             self._uncommitted.extend(ready.entries)
@@ -320,10 +331,10 @@ class Shard:
         if replica.has_ready:
             self.carry_out()
         self._led = replica.leads
-        self.durable_waiters.wake(replica.durable_index)
         stable_index = replica.stable_index
         if stable_index > self.log.commit_index:
             self._apply(stable_index)
+        self.durable_waiters.wake(self._near_index)
         if self.held_waiters:
             self._wake_held()
         if self._askers:
@@ -390,10 +401,8 @@ class Shard:
         self.wake()
 
     def _apply(self, commit_index: int) -> None:
-        uncommitted = self._uncommitted
         moved: dict[Partition, None] = {}
-        while uncommitted and uncommitted[0].index <= commit_index:
-            entry = uncommitted.popleft()
+        for entry in self._uncommitted.committed(commit_index):
             if entry.kind == BATCH:
                 partition = self.partitions[entry.partition]
                 partition.high_watermark = entry.base_offset + entry.record_count
@@ -423,11 +432,11 @@ class Shard:
             if it.settled < it.log_start:
                 self.store.settle(self.log, number, it.log_start)
 
-    def _restore_watermarks(self) -> None:
+    def _restore_watermarks(self, uncommitted: list[Entry]) -> None:
         """What lies before the first entry that is not known to be committed is."""
         for partition in self.partitions.values():
             partition.high_watermark = partition.log.end_offset
-        for entry in reversed(self._uncommitted):
+        for entry in reversed(uncommitted):
             if entry.kind == BATCH:
                 self.partitions[entry.partition].high_watermark = entry.base_offset
 

@@ -5,14 +5,17 @@ from collections.abc import Callable
 import pytest
 
 from tidemill.batches.builder import build_batch
+from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
-from tidemill.raft.entry import BATCH
+from tidemill.raft.entry import BATCH, Entry, no_op
 from tidemill.raft.messages import Append, AppendAnswer, Message, VoteAnswer, VoteRequest
 from tidemill.raft.voters import Membership
-from tidemill.shard.append import append_own
+from tidemill.shard import shard as shard_module
+from tidemill.shard import uncommitted
+from tidemill.shard.append import append_batch, append_own
 from tidemill.shard.jobs import Workers
 from tidemill.shard.shard import Shard
 from tidemill.simulation.disk import SimulatedDisk
@@ -106,6 +109,12 @@ def told(into: list[str], name: str) -> Callable[[bool], None]:
     return lambda is_known: into.append(f"{name} {is_known}")
 
 
+def _of_another_leader(index: int, term: int) -> Entry:
+    entry = no_op(NOW)
+    entry.index, entry.term = index, term
+    return entry
+
+
 def test_a_leader_serves_when_an_entry_of_its_term_has_committed() -> None:
     """
     Not when it was elected: what it has may be less than what was acknowledged, until a majority agrees.
@@ -186,3 +195,58 @@ def test_a_batch_that_a_smaller_ring_does_not_take_is_refused() -> None:
         replicated.append(bytes(fits))
 
     assert OPTIONS.journal_first_bytes * 3 // 4 < fits < OPTIONS.journal_first_bytes < replicated.store.batch_bytes_max
+
+
+def test_who_does_not_wait_for_a_majority_waits_until_it_has_come_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else acks=1 would fill a leader whose followers are slower than its producers."""
+    monkeypatch.setattr(uncommitted, "NEAR_BYTES_MAX", 3 * (uncommitted.ENTRY_BYTES + 100))
+    replicated, heard = Replicated(), list[str]()
+    replicated.lead()
+    first = replicated.append(b"x")
+    for number in range(6):
+        index = replicated.append(b"x")
+        replicated.shard.when_durable(index, told(heard, f"{number}"))
+
+    replicated.sync()
+    near = [*heard]
+    match = AppendAnswer(term=1, match_index=first + 1, commit_index=first)
+    replicated.shard.receive(SECOND, match)
+    after_two = [*heard]
+    replicated.answer(SECOND)
+
+    assert ["0 True", "1 True"] == near
+    assert [f"{number} True" for number in range(4)] == after_two
+    assert [f"{number} True" for number in range(6)] == heard
+
+
+def test_a_leader_whose_followers_lag_takes_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that gave up waiting send again; they are told that they may, and are taken when there is room."""
+    monkeypatch.setattr(shard_module, "BYTES_MAX", 5 * (uncommitted.ENTRY_BYTES + 100))
+    replicated = Replicated()
+    replicated.lead()
+
+    def code() -> int:
+        batch = build_batch([(None, b"x" * 30, (), NOW)])
+        return append_batch(replicated.shard.partitions[0], batch, NOW).error_code
+
+    codes = [code() for _ in range(20)]
+    replicated.answer(SECOND)
+
+    assert 5 <= codes.index(errors.NOT_ENOUGH_REPLICAS) <= 6
+    assert {errors.NOT_ENOUGH_REPLICAS} == {*codes[codes.index(errors.NOT_ENOUGH_REPLICAS) :]}
+    assert errors.NONE == code()
+
+
+def test_what_another_leader_cuts_is_counted_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leads again later, and has room."""
+    monkeypatch.setattr(shard_module, "BYTES_MAX", 1_000)
+    replicated = Replicated()
+    replicated.lead()
+    for _ in range(3):
+        replicated.append(b"x")
+    full = replicated.shard.takes_more
+    replicated.shard.receive(
+        SECOND, Append(term=2, prev_index=1, prev_term=1, entries=(_of_another_leader(2, 2),), commit_index=1)
+    )
+
+    assert (False, True) == (full, replicated.shard.takes_more)

@@ -1,7 +1,9 @@
 """Produce (key 0): v0-13
 
 Appends one batch per partition; the answer leaves when all of them are committed (acks=all) or in this broker's
-journal (acks=1).  acks=0 has no answer, but counts as under way until then: else nothing would slow it down.
+journal (acks=1).  acks=0 has no answer, but counts as under way until then: else nothing would slow it down.  Where
+the other replicas lag, both wait until they have come near (`shard/uncommitted.py`), and in the end NOT_ENOUGH_REPLICAS
+says that nothing is appended.
 
 With acks=all and min.insync.replicas above a majority, so many replicas must have the batch on their disks: all of
 them, where it is the number of replicas.  Fewer that live: NOT_ENOUGH_REPLICAS, and nothing is appended.  When

@@ -1,0 +1,69 @@
+"""A shard's entries behind its commit index, and how many bytes they may be.
+
+A leader's log grows with what producers send, and shrinks with what a majority has.  Who waits for that (acks=all)
+slows itself down; who does not (acks=0 and 1) is answered early only for the first `NEAR_BYTES_MAX` behind the commit
+index, and for the rest when it has come so near.  Clients that gave up waiting send again: beyond `BYTES_MAX` nothing
+is appended.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from tidemill.raft.entry import Entry
+
+NEAR_BYTES_MAX: Final = 32 << 20  # eight windows of replication (`raft/progress.py`)
+BYTES_MAX: Final = 128 << 20  # half of what requests of all clients may hold by default
+ENTRY_BYTES: Final = 400  # what one costs beside its batch
+
+
+class Uncommitted:
+    __slots__ = ("_far", "_near", "_near_bytes", "bytes")
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._near: deque[Entry] = deque()  # the first always, however large it is
+        self._far: deque[Entry] = deque()  # behind those
+        self._near_bytes = 0
+        self.bytes = 0
+        self.extend(entries)
+
+    @property
+    def near_index(self) -> int | None:
+        """Up to where acks=0 and 1 are answered; None: no bound."""
+        return self._near[-1].index if self._far else None
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        near, far = self._near, self._far
+        for entry in entries:
+            size = ENTRY_BYTES + entry.payload_bytes
+            self.bytes += size
+            if far or (self._near_bytes + size > NEAR_BYTES_MAX and near):
+                far.append(entry)
+            else:
+                near.append(entry)
+                self._near_bytes += size
+
+    def committed(self, index: int) -> list[Entry]:
+        """Those up to `index`, which are not in here any more."""
+        near, far = self._near, self._far
+        taken = []
+        while near and near[0].index <= index:
+            entry = near.popleft()
+            taken.append(entry)
+            size = ENTRY_BYTES + entry.payload_bytes
+            self._near_bytes -= size
+            self.bytes -= size
+            while far and (self._near_bytes + ENTRY_BYTES + far[0].payload_bytes <= NEAR_BYTES_MAX or not near):
+                near.append(far.popleft())
+                self._near_bytes += ENTRY_BYTES + near[-1].payload_bytes
+        return taken
+
+    def truncate(self, from_index: int) -> None:
+        kept = [entry for entry in (*self._near, *self._far) if entry.index < from_index]
+        self.clear()
+        self.extend(kept)
+
+    def clear(self) -> None:
+        self._near.clear()
+        self._far.clear()
+        self._near_bytes = self.bytes = 0

@@ -1,0 +1,56 @@
+"""What is not committed is counted, and only so much of it is near."""
+
+from random import Random
+
+import pytest
+
+from tidemill.raft.entry import BATCH, Entry
+from tidemill.shard import uncommitted
+from tidemill.shard.uncommitted import ENTRY_BYTES, Uncommitted
+
+NEAR = 10 * ENTRY_BYTES
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uncommitted, "NEAR_BYTES_MAX", NEAR)
+
+
+def entry(index: int, size: int = 0) -> Entry:
+    return Entry(BATCH, bytes(size), index=index)
+
+
+def near_of(entries: list[Entry]) -> int | None:
+    """The law: whole entries from the first on, as many as fit, and one at least."""
+    size = 0
+    for at, it in enumerate(entries):
+        size += ENTRY_BYTES + it.payload_bytes
+        if at and size > NEAR:
+            return entries[at - 1].index
+    return None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_counts_what_a_list_would(seed: int) -> None:
+    """Whatever is appended, committed and truncated, in any order."""
+    random, plain = Random(seed), list[Entry]()
+    counted = Uncommitted([])
+    last = 0
+    for _ in range(300):
+        deed = random.random()
+        if deed < 0.5:
+            new = [entry(last + at, random.choice((0, 50, 3_000, 5_000))) for at in range(1, random.choice((2, 4)))]
+            counted.extend(new)
+            plain += new
+        elif deed < 0.9:
+            index = random.randint(max(last - len(plain), 0), last)
+            assert [it for it in plain if it.index <= index] == counted.committed(index)
+            plain = [it for it in plain if it.index > index]
+        elif plain:
+            index = random.randint(plain[0].index, last)
+            counted.truncate(index)
+            plain = [it for it in plain if it.index < index]
+            last = index - 1
+        last = plain[-1].index if plain else last
+        assert near_of(plain) == counted.near_index
+        assert sum(ENTRY_BYTES + it.payload_bytes for it in plain) == counted.bytes
