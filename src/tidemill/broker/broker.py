@@ -163,16 +163,17 @@ class Broker:
             self.controller.serving_changed()
         self.coordinators.serving_changed(shard)
 
-    def endpoints_for(self, listener: str, *, up: bool = True) -> list[metadata.Response.Broker]:
+    def endpoints_for(self, listener: str, *, listed: bool = True) -> list[metadata.Response.Broker]:
         """
-        Every broker that is up, or is not, as one who came through this listener reaches it.  A broker that is cut off
-        calls nobody down: its clients would forget all others, and come to nobody else any more.
+        Every broker that is up or was a moment ago, or every other, as one who came through this listener reaches it.
+        A broker that is cut off calls nobody down: its clients would forget all others, and come to nobody else any
+        more.
         """
         is_cut_off = not self.cluster.hears_majority
         found = []
         for broker in self.image.brokers.values():
             endpoint = next((e for e in broker.endpoints if e.name == listener), None)
-            if endpoint is not None and (is_cut_off or self.cluster.is_up(broker.broker_id)) == up:
+            if endpoint is not None and (is_cut_off or self.cluster.is_listed(broker.broker_id)) == listed:
                 found.append(
                     metadata.Response.Broker(
                         node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack

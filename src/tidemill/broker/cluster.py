@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from itertools import chain
+from typing import Final
 
+from tidemill.broker.awaited_leaders import AwaitedLeaders
 from tidemill.broker.controller_link import ControllerLink
 from tidemill.broker.leader_table import Leader, LeaderTable
 from tidemill.broker.led_topics import LedTopics
@@ -18,6 +20,10 @@ from tidemill.raft.messages import Message
 from tidemill.raft.quorum import has_majority
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import Identity
+
+# As long as Kafka's (`broker.session.timeout.ms`).  A client that hears in one answer that a broker is gone, and who
+# leads its partitions now, may forget both: librdkafka 2.16 does, for up to a second.
+LISTED_MS: Final = 9_000
 
 
 class Cluster:
@@ -47,6 +53,9 @@ class Cluster:
         self.controller_link = ControllerLink(self._controller, self.peers.ask)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
         self._led_topics = LedTopics(image=image, is_settled=self._is_settled, call_later=machine.call_later)
+        self.awaited_leaders = AwaitedLeaders(
+            is_missing=self._is_leaderless, clock=machine.clock, call_later=machine.call_later
+        )
         self._identity = identity
         self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
         self._image = image
@@ -89,6 +98,7 @@ class Cluster:
 
     def stop(self) -> None:
         self._led_topics.stop()
+        self.awaited_leaders.stop()
 
     # The road between replicas.
 
@@ -111,6 +121,7 @@ class Cluster:
 
     def _changed(self) -> None:
         self._led_topics.look()
+        self.awaited_leaders.look()
         for watcher in [*self.watchers]:
             watcher()
 
@@ -126,11 +137,16 @@ class Cluster:
         return None if found is None or not self.is_up(found.broker_id) else found
 
     def is_up(self, broker_id: BrokerId) -> bool:
-        """It is this broker, or one that is alive as far as this one has heard: only such are told to clients."""
+        """It is this broker, or one that is alive as far as this one has heard: only such lead."""
         if broker_id == self._identity.broker_id:
             return True
         known = self._image().brokers.get(broker_id)
         return known is not None and self.peers.is_alive(known.voter)
+
+    def is_listed(self, broker_id: BrokerId) -> bool:
+        """Clients are told where it is: it is up, or was a little while ago."""
+        known = self._image().brokers.get(broker_id)
+        return self.is_up(broker_id) or (known is not None and self.peers.was_alive(known.voter, LISTED_MS))
 
     @property
     def hears_majority(self) -> bool:
@@ -161,6 +177,9 @@ class Cluster:
             return True
         shard = self._shards().get(shard_id)
         return shard is not None and shard.log.damage is not None  # it never will be
+
+    def _is_leaderless(self, shard_id: ShardId) -> bool:
+        return shard_id in self._image().shards and self.leader(shard_id) is None
 
     def _controller(self) -> Voter | None:
         shard = self._shards().get(METADATA_SHARD)

@@ -75,6 +75,7 @@ class Peers:
         self._is_syncing = is_syncing
         self._peers: dict[Link, _Peer] = {}
         self._by_voter: dict[Voter, _Peer] = {}
+        self._lost: dict[Voter, int] = {}  # those whose link has ended: when their last heartbeat came
         self._is_scheduled = False
 
     # What this broker asks.
@@ -82,6 +83,12 @@ class Peers:
     def is_alive(self, voter: Voter) -> bool:
         peer = self._by_voter.get(voter)
         return peer is not None and self._clock.monotonic_ms() - peer.heartbeat_at <= SILENT_MS
+
+    def was_alive(self, voter: Voter, within_ms: int) -> bool:
+        """Its last heartbeat is at most so old, also if its link has ended since."""
+        peer = self._by_voter.get(voter)
+        heartbeat_at = self._lost.get(voter) if peer is None else peer.heartbeat_at
+        return heartbeat_at is not None and self._clock.monotonic_ms() - heartbeat_at <= within_ms
 
     def heartbeat_age_ms(self, voter: Voter) -> int | None:
         """Since the last one; None without a link."""
@@ -226,6 +233,7 @@ class Peers:
         voter = link.hello.voter
         if voter is not None and self._by_voter.get(voter) is peer:
             del self._by_voter[voter]
+            self._lost[voter] = peer.heartbeat_at
             self._leaders.forget(voter)
             self.lost_sight()
         self._forget_asked(peer)

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.broker.broker_world import Client
 from tests.unit.broker.cluster_world import ClusterWorld
+from tidemill.broker.cluster import LISTED_MS
 from tidemill.model import errors
 from tidemill.wire.messages import describe_cluster, describe_topic_partitions, metadata
 
@@ -13,10 +15,19 @@ def told(world: ClusterWorld, number: int) -> list[Any]:
     """
     The partition, as both APIs of the broker describe it.  Newer Metadata tells no partition where a broker is cut off.
     """
-    by_metadata = world[number].ask(metadata.Request(topics=[metadata.Request.Topic(name="flights")]), 12)
+    by_metadata = asked_for_long(world, number, metadata.Request(topics=[metadata.Request.Topic(name="flights")]))
     topics = [describe_topic_partitions.Request.Topic(name="flights")]
     described = world[number].ask(describe_topic_partitions.Request(topics=topics))
     return [by_metadata.topics[0].partitions[0], described.topics[0].partitions[0]]
+
+
+def asked_for_long(world: ClusterWorld, number: int, request: metadata.Request) -> metadata.Response:
+    """Metadata waits for leaders that are missing, but not for ever."""
+    client = Client(world[number])
+    api, version = client.send(request, 12)
+    world.pass_time(500)
+    response: metadata.Response = client.answer(api, version)
+    return response
 
 
 def brokers(world: ClusterWorld, number: int, **fields: bool) -> list[tuple[int, str | None, bool]]:
@@ -43,6 +54,25 @@ def test_every_broker_tells_the_true_leader_as_one_pair() -> None:
             )
 
 
+def test_a_broker_is_listed_for_a_while_after_its_end() -> None:
+    """
+    A client that hears in one answer that it is gone, and who leads its partitions now, may forget both.
+    """
+    world = ClusterWorld()
+    world.create("flights", brokers=(3, 1, 2))
+    asked = metadata.Request(topics=[metadata.Request.Topic(name="flights")])
+
+    world.cut_off(3)
+    world.stopped.add(3)
+    world.until(lambda: world.led_by("flights") in (1, 2), "another leader")
+
+    answer = world[1].ask(asked)
+    assert answer.topics[0].partitions[0].leader_id in (1, 2)
+    assert [1, 2, 3] == [it.node_id for it in answer.brokers]
+    world.pass_time(LISTED_MS)
+    assert [1, 2] == [it.node_id for it in world[1].ask(asked).brokers]
+
+
 def test_a_broker_that_is_down_is_no_bootstrap_target_and_out_of_sync() -> None:
     """
     DescribeCluster tells of it when it is asked for fenced brokers, too.
@@ -51,7 +81,7 @@ def test_a_broker_that_is_down_is_no_bootstrap_target_and_out_of_sync() -> None:
     world.create("flights", brokers=(1, 2, 3))
 
     world.cut_off(3)
-    world.settle()
+    world.pass_time(LISTED_MS)
 
     for partition in told(world, 1):
         assert ([1, 2, 3], [1, 2], [3]) == (
@@ -88,7 +118,8 @@ def test_a_broker_that_is_cut_off_calls_nobody_down() -> None:
     world.cut_off(3)
     world.settle()
 
-    older, newest = (world[3].ask(metadata.Request(topics=None), version) for version in (12, 13))
+    newest = world[3].ask(metadata.Request(topics=None), 13)
+    older = asked_for_long(world, 3, metadata.Request(topics=None))
     assert [1, 2, 3] == [it.node_id for it in older.brokers]
     assert (errors.REBOOTSTRAP_REQUIRED, 0) == (newest.error_code, len(newest.topics))
 

@@ -1,10 +1,10 @@
 """
 DescribeCluster (key 60): v0-2
 
-The brokers that are up, as one who came through this listener reaches them, and the controller.
+The brokers that are up, or were a moment ago, as one who came through this listener reaches them, and the controller.
 
 v1  endpoint_type: brokers only, because no controller listens elsewhere (KIP-919)
-v2  include_fenced_brokers: those that are not up, too; is_fenced tells which (KIP-1073)
+v2  include_fenced_brokers: the others, too; is_fenced tells which (KIP-1073)
 
 Authorized operations are not told (INT32_MIN): there is no authorizer yet.
 """
@@ -27,7 +27,7 @@ def handle(request: Request, context: RequestContext) -> Response:
     listener = context.connection.listener
     brokers = [_broker(known, is_fenced=False) for known in broker.endpoints_for(listener)]
     if request.include_fenced_brokers:
-        brokers += [_broker(known, is_fenced=True) for known in broker.endpoints_for(listener, up=False)]
+        brokers += [_broker(known, is_fenced=True) for known in broker.endpoints_for(listener, listed=False)]
     return Response(
         error_code=errors.NONE,
         cluster_id=broker.image.cluster_id,

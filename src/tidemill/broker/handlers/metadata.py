@@ -1,7 +1,7 @@
 """Metadata (key 3): v0-13
 
-The brokers that are up, topics, and who leads what.  Leader and epoch are one pair: while a leader has not confirmed
-its term there is none.
+The brokers that are up or were a moment ago, topics, and who leads what.  Leader and epoch are one pair: while a leader
+has not confirmed its term there is none, and the answer waits for one (`broker/awaited_leaders`).
 
 v4   allow_auto_topic_creation
 v5   offline_replicas: those that are not up
@@ -21,6 +21,7 @@ from tidemill.broker.request_context import RequestContext
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.model import errors
 from tidemill.model.config_resolution import broker_flag
+from tidemill.model.shard import ShardId
 from tidemill.model.topic import INTERNAL_TOPICS, METADATA_TOPIC, NO_TOPIC_ID, name_problem
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.metadata import Request, Response
@@ -34,16 +35,37 @@ PartitionResponse = Response.Topic.Partition
 def handle(request: Request, context: RequestContext) -> Response | Pending:
     if context.version >= 13 and not context.broker.cluster.hears_majority:
         return _elsewhere(context)
-    missing = _to_create(request, context)
-    if not missing:
-        return _answer(request, context)
+    broker = context.broker
     pending = Pending()
 
     def created(problems: Mapping[str, int]) -> None:
-        pending.complete(_answer(request, context, problems))
+        broker.cluster.awaited_leaders.wait(
+            _shards(request, context), lambda: pending.complete(_answer(request, context, problems))
+        )
 
-    context.broker.topic_creation.create(missing, created)
+    missing = _to_create(request, context)
+    if missing:
+        broker.topic_creation.create(missing, created)
+    else:
+        created({})
     return pending
+
+
+def _shards(request: Request, context: RequestContext) -> Collection[ShardId]:
+    """What is asked for."""
+    image = context.broker.image
+    if _wants_all(request, context):
+        return image.shards
+    topics = [_found(image, asked) for asked in request.topics or ()]
+    return [shard_id for topic in topics if topic is not None for shard_id in topic.shard_ids]
+
+
+def _wants_all(request: Request, context: RequestContext) -> bool:
+    return request.topics is None or (context.version == 0 and not request.topics)
+
+
+def _found(image: ClusterImage, asked: Request.Topic) -> Topic | None:
+    return image.topic_by_id(asked.topic_id) if asked.name is None else image.topic(asked.name)
 
 
 def _elsewhere(context: RequestContext) -> Response:
@@ -78,8 +100,7 @@ def _answer(request: Request, context: RequestContext, problems: Mapping[str, in
     image = broker.image
     brokers = broker.endpoints_for(context.connection.listener)
     listed = {known.node_id for known in brokers}
-    wants_all = request.topics is None or (context.version == 0 and not request.topics)
-    if wants_all:
+    if _wants_all(request, context):
         topics = [
             _describe(context, image, topic, listed) for topic in image.topics.values() if topic.name != METADATA_TOPIC
         ]
@@ -103,14 +124,11 @@ def _asked(
     problems: Mapping[str, int],
     listed: Collection[int],
 ) -> TopicResponse:
-    if asked.name is None:
-        topic = image.topic_by_id(asked.topic_id)
-        if topic is None:
-            return TopicResponse(error_code=errors.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id, partitions=())
-        return _describe(context, image, topic, listed)
-    topic = image.topic(asked.name)
+    topic = _found(image, asked)
     if topic is not None:
         return _describe(context, image, topic, listed)
+    if asked.name is None:
+        return TopicResponse(error_code=errors.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id, partitions=())
     absent = errors.INVALID_TOPIC_EXCEPTION if name_problem(asked.name) else errors.UNKNOWN_TOPIC_OR_PARTITION
     code = problems.get(asked.name, absent)
     return TopicResponse(error_code=code, name=asked.name, topic_id=NO_TOPIC_ID, partitions=())
