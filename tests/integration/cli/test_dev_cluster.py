@@ -1,6 +1,7 @@
 """`tidemill dev --brokers N`: real processes, one cluster, and failures that are seen."""
 
 import os
+import shutil
 import signal
 import stat
 import time
@@ -149,19 +150,58 @@ def live_count(address: str) -> int:
 
 def test_a_cluster_comes_back_where_it_was_and_never_shrinks(tmp_path: Path) -> None:
     """
-    On the same directory, at the same addresses; one broker alone is refused.
+    On the same directory, at the same addresses, with a third broker if one is wanted; one alone is refused.
     """
     data = tmp_path / "data"
     with running_cluster(data, 2) as cluster:
         before = [(broker["kafka"], broker["http"]) for broker in cluster.brokers]
+        write_one(cluster, "early", 2)
         began = time.monotonic()
         code, stop_s = cluster.stop(), time.monotonic() - began
-    with running_cluster(data, 2) as cluster:
+    with running_cluster(data, 3) as cluster:
         after = [(broker["kafka"], broker["http"]) for broker in cluster.brokers]
+        write_one(cluster, "late", 3)
+        early = tidemill("consume", "early", "--bootstrap", cluster.bootstrap)
     one = tidemill("dev", "--data", str(data), "--json")
 
-    assert (0, True, before) == (code, stop_s < STOP_S_MAX, after), stop_s
+    assert (0, True, before) == (code, stop_s < STOP_S_MAX, after[:2]), stop_s
+    assert 3 == len(after) and "early\n" == early.out, early.err
     assert 2 == one.exit_code and "say --brokers" in one.err
+
+
+def test_a_wiped_founder_comes_back_by_its_command(tmp_path: Path) -> None:
+    """
+    It does not found another cluster: it joins the one that is there, as a new voter, and is given what it had.
+    """
+    with running_cluster(tmp_path / "data", 3) as cluster:
+        write_one(cluster, "kept", 3)
+        victim, survivor, _ = cluster.brokers
+        before = cluster_id(survivor["http"])
+        os.kill(victim["pid"], signal.SIGKILL)
+        until(lambda: any(event["event"] == "broker ended" for event in cluster.events()), "nobody told of the broker")
+        shutil.rmtree(victim["data"])
+        with started_again(victim):
+            until(lambda: live_count(survivor["http"]) == 3, "the broker is not seen again")
+            assert before == cluster_id(victim["http"])
+            until(lambda: has_segment_with(b"kept", Path(victim["data"])), "its replica is not there again")
+
+
+def has_segment_with(value: bytes, data: Path) -> bool:
+    return any(value in segment.read_bytes() for segment in data.rglob("*.log"))
+
+
+def write_one(cluster: Cluster, topic: str, replicas: int) -> None:
+    """A record that holds its topic's name, acknowledged."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(topic, 1, replicas)], operation_timeout=SECONDS_MAX)[topic].result(SECONDS_MAX)
+    refused: list[object] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+    producer.produce(topic, topic.encode(), on_delivery=lambda error, _: refused.append(error))
+    assert (0, [None]) == (producer.flush(SECONDS_MAX), refused)
+
+
+def cluster_id(address: str) -> str:
+    return str(broker_http.ask(address, "/v1/cluster")["cluster_id"])
 
 
 def test_brokers_do_not_outlive_their_parent(tmp_path: Path) -> None:
