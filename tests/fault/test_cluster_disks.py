@@ -3,17 +3,19 @@ One broker's disk fails, is full, forgets or lies: the others go on, nothing ack
 back.
 """
 
+import errno
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.fault.cluster_processes import ClusterProcesses, wait_until
-from tests.fault.cluster_scene import PARTITIONS, ClusterScene
+from tests.fault.cluster_scene import PARTITIONS, SHARDS, ClusterScene
 from tests.fault.extent import soak_only
 from tests.fault.judgement import show_kept
 from tests.fault.steady_load import read_all
@@ -22,6 +24,7 @@ from tidemill.storage import paths
 SMALL_BROKER = 3
 SMALL_BYTES = 600 << 20  # a journal, and more than the room below which writes are refused
 LEFT_BYTES = 8 << 20
+FULL, ROOM = '"disk full"', '"disk has room again"'  # what such a broker says
 ENTRIES_OF_A_LONG_ABSENCE = 300  # more than replicas keep of a shard's rows in memory
 REPAIRED_SECONDS_MAX = 5.0
 NOT_REPAIRED = pytest.mark.xfail(strict=True, reason="a replica that is damaged is not repaired from the others yet")
@@ -90,23 +93,20 @@ def fail_a_sync(cluster: ClusterProcesses, victim: int) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_writes_go_on_when_one_disk_is_full(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
+def test_writes_go_on_when_the_disk_of_a_leader_is_full(
+    cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
+) -> None:
     """
     Refused before they enter the log, and led elsewhere; when there is room again, that broker goes on by itself.
     """
-    directory = cluster.data_directory(SMALL_BROKER)
-    if not os.path.ismount(directory):
-        pytest.skip("only root may mount a tmpfs")
-    ballast = directory / "ballast"
     with ClusterScene(cluster, "full") as scene:
-        try:
-            fill(ballast)
-            wait_until(lambda: '"disk full"' in cluster.log_of(SMALL_BROKER), "complaint of a full disk")
+        shard = next(it for it in SHARDS if preferred_leader(cluster, "full", it.start) == SMALL_BROKER)
+        if cluster.leaders("full")[shard.start] != SMALL_BROKER:
+            cluster.elect_preferred("full", shard.start)
+        wait_until(lambda: cluster.leaders("full")[shard.start] == SMALL_BROKER, "a leader with a small disk")
+        with full_disk(cluster, LEFT_BYTES):
             scene.load.wait_for_progress()
-            scene.load.run_for(1.0)
-        finally:
-            ballast.unlink()
-        wait_until(lambda: '"disk has room again"' in cluster.log_of(SMALL_BROKER), "room")
+            assert SMALL_BROKER not in cluster.leaders("full").values()
         scene.calm()
         verdict = scene.finish()
 
@@ -114,11 +114,68 @@ def test_writes_go_on_when_one_disk_is_full(cluster: ClusterProcesses, capsys: p
     scene.wait_until_alike()
 
 
-def fill(ballast: Path) -> None:
-    """But for what the broker takes meanwhile."""
-    free = os.statvfs(ballast.parent)
+@soak_only
+@pytest.mark.timeout(180)
+def test_writes_go_on_when_the_disk_of_a_follower_is_full(
+    cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    To the last byte: nobody asks whether a follower has room.  What it has taken waits in its journal.
+    """
+    with ClusterScene(cluster, "full-follower") as scene:
+        cluster.stop(SMALL_BROKER)  # others lead then
+        cluster.start(SMALL_BROKER)
+        scene.calm()
+        leaders = cluster.leaders("full-follower")
+        assert SMALL_BROKER not in leaders.values()
+        with full_disk(cluster, 0):
+            scene.load.wait_for_progress()
+            scene.load.run_for(2.0)  # several pages for each segment
+            assert free_bytes(cluster.data_directory(SMALL_BROKER)) == 0
+        assert leaders == cluster.leaders("full-follower")
+        scene.calm()
+        verdict = scene.finish()
+
+    show_kept(verdict, capsys)
+    scene.wait_until_alike()
+
+
+@contextmanager
+def full_disk(cluster: ClusterProcesses, left_bytes: int) -> Iterator[None]:
+    """Until the broker has seen it, and then until it has seen that there is room."""
+    directory = cluster.data_directory(SMALL_BROKER)
+    if not os.path.ismount(directory):
+        pytest.skip("only root may mount a tmpfs")
+    ballast = directory / "ballast"
+    full, room = (cluster.log_of(SMALL_BROKER).count(what) for what in (FULL, ROOM))
+    try:
+        fill(ballast, left_bytes)
+        wait_until(lambda: cluster.log_of(SMALL_BROKER).count(FULL) > full, "complaint of a full disk")
+        yield
+    finally:
+        ballast.unlink()
+    wait_until(lambda: cluster.log_of(SMALL_BROKER).count(ROOM) > room, "room")
+
+
+def fill(ballast: Path, left_bytes: int) -> None:
+    """But for so much, and what the broker takes meanwhile."""
     with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - LEFT_BYTES)
+        while (bytes_wanted := free_bytes(ballast.parent) - left_bytes) > 0:
+            try:
+                os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, bytes_wanted)
+            except OSError as problem:
+                if problem.errno != errno.ENOSPC:  # the broker was quicker
+                    raise
+
+
+def free_bytes(directory: Path) -> int:
+    free = os.statvfs(directory)
+    return free.f_bavail * free.f_frsize
+
+
+def preferred_leader(cluster: ClusterProcesses, topic: str, partition: int) -> int:
+    (told,) = cluster.ask_any([topic]).topics
+    return next(it.replica_nodes[0] for it in told.partitions if it.partition_index == partition)
 
 
 def write_much(cluster: ClusterProcesses, topic: str) -> None:
