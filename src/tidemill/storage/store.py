@@ -431,9 +431,7 @@ class Store:
             spread_run(self.disk, run, spread.changed_directories)
             yield
         for segment, known in segments:
-            file = known or segment.file  # the known one also where it was truncated since: its row may be lost
-            if file is not None:
-                file.sync()
+            sync_segment(segment, known)  # also where it was truncated since: its row may be lost
             if segment.is_closed and segment.on_disk:
                 save_index(self.disk, segment)
             yield
@@ -534,8 +532,9 @@ def segment_at(log: ShardLog, entry: Entry) -> Segment | None:
     return None
 
 
-def sync_segment(segment: Segment) -> None:
-    file = segment.file
+def sync_segment(segment: Segment, known: File | None = None) -> None:
+    """`known` was its file when it was decided to sync it."""
+    file = known or segment.file
     if file is not None:
         file.sync()
 

@@ -33,7 +33,7 @@ class ClusterMutant:
 
 @contextmanager
 def checkpoints_before_segments_are_synced() -> Iterator[None]:
-    with patch.object(store, "sync_segment", lambda segment: None):
+    with patch.object(store, "sync_segment", lambda segment, known: None):
         yield
 
 
