@@ -13,7 +13,7 @@ from tidemill.storage.disk import Buffer, Disk, DiskFull, File
 from tidemill.storage.journal_block import PAGE_BYTES, decode_header
 
 RESERVE_DIVISOR: Final = 8  # an eighth of the ring is for what frees it (rule J7)
-ZERO_STEP_BYTES: Final = 1 << 20  # so that preparing a file never holds the disk for long
+ZERO_STEP_BYTES: Final = 4 << 20  # as much as a block: preparing a file never holds the disk for longer
 
 
 class RingFile(NamedTuple):
