@@ -35,7 +35,7 @@ fault: install  ## kill -9, and what must survive it
 simulate: install  ## crash points on the simulated disk, replicas and whole brokers under faults
 	@$(PYTHON) -m pytest tests/simulation
 
-conformance: install  ## other people's clients and tools: the Java client (with Java and Maven) beside those of the suite, Kafka's own commands
+conformance: install  ## the client contract with every client, in Java and Go too, and Kafka's own commands (with JDK, Maven, Go)
 	@$(PYTHON) -m pytest conformance
 
 bench: install  ## the figures beside Apache Kafka's (with Java and Maven), saved as JSON

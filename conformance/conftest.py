@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.broker import Unavailable
 from conformance import jvm
+from conformance.franz_client import FranzClient
 from conformance.java_client import JavaClient
 from conformance.kafka_tools import KafkaTools
 from tests.integration.clients.adapters import CLIENTS
@@ -22,7 +23,7 @@ from tests.integration.clients.conftest import (
 
 __all__ = ["broker", "cluster", "pytest_runtest_makereport", "pytest_terminal_summary"]
 
-EVERY_CLIENT = {**CLIENTS, JavaClient.name: JavaClient}
+EVERY_CLIENT = {**CLIENTS, JavaClient.name: JavaClient, FranzClient.name: FranzClient}
 
 
 def connected(name: str, bootstrap: str) -> Client:

@@ -55,12 +55,14 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 public final class ClientDriver {
     private static final ObjectMapper JSON = new ObjectMapper();
 
+    private final String bootstrap;
     private final Admin admin;
     private final Duration patience;
     private final List<KafkaProducer<byte[], byte[]>> producers = new ArrayList<>();
     private final List<KafkaConsumer<byte[], byte[]>> consumers = new ArrayList<>();
 
     private ClientDriver(String bootstrap, int patienceMs) {
+        this.bootstrap = bootstrap;
         patience = Duration.ofMillis(patienceMs);
         admin = Admin.create(Map.of(
             "bootstrap.servers", bootstrap, "default.api.timeout.ms", patienceMs, "request.timeout.ms", patienceMs / 2));
@@ -95,11 +97,11 @@ public final class ClientDriver {
         String what = request.get("do").asText();
         switch (what) {
             case "producer":
-                producers.add(new KafkaProducer<>(properties(request), new ByteArraySerializer(), new ByteArraySerializer()));
+                producers.add(new KafkaProducer<>(producing(request.get("options")), new ByteArraySerializer(), new ByteArraySerializer()));
                 return producers.size() - 1;
             case "consumer":
                 consumers.add(
-                    new KafkaConsumer<>(properties(request), new ByteArrayDeserializer(), new ByteArrayDeserializer()));
+                    new KafkaConsumer<>(consuming(request.get("options")), new ByteArrayDeserializer(), new ByteArrayDeserializer()));
                 return consumers.size() - 1;
             case "send":
                 return send(producers.get(request.get("on").asInt()), request);
@@ -113,11 +115,18 @@ public final class ClientDriver {
         }
     }
 
-    private static Map<String, Object> properties(JsonNode request) {
-        return new HashMap<>(JSON.convertValue(request.get("properties"), Map.class));
-    }
-
     // ---- producer
+
+    private Map<String, Object> producing(JsonNode options) {
+        return Map.of(
+            "bootstrap.servers", bootstrap,
+            "acks", options.get("acks").asText(),
+            "compression.type", options.get("compression").asText(),
+            "enable.idempotence", options.get("idempotent").asBoolean(),
+            "max.request.size", options.get("request_bytes_max").asInt(),
+            "request.timeout.ms", options.get("request_timeout_ms").asInt(),
+            "linger.ms", 1);
+    }
 
     private static Object send(KafkaProducer<byte[], byte[]> producer, JsonNode request) throws Exception {
         List<Future<RecordMetadata>> answers = new ArrayList<>();
@@ -145,6 +154,26 @@ public final class ClientDriver {
     }
 
     // ---- consumer
+
+    private Map<String, Object> consuming(JsonNode options) {
+        Map<String, Object> properties = new HashMap<>();
+        properties.put("bootstrap.servers", bootstrap);
+        properties.put("enable.auto.commit", false);
+        properties.put("auto.offset.reset", options.get("reset").asText());
+        properties.put("session.timeout.ms", options.get("session_ms").asInt());
+        properties.put("heartbeat.interval.ms", 500);
+        properties.put("metadata.max.age.ms", 1_000);
+        properties.put("fetch.max.wait.ms", 100);
+        properties.put("max.partition.fetch.bytes", options.get("fetch_bytes_max").asInt());
+        properties.put("allow.auto.create.topics", false);
+        if (!options.get("group").isNull()) {
+            properties.put("group.id", options.get("group").asText());
+        }
+        if (!options.get("instance_id").isNull()) {
+            properties.put("group.instance.id", options.get("instance_id").asText());
+        }
+        return properties;
+    }
 
     private Object consume(String what, KafkaConsumer<byte[], byte[]> consumer, JsonNode request) {
         switch (what) {
