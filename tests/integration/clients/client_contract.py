@@ -780,7 +780,8 @@ def partitions_are_added_and_never_taken(stage: Stage) -> None:
 
     stage.client.create_partitions(topic, 4)
 
-    stage.until(lambda: stage.client.topics()[topic] == 4, "four partitions appear")
+    # Whichever broker is asked may have heard of less than the one before it, as in Kafka.
+    stage.until(lambda: stage.client.topics().get(topic) == 4, "four partitions appear")
     assert stage.refusal(lambda: stage.client.create_partitions(topic, 3)) == INVALID_PARTITIONS
     stage.send(topic, [Outgoing(value=b"new", partition=3)])
     assert {(1, b"kept"), (3, b"new")} == {(each.partition, each.value) for each in stage.read(topic, 2, partitions=4)}
