@@ -13,6 +13,7 @@ from tidemill.raft.messages import (
     Append,
     AppendAnswer,
     Chunk,
+    Damaged,
     Depose,
     Message,
     Offer,
@@ -30,6 +31,7 @@ DEPOSE: Final = 5
 OFFER: Final = 6
 PULL: Final = 7
 CHUNK: Final = 8
+DAMAGED: Final = 9
 
 PRE: Final = 1
 TRANSFER: Final = 2
@@ -52,6 +54,7 @@ _BODY_BYTES: Final = {
     OFFER: _OFFER.size,
     PULL: _PULL.size,
     CHUNK: _PULL.size,
+    DAMAGED: 0,
 }
 _OPEN_ENDED: Final = (APPEND, OFFER, CHUNK)
 
@@ -84,6 +87,8 @@ def encode(message: Message) -> list[Buffer]:
             return [_HEAD.pack(VOTE_ANSWER, flags, 0, message.term)]
         case Depose():
             return [_HEAD.pack(DEPOSE, 0, 0, message.term)]
+        case Damaged():
+            return [_HEAD.pack(DAMAGED, 0, 0, message.term)]
         case Offer():
             members = message.membership.encode()
             crc = crc32c(message.partitions, crc32c(members))
@@ -149,6 +154,8 @@ def decode(data: memoryview) -> Message:
         return VoteAnswer(term=term, is_granted=bool(flags & GRANTED), is_pre=bool(flags & PRE))
     if kind == DEPOSE:
         return Depose(term=term)
+    if kind == DAMAGED:
+        return Damaged(term=term)
     if kind == APPEND_ANSWER:
         serial, match_index, commit_index, rejected_index, hint_index, hint_term = _APPEND_ANSWER.unpack_from(
             data, _HEAD.size

@@ -6,6 +6,7 @@
                      Offer ─▶ a member whose next entry is gone here: a snapshot
     that member      Pull ─▶ it: bytes of one partition, from an offset on          Chunk ─▶ the member
                      AppendAnswer ─▶ it: the snapshot is on disk
+    a damaged one    Damaged ─▶ everyone: count me nowhere; whoever leads, offer me a snapshot
 
 No message owes anything to a later sync: whoever answers has on disk what he answers for.
 """
@@ -60,6 +61,13 @@ class Depose:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Damaged:
+    """The sender has lost of what it answered for; said again and again until it has been repaired."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """A snapshot: everything that the committed log up to `index` has built, but for the bytes of its batches."""
 
@@ -92,4 +100,4 @@ class Chunk:
     payload: tuple[Buffer, ...] = field(repr=False)
 
 
-Message = VoteRequest | VoteAnswer | Append | AppendAnswer | Depose | Offer | Pull | Chunk
+Message = VoteRequest | VoteAnswer | Append | AppendAnswer | Depose | Damaged | Offer | Pull | Chunk

@@ -15,6 +15,7 @@ What must hold:
 - A report of durability names an entry, by term and index; one that the log does not hold any more says nothing.
 - A follower that installs a snapshot takes no entry, answers for none and does not stand; it votes as the log was that
   it had before, until the snapshot is durable.
+- A damaged replica does not vote either, and takes only a snapshot that is not before the last entry it answered for.
 - Who is alive says the pair of brokers (`tick`): there are no heartbeats per shard, and an idle replica sends nothing.
 """
 
@@ -31,6 +32,7 @@ from tidemill.raft.messages import (
     Append,
     AppendAnswer,
     Chunk,
+    Damaged,
     Depose,
     Message,
     Offer,
@@ -47,6 +49,7 @@ from tidemill.raft.voters import IllegalChange, Membership, check_change
 ELECTION_MS: Final = 1_000  # after which a try that was not decided begins again;
 FIRST_ELECTION_MS: Final = 125  # the first ones sooner, twice as late each time
 TRANSFER_MS: Final = 1_500  # a leader that hands over and is not deposed by then goes on leading
+DAMAGED_MS: Final = 500  # a damaged replica says so again
 
 
 class Role(StrEnum):
@@ -71,8 +74,10 @@ class Replica:
         "_alive",
         "_append_time",
         "_chunks",
+        "_damage_told_ms",
         "_deadline",
         "_election",
+        "_is_installed",
         "_jitter_ms",
         "_log",
         "_memberships",
@@ -87,6 +92,7 @@ class Replica:
         "commit_index",
         "durable_index",
         "installing",
+        "is_damaged",
         "leader",
         "match_index",
         "me",
@@ -110,11 +116,13 @@ class Replica:
         jitter_ms: Callable[[], int],
         window: Window = DEFAULT_WINDOW,
         installing: tuple[int, int] | None = None,
+        is_damaged: bool = False,
     ) -> None:
         """
         `memberships` are those in force from a log index on, the first of them committed.  `jitter_ms` draws how long
         this replica waits before it stands for election, so that not all do at once.  `installing` is the snapshot,
-        by index and term, that was not whole when it was opened.
+        by index and term, that was not whole when it was opened.  `is_damaged`: not everything that `log` tells of is
+        on this disk any more.
         """
         self.me = me
         self.role = Role.FOLLOWER
@@ -128,6 +136,9 @@ class Replica:
         self.replication: Replication | None = None  # while it leads
         self.window = window
         self.installing = installing  # from the offer on until it is durable
+        self.is_damaged = is_damaged  # until such an install is
+        self._is_installed = False  # the row that ends an install is queued
+        self._damage_told_ms: int | None = None
         self._offer: Offer | None = None
         self._pulls: list[tuple[Voter, Pull]] = []
         self._chunks: list[Chunk] = []
@@ -211,7 +222,7 @@ class Replica:
     def is_restless(self) -> bool:
         """Time alone may make it do something, while everybody is as alive as at the last `tick`."""
         if self.role is not Role.LEADER:
-            return not self._is_led()
+            return self.is_damaged or not self._is_led()
         assert self.replication is not None, "a leader replicates"
         return self._transfer is not None or self.replication.waits_for_answers(self.commit_index, self._alive)
 
@@ -225,6 +236,8 @@ class Replica:
         self._now_ms = now_ms
         self._append_time = append_time
         self._alive = is_alive
+        if self.is_damaged:
+            self._tell_damage()
         if self.role is Role.LEADER:
             self._tick_leader()
         elif self._is_led():
@@ -239,7 +252,8 @@ class Replica:
 
     def _tick_leader(self) -> None:
         assert self.replication is not None, "a leader replicates"
-        if not quorum.has_majority(self.voters, [self.me, *filter(self._alive, self.voters)]):
+        counted = [voter for voter in self.voters if self._alive(voter) and not self.replication.is_damaged(voter)]
+        if not quorum.has_majority(self.voters, [self.me, *counted]):
             self._follow(self.term, None)  # another may have been elected where we are not heard
             return
         if self._transfer is not None:
@@ -253,7 +267,41 @@ class Replica:
 
     def _may_stand(self) -> bool:
         """Also one whose removal is not committed: it may be the only one that has the entry which says so."""
-        return self.installing is None and any(self.me in membership.voters for _, membership in self._memberships)
+        if self.installing is not None or self.is_damaged:
+            return False
+        return any(self.me in membership.voters for _, membership in self._memberships)
+
+    # Damage.
+
+    def found_damage(self) -> None:
+        """What it has answered for is not all on this disk: from now on it counts nowhere, and leads no more."""
+        if self.is_damaged:
+            return
+        if self.replication is not None:
+            matches = {it: match for it, match in self.replication.matches.items() if it in self.voters}
+            able = [voter for voter in matches if self._alive(voter)]
+            if able:
+                self._messages.append((max(able, key=lambda voter: matches[voter]), Depose(term=self.term)))
+        self._follow(self.term, self.leader if self.role is Role.FOLLOWER else None)
+        self.match_index = 0
+        if self._is_installed:
+            self.installing, self._is_installed = None, False  # the row that ends it was queued before
+        self.is_damaged = True
+        self._damage_told_ms = None
+        self._tell_damage()
+
+    def _tell_damage(self) -> None:
+        if self._damage_told_ms is not None and self._now_ms - self._damage_told_ms < DAMAGED_MS:
+            return
+        self._damage_told_ms = self._now_ms
+        message = Damaged(term=self.term)
+        self._messages += [(member, message) for member in self.membership.members if member != self.me]
+
+    def _on_damaged(self, sender: Voter, message: Damaged) -> None:
+        if sender == self.leader and message.term == self.term:
+            self.leader = None  # it has stepped down
+        if self.replication is not None:
+            self.replication.damaged(sender, self._now_ms)
 
     # Elections.
 
@@ -356,6 +404,8 @@ class Replica:
             case Depose():
                 if message.term == self.term and self.role is Role.FOLLOWER and self._may_stand():
                     self._stand(is_transfer=True)
+            case Damaged():
+                self._on_damaged(sender, message)
             case Offer():
                 self._on_offer(sender, message)
             case Pull():
@@ -387,6 +437,9 @@ class Replica:
         may_change = not self._is_led() or request.is_transfer
         if self.replication is not None:
             self.replication.met_again(sender)  # who asks does not know its leader, or knows of a later term
+        if self.is_damaged:
+            self._messages.append((sender, VoteAnswer(term=self.term, is_granted=False, is_pre=request.is_pre)))
+            return
         if request.is_pre:
             is_granted = request.term > self.term and is_up_to_date and may_change
             term = request.term if is_granted else self.term
@@ -420,6 +473,9 @@ class Replica:
         self._follow_leader(sender)
         if self.installing is not None:
             self._answer_installing()
+            return
+        if self.is_damaged:
+            self._messages.append((sender, Damaged(term=self.term)))
             return
         log = self._log
         entries = append.entries
@@ -460,11 +516,15 @@ class Replica:
             self._messages.append((sender, AppendAnswer(term=self.term, rejected_index=1)))
             return
         self._follow_leader(sender)
-        installing = self.installing
-        if installing is None and (offer.index <= self.commit_index or self._log.holds(offer.index, offer.index_term)):
+        installing, log = self.installing, self._log
+        is_here = offer.index <= self.commit_index or log.holds(offer.index, offer.index_term)
+        is_enough = offer.index and (offer.index_term, offer.index) >= (log.last_term, log.last_index)
+        if self.is_damaged and not is_enough:
+            self._messages.append((sender, Damaged(term=self.term)))  # of what it answered for some would be missing
+        elif installing is None and is_here and not self.is_damaged:
             self.match_index = max(self.match_index, offer.index)  # what is committed is alike
             self._answer_append(0)
-        elif installing is None or (offer.index >= installing[0] and not self._log.holds(*installing)):
+        elif installing is None or (offer.index >= installing[0] and not self._is_installed):
             self.installing = (offer.index, offer.index_term)
             self._offer = offer
             self.match_index = 0
@@ -533,7 +593,10 @@ class Replica:
         index = self.installing[0]
         assert self._log.last_index == index >= self.commit_index, f"the log ends at {self._log.last_index}"
         self._memberships = [(index, membership)]
-        self.durable_index = self.stable_index  # of what is committed nothing was cut
+        self.durable_index = self.stable_index  # of what is committed nothing was cut,
+        if self.is_damaged:
+            self.durable_index = min(self.durable_index, index - 1)  # but for what was damaged
+        self._is_installed = True
         self.commit_index = index
         self.match_index = 0
         self._chunks.clear()
@@ -660,9 +723,10 @@ class Replica:
                 self._decide()
         if index > self.durable_index and self._log.holds(index, term):
             self.durable_index = index
-            if self.installing is not None and self._log.holds(*self.installing):
+            if self.installing is not None and self._is_installed:
                 self.match_index = self.installing[0]  # committed, so alike with the log of whoever leads
                 self.installing = None
+                self.is_damaged = self._is_installed = False
             if self.role is Role.LEADER:
                 self._count()
                 self._go_on_with_transfer()

@@ -36,8 +36,11 @@ class Replication:
 
     @property
     def matches(self) -> dict[Voter, int]:
-        """How far each member's log is on its disk; the leader's own is for who asks to add."""
-        return {member: progress.match_index for member, progress in self.members.items()}
+        """
+        How far each member's log is on its disk, but for those that are damaged; the leader's own is for who asks to
+        add.
+        """
+        return {member: it.match_index for member, it in self.members.items() if not it.is_damaged}
 
     @property
     def answered_serials(self) -> dict[Voter, int]:
@@ -83,6 +86,19 @@ class Replication:
             progress.is_offered = True
             progress.snapshot_index = index
             progress.heard_at = now_ms
+
+    def damaged(self, member: Voter, now_ms: int) -> None:
+        """It says so twice a second: also when an offer, or what it asked for then, was lost."""
+        progress = self.members.get(member)
+        if progress is not None:
+            self._serials.pop(member, None)
+            progress.damaged()
+            if now_ms - progress.heard_at >= RETRY_MS:
+                progress.is_offered = False
+
+    def is_damaged(self, member: Voter) -> bool:
+        progress = self.members.get(member)
+        return progress is not None and progress.is_damaged
 
     def pulled(self, member: Voter, now_ms: int) -> bool:
         """Whether it is a member that installs what it was offered."""

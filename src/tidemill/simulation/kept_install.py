@@ -40,6 +40,8 @@ class KeptCatchUp:
         offer = self._offer
         if offer is None or offer.term != replica.term or memory.first_index > offer.index + 1:
             offer = self._offer = self._snapshot()
+        elif replica.replication is not None and replica.replication.is_damaged(member):
+            offer = self._offer = self._snapshot()  # an older one may lie before what it answered for
         replica.offered(member, offer.index)
         return member, offer
 
@@ -119,8 +121,9 @@ class KeptInstall:
         assert offer is not None, "nothing was offered"
         content = self._memory.content
         keep = self.keep(content, offer)
-        if keep < self._memory.commit_index:
-            raise Broken(f"an install would cut entry {keep + 1}; {self._memory.commit_index} are committed")
+        committed = min(self._memory.commit_index, len(content))  # of a damaged log no more is left
+        if keep < committed:
+            raise Broken(f"an install would cut entry {keep + 1}; {committed} are committed")
         self._row = Installing(offer.index, offer.index_term, keep)
         self._queue(self._row)
 

@@ -18,6 +18,13 @@ class Broken(AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
+class Damage:
+    """Of what files hold only what lies before is to be trusted; rows are whole."""
+
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
 class Installing:
     """Files hold what is alike, up to `keep`; more of the snapshot comes."""
 
@@ -33,7 +40,7 @@ class Installed:
     membership: Membership
 
 
-Row = Vote | int | Entry | Installing | Installed  # an int: an index to cut from
+Row = Vote | int | Entry | Damage | Installing | Installed  # an int: an index to cut from
 
 
 @dataclass(slots=True)
@@ -49,6 +56,7 @@ class Kept:
     vote: Vote = field(default_factory=lambda: Vote(0, None))
     memberships: list[tuple[int, Membership]] = field(default_factory=list)
     commit_index: int = 0
+    is_damaged: bool = False
 
     @property
     def last_index(self) -> int:
@@ -56,8 +64,9 @@ class Kept:
 
     @property
     def content(self) -> tuple[Record, ...]:
-        """All of it, from index 1 on."""
-        return self.state + self.copied + tuple(_record(entry) for entry in self.entries)
+        """What files hold, from index 1 on."""
+        rows = [] if self.is_damaged else self.entries
+        return self.state + self.copied + tuple(_record(entry) for entry in rows)
 
     @property
     def count(self) -> int:
@@ -82,6 +91,9 @@ class Kept:
             del self.entries[row - self.first_index :]
             while self.memberships[-1][0] >= row:
                 self.memberships.pop()
+        elif isinstance(row, Damage):
+            self.state, self.copied = self.content[: row.keep], ()
+            self.is_damaged = True
         elif isinstance(row, Installing):
             self._begin_install(row)
         elif isinstance(row, Installed):
@@ -112,6 +124,7 @@ class Kept:
         self.memberships = [(row.index, row.membership)]
         self.commit_index = row.index
         self.installing = None
+        self.is_damaged = False
 
     def forget(self, below: int) -> None:
         """What is committed and durable leaves memory; files keep it."""
@@ -137,6 +150,7 @@ class Kept:
             self.vote,
             list(self.memberships),
             self.commit_index,
+            self.is_damaged,
         )
 
 

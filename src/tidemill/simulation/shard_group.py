@@ -9,12 +9,13 @@ of runs fit into a second.  Whole brokers are `simulation/world.py`'s.
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Final
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.raft import quorum
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.raft.message_codec import decode, encode
 from tidemill.raft.messages import Message
@@ -23,7 +24,7 @@ from tidemill.raft.ready import Ready, Vote
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, Membership
 from tidemill.simulation.kept_install import KeptCatchUp, KeptInstall
-from tidemill.simulation.kept_log import Broken, Installed, Kept, Row
+from tidemill.simulation.kept_log import Broken, Damage, Installed, Kept, Row
 
 TICK_MS: Final = 50
 HEARTBEAT_MS: Final = 100
@@ -57,6 +58,7 @@ class Knobs:
     clock_rate: float  # clocks run up to so much faster or slower
     window: Window
     crash_in_install: float  # at each of its steps
+    damage: float = 0.0  # a second and node: a minority finds that it has lost what lay in files
 
     @classmethod
     def draw(cls, random: Random) -> "Knobs":
@@ -115,6 +117,11 @@ class Node:
         self.pulled_ms = 0
         self.has_forgotten = False  # since the last turn: somebody may need an install now
         self.reads: list[tuple[int, int, int, int]] = []  # serial, term, commit index then, acknowledged by then
+        self.had: list[Kept] = []  # what was on its disk before it was damaged: it may have answered for that
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.disk.is_damaged or self.memory.is_damaged
 
     # The machine.
 
@@ -136,6 +143,7 @@ class Node:
             jitter_ms=lambda: self.run.random.randrange(20, 400),
             window=self.run.knobs.window,
             installing=self.memory.installing,
+            is_damaged=self.memory.is_damaged,
         )
         self.catch_up = KeptCatchUp(self.replica, self.memory, lambda: self.run.random.randrange(1, 9))
         self.install = KeptInstall(self.replica, self.memory, self.disk, self._queue, self._sync_files)
@@ -325,9 +333,18 @@ class Node:
     def _to_disk(self) -> None:
         before = self.disk.vote
         for row in self.block:
+            if isinstance(row, Damage):
+                self.had.append(self.disk.copy())
             self.disk.put(row)
         self.block = []
         self.run.check_votes(self, before, self.disk.vote)
+
+    def find_damage(self, keep: int) -> None:
+        """Only the first so many entries are left of what lay in files; not while the disk is about to change them."""
+        assert self.replica is not None, "a node that is down finds nothing"
+        self._queue(Damage(keep))
+        self.replica.found_damage()
+        self.carry_out()
 
     def _apply(self, replica: Replica) -> None:
         stable = replica.stable_index
@@ -384,6 +401,9 @@ class GroupRun:
         self.seed = seed
         self.random = Random(seed)
         self.knobs = knobs or Knobs.draw(self.random)
+        self.rot = Random(~seed)  # of its own: seeds that draw no damage stay what they were
+        if knobs is None:
+            self.knobs = replace(self.knobs, damage=self.rot.choice((0.0, 0.0, 0.05, 0.2)))
         self.now_ms = 0
         self.events = 0
         self.acknowledged: dict[int, tuple[int, bytes]] = {}
@@ -392,7 +412,7 @@ class GroupRun:
         self.votes: dict[tuple[Voter, int], Voter] = {}
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._blocked: set[tuple[Voter, Voter]] = set()
-        self.installs = 0
+        self.installs = self.damages = 0
         self.is_healed = False
         self._proposed = 0
         count = self.knobs.nodes + self.knobs.spare
@@ -479,6 +499,8 @@ class GroupRun:
                 node.paused_until = self.now_ms + random.randrange(100, 5_000)
             elif random.random() < knobs.forget:
                 self._forget(node)
+            if knobs.damage and self.rot.random() < knobs.damage:
+                self._damage(node)
         if self._blocked and random.random() < 0.5:
             self._blocked.clear()
         elif random.random() < knobs.partition:
@@ -491,9 +513,22 @@ class GroupRun:
             if random.random() < knobs.change:
                 self._change(leader, leader.replica)
 
+    def _damage(self, node: Node) -> None:
+        """Every membership that may be in force keeps a majority that is whole."""
+        replica = node.replica
+        is_settled = replica is not None and replica.installing is None and self.now_ms >= node.paused_until
+        damaged = [it.voter for it in self.nodes.values() if it.is_damaged or it is node]
+        known = [membership for it in self.nodes.values() for _, membership in it.memory.memberships]
+        for membership in known:
+            if not quorum.has_majority(membership.voters, [it for it in membership.voters if it not in damaged]):
+                return
+        if is_settled and not node.is_damaged:
+            self.damages += 1
+            node.find_damage(self.rot.randrange(len(node.memory.content) + 1))
+
     def _forget(self, node: Node) -> None:
         replica = node.replica
-        if replica is None or replica.installing is not None:
+        if replica is None or replica.installing is not None or node.is_damaged:
             return
         below = min(replica.stable_index, node.disk.commit_index)
         node.memory.forget(below)
@@ -521,6 +556,9 @@ class GroupRun:
                     self._blocked.add((right, left))
 
     def _change(self, leader: Node, replica: Replica) -> None:
+        """None while somebody is damaged: who plans them counts on the others."""
+        if any(node.is_damaged for node in self.nodes.values()):
+            return
         random = self.random
         now = replica.membership
         outside = [voter for voter in self.nodes if voter not in now.members]
@@ -573,7 +611,8 @@ class GroupRun:
             return
         self._checked_majority = index
         term = node.memory.term_at(index)
-        holding = sum(_holds(self.nodes[voter].disk, index, term) for voter in replica.voters)
+        disks = [[self.nodes[voter].disk, *self.nodes[voter].had] for voter in replica.voters]
+        holding = sum(any(_holds(disk, index, term) for disk in held) for held in disks)
         if holding < len(replica.voters) // 2 + 1:
             raise Broken(
                 f"seed {self.seed}, {self.now_ms} ms: entry {index} is committed and lies on {holding} "
@@ -616,6 +655,6 @@ class GroupRun:
 def _holds(disk: Kept, index: int, term: int) -> bool:
     if index <= len(disk.state):
         return disk.state[index - 1][1] == term
-    if disk.installing is not None:
+    if disk.installing is not None or disk.is_damaged:
         return False
     return index <= disk.last_index and disk.term_at(index) == term

@@ -12,6 +12,7 @@ sync 2                  what replica 2 has handed out is on its disk
 begin 2, end 2          a sync that takes a while: what is handed out between the two is not in it
 crash 2, start 2
 forget 1                what is committed leaves the memory of 1
+damage 2 1              of what 2 has on its disk only the first entry is to be trusted, and it finds that
 files 2                 what 2 has copied is on its disk; 2 goes on with its install
 pull 2                  what 2 asks for is asked again
 propose 1 text
@@ -19,7 +20,7 @@ change 1 voters 1 2 3 learners 4;  hand-over 1 2
 elect 1                 everything that it takes, with all messages and syncs
 settle                  all messages arrive and all syncs return, until nothing is left
 expect 1 leader term 2 last 3 durable 3 commit 3 log 1:- 1:- 2:text
-expect 2 installing 3 content 1:- 1:a      the snapshot, 0 for none; what files and memory hold
+expect 2 damaged 1 installing 3 content 1:- 1:a      the snapshot, 0 for none; what files and memory hold
 refuse 1 change voters 1 2
 """
 
@@ -34,7 +35,7 @@ from tidemill.raft.ready import Vote
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, Membership
 from tidemill.simulation.kept_install import KeptCatchUp, KeptInstall
-from tidemill.simulation.kept_log import Installed, Kept, Row
+from tidemill.simulation.kept_log import Damage, Installed, Kept, Row
 
 ELECTED_MS = 10_000
 JITTER_MS = 100
@@ -105,6 +106,7 @@ class Hand:
             jitter_ms=lambda: JITTER_MS,
             window=self.window,
             installing=memory.installing,
+            is_damaged=memory.is_damaged,
         )
         replica = self.replicas[at]
         self.catch_ups[at] = KeptCatchUp(replica, memory, lambda: 1)
@@ -118,6 +120,12 @@ class Hand:
         for pair in self.messages:
             if int(number) in pair:
                 self.messages[pair].clear()
+
+    def do_damage(self, number: str, keep: str) -> None:
+        at = int(number)
+        self._queue(at, Damage(int(keep)))
+        self.replicas[at].found_damage()
+        self._carry_out(at)
 
     def do_silent(self, *numbers: str) -> None:
         self.silent |= {int(number) for number in numbers}
@@ -327,6 +335,7 @@ class Hand:
             "stable": replica.stable_index,
             "voters": len(replica.voters),
             "installing": replica.installing[0] if replica.installing else 0,
+            "damaged": int(replica.is_damaged),
         }
         rest = list(words)
         if rest and rest[0] not in facts:
