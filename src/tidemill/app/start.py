@@ -130,8 +130,6 @@ class _Process:
         self.events.event(
             "recovered", blocks=found.blocks, rows=found.rows, cut_bytes=found.cut_bytes, shards=len(store.shards)
         )
-        for shard_id, damage in found.damaged.items():
-            self.events.error("shard damaged", shard=shard_id, problem=damage)
         if not is_compiled():
             self.events.warning("records are walked in plain Python", fix="install a C compiler and Tidemill again")
         for key in self.settings.ineffective_keys:

@@ -199,6 +199,7 @@ class Broker:
         if isinstance(error, SegmentDamaged):
             self.metrics.corrupt_batches += 1
             self.events.error("segment damaged", topic=partition.topic, partition=partition.number, problem=str(error))
+            partition.shard.damage.suspect(error)
             return errors.KAFKA_STORAGE_ERROR
         return errors.OFFSET_OUT_OF_RANGE if isinstance(error, OffsetGone) else errors.UNKNOWN_TOPIC_OR_PARTITION
 

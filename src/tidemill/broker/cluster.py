@@ -24,6 +24,7 @@ from tidemill.storage.data_directory import Identity
 # As long as Kafka's (`broker.session.timeout.ms`).  A client that hears in one answer that a broker is gone, and who
 # leads its partitions now, may forget both: librdkafka 2.16 does, for up to a second.
 LISTED_MS: Final = 9_000
+NOBODY_REPAIRS: Final = "no majority is there without it: stop the broker, bring the file back from a copy, start it"
 
 
 class Cluster:
@@ -61,6 +62,7 @@ class Cluster:
         self._image = image
         self._shards = shards
         self._serving_changed = serving_changed
+        self._events = machine.events
 
     @property
     def me(self) -> Voter:
@@ -118,6 +120,15 @@ class Cluster:
         self.peers.tell_leaders()
         self._serving_changed(shard)
         self._changed()
+
+    def damage_changed(self, shard: Shard) -> None:
+        """Files of a shard are not what was written; or they are again."""
+        problem = shard.log.damage
+        if problem is None:
+            self._events.event("shard repaired", shard=shard.shard_id)
+            return
+        then = "whoever leads it repairs it" if shard.damage.is_repairable else NOBODY_REPAIRS
+        self._events.error("shard damaged", shard=shard.shard_id, problem=problem, then=then)
 
     def _changed(self) -> None:
         self._led_topics.look()

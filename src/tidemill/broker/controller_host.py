@@ -75,7 +75,11 @@ class ControllerHost:
         self._shard = shard
         partition = shard.partitions[0]
         self._applied = partition.log_start
-        self._follow()
+        try:
+            self._follow()
+        except SegmentDamaged as problem:
+            if not shard.damage.suspect(problem):
+                raise
         partition.watch(self._go_on_in_turns)
         if shard.is_serving:
             self.serving_changed()
@@ -87,6 +91,8 @@ class ControllerHost:
             self._controller = self._snapshot_begun_at = None
             return
         self._go_on()
+        if self._applied < shard.partitions[0].high_watermark:
+            return  # it cannot be read here: somebody else is about to lead
         self._decided_upon = 0
         self._controller = Controller(self.image, broker_id=self._broker_id, static=self._static, entropy=self._entropy)
         self.on_lead()
@@ -149,11 +155,16 @@ class ControllerHost:
             self._call_soon(self._next_turn)
 
     def _go_on(self, bytes_max: int | None = None) -> bool:
-        """A broker that cannot read the cluster's metadata any more would follow yesterday's; nor would it start."""
+        """
+        A broker that cannot read the cluster's metadata follows yesterday's until it has been repaired; where nobody
+        does that, it ends, for it would not start either.
+        """
         try:
             return self._follow(bytes_max)
         except SegmentDamaged as problem:
-            self._failed(problem)
+            assert self._shard is not None, "there is no metadata shard yet"
+            if not self._shard.damage.suspect(problem):
+                self._failed(problem)
             return False
 
     def _follow(self, bytes_max: int | None = None) -> bool:
@@ -164,7 +175,7 @@ class ControllerHost:
         """
         shard = self._shard
         assert shard is not None, "there is no metadata shard yet"
-        if shard.replica.installing is not None:
+        if shard.replica.installing is not None or shard.replica.is_damaged:
             return False
         partition = shard.partitions[0]
         image = self.image if self._partial is None else self._partial
@@ -199,7 +210,10 @@ class ControllerHost:
         log = shard.partitions[0].log
         offset = log.log_start
         while offset < log.end_offset:
-            found = log.read(offset, READ_BYTES, log.end_offset, may_wait=True)
+            try:
+                found = log.read(offset, READ_BYTES, log.end_offset, may_wait=True)
+            except SegmentDamaged:
+                return  # those that are named behind it find this broker
             assert found is not None, "a read that may wait answers"
             for records, end_offset in _records_in(found[0]):
                 offset = end_offset

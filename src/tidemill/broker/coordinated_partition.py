@@ -109,6 +109,8 @@ class CoordinatedPartition:
     def _read(self, found: tuple[list[Record], int] | Exception) -> None:
         if self._is_dropped:
             return
+        if isinstance(found, SegmentDamaged):
+            self.partition.shard.damage.suspect(found)
         if isinstance(found, Exception):
             self._cannot_load(str(found))
             return

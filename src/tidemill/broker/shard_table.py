@@ -104,7 +104,7 @@ class ShardTable:
         for shard in list(self.shards.values()):
             if everybody or shard.is_restless:
                 shard.tick(now_ms, wall_ms)
-                if shard.is_restless and not shard.replica.leads:
+                if shard.is_restless and not (shard.replica.leads or shard.replica.is_damaged):
                     self.is_electing = True
 
     def receive(self, sender: Voter, shard_id: ShardId, message: Message) -> None:

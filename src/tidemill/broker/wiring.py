@@ -80,7 +80,7 @@ def make(identity: Identity, store: Store, static: Mapping[str, str], machine: M
     broker = Broker(store, identity, static, machine)
     controller = broker.controller
     shard = broker.shard_table.open_metadata(controller.image, is_founder=identity.is_founder)
-    if shard.log.damage is not None:
+    if shard.log.damage is not None and not shard.damage.is_repairable:
         raise DirectoryProblem(f"{shard.log.damage}; it holds the cluster's metadata: restore it from a copy")
     controller.on_image = broker.follow
     controller.on_lead = lambda: _found(broker)

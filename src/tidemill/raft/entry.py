@@ -25,6 +25,7 @@ class Kind(IntEnum):
     INSTALLING = 21
     INSTALLED = 22
     PART = 23
+    DAMAGED = 24
 
 
 class Command(IntEnum):

@@ -54,7 +54,7 @@ _BODY_BYTES: Final = {
     OFFER: _OFFER.size,
     PULL: _PULL.size,
     CHUNK: _PULL.size,
-    DAMAGED: 0,
+    DAMAGED: _VOTE_REQUEST.size,
 }
 _OPEN_ENDED: Final = (APPEND, OFFER, CHUNK)
 
@@ -88,7 +88,8 @@ def encode(message: Message) -> list[Buffer]:
         case Depose():
             return [_HEAD.pack(DEPOSE, 0, 0, message.term)]
         case Damaged():
-            return [_HEAD.pack(DAMAGED, 0, 0, message.term)]
+            body = _VOTE_REQUEST.pack(message.last_index, message.last_term)
+            return [_HEAD.pack(DAMAGED, 0, 0, message.term) + body]
         case Offer():
             members = message.membership.encode()
             crc = crc32c(message.partitions, crc32c(members))
@@ -155,7 +156,8 @@ def decode(data: memoryview) -> Message:
     if kind == DEPOSE:
         return Depose(term=term)
     if kind == DAMAGED:
-        return Damaged(term=term)
+        last_index, last_term = _VOTE_REQUEST.unpack_from(data, _HEAD.size)
+        return Damaged(term=term, last_index=last_index, last_term=last_term)
     if kind == APPEND_ANSWER:
         serial, match_index, commit_index, rejected_index, hint_index, hint_term = _APPEND_ANSWER.unpack_from(
             data, _HEAD.size

@@ -65,6 +65,8 @@ class Damaged:
     """The sender has lost of what it answered for; said again and again until it has been repaired."""
 
     term: int
+    last_index: int  # of what it can have answered for: a snapshot before that does not repair it
+    last_term: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

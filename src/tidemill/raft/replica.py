@@ -252,7 +252,7 @@ class Replica:
 
     def _tick_leader(self) -> None:
         assert self.replication is not None, "a leader replicates"
-        counted = [voter for voter in self.voters if self._alive(voter) and not self.replication.is_damaged(voter)]
+        counted = [voter for voter in self.voters if self._alive(voter) and self.replication.promised(voter) is None]
         if not quorum.has_majority(self.voters, [self.me, *counted]):
             self._follow(self.term, None)  # another may have been elected where we are not heard
             return
@@ -294,14 +294,17 @@ class Replica:
         if self._damage_told_ms is not None and self._now_ms - self._damage_told_ms < DAMAGED_MS:
             return
         self._damage_told_ms = self._now_ms
-        message = Damaged(term=self.term)
+        message = self._damaged()
         self._messages += [(member, message) for member in self.membership.members if member != self.me]
+
+    def _damaged(self) -> Damaged:
+        return Damaged(term=self.term, last_index=self._log.last_index, last_term=self._log.last_term)
 
     def _on_damaged(self, sender: Voter, message: Damaged) -> None:
         if sender == self.leader and message.term == self.term:
             self.leader = None  # it has stepped down
         if self.replication is not None:
-            self.replication.damaged(sender, self._now_ms)
+            self.replication.damaged(sender, (message.last_term, message.last_index), self._now_ms)
 
     # Elections.
 
@@ -475,7 +478,7 @@ class Replica:
             self._answer_installing()
             return
         if self.is_damaged:
-            self._messages.append((sender, Damaged(term=self.term)))
+            self._messages.append((sender, self._damaged()))
             return
         log = self._log
         entries = append.entries
@@ -520,7 +523,7 @@ class Replica:
         is_here = offer.index <= self.commit_index or log.holds(offer.index, offer.index_term)
         is_enough = offer.index and (offer.index_term, offer.index) >= (log.last_term, log.last_index)
         if self.is_damaged and not is_enough:
-            self._messages.append((sender, Damaged(term=self.term)))  # of what it answered for some would be missing
+            self._messages.append((sender, self._damaged()))  # of what it answered for some would be missing
         elif installing is None and is_here and not self.is_damaged:
             self.match_index = max(self.match_index, offer.index)  # what is committed is alike
             self._answer_append(0)

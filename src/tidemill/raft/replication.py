@@ -40,7 +40,7 @@ class Replication:
         How far each member's log is on its disk, but for those that are damaged; the leader's own is for who asks to
         add.
         """
-        return {member: it.match_index for member, it in self.members.items() if not it.is_damaged}
+        return {member: it.match_index for member, it in self.members.items() if it.promised is None}
 
     @property
     def answered_serials(self) -> dict[Voter, int]:
@@ -87,18 +87,19 @@ class Replication:
             progress.snapshot_index = index
             progress.heard_at = now_ms
 
-    def damaged(self, member: Voter, now_ms: int) -> None:
+    def damaged(self, member: Voter, promised: tuple[int, int], now_ms: int) -> None:
         """It says so twice a second: also when an offer, or what it asked for then, was lost."""
         progress = self.members.get(member)
         if progress is not None:
             self._serials.pop(member, None)
-            progress.damaged()
+            progress.damaged(promised)
             if now_ms - progress.heard_at >= RETRY_MS:
                 progress.is_offered = False
 
-    def is_damaged(self, member: Voter) -> bool:
+    def promised(self, member: Voter) -> tuple[int, int] | None:
+        """Of a damaged one: term and index that a snapshot must come to."""
         progress = self.members.get(member)
-        return progress is not None and progress.is_damaged
+        return None if progress is None else progress.promised
 
     def pulled(self, member: Voter, now_ms: int) -> bool:
         """Whether it is a member that installs what it was offered."""

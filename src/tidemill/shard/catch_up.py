@@ -64,7 +64,16 @@ def snapshot_of(log: ShardLog) -> Snapshot:
 class CatchUp:
     """Lives on the loop.  `jobs` reads what is not in the page cache."""
 
-    def __init__(self, log: ShardLog, replica: Replica, send: Callable[[Voter, Message], None], jobs: Jobs) -> None:
+    def __init__(
+        self,
+        log: ShardLog,
+        replica: Replica,
+        send: Callable[[Voter, Message], None],
+        jobs: Jobs,
+        suspect: Callable[[SegmentDamaged], object],
+    ) -> None:
+        """`suspect` is told of bytes here that are not what was written: who asks for them asks again."""
+        self._suspect = suspect
         self._log = log
         self._replica = replica
         self._send = send
@@ -97,6 +106,9 @@ class CatchUp:
         progress = None if replication is None else replication.members.get(member)
         if progress is not None and progress.match_index >= snapshot.index:
             return True
+        promised = None if progress is None else progress.promised
+        if promised is not None and (snapshot.term, snapshot.index) < promised:
+            return True  # it does not repair what has answered for more
         known = 0 if progress is None else min(progress.commit_index, self._log.commit_index)
         return snapshot.index < max(known, self._log.first_index - 1)
 
@@ -114,25 +126,29 @@ class CatchUp:
         except OffsetGone:
             self._offer_newer(member)
             return
-        except SegmentDamaged:
-            return  # this replica is damaged, and the member asks again: perhaps another leads by then
+        except SegmentDamaged as problem:
+            self._suspect(problem)
+            return
         if found is not None:
             self._send_chunk(member, pull, found[0])
             return
         self._reading.add(member)
 
-        def read() -> list[Buffer] | None:
+        def read() -> list[Buffer] | SegmentDamaged | None:
             try:
                 came = log.read(pull.offset, CHUNK_BYTES, end_offset, may_wait=True)
             except OffsetGone:
                 return None
-            except SegmentDamaged:
-                return []
+            except SegmentDamaged as problem:
+                return problem
             assert came is not None, "a read that may wait answers"
             return came[0]
 
-        def done(parts: list[Buffer] | None) -> None:
+        def done(parts: list[Buffer] | SegmentDamaged | None) -> None:
             self._reading.discard(member)
+            if isinstance(parts, SegmentDamaged):
+                self._suspect(parts)
+                return
             if not self._replica.leads or self._replica.term != pull.term:
                 return
             if parts is None:

@@ -55,11 +55,14 @@ class Install:
         high_watermarks: Callable[[], dict[int, int]],
         changed: Callable[[], None],
         failed: Callable[[BaseException], None],
+        damaged: Callable[[SegmentDamaged], None],
     ) -> None:
         """
         `jobs` has one worker, which nothing else of the store's background work runs beside.  `changed` is called
-        when the log has changed, not durably yet, and when that has ended; `failed` ends the process.
+        when the log has changed, not durably yet, and when that has ended; `failed` ends the process.  `damaged` is
+        told of what was to be kept, and is not what was written.
         """
+        self._damaged = damaged
         self._store = store
         self._log = log
         self._replica = replica
@@ -147,16 +150,24 @@ class Install:
         self._offer = offer
         files = self._files
 
-        def cut() -> list[PartitionState] | str:
+        def cut() -> list[PartitionState] | SegmentDamaged | str:
             try:
                 return files.begin(ByteReader(memoryview(offer.partitions)).partitions())
-            except (SnapshotContradicts, SegmentDamaged, error) as problem:
+            except SegmentDamaged as problem:
+                return problem
+            except (SnapshotContradicts, error) as problem:
                 return f"the snapshot at {offer.index} cannot be installed: {problem}"
 
-        def done(found: list[PartitionState] | str) -> None:
-            if isinstance(found, str):
-                self._log.damage = found  # it neither votes nor counts from now on
+        def done(found: list[PartitionState] | SegmentDamaged | str) -> None:
+            if isinstance(found, SegmentDamaged):
                 self.stage = Stage.IDLE
+                self._copy = self._offer = None
+                self._damaged(found)  # what is left of it is kept by the next one
+                return
+            if isinstance(found, str):
+                self._log.damage = found  # nothing of it is cut: what is committed here may be all that is left
+                self.stage = Stage.IDLE
+                self._replica.found_damage()
                 return
             self._journal(installing_row(offer.index, offer.index_term, found))
 

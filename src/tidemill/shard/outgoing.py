@@ -24,8 +24,13 @@ class Outgoing:
         send: Callable[[Voter, Message], None],
         jobs: Jobs,
         gone: Callable[[Voter], None],
+        suspect: Callable[[SegmentDamaged], object],
     ) -> None:
-        """`gone`: what the replica needs next cannot be read here any more, so that it must install."""
+        """
+        `gone`: what the replica needs next cannot be read here any more, so that it must install.  `suspect` is told
+        why, when bytes here are not what was written.
+        """
+        self._suspect = suspect
         self._log = log
         self._send = send
         self._jobs = jobs
@@ -39,7 +44,7 @@ class Outgoing:
             return
         found = self._whole(message, may_wait=False)
         if isinstance(found, Exception):
-            self._gone(to)
+            self._cannot(to, found)
         elif found is not None:
             self._send(to, found)
         else:
@@ -58,12 +63,17 @@ class Outgoing:
         waiting = self._waiting.pop(to)
         waiting.popleft()
         if isinstance(found, Exception):
-            self._gone(to)
+            self._cannot(to, found)
             return  # what waits behind it does not fit without it
         assert found is not None, "a read that may wait answers"
         self._send(to, found)
         for message in waiting:
             self.send(to, message)
+
+    def _cannot(self, to: Voter, problem: Exception) -> None:
+        if isinstance(problem, SegmentDamaged):
+            self._suspect(problem)
+        self._gone(to)
 
     def _whole(self, message: Message, *, may_wait: bool) -> Message | Exception | None:
         """None: the disk must be asked."""

@@ -7,6 +7,7 @@ from tidemill.model.topic_config import TopicConfig
 from tidemill.raft.entry import Entry
 from tidemill.raft.replica import Replica
 from tidemill.shard.commit_waiters import Waiter
+from tidemill.shard.damage import Damage
 from tidemill.storage.partition_log import LogConfig, PartitionLog
 from tidemill.storage.shard_log import ShardLog
 
@@ -31,6 +32,9 @@ class PartitionShard(Protocol):
 
     @property
     def live_voters(self) -> int: ...
+
+    @property
+    def damage(self) -> Damage: ...
 
     @property
     def batch_bytes_max(self) -> int: ...

@@ -19,6 +19,7 @@ from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 from tidemill.shard.catch_up import CatchUp
 from tidemill.shard.commit_waiters import CommitWaiters, Waiter
+from tidemill.shard.damage import Damage
 from tidemill.shard.install import Install, Stage
 from tidemill.shard.jobs import Workers
 from tidemill.shard.outgoing import Outgoing
@@ -46,6 +47,10 @@ class Road(Protocol):
         """`is_serving` is not what it was."""
         ...
 
+    def damage_changed(self, shard: "Shard") -> None:
+        """Files of it are not what was written; or they are again."""
+        ...
+
 
 class Shard:
     """Lives on the loop.  `is_serving` is false while it may neither answer produce nor know its high watermark."""
@@ -55,6 +60,7 @@ class Shard:
         "_askers",
         "_catch_up",
         "_install",
+        "_is_damaged",
         "_is_stopped",
         "_led",
         "_next_askers",
@@ -62,6 +68,7 @@ class Shard:
         "_road",
         "_served",
         "_uncommitted",
+        "damage",
         "durable_waiters",
         "held_waiters",
         "is_restless",
@@ -103,9 +110,19 @@ class Shard:
             commit_index=log.commit_index,
             jitter_ms=jitter_ms,
             installing=log.installing,
+            is_damaged=log.damage is not None,
         )
-        self._outgoing = Outgoing(log, self._send, workers.read, self._cannot_send)
-        self._catch_up = CatchUp(log, self.replica, self._send, workers.read)
+        self.damage = Damage(
+            store,
+            log,
+            self.replica,
+            jobs=workers.read,
+            high_watermarks=self._high_watermarks,
+            changed=self._damaged,
+        )
+        suspect = self.damage.suspect
+        self._outgoing = Outgoing(log, self._send, workers.read, self._cannot_send, suspect)
+        self._catch_up = CatchUp(log, self.replica, self._send, workers.read, suspect)
         self._install = Install(
             store,
             log,
@@ -115,7 +132,10 @@ class Shard:
             high_watermarks=self._high_watermarks,
             changed=self._install_changed,
             failed=workers.failed,
+            damaged=self.damage.mark,
         )
+        self.damage.mark_found()
+        self._is_damaged = False  # as it was told last
         self.is_restless = True  # to be ticked: an idle shard costs nothing
         self._is_stopped = False
         self._led = False
@@ -153,24 +173,21 @@ class Shard:
 
     @property
     def live_voters(self) -> int:
-        """This one, and those whose brokers are alive."""
+        """This one, and those that are whole and whose brokers are alive; of interest where it leads."""
         me, is_alive = self.replica.me, self._road.is_alive
-        return sum(voter == me or is_alive(voter) for voter in self.replica.voters)
+        matches = {} if self.replica.replication is None else self.replica.replication.matches
+        return sum(voter == me or (is_alive(voter) and voter in matches) for voter in self.replica.voters)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
-        """A replica without a leader stands for election; a damaged one does not, and waits for nothing."""
-        if self.log.damage is not None:
-            self.is_restless = False
-        else:
-            self.replica.tick(now_ms, self.append_time(wall_ms), self._road.is_alive)
-            self._go_on()
-            self._install.tick(now_ms)
-            self._catch_up.tick()
-            self.is_restless = self.replica.is_restless or self._install.stage is not Stage.IDLE
+        """A replica without a leader stands for election; a damaged one asks to be repaired."""
+        self.replica.tick(now_ms, self.append_time(wall_ms), self._road.is_alive)
+        self._go_on()
+        self._install.tick(now_ms)
+        self._catch_up.tick()
+        self.is_restless = self.replica.is_restless or self._install.stage is not Stage.IDLE
 
     def receive(self, sender: Voter, message: Message) -> None:
-        """A damaged replica neither votes nor counts, and so it hears nothing."""
-        if self.log.damage is None and not self._is_stopped:
+        if not self._is_stopped:
             self.replica.receive(sender, message)
             self.is_restless = True
             self._go_on()
@@ -342,6 +359,15 @@ class Shard:
         if self._served != self.is_serving:
             self._served = not self._served
             self._road.serving_changed(self)
+        if self._is_damaged != replica.is_damaged:
+            self._is_damaged = not self._is_damaged
+            self._road.damage_changed(self)
+
+    def _damaged(self) -> None:
+        """The journal is about to say so."""
+        self.is_restless = True
+        self.wake()
+        self._go_on()
 
     def _wake_held(self) -> None:
         for voter_count, waiters in [*self.held_waiters.items()]:
@@ -398,6 +424,8 @@ class Shard:
             known = end_offset if is_there else min(partition.high_watermark, end_offset)
             partition.high_watermark = max(known, partition.log_start)
             partition.notify()
+        if is_there and self.log.damage is not None and not self.replica.is_damaged:
+            self.replica.found_damage()  # while it was installed
         self.wake()
 
     def _apply(self, commit_index: int) -> None:

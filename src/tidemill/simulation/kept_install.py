@@ -40,8 +40,10 @@ class KeptCatchUp:
         offer = self._offer
         if offer is None or offer.term != replica.term or memory.first_index > offer.index + 1:
             offer = self._offer = self._snapshot()
-        elif replica.replication is not None and replica.replication.is_damaged(member):
-            offer = self._offer = self._snapshot()  # an older one may lie before what it answered for
+        elif replica.replication is not None:
+            promised = replica.replication.promised(member)
+            if promised is not None and (offer.index_term, offer.index) < promised:
+                offer = self._offer = self._snapshot()
         replica.offered(member, offer.index)
         return member, offer
 

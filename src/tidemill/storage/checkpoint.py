@@ -21,7 +21,7 @@ from tidemill.storage.shard_log import Opening, ShardLog
 from tidemill.storage.tail_cache import TailCache
 
 MAGIC: Final = b"TMCP"
-VERSION: Final = 3  # 1 had no learners, 2 no installs
+VERSION: Final = 4  # 1 had no learners, 2 no installs, 3 no damage
 OPEN: Final = 1
 CLOSED: Final = 2
 INSTALLING: Final = 3
@@ -29,6 +29,7 @@ _HEADER: Final = Struct(">4sIH2xIQQIQQ")  # 52 bytes
 _AFTER_CRC: Final = 8
 _SHARD: Final = Struct(">QBQ")
 _BOUNDARY: Final = Struct(">QQq")
+_PLACE: Final = Struct(">Iq")  # of damage: partition, offset
 _INSTALLING: Final = Struct(
     ">QQQQ"
 )  # the snapshot's index and term; those of the last row that this replica had before
@@ -64,6 +65,22 @@ def _encode_vote(voter: Voter | None) -> bytes:
     return b"\x00" if voter is None else b"\x01" + voter.broker_id.to_bytes(4) + voter.directory_id
 
 
+def _encode_damage(log: ShardLog) -> bytes:
+    """Only what the journal has told: else a file that is brought back would not be taken."""
+    problem = (log.damage or "").encode() if log.is_marked else b""
+    if not problem:
+        return COUNT.pack(0)
+    places = b"".join([_PLACE.pack(*place) for place in log.marked.items()])
+    return COUNT.pack(len(problem)) + problem + COUNT.pack(len(log.marked)) + places
+
+
+def _read_damage(reader: ByteReader, log: ShardLog) -> None:
+    problem = reader.bytes(reader.count())
+    if problem:
+        log.damage, log.is_marked = problem.decode(), True
+        log.marked = dict(reader.numbers(_PLACE) for _ in range(reader.count()))  # type: ignore[misc]
+
+
 def encode_closed(shard_id: ShardId, closed: ClosedShard) -> bytes:
     return _SHARD.pack(shard_id, CLOSED, closed.term) + _encode_vote(closed.voted_for)
 
@@ -78,6 +95,7 @@ def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
         _encode_vote(vote.voted_for),
         COUNT.pack(len(opening)),
         opening,
+        _encode_damage(log),
     ]
     if log.installing is not None:
         claimed = log.last_index, log.term_at(log.last_index)
@@ -148,6 +166,7 @@ def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> 
             continue
         log = ShardLog(disk, cache, shard_id, Opening.decode(reader.bytes(reader.count())))
         log.term, log.voted_for = term, voted_for
+        _read_damage(reader, log)
         (_read_shard if state == OPEN else _read_installing)(reader, log)
         checkpoint.shards[shard_id] = log
     return checkpoint

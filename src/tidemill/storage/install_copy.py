@@ -36,9 +36,12 @@ class InstallCopy:
     """`high_watermarks` by partition: what is committed here."""
 
     def __init__(self, disk: Disk, log: ShardLog, high_watermarks: dict[int, int]) -> None:
-        """Everything of `log` is durable, and spread over the segments."""
+        """
+        Everything of `log` is durable, and spread over the segments; what is damaged is cut first, from the beginning
+        of its segment on.
+        """
         self._disk = disk
-        self._high_watermarks = high_watermarks
+        self._high_watermarks = dict(high_watermarks)
         self._theirs: dict[int, PartitionState] = {}
         self._epochs: dict[int, LeaderEpochs] = {}
         self._unwritten: list[Run] = []
@@ -49,6 +52,10 @@ class InstallCopy:
             copy = self._logs[number] = PartitionLog(disk, TailCache(0), live.topic_id, number)
             copy.config = live.config
             copy.restore(live.state())
+            damaged_from = log.damaged_from(number)
+            if damaged_from is not None and damaged_from < copy.end_offset:
+                _keep_whole(copy, damaged_from)
+                self._high_watermarks[number] = min(high_watermarks[number], copy.end_offset)  # others have the rest
             self._unsynced |= dict.fromkeys(copy.segments)
 
     def begin(self, theirs: list[PartitionState]) -> list[PartitionState]:
@@ -211,3 +218,14 @@ class InstallCopy:
             assert state.end_offset == theirs.end_offset, f"{theirs} is not whole: it ends at {state.end_offset}"
             state.epochs, state.producers = theirs.epochs, theirs.producers
         return states
+
+
+def _keep_whole(log: PartitionLog, damaged_from: int) -> None:
+    """The segments before the one that holds this offset."""
+    segments = [segment for segment in log.segments if segment.base_offset <= damaged_from]
+    damaged = segments.pop() if segments else None
+    log.end_offset = log.log_start if damaged is None else damaged.base_offset
+    log.segments = segments
+    if segments:
+        segments[-1].is_closed = False
+    log.epochs.starts = [start for start in log.epochs.starts if start.start_offset < log.end_offset]

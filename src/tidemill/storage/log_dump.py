@@ -53,6 +53,8 @@ def _entry(row: Entry) -> Row:
     found["bytes"] = len(row.payload or b"")
     if row.kind == Kind.BATCH:
         found |= {"segment": row.segment_base, "segment_position": row.position}
+    if row.kind == Kind.DAMAGED:
+        found["problem"] = bytes(row.payload or b"").decode()
     return found
 
 

@@ -178,6 +178,8 @@ def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
         log.truncate(row.index)
     elif kind == Kind.SETTLED:
         log.partitions[row.partition].settle(row.base_offset, row.segment_base if row.record_count else None)
+    elif kind == Kind.DAMAGED:
+        log.mark_damage(row.partition, row.base_offset, bytes(row.payload or b"").decode())
     elif kind in INSTALL_KINDS:
         fold_install_row(log, row)
     elif kind == Kind.CLOSED:
@@ -244,19 +246,26 @@ def _check_files(disk: Disk, log: ShardLog) -> set[Segment]:
     What the checkpoint stands for must be there, before anything is written that would hide a gap.  The segments that
     are not whole.
     """
-    problems = {}
-    for partition in log.partitions.values():
+    damaged = set()
+    for number, partition in log.partitions.items():
         for segment in partition.segments:
-            if not segment.written:
+            problem = _problem_of(disk, segment)
+            if problem is None:
                 continue
-            if not disk.exists(segment.path):
-                problems[segment] = f"{segment.path} is missing; it should have {segment.size} B"
-                continue
-            size = _size(disk, segment.path)
-            if size < segment.written:
-                problems[segment] = f"{segment.path} has {size} B; it should have {segment.size}"
-    log.damage = next(iter(problems.values()), None)
-    return set(problems)
+            damaged.add(segment)
+            log.damage = log.damage or problem
+            if segment.base_offset < log.marked.get(number, segment.base_offset + 1):
+                log.damaged_unmarked.setdefault(number, segment.base_offset)
+    return damaged
+
+
+def _problem_of(disk: Disk, segment: Segment) -> str | None:
+    if not segment.written:
+        return None
+    if not disk.exists(segment.path):
+        return f"{segment.path} is missing; it should have {segment.size} B"
+    size = _size(disk, segment.path)
+    return None if size >= segment.written else f"{segment.path} has {size} B; it should have {segment.size}"
 
 
 def _size(disk: Disk, path: str) -> int:

@@ -71,12 +71,15 @@ class ShardLog:
         "changed",
         "commit_index",
         "damage",
+        "damaged_unmarked",
         "entries",
         "first_index",
         "install_parts",
         "installing",
+        "is_marked",
         "last_append_time",
         "last_index",
+        "marked",
         "memberships",
         "opening",
         "partitions",
@@ -101,6 +104,9 @@ class ShardLog:
         self.installing: tuple[int, int] | None = None  # a snapshot's index and term: its bytes are not all here
         self.install_parts: list[bytes] = []  # recovery's: of a row that it has not met whole yet
         self.damage: str | None = None  # why this replica must not serve, vote or count
+        self.is_marked = False  # … and the journal says so, until an install has ended
+        self.marked: dict[int, int] = {}  # by partition: from the segment that holds this offset on, files are not kept
+        self.damaged_unmarked: dict[int, int] = {}  # alike, of what recovery has found, and the journal does not tell
         self.changed = True  # since its checkpoint section was last encoded
         self.section = b""
         numbers = range(opening.first_partition, opening.first_partition + opening.partition_count)
@@ -118,6 +124,19 @@ class ShardLog:
         for state in states:
             self.partitions[state.partition].restore(state)
 
+    def mark_damage(self, partition: int, offset: int, problem: str) -> None:
+        """What `partition` has from the segment that holds `offset` on is not what was written."""
+        self.damage = self.damage or problem
+        self.is_marked = True
+        self.marked[partition] = min(offset, self.marked.get(partition, offset))
+        self.damaged_unmarked.pop(partition, None)
+        self.changed = True
+
+    def damaged_from(self, partition: int) -> int | None:
+        """The first offset that its files do not hold for sure."""
+        known = [places[partition] for places in (self.marked, self.damaged_unmarked) if partition in places]
+        return min(known, default=None)
+
     def begin_install(self, index: int, term: int, states: list[PartitionState]) -> None:
         """
         The partitions hold what is alike with a snapshot.  The last row that was here stays known, for votes claim it.
@@ -127,6 +146,10 @@ class ShardLog:
         self.commit_index = committed
         self.installing = (index, term)
         self.restore_partitions(states)
+        for places in (self.marked, self.damaged_unmarked):
+            for state in states:
+                if state.end_offset <= places.get(state.partition, state.end_offset - 1):
+                    del places[state.partition]  # nothing is left of it; the rest is still to be copied
         self.changed = True
 
     def end_install(self, index: int, term: int, last_append_time: int, membership: Membership) -> None:
@@ -135,6 +158,8 @@ class ShardLog:
         self.last_append_time = last_append_time
         self.memberships = [(index, membership)]
         self.installing = None
+        if not (self.marked or self.damaged_unmarked):
+            self.damage, self.is_marked = None, False
         self.changed = True
 
     def term_at(self, index: int) -> int:
@@ -277,6 +302,10 @@ class ShardLog:
     def close(self) -> None:
         for partition in self.partitions.values():
             partition.close()
+
+
+def damage_row(partition: int, offset: int, problem: str) -> Entry:
+    return Entry(Kind.DAMAGED, problem.encode(), partition=partition, base_offset=offset)
 
 
 def vote_row(term: int, voted_for: Voter | None) -> Entry:

@@ -30,7 +30,7 @@ from tidemill.storage.queued_rows import VoteBefore, queued_rows
 from tidemill.storage.row import ROW_BYTES
 from tidemill.storage.row_queue import RowQueue
 from tidemill.storage.segment import Segment, save_index
-from tidemill.storage.shard_log import TAIL_ENTRIES, Opening, ShardLog, read_vote, vote_row
+from tidemill.storage.shard_log import TAIL_ENTRIES, Opening, ShardLog, damage_row, read_vote, vote_row
 from tidemill.storage.tail_cache import TailCache
 
 Step = Callable[[], None]
@@ -147,6 +147,14 @@ class Store:
         if self._capture is not None and not self._capture.is_running:
             self._capture = _Capture()
 
+    def mark_damage(self, log: ShardLog, partition: int, offset: int, problem: str) -> None:
+        """
+        From the segment that holds `offset` on, files of `partition` are not what was written.  They stay as they are
+        until an install replaces them; a checkpoint may know of it before the row is durable.
+        """
+        log.mark_damage(partition, offset, problem)
+        self._queue.put(log.shard_id, [damage_row(partition, offset, problem)])  # in order with rows of installs
+
     def install(self, log: ShardLog, row: Entry) -> None:
         """A row of an install; what it says of files is synced.  It may be larger than the ring: it goes in parts."""
         apply_install_row(log, row)
@@ -160,7 +168,7 @@ class Store:
         blocks += [] if self._spreading is None else self._spreading.blocks
         blocks += [] if self._capture is None else self._capture.spread.blocks
         rows = itertools.chain(self._queue, *[block.rows for block in blocks])
-        return not any(shard == shard_id and row.kind != Kind.VOTE for shard, row in rows)
+        return not any(shard == shard_id and row.kind not in (Kind.VOTE, Kind.DAMAGED) for shard, row in rows)
 
     # ── a block at a time ──────────────────────────────────────────────────────────────────────────────────────
 

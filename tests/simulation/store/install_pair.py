@@ -72,8 +72,8 @@ class Side:
             jitter_ms=lambda: 0,
             installing=log.installing,
         )
-        self.outgoing = Outgoing(log, self.send, self.jobs, self._gone)
-        self.catch_up = CatchUp(log, self.replica, self.send, self.jobs)
+        self.outgoing = Outgoing(log, self.send, self.jobs, self._gone, _raise)
+        self.catch_up = CatchUp(log, self.replica, self.send, self.jobs, _raise)
         self.install = Install(
             self.store,
             log,
@@ -83,6 +83,7 @@ class Side:
             high_watermarks=lambda: self.high_watermarks,
             changed=self._changed,
             failed=_raise,
+            damaged=_raise,
         )
 
     def _changed(self) -> None:

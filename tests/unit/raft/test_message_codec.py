@@ -13,6 +13,7 @@ from tidemill.raft.messages import (
     Append,
     AppendAnswer,
     Chunk,
+    Damaged,
     Depose,
     Message,
     Offer,
@@ -45,6 +46,7 @@ SIMPLE = st.one_of(
         is_installing=FLAGS,
     ),
     st.builds(Depose, term=NUMBERS),
+    st.builds(Damaged, term=NUMBERS, last_index=NUMBERS, last_term=NUMBERS),
     st.builds(Pull, term=NUMBERS, index=NUMBERS, partition=st.integers(0, 1 << 31), offset=NUMBERS),
     st.builds(
         Offer,

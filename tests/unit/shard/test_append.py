@@ -45,6 +45,9 @@ class Alone:
     def serving_changed(self, shard: Shard) -> None:
         """Nobody asks."""
 
+    def damage_changed(self, shard: Shard) -> None:
+        """Nobody is told."""
+
 
 class Led:
     """A shard with one partition that this broker leads; `sync` writes what is queued."""

@@ -63,6 +63,7 @@ class Side:
         self.sent.append(message)
 
     def serving_changed(self, shard: Shard) -> None: ...
+    def damage_changed(self, shard: Shard) -> None: ...
 
     def go_on(self) -> None:
         """Until nothing is queued, nothing is to be spread, and no job is left."""

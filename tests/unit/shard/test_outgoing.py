@@ -38,7 +38,9 @@ def test_a_read_that_fails_holds_nothing_back() -> None:
     A page that the disk cannot read, say: what waited is lost, and what is said next leaves.
     """
     log, jobs, sent = HandLog(), SimulatedJobs(), list[Message]()
-    outgoing = Outgoing(cast(ShardLog, log), lambda _, message: sent.append(message), jobs, lambda _: None)
+    outgoing = Outgoing(
+        cast(ShardLog, log), lambda _, message: sent.append(message), jobs, lambda _: None, lambda _: None
+    )
 
     def unreadable() -> bytes:
         raise OSError(EIO, "Input/output error")

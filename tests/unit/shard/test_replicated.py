@@ -48,6 +48,9 @@ class HandRoad:
     def serving_changed(self, shard: Shard) -> None:
         self.served.append(shard.is_serving)
 
+    def damage_changed(self, shard: Shard) -> None:
+        """Nobody is told."""
+
     def take(self, kind: type[Message]) -> list[tuple[Voter, Message]]:
         taken = [it for it in self.sent if isinstance(it[1], kind)]
         self.sent = [it for it in self.sent if not isinstance(it[1], kind)]

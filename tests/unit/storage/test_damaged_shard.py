@@ -1,9 +1,16 @@
 """What is damaged in a shard takes nothing along that is not."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.raft.voters import Membership
 from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.storage.install_copy import InstallCopy
+from tidemill.storage.install_row import installed_row, installing_row
+
+VOTER = Voter(BrokerId(1), DirectoryId(b"d" * 16))
 
 
 def test_rows_for_whole_segments_are_written_though_another_one_is_missing(make_hand: Callable[..., Any]) -> None:
@@ -48,3 +55,103 @@ def test_nothing_is_written_into_a_segment_that_is_too_short(make_hand: Callable
 
     assert (10, True) == (disk.open(again.log.segments[0].path).size(), again.shard.damage is not None)
     assert again.restarted().shard.damage is not None
+
+
+def test_a_restart_does_not_forget_damage(make_hand: Callable[..., Any]) -> None:
+    """
+    Neither what the journal tells, nor what a checkpoint has taken over: only an install ends it.
+    """
+    hand = make_hand(segment_bytes=300)
+    hand.append(6)
+    hand.write_all()
+    hand.store.mark_damage(hand.shard, 0, 3, "rot")
+    hand.write_all()
+
+    by_journal = hand.restarted()
+    by_journal.checkpoint()
+    by_checkpoint = by_journal.restarted()
+
+    for found in (by_journal.shard, by_checkpoint.shard):
+        assert ("rot", True, {0: 3}) == (found.damage, found.is_marked, found.marked)
+
+
+def test_damage_goes_with_the_install_that_repairs_it(make_hand: Callable[..., Any]) -> None:
+    """
+    What was cut is copied once; what is on its way is still damage.
+    """
+    hand = make_hand()
+    hand.append(6)
+    hand.write_all()
+    hand.store.mark_damage(hand.shard, 0, 3, "rot")
+    states = [partition.state() for partition in hand.shard.partitions.values()]
+    states[0] = replace(states[0], end_offset=0, segments=[])
+    hand.store.install(hand.shard, installing_row(6, 1, states))
+    hand.write_all()
+
+    begun = hand.restarted()
+    begun.store.install(begun.shard, installed_row(6, 1, 99, Membership((VOTER,)), states))
+    begun.write_all()
+    ended = begun.restarted()
+
+    assert ("rot", {}) == (begun.restarted().shard.damage or "rot", begun.shard.marked)
+    assert (None, False) == (ended.shard.damage, ended.shard.is_marked)
+
+
+def test_damage_that_is_found_during_an_install_outlasts_it(make_hand: Callable[..., Any]) -> None:
+    """
+    It lies in what was kept.
+    """
+    hand = make_hand()
+    hand.append(6)
+    hand.write_all()
+    states = [partition.state() for partition in hand.shard.partitions.values()]
+    hand.store.mark_damage(hand.shard, 0, 3, "rot")
+
+    hand.store.install(hand.shard, installing_row(6, 1, states))
+    hand.store.install(hand.shard, installed_row(6, 1, 99, Membership((VOTER,)), states))
+
+    assert ("rot", {0: 3}) == (hand.shard.damage, hand.shard.marked)
+
+
+def test_what_recovery_finds_is_not_marked(make_hand: Callable[..., Any]) -> None:
+    """
+    Where nobody repairs it, a file that is brought back is taken.
+    """
+    hand = make_hand()
+    hand.append(3)
+    hand.write_all()
+    hand.checkpoint()
+    path = hand.log.segments[0].path
+    content = hand.disk.open(path).read(0, 1 << 16)
+    disk = hand.disk.after_kill()
+    disk.remove(path)
+
+    damaged = hand.restarted(disk)
+    damaged.checkpoint()
+    damaged.disk.open(path, create=True).write(0, [content])
+    again = damaged.restarted()
+
+    assert (True, {0: 0}) == (damaged.shard.damage is not None, damaged.shard.damaged_unmarked)
+    assert again.shard.damage is None
+
+
+def test_an_install_cuts_the_segment_that_is_damaged_and_what_follows(make_hand: Callable[..., Any]) -> None:
+    """
+    Although it is committed here; whole segments before it stay.
+    """
+    hand = make_hand(segment_bytes=300)
+    hand.append(6)
+    hand.write_all()
+    hand.commit()
+    theirs = [partition.state() for partition in hand.shard.partitions.values()]
+    bases = [segment.base_offset for segment in hand.log.segments]
+    hand.store.mark_damage(hand.shard, 0, bases[1], "rot")
+    hand.disk.remove(hand.log.segments[1].path)
+
+    copy = InstallCopy(hand.disk, hand.shard, {0: 6, 1: 0})
+    kept = copy.begin(theirs)
+
+    assert len(bases) > 2
+    assert (bases[:1], bases[1]) == ([it.base_offset for it in kept[0].segments], kept[0].end_offset)
+    copy.clean()
+    assert (0, bases[1]) == copy.next_pull()

@@ -29,7 +29,7 @@ from tidemill.storage.leader_epochs import EpochStart
 from tidemill.storage.offset_index import OffsetIndex
 from tidemill.storage.partition_state import PartitionState, SegmentState
 from tidemill.storage.producer_states import ProducerBatch
-from tidemill.storage.shard_log import Opening, vote_row
+from tidemill.storage.shard_log import Opening, damage_row, vote_row
 from tidemill.storage.tail_cache import TailCache
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -80,6 +80,7 @@ def other_rows() -> bytes:
         Entry(Kind.SETTLED, b"", partition=5, base_offset=77),
         Entry(Kind.TRUNCATE, b"", index=9),
         Entry(Kind.CLOSED, b""),
+        damage_row(5, 77, "rot"),
     ]
     return b"".join(bytes(part) for part in encode_block(KEY, 13, 12, [(ShardId(6), row) for row in rows])[0])
 
@@ -132,11 +133,11 @@ def test_a_journal_block_of_facts_and_commands() -> None:
     """What opens, moves, cuts and closes a shard."""
     data = golden("block-of-facts", other_rows())
 
-    table = [data[64 + 80 * index : 64 + 80 * (index + 1)] for index in range(6)]
+    table = [data[64 + 80 * index : 64 + 80 * (index + 1)] for index in range(7)]
     lengths = [number(row, 44, 4) for row in table]
-    assert [18, 3, 3, 20, 17, 19] == [number(row, 24, 1) for row in table]
-    assert [50, 45, 13, 0, 0, 0] == lengths
-    at = 64 + 6 * 80
+    assert [18, 3, 3, 20, 17, 19, 23] == [number(row, 24, 1) for row in table]
+    assert [50, 45, 13, 0, 0, 0, 3] == lengths
+    at = 64 + 7 * 80
     opening, voters, moved = (data[at : at + 50], data[at + 50 : at + 95], data[at + 95 : at + 108])
     voter = VOTER.broker_id.to_bytes(4) + VOTER.directory_id
     assert (b"t" * 16, 4, 2, 1, 1, voter) == (
@@ -150,6 +151,8 @@ def test_a_journal_block_of_facts_and_commands() -> None:
     assert (1, 5, 77) == (moved[0], number(moved, 1, 4), number(moved, 5, 8))
     assert (5, 77) == (number(table[3], 28, 4), number(table[3], 32, 8))
     assert number(table[4], 8, 8) == 9
+    damaged = (number(table[6], 28, 4), number(table[6], 32, 8), data[at + 108 : at + 111])
+    assert (5, 77, b"rot") == damaged
     header = decode_header(KEY, data)
     assert header is not None
     assert decode_rows(header, memoryview(data)) is not None
@@ -187,12 +190,13 @@ def test_the_rows_of_an_install() -> None:
 
 
 def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
-    """The snapshot, and the last row that was there, for votes."""
+    """The snapshot, and the last row that was there, for votes; and that it is damaged."""
     hand.append(4)
     hand.write_all()
     hand.shard.commit(2)
     kept = [partition.state() for partition in hand.shard.partitions.values()]
     hand.store.install(hand.shard, installing_row(40, 2, kept))
+    hand.store.mark_damage(hand.shard, 0, 1, "rot")
 
     data = encode_checkpoint(KEY, 3, 17, Place(2, 8192), [encode_shard(hand.shard)])
     read = decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, golden("checkpoint-of-install", data))
@@ -206,7 +210,11 @@ def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
         log.term_at(log.last_index),
         log.first_index,
     )
+    assert ("rot", True, {0: 1}) == (log.damage, log.is_marked, log.marked)
     assert kept == [partition.state() for partition in log.partitions.values()]
+    at = 52 + 4 + 17 + 21 + 4 + 50  # behind the opening
+    damage = [number(data, at + 4 + 3 + place, size) for place, size in ((0, 4), (4, 4), (8, 8))]
+    assert (3, b"rot", [1, 0, 1]) == (number(data, at, 4), data[at + 4 : at + 7], damage)
 
 
 def test_a_checkpoint(hand: Any) -> None:
@@ -220,7 +228,7 @@ def test_a_checkpoint(hand: Any) -> None:
         return number(data, at - size, size)
 
     head = [(8, 2), (12, 4), (16, 8), (24, 8), (32, 4), (36, 8), (44, 8)]
-    assert [3, 2, 3, 17, 2, 8192, len(data) - 52] == [number(data, *field) for field in head]
+    assert [4, 2, 3, 17, 2, 8192, len(data) - 52] == [number(data, *field) for field in head]
     assert (b"TMCP", crc32c(KEY + data[8:])) == (data[:4], number(data, 4, 4))
     assert [18, 4, 2, 2, 0] == [take(size) for size in (4, 8, 1, 8, 1)]  # closed
     assert len(data) - at - 4 == take(4)
@@ -232,6 +240,7 @@ def test_a_checkpoint(hand: Any) -> None:
     at += 16
     at += 2
     assert 50 == opening
+    assert 0 == take(4)  # no damage
     assert [2, 1, hand.shard.last_append_time, 1, 1] == [
         take(size) for size in (8, 8, 8, 2, 4)
     ]  # S, term, time, voters
@@ -267,7 +276,7 @@ def test_a_checkpoint_of_another_version_is_refused(monkeypatch: pytest.MonkeyPa
         earlier.setattr("tidemill.storage.checkpoint.VERSION", 1)
         data = encode_checkpoint(KEY, 3, 17, Place(2, 8192), [])
 
-    with pytest.raises(DirectoryProblem, match="version 1; this program reads version 3"):
+    with pytest.raises(DirectoryProblem, match="version 1; this program reads version 4"):
         decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, data)
 
 
