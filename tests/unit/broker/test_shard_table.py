@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.metadata.topics import DeleteTopics
 from tidemill.model.shard import ShardId
@@ -85,22 +83,3 @@ def test_a_deleted_topic_is_led_by_nobody() -> None:
         for table in (node.broker.cluster.leaders._own, node.broker.cluster.leaders._terms)
     ]
     assert not any(shard_id in table for table in kept)
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="what ends damage is not built: the replica hears nothing, so no leader brings it to what was committed, "
-    "and its broker counts as alive for the shard all the same",
-)
-def test_a_damaged_replica_is_brought_to_what_the_others_have() -> None:
-    """
-    It neither votes nor counts until then.
-    """
-    world = ClusterWorld()
-    world.create("flights")
-    world[3].shard("flights").log.damage = "a segment is missing"
-    world[1].produce("flights", b"after the damage")
-
-    world.pass_time(5_000)
-
-    assert 1 == world[3].shard("flights").partitions[0].high_watermark

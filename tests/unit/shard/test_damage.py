@@ -1,0 +1,201 @@
+"""Files that are not what was written: found, told, and replaced by what others have."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld
+from tests.unit.broker.cluster_world import ClusterWorld
+from tidemill.batches.batch import HEADER_BYTES, spans
+from tidemill.model import errors
+from tidemill.model.shard import METADATA_SHARD, ShardId
+from tidemill.shard.shard import Shard
+from tidemill.storage.segment import Segment, SegmentDamaged
+from tidemill.storage.shard_log import TAIL_ENTRIES, ShardLog
+from tidemill.storage.store import Store
+from tidemill.wire.messages import fetch
+
+
+@pytest.fixture
+def world() -> ClusterWorld:
+    """Broker 1 leads; every replica has five records, in its segments and nowhere else."""
+    world = ClusterWorld()
+    world.create("flights")
+    world.lead("flights", by=1)
+    for number in range(5):
+        world[1].produce("flights", b"%d" % number)
+    world.pass_time(1_000)
+    for node in world.nodes:
+        node.partition("flights", 0).log.tail.clear()
+    return world
+
+
+@pytest.fixture
+def marked(monkeypatch: pytest.MonkeyPatch) -> list[ShardId]:
+    """The shards that were found damaged, in the order of that."""
+    found: list[ShardId] = []
+    mark = Store.mark_damage
+
+    def noted(self: Store, log: ShardLog, *place: Any) -> None:
+        found.append(log.shard_id)
+        mark(self, log, *place)
+
+    monkeypatch.setattr(Store, "mark_damage", noted)
+    return found
+
+
+def fetched(world: BrokerWorld) -> int:
+    """The error code of a fetch from the beginning."""
+    wanted = fetch.Request.Topic.Partition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = fetch.Request(
+        max_wait_ms=0, min_bytes=0, topics=[fetch.Request.Topic(topic="flights", partitions=[wanted])]
+    )
+    code: int = world.ask(request, version=12).responses[0].partitions[0].error_code
+    return code
+
+
+def rot(node: BrokerWorld, shard: Shard, position: int = HEADER_BYTES) -> Segment:
+    """A bit of its first batch turns over, or of the one at `position`."""
+    (partition,) = shard.log.partitions.values()
+    segment = partition.segments[0]
+    assert segment.written
+    node.disk.flip(segment.path, position)
+    return segment
+
+
+def holds_all(shard: Shard) -> bool:
+    """In its files."""
+    (partition,) = shard.partitions.values()
+    log, offset = partition.log, 0
+    log.tail.clear()
+    while offset < partition.high_watermark:
+        found = log.read(offset, 1, partition.high_watermark, may_wait=True)
+        assert found is not None
+        offset = [*spans(found[0][0])][-1].header.end_offset
+    return partition.high_watermark >= 5
+
+
+def test_a_leader_that_reads_rot_lets_another_lead_and_is_repaired(world: ClusterWorld, marked: list[ShardId]) -> None:
+    """
+    What is damaged is refused, and never served; whoever asks again gets it elsewhere.
+    """
+    damaged = world[1].shard("flights")
+    rot(world[1], damaged)
+
+    refused = fetched(world[1])
+    world.until(lambda: world.led_by("flights") in (2, 3), "another leads")
+    world.until(lambda: not damaged.replica.is_damaged, "it is repaired")
+
+    assert (errors.KAFKA_STORAGE_ERROR, [damaged.shard_id]) == (refused, marked)
+    assert (None, True) == (damaged.log.damage, holds_all(damaged))
+
+
+def test_a_follower_that_is_damaged_counts_nowhere_until_it_is_repaired(world: ClusterWorld) -> None:
+    """
+    The leader learns of it, and with one more down nothing commits; its broker is well, and would count as alive.
+    """
+    damaged, leader = world[3].shard("flights"), world[1].shard("flights")
+    segment = rot(world[3], damaged)
+    world.cut_off(2)
+    world.hold(to=[3])
+
+    damaged.damage.suspect(SegmentDamaged(segment.path, 0, 0, "a reader has met it"))
+    world.until(lambda: not leader.replica.leads, "nobody leads")
+    world.hold()
+    world.pass_time(10_000)
+
+    assert damaged.replica.is_damaged
+    assert not any(node.shard("flights").replica.leads for node in (world[1], world[3]))
+    world.heal()
+    world.until(lambda: not damaged.replica.is_damaged, "it is repaired")
+    assert holds_all(damaged)
+
+
+def test_a_read_that_was_overtaken_is_no_damage(world: ClusterWorld) -> None:
+    """
+    Whatever a reader has met is read again before anything is done about it.
+    """
+    shard = world[3].shard("flights")
+    path = shard.log.partitions[0].segments[0].path
+
+    shard.damage.suspect(SegmentDamaged(path, 0, 0, "haste"))
+    world.settle()
+
+    assert (None, False) == (shard.log.damage, shard.replica.is_damaged)
+
+
+def test_a_leader_that_copies_for_another_finds_its_own_rot(world: ClusterWorld, marked: list[ShardId]) -> None:
+    """
+    Else whoever installs would ask it for ever.
+    """
+    first, third = world[1].shard("flights"), world[3].shard("flights")
+    world.cut_off(3)
+    for number in range(TAIL_ENTRIES + 10):
+        world[1].produce("flights", b"%d" % number)
+    world.pass_time(1_000)
+    first.log.partitions[0].tail.clear()
+    rot(world[1], first, first.log.partitions[0].segments[0].written // 2)
+
+    world.heal()
+    world.until(lambda: third.replica.commit_index > TAIL_ENTRIES, "the one that lags has it all")
+
+    world.until(lambda: bool(marked) and not first.replica.is_damaged, "it is repaired")
+    assert [first.shard_id] == marked
+    assert holds_all(first) and holds_all(third)
+
+
+def test_two_of_three_that_are_damaged_stay_unavailable(world: ClusterWorld) -> None:
+    """
+    Rather than lose what only they had.
+    """
+    damaged = [world[number].shard("flights") for number in (1, 3)]
+
+    for shard in damaged:
+        shard.store.mark_damage(shard.log, 0, 0, "rot")
+        shard.replica.found_damage()
+    world.pass_time(10_000)
+
+    assert [True, True] == [shard.replica.is_damaged for shard in damaged]
+    assert not any(node.shard("flights").replica.leads for node in world.nodes)
+
+
+def test_the_metadata_is_repaired_like_any_shard(marked: list[ShardId]) -> None:
+    """
+    The controller is elsewhere by then, and the image goes on.
+    """
+    world = ClusterWorld()
+    for number in range(3):
+        world.create(f"before-{number}")
+    world.pass_time(1_000)
+    node = world.controller
+    shard = node.broker.shard_table.shards[METADATA_SHARD]
+    segment = rot(node, shard)
+    shard.partitions[0].log.tail.clear()
+
+    shard.damage.suspect(SegmentDamaged(segment.path, 0, 0, "a reader has met it"))
+    world.until(lambda: bool(marked), "it is marked")
+    world.until(lambda: not shard.replica.is_damaged, "it is repaired")
+    world.create("after")
+
+    assert {"before-0", "before-1", "before-2", "after"} <= {*node.broker.image.topics}
+
+
+def test_where_nobody_could_repair_it_all_else_goes_on() -> None:
+    """
+    A mark would take the whole shard away, and nobody could give it back.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    world.produce("flights", b"0")
+    world.pass_time(1_000)
+    partition = world.partition("flights", 0)
+    partition.log.tail.clear()
+    assert isinstance(partition.shard, Shard)
+    rot(world, partition.shard)
+
+    refused = fetched(world)
+    world.settle()
+
+    assert refused == errors.KAFKA_STORAGE_ERROR
+    world.produce("flights", b"1")
+    assert (2, True) == (partition.high_watermark, partition.shard.is_serving)
