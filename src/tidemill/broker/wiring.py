@@ -7,6 +7,7 @@ identity ─▶ store (recovered) ─▶ Broker ─▶ shard 0, and the shards o
 import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
 
@@ -24,11 +25,13 @@ from tidemill.peer import join, register
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
 from tidemill.storage.disk import Disk
-from tidemill.storage.recovery import Found, found_directory, open_store
+from tidemill.storage.recovery import Found, JournalDamaged, found_directory, open_store
+from tidemill.storage.set_aside import set_aside
 from tidemill.storage.store import Store, StoreOptions
 
 FIRST_BROKER: Final = BrokerId(1)
 AGAIN_S: Final = 0.2
+STILL_ALIVE_MS: Final = 15_000  # for so long others may take a broker for alive that has died: they give up its link
 HAND_OVER_S: Final = 1.0  # a clean stop waits so long for others to lead what was led here
 NOT_NOW: Final = frozenset({errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT})
 
@@ -47,8 +50,57 @@ async def open_directory(
             f"broker.id={broker_id}, but log.dirs belongs to broker {identity.broker_id}: "
             "set that, or use another directory"
         )
-    store, found = open_store(disk, identity.journal_key, options)
+    try:
+        store, found = open_store(disk, identity.journal_key, options)
+    except JournalDamaged as damage:
+        identity = await _begin_again(disk, identity, damage, addresses, machine, options)
+        store, found = open_store(disk, identity.journal_key, options)
     return identity, store, found
+
+
+async def _begin_again(
+    disk: Disk,
+    known: Identity,
+    damage: JournalDamaged,
+    addresses: Sequence[str],
+    machine: Machine,
+    options: StoreOptions,
+) -> Identity:
+    """
+    What cannot be read could have held anything, votes too (`log.md` §4.4): the broker becomes another voter, under its
+    old number, and is given everything by the others.  Nothing is touched before they have admitted it.
+    """
+    if not addresses:
+        raise JournalDamaged(
+            f"{damage}; nothing was changed. Bring the directory back from a copy; or, if there are other brokers, set "
+            "tidemill.join to one of them: this one comes back as a new voter, and is given everything"
+        )
+    machine.events.error("journal damaged", problem=str(damage), then="asking the cluster to be a new voter")
+    until_ms = machine.clock.monotonic_ms() + STILL_ALIVE_MS
+    while True:
+        try:
+            identity = await _new_identity(known.broker_id, addresses, machine)
+            break
+        except DirectoryProblem:
+            if machine.clock.monotonic_ms() >= until_ms:
+                raise
+            await _wait(machine)  # others have not missed yet who has just died here
+    if identity.cluster_id != known.cluster_id:
+        raise DirectoryProblem(
+            f"{damage}; and tidemill.join leads to cluster {identity.cluster_id}, where this directory belongs to "
+            f"{known.cluster_id}: name a broker of that one"
+        )
+    aside = datetime.fromtimestamp(machine.clock.wall_ms() / 1_000, UTC).strftime("damaged-%Y%m%d-%H%M%S-%f")
+    size = set_aside(disk, aside)
+    machine.events.error(
+        "journal set aside",
+        directory=aside,
+        bytes=size,
+        then="this broker is a new voter; delete that directory when every topic is served again",
+    )
+    found_directory(disk, identity.journal_key, options)
+    write_identity(disk, identity)
+    return identity
 
 
 async def _new_identity(broker_id: BrokerId | None, addresses: Sequence[str], machine: Machine) -> Identity:
@@ -205,6 +257,13 @@ async def _until(broker: Broker, is_so: Callable[[], bool]) -> None:
     """Looked at when the image or a shard's leadership has changed, and now and then."""
     while not is_so():
         await _pause(broker)
+
+
+async def _wait(machine: Machine) -> None:
+    """For a while."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    machine.call_later(AGAIN_S, lambda: future.set_result(None) if not future.done() else None)
+    await future
 
 
 async def _pause(broker: Broker) -> None:

@@ -26,9 +26,12 @@ from tidemill.simulation.kafka_listener import KAFKA_PORT, LISTENER, listen
 from tidemill.simulation.links import PEER_PORT, links_on
 from tidemill.simulation.machine import DiskPace, WallClock, seconds, simulated_machine
 from tidemill.simulation.network import Network
+from tidemill.storage import paths
 from tidemill.storage.block import Block
 from tidemill.storage.data_directory import DirectoryProblem
+from tidemill.storage.directory_view import view_directory
 from tidemill.storage.disk import DiskFull, SyncFailed
+from tidemill.storage.journal_block import HEADER_BYTES
 from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.store import Store, StoreOptions
 
@@ -63,7 +66,7 @@ class BrokerMachine:
         self.broker: Broker | None = None  # while it is up
         self.voter: Voter | None = None  # once its directory has an identity
         self.starts = 0
-        self.is_rotten = False  # a byte of a segment is not what was written: it may refuse to start
+        self._rot: tuple[str, int, int] | None = None  # path, position, and the byte that is not what was written
         self._durable: dict[ShardId, dict[int, int]] = {}  # log index → term, as the synced journal has it
         self._whole: dict[ShardId, int] = {}  # up to here: rows that were gone at the start, or came as files
         self._lost: list[tuple[Voter, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []  # with their disks
@@ -127,9 +130,8 @@ class BrokerMachine:
             failed(problem)
             return
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
-            is_early = self.voter is None  # others still take the one that it was for alive
-            if not (self.is_rotten or is_early):
-                raise
+            if self.voter is not None:
+                raise  # else others still take the one that it was for alive
             failed(problem)
             return
         self.broker = broker
@@ -210,21 +212,64 @@ class BrokerMachine:
         if self.loop is not None:
             self.lose_power(ALL_LOST)
         self.disk = SimulatedDisk()
+        self._rot = None
+        self._is_another(join)
+
+    def _is_another(self, join: tuple[str, ...]) -> None:
+        """From its next start on; what it had may have been answered for."""
         if self.voter is not None:
             self._lost.append((self.voter, self._durable, self._whole))
         self._durable, self._whole = {}, {}
         self.voter = None
-        self.is_rotten = False
         self._join = join
 
+    def rot_journal(self, join: tuple[str, ...], random: Random) -> str | None:
+        """
+        The process dies, and a bit turns over in a block that the next start needs, and knows to have been synced: it
+        becomes another voter.  Which; None when there is no such block.
+        """
+        if self.loop is not None:
+            self.kill()
+        view = view_directory(self.disk)
+        found = [(place, header) for place, header in view.walked if header.sequence <= view.synced]
+        size = sum(file.size for file in view.ring)
+        view.close()
+        if not found or self.voter is None:
+            return None
+        place, header = random.choice(found)
+        at = place.position + random.randrange(HEADER_BYTES + header.table_bytes + header.payload_bytes)
+        path = paths.journal_file(place.number)
+        if at >= size // len(view.ring):
+            return None  # it goes on in the next file
+        self.disk.flip(path, at, 1 << random.randrange(8))
+        self._is_another(join)
+        return f"{path} at byte {at}"
+
+    @property
+    def is_rotten(self) -> bool:
+        """A byte of a segment is not what was written, or was not and has not been replaced yet."""
+        if self._rot is None:
+            return False
+        path, position, wrong = self._rot
+        if self.disk.exists(path):
+            file = self.disk.open(path)
+            is_wrong = file.read(position, 1) == bytes((wrong,))
+            file.close()
+            if is_wrong:
+                return True
+        if self.broker is None or any(it.replica.is_damaged for it in self.broker.shard_table.shards.values()):
+            return True
+        self._rot = None
+        return False
+
     def rot(self, random: Random) -> str | None:
-        """A bit turns over in a segment that others lead; which, None when there is none."""
-        if self.broker is None:
+        """A bit turns over in a segment that others could replace; which, None when there is none."""
+        if self.broker is None or self.is_rotten:
             return None
         found = [
             segment
             for shard in self.broker.shard_table.shards.values()
-            if not shard.replica.leads
+            if shard.damage.is_repairable
             for partition in shard.log.partitions.values()
             for segment in partition.segments
             if segment.written and self.disk.exists(segment.path)
@@ -239,7 +284,9 @@ class BrokerMachine:
             return None
         position = random.randrange(size)
         self.disk.flip(segment.path, position, 1 << random.randrange(8))
-        self.is_rotten = True
+        file = self.disk.open(segment.path)
+        self._rot = segment.path, position, file.read(position, 1)[0]
+        file.close()
         return f"{segment.path} at byte {position}"
 
     def kill(self) -> None:

@@ -12,6 +12,7 @@ from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.history import Broken, History
+from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.shard_log import ShardLog
 
 READ_BYTES: Final = 1 << 20
@@ -20,6 +21,7 @@ READ_BYTES: Final = 1 << 20
 class ClusterCheck:
     def __init__(self, machines: list[BrokerMachine]) -> None:
         self._machines = machines
+        self.rot_found = 0  # by the last look at all bytes
         self._leaders: dict[tuple[ShardId, int], Voter] = {}  # of each term
         self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}  # by log index: term, CRC of what it carries
         self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}  # commit indexes of each life of a broker
@@ -113,9 +115,17 @@ class ClusterCheck:
         states: dict[tuple[str, int], list[Any]] = {}
         for machine in self._machines:
             assert machine.broker is not None, f"{machine.name} is ready"
+            if any(shard.replica.is_damaged for shard in machine.broker.shard_table.shards.values()):
+                return False
             for topic, partitions in machine.broker.shard_table.topics.items():
                 for number, partition in partitions.items():
-                    self._compare(machine, partition, batches.setdefault((topic, number), {}))
+                    try:
+                        self._compare(machine, partition, batches.setdefault((topic, number), {}))
+                    except SegmentDamaged as problem:
+                        self.rot_found += 1
+                        if not partition.shard.damage.suspect(problem):
+                            raise  # nobody repairs it
+                        return False
                     states.setdefault((topic, number), []).append((machine.name, _state(partition)))
             if not self._is_placed(machine):
                 return False

@@ -69,12 +69,9 @@ class ClusterFaults:
         self._tell(f"healed, but {chosen.name} is {'down' if self._left_out else 'cut off'}")
 
     def heal_all(self) -> None:
-        """Everybody; whose segments rot comes back on an empty disk."""
+        """Everybody; whose segments rot is repaired when somebody has read them."""
         self._network.heal()
         self._left_out = None
-        for machine in self._machines:
-            if machine.is_rotten:
-                machine.wipe(self._others(machine))
 
     def _others(self, machine: BrokerMachine) -> tuple[str, ...]:
         return tuple(f"{other.name}:{PEER_PORT}" for other in self._machines if other is not machine)
@@ -145,7 +142,7 @@ class ClusterFaults:
             self._tell(f"{machine.name} loses its disk")
             machine.wipe(self._others(machine))
         elif chance(knobs.rot) and self._may_be_struck(machine):
-            rotten = machine.rot(random)
+            rotten = machine.rot_journal(self._others(machine), random) if chance(0.3) else machine.rot(random)
             if rotten is not None:
                 self._tell(f"{machine.name}: {rotten} rots")
         elif chance(knobs.pause):

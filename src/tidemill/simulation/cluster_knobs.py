@@ -38,7 +38,7 @@ class ClusterKnobs:
     hand_over: float  # of what a broker leads
     stop: float  # a clean one
     wipe: float  # of a disk, whose broker comes back under the same number
-    rot: float  # of a byte in a follower's segment
+    rot: float  # of a byte in a segment, or in the journal
     administration_s: float  # between changes of topics, deletions of records and elections, on average; 0: none
     options: StoreOptions
 

@@ -83,7 +83,7 @@ def open_store(disk: Disk, key: bytes, options: StoreOptions) -> tuple[Store, Fo
     cache = TailCache(options.cache_bytes_max)
     checkpoint = newest_checkpoint(disk, cache, key)
     if checkpoint is None:
-        raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole; nothing was changed")
+        raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole")
     ring = open_ring(disk)
     found = Found()
     store, walked = fold(disk, key, options, cache, checkpoint, ring, found)
@@ -195,8 +195,7 @@ def _check_damage(ring: list[RingFile], key: bytes, sequence: int) -> None:
     if synced > sequence:
         raise JournalDamaged(
             f"block {sequence + 1} of the journal cannot be read, but was synced: "
-            f"block {synced} was on disk when a later one was written. Nothing was changed.  "
-            "Restore the directory, or start this broker on an empty one"
+            f"block {synced} was on disk when a later one was written"
         )
 
 

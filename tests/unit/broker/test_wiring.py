@@ -1,8 +1,16 @@
-"""A broker comes up, whoever leads."""
+"""A broker comes up, whoever leads, and whatever has become of its disk."""
 
+import asyncio
+
+import pytest
+
+from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.cluster_world import ClusterWorld, Node
+from tidemill.broker import wiring
 from tidemill.model.config_resolution import NOTHING
 from tidemill.model.shard import METADATA_SHARD
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.storage.recovery import JournalDamaged
 
 
 def test_who_joins_by_way_of_a_follower_finds_the_controller() -> None:
@@ -18,3 +26,25 @@ def test_who_joins_by_way_of_a_follower_finds_the_controller() -> None:
 
     assert world[4].broker.is_ready
     assert set(world[4].broker.image.brokers) == {1, 2, 3, 4}
+
+
+def with_rot_in_the_journal(world: BrokerWorld) -> SimulatedDisk:
+    """In its first block, which later ones tell to have been synced."""
+    disk = world.disk.after_kill()
+    disk.flip("journal/00000001.journal", 20)
+    return disk
+
+
+def test_a_lone_founder_with_a_damaged_journal_is_not_started() -> None:
+    """
+    Nobody could give it anything: the sentence says what to do, and nothing is touched.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    disk = with_rot_in_the_journal(world)
+    before = disk.list("")
+
+    with pytest.raises(JournalDamaged, match=r"nothing was changed.*tidemill\.join"):
+        asyncio.run(wiring.open_directory(disk, None, (), world._machine(), world.options))
+
+    assert before == disk.list("")

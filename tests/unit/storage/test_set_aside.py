@@ -1,0 +1,69 @@
+"""What is damaged is put out of the way, and nothing of it is lost."""
+
+from typing import Any
+
+import pytest
+
+from tidemill.model.broker_id import BrokerId, DirectoryId
+from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.disk_operation import PowerLost
+from tidemill.storage.data_directory import Identity, read_identity, write_identity
+from tidemill.storage.set_aside import set_aside
+
+IDENTITY = Identity(
+    cluster_id="abcdefghijklmnopqrstuv",
+    broker_id=BrokerId(1),
+    directory_id=DirectoryId(b"d" * 16),
+    journal_key=b"k" * 16,
+)
+
+
+@pytest.fixture
+def disk(hand: Any) -> SimulatedDisk:
+    """A directory with everything that one has, synced."""
+    hand.append(3)
+    hand.write_all()
+    hand.checkpoint()
+    disk: SimulatedDisk = hand.disk
+    write_identity(disk, IDENTITY)
+    return disk.after_power_loss(ALL_LOST)
+
+
+def test_everything_is_there_under_another_name(disk: SimulatedDisk) -> None:
+    """
+    Durably; the directory is as good as empty.
+    """
+    segment = "topics/" + (b"t" * 16).hex() + "/0/00000000000000000000.log"
+    content = disk.open(segment).read(0, 1 << 16)
+    files = ["journal/00000001.journal", "checkpoint-0", "checkpoint-1", "identity.json", segment]
+    sizes = [disk.open(path).size() for path in files if disk.exists(path)]
+
+    size = set_aside(disk, "damaged-1")
+
+    after = disk.after_power_loss(ALL_LOST)
+    assert (["damaged-1"], content) == ([*after.list("")], after.open(f"damaged-1/{segment}").read(0, 1 << 16))
+    assert sum(sizes) == size
+
+
+@pytest.mark.parametrize("fate", [ALL_LOST, ALL_KEPT], ids=["lost", "kept"])
+def test_whoever_is_stopped_on_the_way_begins_again(disk: SimulatedDisk, fate: Any) -> None:
+    """
+    As long as anything is where it was, so is the identity: without that the rest would be nobody's.
+    """
+    stops = 0
+    while True:
+        stopped = disk.after_power_loss(ALL_LOST)
+        stopped.cut_before = stopped.operations + 1 + stops
+        try:
+            set_aside(stopped, "damaged-1")
+            break
+        except PowerLost:
+            stops += 1
+        after = stopped.after_power_loss(fate)
+        assert read_identity(after) == IDENTITY or after.list("") == ["damaged-1"]
+        set_aside(after, "damaged-2")
+        found = {name for name in ("damaged-1", "damaged-2") if after.exists(f"{name}/identity.json")}
+        assert len(found) == 1
+
+    assert stops >= 7
