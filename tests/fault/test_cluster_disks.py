@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from tests.fault.cluster_processes import ClusterProcesses, wait_until
 from tests.fault.cluster_scene import PARTITIONS, SHARDS, ClusterScene
-from tests.fault.extent import soak_only
+from tests.fault.extent import SLACK, soak_only
 from tests.fault.judgement import show_kept
 from tests.fault.steady_load import read_all
 from tidemill.storage import paths
@@ -27,7 +27,6 @@ LEFT_BYTES = 8 << 20
 FULL, ROOM = '"disk full"', '"disk has room again"'  # what such a broker says
 ENTRIES_OF_A_LONG_ABSENCE = 300  # more than replicas keep of a shard's rows in memory
 REPAIRED_SECONDS_MAX = 5.0
-NOT_REPAIRED = pytest.mark.xfail(strict=True, reason="a replica that is damaged is not repaired from the others yet")
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +232,6 @@ def test_a_wiped_broker_is_given_everything_again(cluster: ClusterProcesses) -> 
 
 
 @soak_only
-@NOT_REPAIRED
 @pytest.mark.timeout(180)
 def test_a_flipped_byte_of_a_segment_is_found_and_repaired(broken: ClusterProcesses) -> None:
     """
@@ -249,12 +247,13 @@ def test_a_flipped_byte_of_a_segment_is_found_and_repaired(broken: ClusterProces
     broken.elect_preferred("flipped", 0)
     wait_until(lambda: broken.leaders("flipped")[0] == victim, "damaged leader")
 
-    found = read_all(broken.bootstrap, "flipped", range(PARTITIONS), seconds_max=REPAIRED_SECONDS_MAX)
+    found = read_all(broken.bootstrap, "flipped", range(PARTITIONS), seconds_max=REPAIRED_SECONDS_MAX * SLACK)
     assert len(found) == PARTITIONS * ENTRIES_OF_A_LONG_ABSENCE
+    wait_until(lambda: '"shard repaired"' in broken.log_of(victim), "repair")
+    broken.wait_until_alike("flipped")
 
 
 @soak_only
-@NOT_REPAIRED
 @pytest.mark.timeout(180)
 def test_a_flipped_byte_of_a_journal_is_found_and_repaired(broken: ClusterProcesses) -> None:
     """
@@ -265,9 +264,11 @@ def test_a_flipped_byte_of_a_journal_is_found_and_repaired(broken: ClusterProces
     victim = follower_of_all(broken, "flipped")
     broken.kill(victim)
     flip_a_byte(broken.data_directory(victim) / "journal")
-    broken.start(victim)
+    broken.start(victim, joins=[it for it in broken.numbers if it != victim])
 
-    broken.wait_until_alike("flipped", seconds_max=REPAIRED_SECONDS_MAX)
+    broken.wait_until_alike("flipped", seconds_max=REPAIRED_SECONDS_MAX * SLACK)
+    assert '"journal set aside"' in broken.log_of(victim)
+    assert [it.name for it in broken.data_directory(victim).glob("damaged-*/*")]
 
 
 def flip_a_byte(directory: Path) -> None:
