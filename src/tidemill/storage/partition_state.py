@@ -37,6 +37,10 @@ class PartitionState:
     epochs: list[EpochStart] = field(default_factory=list)
     producers: dict[int, tuple[ProducerBatch, ...]] = field(default_factory=dict)
 
+    def holds(self, offset: int) -> bool:
+        """Whether one of the segments does, be it below the log start."""
+        return any(segment.base_offset <= offset for segment in self.segments) and offset < self.end_offset
+
 
 class ByteReader:
     """A cursor over bytes whose CRC has been checked; struct.error where they end early."""

@@ -148,8 +148,8 @@ class ShardLog:
         self.restore_partitions(states)
         for places in (self.marked, self.damaged_unmarked):
             for state in states:
-                if state.end_offset <= places.get(state.partition, state.end_offset - 1):
-                    del places[state.partition]  # nothing is left of it; the rest is still to be copied
+                if state.partition in places and not state.holds(places[state.partition]):
+                    del places[state.partition]  # nothing is left of it; what the others have is still to be copied
         self.changed = True
 
     def end_install(self, index: int, term: int, last_append_time: int, membership: Membership) -> None:

@@ -155,3 +155,22 @@ def test_an_install_cuts_the_segment_that_is_damaged_and_what_follows(make_hand:
     assert (bases[:1], bases[1]) == ([it.base_offset for it in kept[0].segments], kept[0].end_offset)
     copy.clean()
     assert (0, bases[1]) == copy.next_pull()
+
+
+def test_a_segment_that_begins_below_the_log_start_is_cut_once(make_hand: Callable[..., Any]) -> None:
+    """
+    Else the replica would be taken for damaged, and installed, for ever.
+    """
+    hand = make_hand()
+    hand.append(6)
+    hand.write_all()
+    hand.commit()
+    hand.log.settle(4)
+    theirs = [partition.state() for partition in hand.shard.partitions.values()]
+    hand.store.mark_damage(hand.shard, 0, 0, "rot")
+
+    kept = InstallCopy(hand.disk, hand.shard, {0: 6, 1: 0}).begin(theirs)
+    hand.store.install(hand.shard, installing_row(6, 1, kept))
+
+    assert ([], 4) == (kept[0].segments, kept[0].end_offset)
+    assert ({}, "rot") == (hand.shard.marked, hand.shard.damage)
