@@ -16,6 +16,7 @@ from tidemill.simulation.machine import seconds
 from tidemill.storage.store import StoreOptions
 
 SEEDS_OF_CONTROL = 40
+ROTTEN = (27, 29, 35, 45)  # segments below a log start, journals, metadata
 ROOMY = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=8 << 20)
 
 
@@ -110,6 +111,67 @@ def test_what_only_the_leader_has_acknowledged_is_seen_to_be_lost() -> None:
         except Broken:
             return
     raise AssertionError(f"nothing was lost in {SEEDS_OF_CONTROL} runs")
+
+
+def three_brokers_with_a_topic() -> ClusterRun:
+    """All of them vote upon the metadata, and a topic has three replicas and a few records."""
+    run = ClusterRun(1, replace(knobs(3).without_faults(), options=replace(ROOMY, cache_bytes_max=0)))
+    for machine in run.machines:
+        machine.start()
+    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
+    run._in_client(run._prepare())
+    pass_time(run, lambda: run.history.acknowledgements > 20)
+    for producer in run._producers:
+        producer.is_stopping = True
+    pass_time(run, lambda: not run._producing and run.check.agree())
+    run.timeline.run_until(run.timeline.now_us + seconds(1))
+    return run
+
+
+def test_a_broker_whose_journal_rots_comes_back_as_another_voter() -> None:
+    """
+    It could have held anything, votes too; what it had is set aside, and the others give it everything.
+    """
+    run = three_brokers_with_a_topic()
+    last = run.machines[2]
+    before = last.voter
+    others = run.faults._others(last)
+
+    assert last.rot_journal(others, Random(1)) is not None
+    last.start()
+
+    pass_time(run, lambda: last.is_ready and run.check.agree())
+    assert (True, True) == (last.voter != before, last.voter.broker_id == before.broker_id)  # type: ignore[union-attr]
+    (aside,) = [name for name in last.disk.list("") if name.startswith("damaged-")]
+    assert {"identity.json", "journal", "topics"} <= {*last.disk.list(aside)}
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_segment_that_rots_is_replaced_by_what_others_have(number: int) -> None:
+    """
+    Whoever reads it finds it, leader or not; and the metadata is a shard like any other.
+    """
+    run = three_brokers_with_a_topic()
+    machine = run.machines[number]
+
+    assert machine.rot(Random(number)) is not None
+    assert machine.is_rotten
+
+    pass_time(run, lambda: run.check.agree() and not machine.is_rotten)
+    assert run.check.rot_found
+
+
+@pytest.mark.parametrize("seed", ROTTEN)
+def test_a_cluster_heals_of_rot_among_other_faults(seed: int) -> None:
+    """
+    Found by readers, by leaders that copy for others, by starts, or by the last look at all bytes.
+    """
+    drawn = ClusterKnobs.draw(Random(seed), (3, 3, 5)[seed % 3])
+    run = ClusterRun(seed, replace(drawn, rot=0.3, options=replace(drawn.options, cache_bytes_max=0)))
+
+    run.run()
+
+    assert [told for told in run.faults.happened if "rots" in told]
 
 
 @pytest.mark.parametrize("seed", [37, 84, 135])

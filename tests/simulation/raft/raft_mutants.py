@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -278,6 +278,62 @@ def a_removed_voter_still_counts() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def a_damaged_replica_votes() -> Iterator[None]:
+    """For anybody: it does not know what it has lost."""
+    on_vote_request = Replica._on_vote_request
+
+    def generous(self: Any, sender: Any, request: Any) -> None:
+        damaged, self.is_damaged = self.is_damaged, False
+        if damaged:
+            request = replace(request, last_term=1 << 40)
+        on_vote_request(self, sender, request)
+        self.is_damaged = damaged
+
+    with patch.object(Replica, "_on_vote_request", generous):
+        yield
+
+
+@contextmanager
+def a_damaged_replica_answers_for_entries() -> Iterator[None]:
+    on_append = Replica._on_append
+
+    def eager(self: Any, sender: Any, append: Any) -> None:
+        damaged, self.is_damaged = self.is_damaged, False
+        on_append(self, sender, append)
+        self.is_damaged = damaged
+
+    with patch.object(Replica, "_on_append", eager):
+        yield
+
+
+@contextmanager
+def a_restart_forgets_damage() -> Iterator[None]:
+    begin = Replica.__init__
+
+    def forgetful(self: Any, **known: Any) -> None:
+        begin(self, **{**known, "is_damaged": False})
+
+    with patch.object(Replica, "__init__", forgetful):
+        yield
+
+
+@contextmanager
+def any_snapshot_repairs() -> Iterator[None]:
+    """Also one that lacks what the replica has answered for."""
+    on_offer = Replica._on_offer
+
+    def content(self: Any, sender: Any, offer: Any) -> None:
+        if self.is_damaged and self.installing is None and offer.term == self.term and offer.index:
+            self._follow_leader(sender)
+            self.installing, self._offer, self.match_index = (offer.index, offer.index_term), offer, 0
+        else:
+            on_offer(self, sender, offer)
+
+    with patch.object(Replica, "_on_offer", content):
+        yield
+
+
 BY_SWARM = (
     RaftMutant("an append always truncates", append_always_truncates, 20),
     RaftMutant("half the voters are a majority", majority_is_half, 20),
@@ -293,6 +349,8 @@ BY_SWARM = (
     RaftMutant("an install cuts what is committed", install_cuts_what_is_committed, 60),
     RaftMutant("an install keeps what differs", install_keeps_what_differs, 400),
     RaftMutant("a snapshot holds what is not committed", offers_what_is_not_committed, 400),
+    RaftMutant("a damaged replica votes", a_damaged_replica_votes, 20),
+    RaftMutant("a damaged replica answers for entries", a_damaged_replica_answers_for_entries, 20),
 )
 BY_TRANSCRIPT = (
     RaftMutant("any report of a sync is believed", believes_any_report, transcript="sync_after_truncation.txt"),
@@ -306,5 +364,8 @@ BY_TRANSCRIPT = (
     ),
     RaftMutant("an install keeps what differs", install_keeps_what_differs, transcript="install_killed.txt"),
     RaftMutant("stands while it installs", stands_while_it_installs, transcript="install_killed.txt"),
+    RaftMutant("a damaged replica votes", a_damaged_replica_votes, transcript="damaged.txt"),
+    RaftMutant("a restart forgets damage", a_restart_forgets_damage, transcript="damaged.txt"),
+    RaftMutant("any snapshot repairs", any_snapshot_repairs, transcript="damaged_promise.txt"),
     RaftMutant("a truncated membership stays", keeps_a_truncated_membership, transcript="membership_rolled_back.txt"),
 )
