@@ -50,6 +50,7 @@ class Cluster:
             clock=machine.clock,
             call_soon=machine.turns.call_soon,
             is_syncing=is_syncing,
+            unserved=self._unserved,
         )
         self.controller_link = ControllerLink(self._controller, self.peers.ask)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
@@ -175,9 +176,19 @@ class Cluster:
         return -1 if leader is None else leader.broker_id
 
     def in_sync(self, planned: PlannedShard) -> list[BrokerId]:
-        """The replicas that are alive, as far as this broker has heard."""
-        me = self._identity.voter
-        return [voter.broker_id for voter in planned.replicas if voter == me or self.peers.is_alive(voter)]
+        """The replicas that are whole, on brokers that are alive, as far as this broker has heard."""
+        me, shard_id = self._identity.voter, planned.shard_id
+        shard = self._shards().get(shard_id)
+        is_whole = shard is None or not shard.replica.is_damaged
+        return [
+            voter.broker_id
+            for voter in planned.replicas
+            if (is_whole if voter == me else self.peers.serves(voter, shard_id))
+        ]
+
+    def _unserved(self) -> tuple[ShardId, ...]:
+        """Those whose replica here is damaged."""
+        return tuple(shard_id for shard_id, shard in self._shards().items() if shard.replica.is_damaged)
 
     def when_led(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
         """Called when these topics are in the image here, and each of their shards has a leader; or after a while."""

@@ -35,13 +35,24 @@ Respond = Callable[[Sequence[Buffer]], None]
 class _Peer:
     """What is under way on one link."""
 
-    __slots__ = ("asked", "correlation", "heard_at", "heartbeat_at", "link", "out", "out_bytes", "told_version")
+    __slots__ = (
+        "asked",
+        "correlation",
+        "heard_at",
+        "heartbeat_at",
+        "link",
+        "out",
+        "out_bytes",
+        "told_version",
+        "unserved",
+    )
 
     def __init__(self, link: Link, now_ms: int) -> None:
         self.link = link
         self.heard_at = now_ms  # anything
         self.heartbeat_at = now_ms  # … that says the other end does what a voter must
         self.told_version = 0  # of the leader table
+        self.unserved: frozenset[ShardId] = frozenset()  # its replicas that are damaged
         self.out: list[Buffer] = []
         self.out_bytes = 0
         self.correlation = 0
@@ -60,8 +71,13 @@ class Peers:
         clock: Clock,
         call_soon: Callable[[Callable[[], None]], object],
         is_syncing: Callable[[], bool],
+        unserved: Callable[[], tuple[ShardId, ...]],
     ) -> None:
-        """`is_syncing`: this broker's journal does what a voter's must; while it does not, nobody shall count on it."""
+        """
+        `is_syncing`: this broker's journal does what a voter's must; while it does not, nobody shall count on it.
+        `unserved`: shards whose replica here is damaged.
+        """
+        self._unserved = unserved
         self.hello = hello
         self.links: Links | None = None
         self.receive: Callable[[Voter, ShardId, Message], None] = _nowhere
@@ -90,6 +106,10 @@ class Peers:
         heartbeat_at = self._lost.get(voter) if peer is None else peer.heartbeat_at
         return heartbeat_at is not None and self._clock.monotonic_ms() - heartbeat_at <= within_ms
 
+    def serves(self, voter: Voter, shard_id: ShardId) -> bool:
+        """It is alive, and its replica of the shard is whole, as it has told."""
+        return self.is_alive(voter) and shard_id not in self._by_voter[voter].unserved
+
     def heartbeat_age_ms(self, voter: Voter) -> int | None:
         """Since the last one; None without a link."""
         peer = self._by_voter.get(voter)
@@ -116,7 +136,7 @@ class Peers:
     def tick(self) -> None:
         """Called a few times a second."""
         now_ms = self._clock.monotonic_ms()
-        heartbeat = frames.encode_heartbeat(frames.Heartbeat(self._leaders.version, ()))
+        heartbeat = frames.encode_heartbeat(frames.Heartbeat(self._leaders.version, self._unserved()))
         is_syncing = self._is_syncing()
         for peer in list(self._peers.values()):
             if now_ms - peer.heard_at > GIVEN_UP_MS:
@@ -215,8 +235,9 @@ class Peers:
                     asked = peer.asked.pop(correlation, None)
                     if asked is not None:
                         asked[0](data)
-                case frames.Heartbeat():
+                case frames.Heartbeat(_, unserved):
                     peer.heartbeat_at = peer.heard_at
+                    peer.unserved = frozenset(unserved)
 
     def _answer(self, peer: _Peer, correlation: int, data: memoryview) -> None:
         def respond(parts: Sequence[Buffer]) -> None:

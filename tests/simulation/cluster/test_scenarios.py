@@ -16,7 +16,7 @@ from tidemill.simulation.machine import seconds
 from tidemill.storage.store import StoreOptions
 
 SEEDS_OF_CONTROL = 40
-ROTTEN = (27, 29, 35, 45)  # segments below a log start, journals, metadata
+ROTTEN = (35, 41, 45, 49)  # segments of followers and leaders, journals, metadata
 ROOMY = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=8 << 20)
 
 

@@ -48,6 +48,7 @@ class Linked:
     def __init__(self) -> None:
         self.clock = HandClock()
         self.turns: list[Callable[[], None]] = []
+        self.unserved: tuple[ShardId, ...] = ()
         self.table = LeaderTable(ME)
         self.peers = Peers(
             hello=lambda: Hello(cluster_id="c", voter=ME, incarnation=1, address="h:1"),
@@ -56,6 +57,7 @@ class Linked:
             clock=self.clock,
             call_soon=self.turns.append,
             is_syncing=lambda: True,
+            unserved=lambda: self.unserved,
         )
         self.link = HandLink()
         self.peers.linked(self.link)
@@ -71,8 +73,9 @@ class Linked:
                 failed += 1
         return failed
 
-    def hear(self) -> None:
-        self.peers.received(self.link, memoryview(b"".join(frames.encode_heartbeat(frames.Heartbeat(0, ())))))
+    def hear(self, *unserved: ShardId) -> None:
+        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, unserved))
+        self.peers.received(self.link, memoryview(b"".join(heartbeat)))
 
 
 @pytest.fixture
@@ -134,3 +137,21 @@ def test_leaders_that_found_no_room_are_told_again(linked: Linked) -> None:
     linked.turn()
 
     assert {7: 3} == linked.link.leaders()
+
+
+def test_a_broker_serves_what_it_does_not_call_damaged(linked: Linked) -> None:
+    """
+    Each heartbeat says it anew, here and there.
+    """
+    shard_id = ShardId(7)
+    linked.hear(shard_id)
+    before = linked.peers.is_alive(OTHER), linked.peers.serves(OTHER, shard_id), linked.peers.serves(OTHER, ShardId(8))
+    linked.hear()
+    after = linked.peers.serves(OTHER, shard_id)
+    linked.unserved = (shard_id,)
+    linked.peers.tick()
+    linked.turn()
+
+    assert ((True, False, True), True) == (before, after)
+    told = [it for frame in linked.link.frames for it in frames.sections(memoryview(frame))]
+    assert (shard_id,) == next(it.unserved for it in told if isinstance(it, frames.Heartbeat))

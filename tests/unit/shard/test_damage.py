@@ -92,7 +92,7 @@ def test_a_leader_that_reads_rot_lets_another_lead_and_is_repaired(world: Cluste
 
 def test_a_follower_that_is_damaged_counts_nowhere_until_it_is_repaired(world: ClusterWorld) -> None:
     """
-    The leader learns of it, and with one more down nothing commits; its broker is well, and would count as alive.
+    The leader learns of it, and with one more down nothing commits; its broker is well, and is alive for all else.
     """
     damaged, leader = world[3].shard("flights"), world[1].shard("flights")
     segment = rot(world[3], damaged)
@@ -101,10 +101,12 @@ def test_a_follower_that_is_damaged_counts_nowhere_until_it_is_repaired(world: C
 
     damaged.damage.suspect(SegmentDamaged(segment.path, 0, 0, "a reader has met it"))
     world.until(lambda: not leader.replica.leads, "nobody leads")
+    planned = world[1].broker.image.shards[damaged.shard_id]
+    in_sync = [node.broker.cluster.in_sync(planned) for node in (world[1], world[3])]
     world.hold()
     world.pass_time(10_000)
 
-    assert damaged.replica.is_damaged
+    assert ([[1], [1]], True) == (in_sync, damaged.replica.is_damaged)
     assert not any(node.shard("flights").replica.leads for node in (world[1], world[3]))
     world.heal()
     world.until(lambda: not damaged.replica.is_damaged, "it is repaired")
