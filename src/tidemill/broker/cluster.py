@@ -24,7 +24,6 @@ from tidemill.storage.data_directory import Identity
 # As long as Kafka's (`broker.session.timeout.ms`).  A client that hears in one answer that a broker is gone, and who
 # leads its partitions now, may forget both: librdkafka 2.16 does, for up to a second.
 LISTED_MS: Final = 9_000
-NOBODY_REPAIRS: Final = "no majority is there without it: stop the broker, bring the file back from a copy, start it"
 
 
 class Cluster:
@@ -128,8 +127,7 @@ class Cluster:
         if problem is None:
             self._events.event("shard repaired", shard=shard.shard_id)
             return
-        then = "whoever leads it repairs it" if shard.damage.is_repairable else NOBODY_REPAIRS
-        self._events.error("shard damaged", shard=shard.shard_id, problem=problem, then=then)
+        self._events.error("shard damaged", shard=shard.shard_id, problem=problem, then=shard.damage.outlook)
 
     def _changed(self) -> None:
         self._led_topics.look()
@@ -198,7 +196,7 @@ class Cluster:
         if self.leaders.leader(shard_id) is not None:
             return True
         shard = self._shards().get(shard_id)
-        return shard is not None and shard.log.damage is not None  # it never will be
+        return shard is not None and shard.log.damage is not None and not shard.damage.is_repairable  # it never will be
 
     def _is_leaderless(self, shard_id: ShardId) -> bool:
         return shard_id in self._image().shards and self.leader(shard_id) is None

@@ -50,6 +50,13 @@ class Damage:
         voters, me = self._replica.voters, self._replica.me
         return has_majority(voters, [voter for voter in voters if voter != me])
 
+    @property
+    def outlook(self) -> str:
+        """What becomes of it, and what to do."""
+        if self.is_repairable:
+            return "it is repaired once a majority of the other replicas is up and whole"
+        return "no majority is there without it: stop the broker, bring the file back from a copy, and start it"
+
     def mark_found(self) -> None:
         """What recovery has found, before anything else is done with the shard."""
         if self.is_repairable:

@@ -211,7 +211,7 @@ def _too_few_replicas(partition: Partition) -> Appended:
 def _not_accepting(partition: Partition) -> Appended:
     shard = partition.shard
     if shard.log.damage is not None:
-        return Appended(errors.KAFKA_STORAGE_ERROR, message=shard.log.damage)
+        return Appended(errors.KAFKA_STORAGE_ERROR, message=f"{shard.log.damage}; {shard.damage.outlook}")
     if shard.is_serving:
         return Appended(errors.NOT_LEADER_OR_FOLLOWER, message="the leader hands over to another broker")
     if shard.is_unconfirmed:
