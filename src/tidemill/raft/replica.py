@@ -298,7 +298,12 @@ class Replica:
         self._messages += [(member, message) for member in self.membership.members if member != self.me]
 
     def _damaged(self) -> Damaged:
-        return Damaged(term=self.term, last_index=self._log.last_index, last_term=self._log.last_term)
+        last_term, last_index = self._promised()
+        return Damaged(term=self.term, last_index=last_index, last_term=last_term)
+
+    def _promised(self) -> tuple[int, int]:
+        """Term and index of the last entry that it can have answered for; no snapshot is of nothing."""
+        return self._log.last_term, max(self._log.last_index, 1)
 
     def _on_damaged(self, sender: Voter, message: Damaged) -> None:
         if sender == self.leader and message.term == self.term:
@@ -521,8 +526,7 @@ class Replica:
         self._follow_leader(sender)
         installing, log = self.installing, self._log
         is_here = offer.index <= self.commit_index or log.holds(offer.index, offer.index_term)
-        is_enough = offer.index and (offer.index_term, offer.index) >= (log.last_term, log.last_index)
-        if self.is_damaged and not is_enough:
+        if self.is_damaged and (offer.index_term, offer.index) < self._promised():
             self._messages.append((sender, self._damaged()))  # of what it answered for some would be missing
         elif installing is None and is_here and not self.is_damaged:
             self.match_index = max(self.match_index, offer.index)  # what is committed is alike
