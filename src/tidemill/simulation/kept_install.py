@@ -143,6 +143,8 @@ class KeptInstall:
                 self._sync()
             else:
                 self.pulls = True
+        else:
+            self._offer = None  # it may be offered again, when what it brought is damaged
 
     def pull(self) -> Message | None:
         """What to ask the leader for, now and until it is answered."""
