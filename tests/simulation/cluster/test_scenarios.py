@@ -10,7 +10,7 @@ from tidemill.model.shard import METADATA_SHARD
 from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.cluster import ClusterRun
 from tidemill.simulation.cluster_knobs import ClusterKnobs
-from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST
 from tidemill.simulation.history import Broken
 from tidemill.simulation.machine import seconds
 from tidemill.storage.store import StoreOptions
@@ -128,15 +128,19 @@ def three_brokers_with_a_topic() -> ClusterRun:
     return run
 
 
-def test_a_broker_whose_journal_rots_comes_back_as_another_voter() -> None:
+@pytest.mark.parametrize("is_missed", [True, False], ids=["killed", "without power"])
+def test_a_broker_whose_journal_rots_comes_back_as_another_voter(is_missed: bool) -> None:
     """
-    It could have held anything, votes too; what it had is set aside, and the others give it everything.
+    It could have held anything, votes too; what it had is set aside, and the others give it everything.  Those who have
+    not missed it yet refuse it at first.
     """
     run = three_brokers_with_a_topic()
     last = run.machines[2]
     before = last.voter
     others = run.faults._others(last)
 
+    if not is_missed:
+        last.lose_power(ALL_KEPT)
     assert last.rot_journal(others, Random(1)) is not None
     last.start()
 
