@@ -135,7 +135,7 @@ def test_a_journal_block_of_facts_and_commands() -> None:
 
     table = [data[64 + 80 * index : 64 + 80 * (index + 1)] for index in range(7)]
     lengths = [number(row, 44, 4) for row in table]
-    assert [18, 3, 3, 20, 17, 19, 23] == [number(row, 24, 1) for row in table]
+    assert [18, 3, 3, 20, 17, 19, 24] == [number(row, 24, 1) for row in table]
     assert [50, 45, 13, 0, 0, 0, 3] == lengths
     at = 64 + 7 * 80
     opening, voters, moved = (data[at : at + 50], data[at + 50 : at + 95], data[at + 95 : at + 108])
