@@ -6,8 +6,9 @@ import pytest
 from tests.fault.cluster_processes import ClusterProcesses
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    """For whoever needs no other: a cluster takes longer to start than most faults to be got over."""
     directory: Path = tmp_path_factory.mktemp("cluster")
     with ClusterProcesses(directory, settings={"leader.imbalance.check.interval.seconds": 1}) as cluster:
         cluster.start_all()

@@ -11,7 +11,7 @@ from tidemill.cli.main import main
 from tidemill.runtime.os_disk import OsFile
 from tidemill.storage.disk import Buffer
 
-LATE_SECONDS = 1.0
+LATE_SECONDS = 0.5
 
 
 def plant() -> None:

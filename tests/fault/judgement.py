@@ -20,5 +20,6 @@ def show_kept(verdict: Verdict, capsys: pytest.CaptureFixture[str], heading: str
 def judge(verdict: Verdict, fault: str, seconds_max: float, capsys: pytest.CaptureFixture[str]) -> None:
     show_kept(verdict, capsys)
     pauses = verdict.pauses[fault]
-    assert len(pauses) >= JUDGED_MIN or not IS_WHOLE
-    assert quantile(pauses, 0.99) <= seconds_max * SLACK
+    assert len(pauses) >= JUDGED_MIN or not IS_WHOLE, f"{len(pauses)} pauses, and {JUDGED_MIN} are wanted"
+    slow = quantile(pauses, 0.99)
+    assert slow <= seconds_max * SLACK, f"{fault}: the p99 of pauses is {slow:.2f} s, not {seconds_max * SLACK} s"

@@ -59,7 +59,7 @@ def test_nothing_is_lost_when_all_lose_power(
         cluster.start_all()
         with ClusterScene(cluster, "power") as scene:
             for number in range(times(1, 5)):
-                scene.load.run_for(1.0)
+                scene.load.run_for(0.5)  # segments are written every quarter of a second
                 scene.strike_all("power loss of all, and start", lambda it=seed + number: lose(cluster, power, it))
                 scene.calm()
             verdict = scene.finish()
