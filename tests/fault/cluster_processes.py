@@ -10,6 +10,7 @@ import os
 import selectors
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -40,11 +41,15 @@ class ClusterBroker(BrokerProcess):
 
     def __init__(self, number: int, command: Sequence[str], *, log: Path) -> None:
         source = os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
-        super().__init__(f"broker {number}", command, log=log, environment={**os.environ, "PYTHONPATH": source})
+        environment = {**os.environ, "PYTHONPATH": source, "PYTHONFAULTHANDLER": "1"}
+        super().__init__(f"broker {number}", command, log=log, environment=environment)
         self.broker_pid = self.pid
 
     def wait_until_ready(self) -> None:
-        self.broker_pid = int(ready_line(self)["pid"])
+        try:
+            self.broker_pid = int(ready_line(self)["pid"])
+        except RuntimeError as problem:
+            raise AssertionError(f"{problem}{self._stacks()}") from None
 
     def is_ready(self) -> bool:
         """Whether it has said so, without waiting."""
@@ -57,7 +62,19 @@ class ClusterBroker(BrokerProcess):
 
     def wait_for_end(self) -> int:
         """Its exit code."""
-        return self._process.wait(WAIT_SECONDS_MAX)
+        try:
+            return self._process.wait(WAIT_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} does not end{self._stacks()}") from None
+
+    def _stacks(self) -> str:
+        """What each thread of a process that is stuck is doing; that ends it."""
+        if self.has_ended():
+            return ""
+        before = self.log.stat().st_size
+        self._process.send_signal(signal.SIGABRT)  # faulthandler's
+        self._process.wait(WAIT_SECONDS_MAX)
+        return "; where it was:\n" + self.log.read_bytes()[before:].decode(errors="replace")
 
     def discard(self) -> None:
         """Whatever is left of it."""
@@ -164,8 +181,10 @@ class ClusterProcesses:
         """Cleanly, and it says so."""
         self._signal(number, signal.SIGTERM)
         broker = self.brokers.pop(number)
-        code = broker.wait_for_end()
-        broker.discard()
+        try:
+            code = broker.wait_for_end()
+        finally:
+            broker.discard()
         assert code == 0, f"broker {number} ended with exit code {code}: {self.log_of(number)[-500:]}"
 
     def pause(self, number: int) -> None:
