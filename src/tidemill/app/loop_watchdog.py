@@ -43,6 +43,8 @@ class LoopWatchdog:
     def _watch(self) -> None:
         while not self._stopping.wait(BEAT_S):
             self._alive.clear()
+            if self._stopping.is_set():
+                return  # what was cleared may have been the call to end: the loop waits for us, and gives no other sign
             self._stack = ""
             self._loop.call_soon_threadsafe(self._beat, time.monotonic())
             if not self._alive.wait(STALL_S):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import time
 
 import uvloop
@@ -42,6 +43,29 @@ def test_a_stall_is_one_warning_with_its_stack() -> None:
     assert [("warning", "event loop stalled")] == [(line["level"], line["event"]) for line in lines]
     assert "hold_the_loop" in str(lines[0]["stack"])
     assert (1, True) == (metrics.loop_stalls, 0.25 <= metrics.loop_lag_seconds_max < 2)
+
+
+def test_it_ends_when_it_is_told_to_between_two_signs_of_life() -> None:
+    """
+    The loop waits for its end then, and would never give the sign that it asks for.
+    """
+    loop = uvloop.new_event_loop()
+    watchdog = LoopWatchdog(loop, Metrics(), EventLog(lambda _: None, lambda: 0, as_json=True))
+
+    class ClearedLate(threading.Event):
+        def clear(self) -> None:
+            watchdog._stopping.set()  # as `stop` does
+            self.set()
+            super().clear()
+
+    watchdog._alive = ClearedLate()
+    watchdog._thread.join(5)
+
+    has_ended = not watchdog._thread.is_alive()
+    watchdog._alive.set()
+    watchdog.stop()
+    loop.close()
+    assert has_ended
 
 
 def test_a_short_hold_is_counted_and_not_told() -> None:
