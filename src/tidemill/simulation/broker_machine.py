@@ -6,7 +6,7 @@ The steps are `broker/wiring.py`'s, as in `app/start.py`.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from random import Random
@@ -67,6 +67,8 @@ class BrokerMachine:
         self.voter: Voter | None = None  # once its directory has an identity
         self.starts = 0
         self._rot: tuple[str, int, int] | None = None  # path, position, and the byte that is not what was written
+        self.rows: Counter[int] = Counter()  # that its journals have synced, by kind
+        self.ends: Counter[str] = Counter()  # of its processes, by what ended them, when they were not asked to
         self._durable: dict[ShardId, dict[int, int]] = {}  # log index → term, as the synced journal has it
         self._whole: dict[ShardId, int] = {}  # up to here: rows that were gone at the start, or came as files
         self._lost: list[tuple[Voter, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []  # with their disks
@@ -89,6 +91,12 @@ class BrokerMachine:
     def is_ready(self) -> bool:
         return self.broker is not None and self.broker.is_ready
 
+    @property
+    def leads_others(self) -> bool:
+        """A shard with more voters than this one."""
+        shards = () if self.broker is None else self.broker.shard_table.shards.values()
+        return any(shard.replica.leads and len(shard.replica.voters) > 1 for shard in shards)
+
     # Up.
 
     def start(self) -> None:
@@ -106,6 +114,7 @@ class BrokerMachine:
     async def _up(self, loop: SimulatedLoop, random: Random) -> None:
         def failed(error: BaseException) -> None:
             if loop is self.loop:  # else it has ended: what the turn still does is done by nobody
+                self.ends[type(error).__name__] += 1
                 self._tell(f"the broker ends: {error!r}")
                 self.kill()
 
@@ -183,6 +192,7 @@ class BrokerMachine:
         if not isinstance(block, Block):
             return  # it has spread bytes over segments
         for shard_id, row in block.rows:
+            self.rows[row.kind] += 1
             entries = self._durable.setdefault(shard_id, {})
             if row.kind <= COMMAND:
                 entries[row.index] = row.term
@@ -322,6 +332,7 @@ class BrokerMachine:
             raise error
         if loop is self.loop:
             self._tell("the end comes in the middle of something")
+            self.ends[type(error).__name__] += 1
             if self._fate_of_cut is None:
                 self.kill()
             else:

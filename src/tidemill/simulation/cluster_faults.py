@@ -1,6 +1,8 @@
 """What happens to a simulated cluster, by chance, once a second; and then everything is well again."""
 
+from collections import Counter
 from collections.abc import Callable
+from enum import StrEnum
 from random import Random
 from typing import Final
 
@@ -14,6 +16,30 @@ from tidemill.simulation.network import Network
 
 WRONG_MS_MAX: Final = 50 * 60_000  # of a wall clock: an hour ahead of it a broker refuses what clients stamp
 ROOM_BYTES_MAX: Final = 300 << 20  # of a disk that is full: below this a broker refuses, or nearly
+
+
+class Fault(StrEnum):
+    KILL = "killed"
+    POWER = "loses power"
+    POWER_OF_ALL = "all lose power"
+    CUT = "shall end in the middle of something"
+    STOP = "is stopped"
+    WIPE = "loses its disk"
+    ROT = "has a bit turned over"
+    PAUSE = "pauses"
+    CLOCK_JUMP = "has another wall clock"
+    DISK_FULL = "has a full disk"
+    FAILED_SYNC = "shall have a sync that fails"
+    SLOW_DISK = "has a slow disk"
+    STALLED_DISK = "has a disk that stalls"
+    HAND_OVER = "hands over"
+    LOST_LINK = "a connection is lost"
+    BOTH_WAYS = "cut off, both ways"
+    ONE_WAY = "cut off, one way"
+    ONE_PAIR = "cut off, one pair"
+    LEADER_CUT_OFF = "a leader is cut off"
+    CLIENT_CUT_OFF = "a client is cut off"
+    STAYS_AWAY = "is down, or cut off, while the others heal"
 
 
 class ClusterFaults:
@@ -36,6 +62,7 @@ class ClusterFaults:
         self._is_over = False
         self._left_out: BrokerMachine | None = None
         self.happened: list[str] = []
+        self.struck: Counter[Fault] = Counter()
 
     def begin(self) -> None:
         self._timeline.after(self._random.randrange(US), self._second)
@@ -66,7 +93,7 @@ class ClusterFaults:
             for other in self._machines:
                 if other is not chosen:
                     self._network.blocked |= {(chosen.name, other.name), (other.name, chosen.name)}
-        self._tell(f"healed, but {chosen.name} is {'down' if self._left_out else 'cut off'}")
+        self._tell(Fault.STAYS_AWAY, f"{chosen.name}, {'down' if self._left_out else 'cut off'}")
 
     def heal_all(self) -> None:
         """Everybody; whose segments rot is repaired when somebody has read them."""
@@ -90,21 +117,25 @@ class ClusterFaults:
         for machine in self._machines:
             self._timeline.after(self._random.randrange(US), lambda machine=machine: self._strike(machine))  # type: ignore[misc]
         if self._chance(self._knobs.power_of_all):
-            self._tell("all lose power")
+            self._tell(Fault.POWER_OF_ALL)
             for machine in self._machines:
                 machine.lose_power(self._fate())
         if self._chance(self._knobs.lost_link):
+            self._tell(Fault.LOST_LINK)
             self._timeline.after(self._random.randrange(US), self._network.lose_connection)
         if self._network.blocked and self._chance(0.4):
             self._network.blocked.clear()
         elif self._chance(self._knobs.partition):
             self._cut()
+        if self._knobs.client_cut_off and self._chance(self._knobs.client_cut_off):
+            self._cut_client_off()
 
     def _chance(self, probability: float) -> bool:
         return self._random.random() < probability
 
-    def _tell(self, what: str) -> None:
-        self.happened.append(f"{self._timeline.now_us // 1000} ms: {what}")
+    def _tell(self, fault: Fault, to_whom: str = "") -> None:
+        self.struck[fault] += 1
+        self.happened.append(f"{self._timeline.now_us // 1000} ms: {to_whom} {fault}")
 
     def _fate(self) -> Fate:
         if self._chance(self._knobs.lasting_pages):
@@ -123,31 +154,36 @@ class ClusterFaults:
             if chance(0.6):
                 machine.start()
                 if chance(knobs.cut_in_recovery):
+                    self._tell(Fault.CUT, machine.name)
                     machine.cut_within(random.randrange(40), self._fate_of_cut())
             elif chance(knobs.power):
+                self._tell(Fault.POWER, machine.name)
                 machine.lose_power(self._fate())
             return
         if chance(knobs.kill):
-            self._tell(f"{machine.name} is killed")
+            self._tell(Fault.KILL, machine.name)
             machine.kill()
         elif chance(knobs.power):
-            self._tell(f"{machine.name} loses power")
+            self._tell(Fault.POWER, machine.name)
             machine.lose_power(self._fate())
         elif chance(knobs.cut):
+            self._tell(Fault.CUT, machine.name)
             machine.cut_within(random.randrange(30), self._fate_of_cut())
         elif chance(knobs.stop):
-            self._tell(f"{machine.name} is stopped")
+            self._tell(Fault.STOP, machine.name)
             machine.stop()
         elif chance(knobs.wipe) and self._may_be_struck(machine):
-            self._tell(f"{machine.name} loses its disk")
+            self._tell(Fault.WIPE, machine.name)
             machine.wipe(self._others(machine))
         elif chance(knobs.rot) and self._may_be_struck(machine):
             rotten = machine.rot_journal(self._others(machine), random) if chance(0.3) else machine.rot(random)
             if rotten is not None:
-                self._tell(f"{machine.name}: {rotten} rots")
+                self._tell(Fault.ROT, f"{machine.name}, {rotten},")
         elif chance(knobs.pause):
+            self._tell(Fault.PAUSE, machine.name)
             machine.loop.pause(random.randrange(seconds(0.1), seconds(5)))
         elif chance(knobs.failed_sync):
+            self._tell(Fault.FAILED_SYNC, machine.name)
             machine.disk.fail_sync_at = machine.disk.operations + 1 + random.randrange(30)
         self._slowly(machine)
 
@@ -165,17 +201,24 @@ class ClusterFaults:
     def _slowly(self, machine: BrokerMachine) -> None:
         knobs, chance, random = self._knobs, self._chance, self._random
         if machine.loop is not None and chance(knobs.hand_over):
+            self._tell(Fault.HAND_OVER, machine.name)
             machine.loop.call_soon(self._hand_over, machine)
         if chance(knobs.clock_jump):
+            self._tell(Fault.CLOCK_JUMP, machine.name)
             machine.wall.skew_us = random.randrange(-WRONG_MS_MAX, WRONG_MS_MAX) * 1_000
         if machine.disk.free_bytes is not None and chance(0.5):
             machine.disk.free_bytes = None
         elif chance(knobs.disk_full):
+            self._tell(Fault.DISK_FULL, machine.name)
             machine.disk.free_bytes = random.choice(
                 (0, 4096, random.randrange(1 << 20), random.randrange(ROOM_BYTES_MAX))
             )
-        machine.pace.slowness = random.choice((5, 50)) if chance(knobs.slow_disk) else 1
+        machine.pace.slowness = 1
+        if chance(knobs.slow_disk):
+            self._tell(Fault.SLOW_DISK, machine.name)
+            machine.pace.slowness = random.choice((5, 50))
         if chance(knobs.stalled_disk):
+            self._tell(Fault.STALLED_DISK, machine.name)
             machine.pace.stalled_until_us = self._timeline.now_us + random.randrange(seconds(0.1), seconds(4))
 
     def _cut(self) -> None:
@@ -185,11 +228,29 @@ class ClusterFaults:
             return
         self._random.shuffle(names)
         at = self._random.randrange(1, len(names))
-        kind = self._random.choice(("both ways", "one way", "one pair"))
-        left, right = (names[:1], names[1:2]) if kind == "one pair" else (names[:at], names[at:])
-        self._tell(f"{left} and {right} are cut off, {kind}")
+        kind = self._random.choice((Fault.BOTH_WAYS, Fault.ONE_WAY, Fault.ONE_PAIR))
+        if self._knobs.aimed and self._chance(self._knobs.aimed):
+            leaders = [machine.name for machine in self._machines if machine.leads_others]
+            if leaders:
+                first = self._random.choice(leaders)
+                names.sort(key=lambda name: name != first)  # stable: the others stay shuffled
+                at = 1
+                self._tell(Fault.LEADER_CUT_OFF, first)
+        left, right = (names[:1], names[1:2]) if kind is Fault.ONE_PAIR else (names[:at], names[at:])
+        self._tell(kind, f"{left} and {right}")
         for one in left:
             for other in right:
                 self._network.blocked.add((one, other))
-                if kind != "one way":
+                if kind is not Fault.ONE_WAY:
                     self._network.blocked.add((other, one))
+
+    def _cut_client_off(self) -> None:
+        """From one broker, which others and other clients still reach: there and back, or one of the two."""
+        brokers = [machine.name for machine in self._machines]
+        clients = [host for host in self._network.connected_hosts() if host not in brokers]
+        if not clients:
+            return
+        client, broker = self._random.choice(clients), self._random.choice(brokers)
+        ways = self._random.choice((((client, broker), (broker, client)), ((client, broker),), ((broker, client),)))
+        self._tell(Fault.CLIENT_CUT_OFF, f"{client} and {broker}, {len(ways)} ways,")
+        self._network.blocked.update(ways)

@@ -1,5 +1,6 @@
 """What one run of a simulated cluster draws: most runs have some of the faults, none has all of them."""
 
+from copy import copy
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -41,6 +42,8 @@ class ClusterKnobs:
     rot: float  # of a byte in a segment, or in the journal
     administration_s: float  # between changes of topics, deletions of records and elections, on average; 0: none
     options: StoreOptions
+    aimed: float  # of the cuts, this share takes a leader off
+    client_cut_off: float  # from one broker, a second
 
     @classmethod
     def draw(cls, random: Random, brokers: int | None = None) -> "ClusterKnobs":
@@ -48,6 +51,7 @@ class ClusterKnobs:
         count = some((1, 2, 3, 3, 3, 5)) if brokers is None else brokers
         partitions, producers = some((1, 2, 4)), some((1, 1, 2))
         journal = some((64, 256, 1024)) << 10
+        beside = copy(random)  # takes nothing from it: the forks that it makes are the same, drawn or not
         return cls(
             brokers=count,
             partitions=partitions,
@@ -88,11 +92,13 @@ class ClusterKnobs:
                 checkpoint_bytes=some((1, 2)) * journal // 2,
                 tail_entries=some((1, 8, 32, 256)),
             ),
+            aimed=beside.choice((0.0, 0.5, 1.0)),
+            client_cut_off=beside.choice((0.0, 0.0, 0.2)),
         )
 
     def without_faults(self) -> "ClusterKnobs":
         """For the loop and the clients alone."""
         faults = ("kill", "power", "power_of_all", "cut", "cut_in_recovery", "pause", "clock_jump", "disk_full")
         more = ("failed_sync", "slow_disk", "stalled_disk", "partition", "lost_link", "tail")
-        newer = ("hand_over", "stop", "wipe", "rot", "administration_s")
+        newer = ("hand_over", "stop", "wipe", "rot", "administration_s", "aimed", "client_cut_off")
         return replace(self, **dict.fromkeys((*faults, *more, *newer), 0.0))  # type: ignore[arg-type]

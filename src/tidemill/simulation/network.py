@@ -225,6 +225,10 @@ class Network:
 
         self.timeline.after(self.delay_us(), established)
 
+    def connected_hosts(self) -> list[str]:
+        """Each once, in the order they were first connected."""
+        return list(dict.fromkeys(socket.host for socket in self._sockets if socket.is_open))
+
     # What happens to them.
 
     def process_died(self, loop: SimulatedLoop) -> None:

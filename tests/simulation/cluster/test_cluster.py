@@ -5,20 +5,24 @@
 
 import os
 import time
+from collections import Counter
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from tests.simulation.cluster.cluster_mutants import MUTANTS, ClusterMutant
 from tests.simulation.hash_seeds import printed_under_two
+from tidemill.raft.entry import Kind
 from tidemill.simulation.cluster import ClusterRun
+from tidemill.simulation.cluster_faults import Fault
 from tidemill.simulation.cluster_knobs import ClusterKnobs
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.recovery import JournalDamaged
 
 ASKED = os.environ.get("TIDEMILL_CLUSTER_SEEDS")
 ALONE = int(ASKED or "16")
-TOGETHER = int(ASKED or "30")
+TOGETHER = -(-int(ASKED or "30") * 5 // 4)  # so many of three brokers or more
 LOTS = 4  # of seeds, so that a failure is told soon
 SEVERAL = (2, 3, 3, 3, 5)
 RUN = """
@@ -32,22 +36,42 @@ for seed, brokers in ((5, 1), (12, 1), (3, 3)):
 """
 
 
+EFFECTS = (Kind.TRUNCATE.name, Kind.INSTALLED.name, Kind.SETTLED.name, "SyncFailed", "PowerLost")
+
+
 def run_of(seed: int, brokers: int) -> ClusterRun:
     return ClusterRun(seed, ClusterKnobs.draw(Random(seed), brokers))
 
 
+@pytest.fixture(scope="module")
+def met() -> Iterator[Counter[str]]:
+    """What all lots together went through: a fault that never happens finds nothing."""
+    found: Counter[str] = Counter()
+    yield found
+    assert found["lots"] < 2 * LOTS or not [what for what in (*Fault, *EFFECTS) if not found[what]], found
+
+
+def note(met: Counter[str], run: ClusterRun) -> None:
+    met.update({str(fault): count for fault, count in run.faults.struck.items()})
+    for machine in run.machines:
+        met.update({Kind(kind).name: count for kind, count in machine.rows.items()})
+        met.update(machine.ends)
+
+
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
-def test_a_broker_keeps_what_it_promises(lot: int, explored: list[str]) -> None:
+def test_a_broker_keeps_what_it_promises(lot: int, explored: list[str], met: Counter[str]) -> None:
     """
     Through kills, power losses, wrong clocks and bad disks: what was acknowledged is there, once and in order.
     """
     began = time.perf_counter()
+    met["lots"] += 1
     starts = acknowledged = 0
 
     for seed in range(lot, ALONE, LOTS):
         run = run_of(seed, 1)
         run.run()
+        note(met, run)
         starts += run.machines[0].starts
         acknowledged += run.history.acknowledgements
 
@@ -60,16 +84,18 @@ def test_a_broker_keeps_what_it_promises(lot: int, explored: list[str]) -> None:
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
-def test_a_cluster_keeps_what_it_promises(lot: int, explored: list[str]) -> None:
+def test_a_cluster_keeps_what_it_promises(lot: int, explored: list[str], met: Counter[str]) -> None:
     """
     And through elections and cut networks: replicas that are alike, and one leader for each term.
     """
     began = time.perf_counter()
+    met["lots"] += 1
     starts = acknowledged = 0
 
     for seed in range(lot, TOGETHER, LOTS):
         run = run_of(seed, SEVERAL[seed % len(SEVERAL)])
         run.run()
+        note(met, run)
         starts += sum(machine.starts for machine in run.machines)
         acknowledged += run.history.acknowledgements
 
