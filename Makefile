@@ -42,6 +42,7 @@ bench: install  ## the figures beside Apache Kafka's (with Java and Maven), save
 	@$(PYTHON) -m benchmarks
 	@$(PYTHON) -m benchmarks.replicated
 	@$(PYTHON) -m benchmarks.idle_shards
+	@$(PYTHON) -m benchmarks.restart
 	@$(PYTHON) -m benchmarks.spark_read
 
 soak: install  ## 200 kills in a row, every fault of a cluster many times, every tear of every page at every crash point, 20,000 runs of replicas, 1,000 of brokers
