@@ -161,6 +161,7 @@ class Broker:
     def _serving_changed(self, shard: Shard) -> None:
         if shard.shard_id == METADATA_SHARD:
             self.controller.serving_changed()
+        self.memberships.serving_changed()
         self.coordinators.serving_changed(shard)
 
     def endpoints_for(self, listener: str, *, listed: bool = True) -> list[metadata.Response.Broker]:

@@ -1,7 +1,8 @@
 """Leads every shard that is led here to the replicas that the image plans for it, one voter at a time.
 
 The image says where a shard shall be, the shard's own log who votes in it.  What lies between them is asked of
-`raft/voters.step_towards` again and again, until nothing does.
+`raft/voters.step_towards` again and again, until nothing does; then of nobody, until the image changes or another shard
+comes to be led here.
 """
 
 from typing import Final
@@ -26,23 +27,32 @@ class MembershipHost:
         self._shard_table = shard_table
         self._cluster = cluster
         self._looked_at = 0
+        self._arrived: ClusterImage | None = None  # every shard that is led here is where this image wants it
+
+    def serving_changed(self) -> None:
+        """A shard has come to be led here, or is not any more."""
+        self._arrived = None
 
     def tick(self, image: ClusterImage) -> None:
         now_ms = self._machine.clock.monotonic_ms()
-        if now_ms - self._looked_at < LOOK_MS:
+        if image is self._arrived or now_ms - self._looked_at < LOOK_MS:
             return
         self._looked_at = now_ms
+        self._arrived = image  # unless a shard is not there
         for shard in self._shard_table.shards.values():
             planned = image.shards.get(shard.shard_id)
-            if planned is not None and shard.accepts:
-                learners = metadata_learners(image) if shard.shard_id == METADATA_SHARD else ()
-                self._lead(shard, planned.replicas, learners)
+            if planned is None or not shard.is_serving:
+                continue
+            learners = metadata_learners(image) if shard.shard_id == METADATA_SHARD else ()
+            membership = shard.replica.membership
+            if set(membership.voters) != set(planned.replicas) or set(membership.learners) != set(learners):
+                self._arrived = None
+                if shard.accepts:
+                    self._lead(shard, planned.replicas, learners)
 
     def _lead(self, shard: Shard, replicas: tuple[Voter, ...], learners: tuple[Voter, ...]) -> None:
         replica = shard.replica
         membership = replica.membership
-        if set(membership.voters) == set(replicas) and set(membership.learners) == set(learners):
-            return
         step = step_towards(membership, replicas, self._caught_up(replica), planned_learners=learners)
         if step is None:
             return

@@ -29,6 +29,7 @@ class OsDisk:
         self._root = os.path.abspath(directory)
         self._read_only = read_only
         self._lock_descriptor: int | None = None
+        self.opened = 0
         if not read_only:
             _make_directories(self._root)
 
@@ -39,6 +40,7 @@ class OsDisk:
 
     def open(self, path: str, *, create: bool = False) -> "OsFile":
         where = self._where(file_parts(path))
+        self.opened += 1
         if self._read_only:
             return OsFile(os.open(where, os.O_RDONLY | os.O_CLOEXEC), path)
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)

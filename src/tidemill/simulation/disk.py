@@ -71,6 +71,7 @@ class SimulatedDisk:
         self.reads_cached = True
         """False: `read_cached` never knows, which leads all reads the slow way."""
         self.power_lost = False
+        self.opened = 0
         self._state = _State()
         self._turn = threading.RLock()  # files may be used by several threads
 
@@ -90,6 +91,7 @@ class SimulatedDisk:
                 self._state.contents_made += 1
                 node = Content(self._state.contents_made)
                 self._change(path, (directory, name, node))
+            self.opened += 1
             return SimulatedFile(self, node, path)
 
     def exists(self, path: str) -> bool:

@@ -64,6 +64,11 @@ class File(Protocol):
 
 
 class Disk(Protocol):
+    @property
+    def opened(self) -> int:
+        """How often a file was opened: while it stays the same, no more are open."""
+        ...
+
     def open(self, path: str, *, create: bool = False) -> File:
         """FileNotFoundError when it is not there, unless `create` makes it (empty; its directory must exist)."""
         ...

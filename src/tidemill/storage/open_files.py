@@ -9,10 +9,10 @@ from tidemill.storage.shard_log import ShardLog
 OPEN_SEGMENTS_MAX: Final = 500  # half of the 1,024 that a process usually may have; opening again costs 10 µs
 
 
-def close_surplus(shards: Iterable[ShardLog], pinned: Container[Segment]) -> None:
+def close_surplus(shards: Iterable[ShardLog], pinned: Container[Segment]) -> bool:
     """
-    Let go of the surplus, closed segments first.  `pinned` are those that are written or not yet synced: a sync must
-    see what a write met.  Files are dropped, not closed: a reader that uses one goes on with it.
+    Let go of the surplus, closed segments first; whether none is left.  `pinned` are those that are written or not yet
+    synced: a sync must see what a write met.  Files are dropped, not closed: a reader that uses one goes on with it.
     """
     opened = [
         segment
@@ -23,7 +23,9 @@ def close_surplus(shards: Iterable[ShardLog], pinned: Container[Segment]) -> Non
     ]
     surplus = len(opened) - OPEN_SEGMENTS_MAX
     if surplus <= 0:
-        return
+        return True
     opened.sort(key=lambda segment: not segment.is_closed)
-    for segment in [segment for segment in opened if segment not in pinned][:surplus]:
+    free = [segment for segment in opened if segment not in pinned][:surplus]
+    for segment in free:
         segment.file = None
+    return len(free) == surplus

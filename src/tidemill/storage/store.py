@@ -79,6 +79,7 @@ class Store:
         self._facts_synced = 0
         self._capture: _Capture | None = None
         self._preparing = False
+        self._opened_seen = -1  # files that the disk had opened when there was no surplus of them
         self.folded_closings: list[ShardLog] = []  # recovery's: shards that the journal closes
 
     # ── the loop queues ────────────────────────────────────────────────────────────────────────────────────────
@@ -475,13 +476,17 @@ class Store:
         self._dirty_directories |= capture.directories | dict.fromkeys(spread.changed_directories)
 
     def close_surplus_files(self) -> None:
-        """Called a few times a second."""
+        """Called a few times a second; a broker that opens no file asks none of its segments."""
+        opened = self.disk.opened
+        if opened == self._opened_seen:
+            return
         pinned = {*self._dirty_segments}
         if self._spreading is not None:
             pinned.update(run.segment for run in self._spreading.runs)
         if self._capture is not None:
             pinned |= self._capture.segments.keys()
-        close_surplus(self.shards.values(), pinned)
+        if close_surplus(self.shards.values(), pinned):
+            self._opened_seen = opened
 
     @property
     def wants_growth(self) -> bool:

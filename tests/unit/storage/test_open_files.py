@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidemill.simulation.crash_fate import ALL_LOST
-from tidemill.storage import open_files
+from tidemill.storage import open_files, store
 
 
 def test_a_file_stays_open_between_a_late_write_and_its_sync(
@@ -33,3 +33,27 @@ def test_a_file_stays_open_between_a_late_write_and_its_sync(
 
     again = hand.restarted(hand.disk.after_power_loss(ALL_LOST))
     assert (None, 3) == (again.shard.damage, again.log.end_offset)
+
+
+def test_who_opens_no_file_is_asked_for_none(make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look walks over every segment of every shard; but a surplus that could not be let go of is looked at again."""
+    monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 0)
+    looks: list[bool] = []
+    look = open_files.close_surplus
+    monkeypatch.setattr(store, "close_surplus", lambda *arguments: looks.append(look(*arguments)) or looks[-1])
+    hand = make_hand()
+    hand.append(3)
+    hand.write_all()
+    hand.commit()
+    for _ in range(3):
+        hand.store.close_surplus_files()
+    dirty = [*looks]
+    hand.checkpoint()
+    looks.clear()
+    for _ in range(3):
+        hand.store.close_surplus_files()
+    synced = [*looks]
+    hand.log.segments[0].opened(hand.disk)
+    hand.store.close_surplus_files()
+
+    assert ([False, False, False], [True], [True, True]) == (dirty, synced, looks)

@@ -1,0 +1,31 @@
+"""Where every shard is as planned, nobody is asked again until something changes."""
+
+import pytest
+
+from tests.unit.broker.cluster_world import ClusterWorld
+from tidemill.broker import membership_host
+from tidemill.metadata.growth import metadata_learners
+
+
+def test_shards_that_are_where_they_should_be_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand idle shards cost a look at the image; a new image, or leader, is one at all of them."""
+    world = ClusterWorld()
+    world.create("flights")
+    world.pass_time(3_000)
+    looks: list[object] = []
+    monkeypatch.setattr(
+        membership_host, "metadata_learners", lambda image: [looks.append(image), metadata_learners(image)][1]
+    )
+
+    world.pass_time(10_000)
+    idle = len(looks)
+    world.create("tides")
+    world.pass_time(3_000)
+    after_a_change = len(looks)
+    world.pass_time(10_000)
+    idle_again = len(looks) - after_a_change
+    world.cut_off(1)
+    world.pass_time(5_000)
+
+    assert (0, 0) == (idle, idle_again)
+    assert 0 < after_a_change < len(looks)
