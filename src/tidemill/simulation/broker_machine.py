@@ -240,11 +240,13 @@ class BrokerMachine:
         """
         if self.loop is not None:
             self.kill()
+        if self.voter is None:
+            return None
         view = view_directory(self.disk)
         found = [(place, header) for place, header in view.walked if header.sequence <= view.synced]
         size = sum(file.size for file in view.ring)
         view.close()
-        if not found or self.voter is None:
+        if not found:
             return None
         place, header = random.choice(found)
         at = place.position + random.randrange(HEADER_BYTES + header.table_bytes + header.payload_bytes)

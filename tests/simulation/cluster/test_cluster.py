@@ -19,6 +19,7 @@ from tidemill.simulation.cluster_faults import Fault
 from tidemill.simulation.cluster_knobs import ClusterKnobs
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.recovery import JournalDamaged
+from tidemill.storage.segment import SegmentDamaged
 
 ASKED = os.environ.get("TIDEMILL_CLUSTER_SEEDS")
 ALONE = int(ASKED or "16")
@@ -115,7 +116,7 @@ def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -
         with mutant.planted():
             try:
                 ClusterRun(seed, mutant.sharp(ClusterKnobs.draw(Random(seed), mutant.brokers))).run()
-            except (AssertionError, DirectoryProblem, JournalDamaged) as broken:
+            except (AssertionError, DirectoryProblem, JournalDamaged, SegmentDamaged) as broken:
                 explored.append(f"Cluster mutant, {mutant.name}: seed {seed}: {str(broken)[:90]}")
                 return
     raise AssertionError(f"{mutant.name}: not found in {mutant.seeds_max} seeds")
