@@ -1,0 +1,24 @@
+"""Brokers of tests start quickly also where Python may not write bytecode beside its sources.
+
+With PYTHONDONTWRITEBYTECODE every process compiles all that it imports, and the suite starts many brokers.  What they
+compile goes to a directory of this run instead.
+"""
+
+import os
+import tempfile
+
+import pytest
+
+BYTECODE = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", "") and "PYTHONPYCACHEPREFIX" not in os.environ:
+        config.stash[BYTECODE] = tempfile.TemporaryDirectory(prefix="tidemill-bytecode-", ignore_cleanup_errors=True)
+        os.environ["PYTHONPYCACHEPREFIX"] = config.stash[BYTECODE].name
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    directory = config.stash.get(BYTECODE, None)
+    if directory is not None:
+        directory.cleanup()
