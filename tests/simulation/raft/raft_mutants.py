@@ -22,7 +22,7 @@ class RaftMutant:
     planted: Callable[[], AbstractContextManager[None]]
     seeds_max: int = 0
     transcript: str = ""
-    sharp: Callable[[Knobs], Knobs] = lambda knobs: knobs
+    sharp: Callable[[Knobs], Knobs] | None = None  # what the run draws, made worse; None: as it is, and damage too
 
 
 @contextmanager
