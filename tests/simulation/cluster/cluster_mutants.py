@@ -15,10 +15,12 @@ from tests.simulation.raft.raft_mutants import (
 )
 from tests.simulation.store.mutants import answers_before_its_sync
 from tidemill.raft.entry import BATCH
+from tidemill.raft.replica import Replica
 from tidemill.shard.shard import Shard
 from tidemill.simulation.cluster_knobs import ClusterKnobs
 from tidemill.storage import store
 from tidemill.storage.install_copy import InstallCopy
+from tidemill.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from tidemill.storage.partition_log import PartitionLog
 
 
@@ -65,6 +67,25 @@ def serves_what_is_not_committed() -> Iterator[None]:
 
 
 @contextmanager
+def serves_when_it_is_elected() -> Iterator[None]:
+    """Before an entry of its own has committed: others may have told clients of more.  KIP-207."""
+    with patch.object(Replica, "is_confirmed", property(lambda self: self.leads)):
+        yield
+
+
+@contextmanager
+def epochs_end_with_the_log() -> Iterator[None]:
+    end_offset = LeaderEpochs.end_offset
+
+    def late(self: Any, epoch: int, log_end: int) -> tuple[int, int]:
+        found, end = end_offset(self, epoch, log_end)
+        return found, end if found == UNDEFINED_EPOCH else log_end
+
+    with patch.object(LeaderEpochs, "end_offset", late):
+        yield
+
+
+@contextmanager
 def installed_before_its_files_are_synced() -> Iterator[None]:
     def sync(self: Any) -> None:
         self._unsynced.clear()
@@ -98,6 +119,8 @@ MUTANTS = (
     ClusterMutant("followers know no producers", forgets_producers),
     ClusterMutant("one broker serves what is not committed", serves_what_is_not_committed, brokers=1),
     ClusterMutant("brokers serve what is not committed", serves_what_is_not_committed),
+    ClusterMutant("serves when it is elected", serves_when_it_is_elected),
+    ClusterMutant("epochs end with the log", epochs_end_with_the_log),
     ClusterMutant("half the voters are a majority", majority_is_half),
     ClusterMutant("votes for a shorter log", votes_for_a_shorter_log),
     ClusterMutant("a follower answers before its sync", follower_answers_before_its_sync),
