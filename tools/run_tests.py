@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -25,12 +25,18 @@ class Stage:
     name: str
     share_s: int
     paths: tuple[str, ...]
+    is_timeless: bool = False  # nothing in it waits, or is measured: its tests share the cores
 
 
 STAGES: Final = (
-    Stage(name="unit", share_s=60, paths=("tests/unit", "tests/tidy")),
-    Stage(name="crash points", share_s=120, paths=("tests/simulation/store",)),
-    Stage(name="simulated clusters", share_s=240, paths=("tests/simulation/raft", "tests/simulation/cluster")),
+    Stage(name="unit", share_s=60, paths=("tests/unit", "tests/tidy"), is_timeless=True),
+    Stage(name="crash points", share_s=120, paths=("tests/simulation/store",), is_timeless=True),
+    Stage(
+        name="simulated clusters",
+        share_s=240,
+        paths=("tests/simulation/raft", "tests/simulation/cluster"),
+        is_timeless=True,
+    ),
     Stage(name="faults", share_s=120, paths=("tests/fault",)),
     Stage(name="clients", share_s=120, paths=("tests/integration/clients",)),
     Stage(name="Spark", share_s=120, paths=("tests/integration/spark",)),
@@ -58,7 +64,7 @@ def stages(root: Path) -> list[Stage]:
         if path not in named and path not in parents and any((root / path).rglob("test_*.py"))
     )
     present = [
-        Stage(name=stage.name, share_s=stage.share_s, paths=paths)
+        replace(stage, paths=paths)
         for stage in STAGES
         if (paths := tuple(path for path in stage.paths if (root / path).is_dir()))
     ]
@@ -80,7 +86,8 @@ def run(stage: Stage, options: list[str]) -> Outcome:
     """One pytest run; its output is shown as it comes."""
     print(f"\n── {stage.name}: {' '.join(stage.paths)}", flush=True)
     started = time.monotonic()
-    command = [sys.executable, "-m", "pytest", *stage.paths, *options]
+    shared = ["-n", "auto", "--dist", "worksteal"] if stage.is_timeless else []
+    command = [sys.executable, "-m", "pytest", *stage.paths, *shared, *options]
     output = []
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

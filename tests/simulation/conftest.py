@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def explored(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """Sentences for the end of the run."""
     return request.config.stash[EXPLORED]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    told = getattr(session.config, "workeroutput", None)  # where several processes share the tests
+    if told is not None:
+        told["explored"] = session.config.stash[EXPLORED]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[EXPLORED] += getattr(node, "workeroutput", {}).get("explored", [])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
