@@ -243,10 +243,14 @@ class ClusterProcesses:
 
     def voters(self) -> set[int]:
         """Who votes upon metadata."""
+        return {voter.replica_id for it in self._quorum(self.running()[0]) for voter in it.current_voters}
+
+    def _quorum(self, number: int) -> Sequence[describe_quorum.Response.Topic.Partition]:
+        """Of metadata, as the controller tells that broker; empty when it has not answered.  BrokerUnreachable."""
         place = describe_quorum.Request.Topic.Partition(partition_index=0)
         topic = describe_quorum.Request.Topic(topic_name="__cluster_metadata", partitions=[place])
-        answer = self._request(self.running()[0], describe_quorum.API, describe_quorum.Request(topics=[topic]))
-        return {voter.replica_id for told in answer.topics for it in told.partitions for voter in it.current_voters}
+        answer = self._request(number, describe_quorum.API, describe_quorum.Request(topics=[topic]))
+        return [it for told in answer.topics for it in told.partitions]
 
     def ask_any(self, topics: Collection[str] | None, *, but: Collection[int] = ()) -> metadata.Response:
         """The Metadata of the first that answers."""
@@ -289,8 +293,12 @@ class ClusterProcesses:
         found: list[int] = []
 
         def is_known() -> bool:
-            found.append(self.ask_any([]).controller_id)
-            return found[-1] >= 0
+            for number in self.running():
+                try:
+                    found.extend(it.leader_id for it in self._quorum(number) if it.leader_id >= 0)
+                except BrokerUnreachable:
+                    continue
+            return bool(found)
 
         wait_until(is_known, "a controller")
         return found[-1]

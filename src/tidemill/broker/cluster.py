@@ -167,12 +167,6 @@ class Cluster:
         voters = shard.replica.voters
         return has_majority(voters, [voter for voter in voters if self.is_up(voter.broker_id)])
 
-    @property
-    def controller_id(self) -> int:
-        """-1 while nobody is known to lead the metadata shard."""
-        leader = self.leader(METADATA_SHARD)
-        return -1 if leader is None else leader.broker_id
-
     def in_sync(self, planned: PlannedShard) -> list[BrokerId]:
         """The replicas that are whole, on brokers that are alive, as far as this broker has heard."""
         me, shard_id = self._identity.voter, planned.shard_id

@@ -1,7 +1,9 @@
 """
 DescribeCluster (key 60): v0-2
 
-The brokers that are up, or were a moment ago, as one who came through this listener reaches them, and the controller.
+The brokers that are up, or were a moment ago, as one who came through this listener reaches them; and this one as the
+controller: every broker passes on what that decides, as KRaft's do, and a client that waits for one which has just
+died would wait for long.  Who it is tells DescribeQuorum.
 
 v1  endpoint_type: brokers only, because no controller listens elsewhere (KIP-919)
 v2  include_fenced_brokers: the others, too; is_fenced tells which (KIP-1073)
@@ -31,7 +33,7 @@ def handle(request: Request, context: RequestContext) -> Response:
     return Response(
         error_code=errors.NONE,
         cluster_id=broker.image.cluster_id,
-        controller_id=broker.cluster.controller_id,
+        controller_id=broker.identity.broker_id,
         brokers=brokers,
     )
 

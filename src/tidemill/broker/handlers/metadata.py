@@ -112,7 +112,7 @@ def _answer(request: Request, context: RequestContext, problems: Mapping[str, in
     return Response(
         brokers=brokers,
         cluster_id=image.cluster_id,
-        controller_id=broker.cluster.controller_id,
+        controller_id=broker.identity.broker_id,  # it passes on what the controller decides, whoever that is by then
         topics=topics,
     )
 
