@@ -279,8 +279,8 @@ class Shard:
 
     @property
     def takes_more(self) -> bool:
-        """What is not committed has a bound, whoever waits for it and whoever does not."""
-        return self._uncommitted.bytes < BYTES_MAX
+        """What other replicas lack has a bound, whoever waits for it; a lone one lacks only what requests may hold."""
+        return self._uncommitted.bytes < BYTES_MAX or len(self.replica.voters) == 1
 
     def when_still_leading(self, waiter: Waiter) -> None:
         """

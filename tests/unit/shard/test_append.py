@@ -15,6 +15,7 @@ from tidemill.model.topic_config import compile_topic_config
 from tidemill.raft.messages import Message
 from tidemill.raft.voters import Membership
 from tidemill.shard import lookup
+from tidemill.shard import shard as shard_module
 from tidemill.shard.append import append_batch, append_own
 from tidemill.shard.commit_waiters import CommitWaiters
 from tidemill.shard.jobs import Workers
@@ -195,6 +196,16 @@ def test_a_batch_above_the_topics_limit_is_refused(led: Callable[..., Led]) -> N
 
     assert errors.MESSAGE_TOO_LARGE == appended.error_code
     assert "max.message.bytes" in appended.message
+
+
+def test_a_lone_replica_has_nobody_to_lag(led: Callable[..., Led], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its disk has not got yet makes producers wait, and refuses none: the bound is for what others lack."""
+    monkeypatch.setattr(shard_module, "BYTES_MAX", 100)
+    shard = led()
+
+    codes = {shard.append(value=b"v" * 200).error_code for _ in range(3)}
+
+    assert {errors.NONE} == codes
 
 
 def test_a_batch_that_the_journal_can_never_take_is_refused(led: Callable[..., Led]) -> None:
