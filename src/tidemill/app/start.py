@@ -81,9 +81,15 @@ class _Process:
         self.http = HttpListener(loop)
 
     async def run(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
+        try:
+            await self._live(ready, stopping)
+        finally:
+            self._stop_jobs()  # a start that was refused leaves them at work, and they report to a loop that closes
+        self.events.event("stopped")
+
+    async def _live(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
         broker = await self._unless(stopping, self._start())
         if broker is None:
-            self._end()
             return
         self.loop.set_exception_handler(lambda _, context: self._unhandled(broker, context))
         limits = ConnectionLimits(broker.layers, self.servers)
@@ -261,13 +267,12 @@ class _Process:
         for server in self.servers:
             server.close()
         await self.http.stop()
-        self._end()
+        self._stop_jobs()
         broker.store.close()
 
-    def _end(self) -> None:
+    def _stop_jobs(self) -> None:
         for jobs in self.jobs:
             jobs.stop()
-        self.events.event("stopped")
 
 
 def _http_application(broker: Broker) -> "Application":

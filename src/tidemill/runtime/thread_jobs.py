@@ -45,7 +45,7 @@ class ThreadJobs:
         self._queue.put((job, done, failed))
 
     def stop(self) -> None:
-        """Carry out all that was submitted and end the threads.  Blocks; the reports come in the loop's next turns."""
+        """Carry out all that was submitted and end the threads.  Blocks; who waits for a report is gone, none comes."""
         if self._stopped:
             return
         self._stopped = True
@@ -69,4 +69,5 @@ class ThreadJobs:
 
     def _report(self, callback: Callable[[Any], None], value: object) -> None:
         self._unreported -= 1
-        callback(value)
+        if not self._stopped:
+            callback(value)

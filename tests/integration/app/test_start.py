@@ -17,6 +17,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tidemill.app import start
+from tidemill.app.settings import dev_settings
+from tidemill.app.start_problem import StartProblem
+
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("TIDEMILL_")} | {
     "PYTHONPATH": str(ROOT / "src")
@@ -232,6 +236,23 @@ def test_damaged_metadata_stop_the_start(tmp_path: Path, damage: str) -> None:
 
     assert (1, "") == (code, out)
     assert segment.name in message
+
+
+def test_a_refused_start_leaves_no_thread_at_work(tmp_path: Path) -> None:
+    """
+    Metadata that are damaged are found after the journal has begun to write: its report must meet a loop that is open.
+    """
+    settings = dev_settings(data=str(tmp_path), kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})
+    with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
+        stop_seconds(process, signal.SIGTERM)
+    (segment,) = (tmp_path / "topics").rglob("*.log")
+    segment.unlink()
+    before = threading.active_count()
+
+    with pytest.raises(StartProblem, match=segment.name):
+        start.run(settings, ready=lambda _: None, as_json=True)
+
+    assert before == threading.active_count()
 
 
 def test_each_listener_has_its_name_and_port(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_several_threads_work_at_once() -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_stop_carries_out_what_was_submitted(threads: int) -> None:
     """
-    Nothing handed over is dropped, and every report still comes.
+    Nothing handed over is dropped; who would hear of it is gone, and a report might hand over more.
     """
     ran: list[int] = []
     told: list[int] = []
@@ -117,13 +117,11 @@ def test_a_stop_carries_out_what_was_submitted(threads: int) -> None:
         jobs.stop()
         jobs.stop()
         assert sorted(ran) == list(range(20))
-        assert (told, jobs.unreported) == ([], 20)
         await asyncio.sleep(0)
-        assert jobs.unreported == 0
+        assert ([], 0) == (told, jobs.unreported)
 
     run(main)
 
-    assert sorted(told) == list(range(20))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("journal")]
 
 
