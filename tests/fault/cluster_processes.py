@@ -271,13 +271,16 @@ class ClusterProcesses:
 
     def leaders(self, topic: str, *, but: Collection[int] = ()) -> dict[int, int]:
         """Broker by partition; waits until each has one.  `but` are brokers that must not be asked, and cannot lead."""
-        found: dict[int, int] = {}
+        return {partition: leader for partition, (leader, _) in self.leaders_and_epochs(topic, but=but).items()}
+
+    def leaders_and_epochs(self, topic: str, *, but: Collection[int] = ()) -> dict[int, tuple[int, int]]:
+        found: dict[int, tuple[int, int]] = {}
 
         def are_known() -> bool:
             found.clear()
             for known in self.ask_any([topic], but=but).topics:
-                found.update({it.partition_index: it.leader_id for it in known.partitions})
-            return bool(found) and all(leader >= 0 and leader not in but for leader in found.values())
+                found.update({it.partition_index: (it.leader_id, it.leader_epoch) for it in known.partitions})
+            return bool(found) and all(leader >= 0 and leader not in but for leader, _ in found.values())
 
         wait_until(are_known, f"leaders of {topic}")
         return found

@@ -17,6 +17,7 @@ SILENCE_SECONDS = times(0, 5)  # at least; what is longer is the time until othe
 # Else librdkafka, when its only connection ends, forgets all brokers and waits for its own timer (1 s) before it asks:
 # what is measured is the cluster, not that.
 KNOWS_BROKERS = {"metadata.recovery.strategy": "none"}
+STALLED_SECONDS = times(3, 6)  # a broker may be silent for 2
 LIFE_SECONDS = (0.1, 0.8)  # of a broker that is back, until the next fault
 
 
@@ -57,6 +58,33 @@ def test_writes_go_on_when_a_leader_falls_silent(cluster: ClusterProcesses, caps
         verdict = scene.finish()
 
     judge(verdict, "SIGSTOP of a leader", SILENT_SECONDS_MAX, capsys)
+    scene.wait_until_alike()
+
+
+@pytest.mark.timeout(times(120, 600))
+def test_nobody_is_deposed_when_all_stand_still_at_once(
+    cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    As when their machine has no CPU for them: that others were not heard meanwhile says nothing about those.
+    """
+    with ClusterScene(cluster, "stalled") as scene:
+
+        def stall() -> None:
+            for number in cluster.numbers:
+                cluster.pause(number)
+            time.sleep(STALLED_SECONDS)
+            for number in cluster.numbers:
+                cluster.resume(number)
+
+        for _ in range(times(1, 10)):
+            before = cluster.leaders_and_epochs(scene.topic)
+            scene.strike_all("SIGSTOP of all", stall)
+            assert before == cluster.leaders_and_epochs(scene.topic)
+            scene.calm()
+        verdict = scene.finish()
+
+    show_kept(verdict, capsys)
     scene.wait_until_alike()
 
 

@@ -7,6 +7,7 @@ shards, listeners.
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from tidemill.broker.awake_clock import AwakeClock
 from tidemill.broker.cluster import Cluster
 from tidemill.broker.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.controller_host import ControllerHost
@@ -65,6 +66,7 @@ class Broker:
         self.static = static
         self.machine = machine
         self.clock = machine.clock
+        self.awake_clock = AwakeClock(machine.clock)
         self.events = machine.events
         self.store = store
         self.metrics = Metrics()
@@ -84,6 +86,7 @@ class Broker:
             machine,
             image=lambda: self.image,
             shards=lambda: self.shard_table.shards,
+            awake_clock=self.awake_clock,
             is_syncing=lambda: self.ready_loop.is_syncing,
             serving_changed=self._serving_changed,
         )
@@ -224,6 +227,7 @@ class Broker:
 
     def tick(self) -> None:
         """Called a few times a second: elections, idle blocks, checkpoints, free space."""
+        self.awake_clock.tick()
         self.cluster.peers.tick()
         self.look_who_is_alive()
         self.memberships.tick(self.image)

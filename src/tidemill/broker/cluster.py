@@ -14,6 +14,7 @@ from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.image import Shard as PlannedShard
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
 from tidemill.model.broker_id import BrokerId, Voter
+from tidemill.model.clock import Clock
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.peer.hello import Hello
 from tidemill.raft.messages import Message
@@ -36,6 +37,7 @@ class Cluster:
         *,
         image: Callable[[], ClusterImage],
         shards: Callable[[], dict[ShardId, Shard]],
+        awake_clock: Clock,
         is_syncing: Callable[[], bool],
         serving_changed: Callable[[Shard], None],
     ) -> None:
@@ -46,7 +48,7 @@ class Cluster:
             hello=self.hello,
             leaders=self.leaders,
             leaders_changed=self._changed,
-            clock=machine.clock,
+            clock=awake_clock,
             call_soon=machine.turns.call_soon,
             is_syncing=is_syncing,
             unserved=self._unserved,

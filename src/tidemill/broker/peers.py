@@ -5,7 +5,7 @@
     requests ───────┘                                         └─▶ answer
 
 A broker is alive while it is heard: a heartbeat says that its loop turns and its journal syncs.  A link that ends
-withdraws that at once.
+withdraws that at once.  All times are those of `broker.awake_clock`.
 """
 
 from collections.abc import Callable, Sequence

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tests.unit.broker.broker_world import HandClock
+from tidemill.broker.awake_clock import STEP_MS_MAX, AwakeClock
 from tidemill.broker.leader_table import LeaderTable
-from tidemill.broker.peers import ASKED_MS, FRAME_BYTES, Peers
+from tidemill.broker.peers import ASKED_MS, FRAME_BYTES, SILENT_MS, Peers
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.peer import frame as frames
@@ -47,6 +48,7 @@ class Linked:
 
     def __init__(self) -> None:
         self.clock = HandClock()
+        self.awake_clock = AwakeClock(self.clock)
         self.turns: list[Callable[[], None]] = []
         self.unserved: tuple[ShardId, ...] = ()
         self.table = LeaderTable(ME)
@@ -54,7 +56,7 @@ class Linked:
             hello=lambda: Hello(cluster_id="c", voter=ME, incarnation=1, address="h:1"),
             leaders=self.table,
             leaders_changed=lambda: None,
-            clock=self.clock,
+            clock=self.awake_clock,
             call_soon=self.turns.append,
             is_syncing=lambda: True,
             unserved=lambda: self.unserved,
@@ -73,6 +75,11 @@ class Linked:
                 failed += 1
         return failed
 
+    def tick(self, after_ms: int) -> None:
+        self.clock.now_ms += after_ms
+        self.awake_clock.tick()
+        self.peers.tick()
+
     def hear(self, *unserved: ShardId) -> None:
         heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, unserved))
         self.peers.received(self.link, memoryview(b"".join(heartbeat)))
@@ -90,13 +97,11 @@ def test_a_request_that_is_never_answered_is_given_up(linked: Linked) -> None:
     answers: list[object] = []
     linked.peers.ask(OTHER, [b"request"], answers.append)
 
-    for _ in range(ASKED_MS // 1_000 - 1):
-        linked.clock.now_ms += 1_000
+    for _ in range(ASKED_MS // STEP_MS_MAX - 1):
         linked.hear()
-        linked.peers.tick()
+        linked.tick(STEP_MS_MAX)
         assert not answers
-    linked.clock.now_ms += 1_000
-    linked.peers.tick()
+    linked.tick(STEP_MS_MAX)
     linked.turn()
     linked.peers.received(linked.link, memoryview(b"".join(frames.encode_response(1, [b"late"]))))
 
@@ -137,6 +142,28 @@ def test_leaders_that_found_no_room_are_told_again(linked: Linked) -> None:
     linked.turn()
 
     assert {7: 3} == linked.link.leaders()
+
+
+def test_whoever_is_not_heard_is_not_alive(linked: Linked) -> None:
+    """
+    2 s after its last heartbeat, as this broker's own ticks count them.
+    """
+    alive = []
+    for _ in range(SILENT_MS // 250 + 1):
+        alive.append(linked.peers.is_alive(OTHER))
+        linked.tick(250)
+
+    assert ([True] * (SILENT_MS // 250 + 1), False) == (alive, linked.peers.is_alive(OTHER))
+
+
+def test_nobody_is_silent_for_a_broker_that_stood_still(linked: Linked) -> None:
+    """
+    What the others said meanwhile waits in its sockets; a stall after each tick is no silence either.
+    """
+    for _ in range(10):
+        linked.tick(60_000)
+        assert linked.peers.is_alive(OTHER)
+        linked.hear()
 
 
 def test_a_broker_serves_what_it_does_not_call_damaged(linked: Linked) -> None:

@@ -1,0 +1,48 @@
+"""Brokers that get no CPU for a while: nobody takes that for the others' silence."""
+
+import pytest
+
+from tests.unit.broker.cluster_world import ClusterWorld
+
+STALLED_MS = 6_500  # as was seen on a machine with a load of fifteen on two cores
+
+
+@pytest.fixture
+def world() -> ClusterWorld:
+    world = ClusterWorld()
+    world.create("flights")
+    return world
+
+
+def terms(world: ClusterWorld) -> dict[int, list[int]]:
+    return {
+        node.number: [shard.replica.term for shard in node.broker.shard_table.shards.values()] for node in world.nodes
+    }
+
+
+def test_a_stall_of_all_deposes_nobody(world: ClusterWorld) -> None:
+    """
+    Brokers often share what stalls them, a host or a storm of I/O.  Each ticks before it reads what came meanwhile.
+    """
+    before = terms(world)
+
+    world.clock.now_ms += STALLED_MS
+    for node in world.nodes:
+        node.broker.tick()
+    told = [node.broker.cluster.hears_majority for node in world.nodes]
+    world.pass_time(1_000)
+
+    assert (before, [True] * 3) == (terms(world), told)
+
+
+def test_a_leader_that_stalls_alone_is_replaced(world: ClusterWorld) -> None:
+    """
+    The others have their own time, and miss it.
+    """
+    before = terms(world)
+    world.stopped.add(1)
+    world.pass_time(STALLED_MS)
+    world.stopped.clear()
+    world.pass_time(1_000)
+
+    assert all(now > then for now, then in zip(terms(world)[1], before[1], strict=True))
