@@ -272,7 +272,22 @@ class ShardLog:
         starts = self._term_starts
         while len(starts) > 1 and starts[1][0] < self.first_index:
             del starts[0]
-        while len(self.memberships) > 1 and self.memberships[1][0] <= index:
+        self._drop_old_memberships()
+
+    def note_settled(self, partition: int, offset: int) -> None:
+        """
+        As recovery finds it: only what is committed was ever settled.  Not knowing that, a leader could neither send
+        entries whose bytes are gone nor offer a snapshot that has them.
+        """
+        for entry in reversed(self.entries):
+            is_below = entry.partition == partition and entry.base_offset + entry.record_count <= offset
+            if entry.kind == BATCH and is_below:
+                self.commit_index = max(self.commit_index, entry.index)
+                self._drop_old_memberships()
+                return
+
+    def _drop_old_memberships(self) -> None:
+        while len(self.memberships) > 1 and self.memberships[1][0] <= self.commit_index:
             del self.memberships[0]
 
     def holds(self, entry: Entry) -> bool:

@@ -97,6 +97,28 @@ def test_a_batch_that_was_settled_since_is_still_known_for_its_producer(make_han
     assert [7] == list(hand.restarted().log.producers.newest())
 
 
+def test_what_was_settled_is_known_to_be_committed(make_hand: Callable[..., Any]) -> None:
+    """
+    Cluster seed 882: a leader that was started again had removed bytes of entries that it did not know to be committed.
+    It could not send them, and offered snapshots of nothing instead; with the third broker down that lasted for ever.
+    """
+    hand = make_hand(OPTIONS, segment_bytes=1)
+    hand.append(3)
+    hand.append(1, partition=1)
+    hand.append(2)
+    hand.write_all()
+    hand.shard.commit(5)
+
+    hand.store.settle(hand.shard, 0, 4)
+    hand.append(1)
+    hand.write_all()
+    hand.remove()
+    again = hand.restarted()
+
+    assert (5, 7) == (again.shard.commit_index, again.shard.last_index)
+    assert 4 == again.log.segments[0].base_offset
+
+
 def test_the_file_of_an_empty_segment_is_not_removed_under_its_next_batch(make_hand: Callable[..., Any]) -> None:
     """
     All of a segment is truncated, everything before it is settled, and the next batch makes it again.
