@@ -44,7 +44,8 @@ def is_answered(asked: "Future[None]") -> bool:
     try:
         asked.result(30)
     except KafkaException as failure:
-        if failure.args[0].retriable() or failure.args[0].code() < 0:  # outcome not known
+        error = failure.args[0]
+        if error.retriable() or error.code() < 0 or error.name() == "REQUEST_TIMED_OUT":  # outcome not known
             return False
         raise
     return True

@@ -35,6 +35,8 @@ class ClusterCheck:
         seen = self._seen.setdefault((machine, machine.starts), {})
         for shard_id, shard in machine.broker.shard_table.shards.items():
             replica = shard.replica
+            if shard_id not in self._memberships:  # nobody has led it yet: its founders must not be lost either
+                self._memberships[shard_id] = {0: shard.log.opening.membership}
             if replica.leads:
                 self._check_leader(shard)
                 if replica.commit_index > self._counted.get(shard_id, 0):
