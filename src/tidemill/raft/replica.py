@@ -439,8 +439,9 @@ class Replica:
 
     def _on_vote_request(self, sender: Voter, request: VoteRequest) -> None:
         log = self._log
-        if sender == self.leader:
-            self.leader = None  # it has stepped down, or was started again
+        knows_later_term = request.term - request.is_pre > self.term
+        if sender == self.leader or (knows_later_term and self.role is Role.FOLLOWER):
+            self.leader = None  # it has stepped down, or was started again; or its term is over
         is_up_to_date = (request.last_term, request.last_index) >= (log.last_term, log.last_index)
         may_change = not self._is_led() or request.is_transfer
         if self.replication is not None:
