@@ -17,6 +17,7 @@ from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
 from tidemill.storage.disk_path import LOCK_NAME, file_parts, path_parts
 
 PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # what one pwritev takes; 1024 on Linux
+AROUND_BYTES_MIN: Final = 128 << 10  # less is copied into the cache sooner than a disk has answered
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NOT_NOW: Final = frozenset(
     {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
@@ -159,13 +160,31 @@ class OsFile:
         except OSError as error:
             raise _translated(error, self._path) from error
 
+    def write_around(self, position: int, parts: Sequence[Buffer]) -> None:
+        first = -position % PAGE
+        size = (sum(map(len, parts)) - first) // PAGE * PAGE
+        if size < AROUND_BYTES_MIN:
+            self.write(position, parts)
+            return
+        head, pages, tail = _split(parts, first, first + size)
+        direct = DirectPages(self._held().number)
+        try:
+            self.write(position, head)
+            if not direct.write(position + first, pages, size, is_durable=False):
+                self.write(position + first, pages)
+            self.write(position + first + size, tail)
+        except OSError as error:
+            raise _translated(error, self._path) from error
+        finally:
+            direct.close()
+
     def write_durably(self, position: int, parts: Sequence[Buffer]) -> None:
         size = sum(map(len, parts))
         if size and position % PAGE == 0 and size % PAGE == 0:
             if self._direct is None:
                 self._direct = DirectPages(self._held().number)
             try:
-                if self._direct.write(position, parts, size):
+                if self._direct.write(position, parts, size, is_durable=True):
                     return
             except OSError as error:
                 raise _sync_failed(error, self._path) from error
@@ -230,6 +249,23 @@ class OsFile:
         if descriptor is None:
             raise ValueError(f"{self._path!r} is closed")
         return descriptor
+
+
+def _split(parts: Sequence[Buffer], first: int, second: int) -> tuple[list[Buffer], list[Buffer], list[Buffer]]:
+    """What lies before byte `first` of them all, before byte `second`, and behind it."""
+    split: tuple[list[Buffer], list[Buffer], list[Buffer]] = [], [], []
+    at = 0
+    for part in parts:
+        end = at + len(part)
+        if first <= at and end <= second:
+            split[1].append(part)
+        else:
+            view = memoryview(part)
+            for pieces, begin, stop in zip(split, (at, first, second), (first, second, end), strict=True):
+                if (begin := max(begin, at)) < (stop := min(stop, end)):
+                    pieces.append(view[begin - at : stop - at])
+        at = end
+    return split
 
 
 def _write_rest(number: int, position: int, parts: Sequence[Buffer], written: int) -> None:

@@ -463,6 +463,9 @@ class SimulatedFile:
                 raise DiskFull(errno.ENOSPC, f"no room for {self._path!r} [{position}, {end})")
             content.write(position, (written,))
 
+    def write_around(self, position: int, parts: Sequence[Buffer]) -> None:
+        self.write(position, parts)
+
     def write_durably(self, position: int, parts: Sequence[Buffer]) -> None:
         self.write(position, parts)
         self.sync()

@@ -37,6 +37,7 @@ class Run:
     position: int
     parts: list[Buffer]
     end: int
+    is_read: bool = True  # soon, as far as is known
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ class Spread:
     changed_directories: list[str] = field(default_factory=list)
 
     def carry_out(self, disk: Disk) -> None:
-        """To the page cache of the segments.  A checkpoint syncs them later."""
+        """To the segments, for the most part through the page cache.  A checkpoint syncs them later."""
         self.remove_stale_files(disk)
         try:
             for run in self.runs:
@@ -99,4 +100,7 @@ def spread_run(disk: Disk, run: Run, new_directories: list[str]) -> None:
         file = disk.open(segment.path, create=True)
         segment.on_disk = True
         segment.file = file
-    file.write(run.position, run.parts)
+    if run.is_read:
+        file.write(run.position, run.parts)
+    else:
+        file.write_around(run.position, run.parts)

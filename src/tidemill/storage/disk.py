@@ -30,6 +30,10 @@ class File(Protocol):
         """All of `parts`, one behind the other.  Not durable before `sync`.  Raises DiskFull."""
         ...
 
+    def write_around(self, position: int, parts: Sequence[Buffer]) -> None:
+        """As `write`, of bytes that nobody reads soon: they may go around the cache."""
+        ...
+
     def write_durably(self, position: int, parts: Sequence[Buffer]) -> None:
         """
         As `write` and `sync`, for whole pages at a page's border that nobody reads soon: they may go around the cache.

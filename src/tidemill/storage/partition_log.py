@@ -28,6 +28,7 @@ from tidemill.storage.tail_cache import Tail, TailCache
 SEGMENT_POSITION_MAX: Final = (1 << 32) - 1  # positions are 4 B in rows and indexes
 RELATIVE_OFFSET_MAX: Final = (1 << 32) - 1
 READ_PLACES_MAX: Final = 32  # how many readers' next positions are remembered per partition; the rest look them up
+UNREAD_BYTES_MAX: Final = 16 << 20  # … then nobody is expected to: those who keep up read the newest from memory
 _LAST_OFFSET_DELTA: Final = Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
 _unpack_checked: Final = Struct(">qiixI2xi").unpack_from  # base offset, length, epoch, CRC, last offset delta
@@ -68,6 +69,7 @@ class PartitionLog:
         "settled",
         "tail",
         "topic_id",
+        "unread_bytes",
     )
 
     def __init__(self, disk: Disk, cache: TailCache, topic_id: TopicId, partition: int) -> None:
@@ -85,7 +87,13 @@ class PartitionLog:
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
         self.tail: Tail = {}
+        self.unread_bytes = 0  # appended since somebody has read from a segment
         self._places: deque[tuple[int, Segment, int]] = deque(maxlen=READ_PLACES_MAX)
+
+    @property
+    def is_read(self) -> bool:
+        """Somebody reads from segments, and not only the tail: what is written should be in the page cache."""
+        return self.unread_bytes <= UNREAD_BYTES_MAX
 
     @property
     def size_bytes(self) -> int:
@@ -101,6 +109,7 @@ class PartitionLog:
         segment, entry.position = self.place(len(payload), header.max_timestamp, base_offset)
         entry.segment_base = segment.base_offset
         self.end_offset = base_offset + entry.record_count
+        self.unread_bytes += len(payload)
         if header.producer_id != NO_PRODUCER_ID:
             self.note_producer(header, entry, committed_index)
         self._cache.add(self.tail, entry)
@@ -316,6 +325,7 @@ class PartitionLog:
         return batches, size
 
     def _read(self, segment: Segment, position: int, size: int, may_wait: bool) -> bytes | bytearray | None:
+        self.unread_bytes = 0
         file = segment.opened(self._disk)
         return file.read(position, size) if may_wait else file.read_cached(position, size)
 

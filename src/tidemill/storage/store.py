@@ -299,7 +299,8 @@ class Store:
                     continue
                 if run is not None:
                     done.append(run)
-                runs[segment] = Run(segment, entry.position, [payload], entry.position + len(payload))
+                is_read = log.partitions[entry.partition].is_read
+                runs[segment] = Run(segment, entry.position, [payload], entry.position + len(payload), is_read)
         for segment in runs:
             segment.spread_begins()
         return done + list(runs.values())

@@ -1,5 +1,7 @@
 """What every twin of the Disk port must do.  A twin's test module subclasses `DiskContract` and gives the fixtures."""
 
+from random import Random
+
 import pytest
 
 from tidemill.storage.disk import Disk
@@ -66,6 +68,29 @@ class DiskContract:
         file.write_durably(4096, [content[at : at + part_bytes] for at in range(0, len(content), part_bytes)])
 
         assert b"x" * 4096 + content + b"x" * 4096 == disk.open("b").read(0, (pages + 2) * 4096)
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_what_goes_around_the_cache_is_there_for_every_reader(self, disk: Disk, seed: int) -> None:
+        """
+        As a segment grows: in parts of any size, through the cache and around it, read meanwhile, cut now and then.
+        """
+        random = Random(seed)
+        file = disk.open("a", create=True)
+        expected = bytearray()
+        for _ in range(60):
+            if random.random() < 0.1:
+                del expected[random.randrange(len(expected) + 1) :]
+                file.truncate(len(expected))
+            sizes = [random.choice((1, 70, 4096, 60_000, 300_000)) for _ in range(random.randrange(1, 8))]
+            parts = [random.randbytes(size) for size in sizes]
+            write = file.write if random.random() < 0.3 else file.write_around
+            write(len(expected), parts)
+            expected += b"".join(parts)
+            at = random.randrange(len(expected))
+            assert expected[at : at + 500_000] == file.read(at, 500_000)
+        file.sync()
+
+        assert expected == disk.open("a").read(0, len(expected) + 1)
 
     def test_nothing_written_changes_nothing(self, disk: Disk) -> None:
         """

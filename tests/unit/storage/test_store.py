@@ -9,6 +9,7 @@ import pytest
 from tidemill.batches.batch import crc_matches
 from tidemill.raft.entry import Kind
 from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.storage import partition_log
 from tidemill.storage.disk import DiskFull
 from tidemill.storage.journal_block import PAGE_BYTES
 from tidemill.storage.store import StoreOptions
@@ -425,3 +426,32 @@ def test_a_report_names_only_entries_that_are_still_there(make_hand: Callable[..
 
     assert [(1, 1), (2, 2)] == [(row.term, row.index) for _, row in block.rows]
     assert [(2, 2)] == [(report.term, report.log_index) for report in block.reports]
+
+
+def test_what_nobody_reads_goes_around_the_page_cache(
+    make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A follower's segments, and those whose readers keep up: those find the newest batches in memory.
+    """
+    monkeypatch.setattr(partition_log, "UNREAD_BYTES_MAX", 1_000)
+    hand = make_hand(OPTIONS)
+    found = []
+
+    def spread_one() -> None:
+        hand.append(1, size=600)
+        block = hand.store.gather()
+        block.write(hand.store.journal)
+        hand.store.written(block)
+        spread = hand.store.gather_spread(0)
+        found.append(spread.runs[0].is_read)
+        spread.carry_out(hand.disk)
+        hand.store.spread_ended(spread)
+
+    for _ in range(3):
+        spread_one()
+    hand.log._read_segments(0, 1, 1, may_wait=True)
+    spread_one()
+
+    assert [True, False, False, True] == found
+    assert 4 == len(hand.log.read(0, 1 << 20, 4, may_wait=True)[0])
