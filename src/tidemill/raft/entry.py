@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Final
 
 from tidemill.batches.batch import BatchHeader
+from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 
 Buffer = bytes | bytearray | memoryview
@@ -48,6 +49,7 @@ class Entry:
     __slots__ = (
         "append_time",
         "base_offset",
+        "crc",
         "header",
         "index",
         "kind",
@@ -85,6 +87,15 @@ class Entry:
         self.segment_base = 0
         self.position = 0
         self.header: BatchHeader | None = None  # of a BATCH that was read before its offset and epoch were stamped
+        self.crc: int | None = None  # of its bytes, once somebody has asked
+
+    def checksum(self) -> int:
+        """CRC-32C of the bytes.  They never change: the journal and every peer are told what was counted once."""
+        crc = self.crc
+        if crc is None:
+            assert self.payload is not None, f"{self} has lost its bytes"
+            crc = self.crc = crc32c(self.payload)
+        return crc
 
     def __repr__(self) -> str:
         return f"Entry({Kind(self.kind).name} {self.index}@{self.term} partition {self.partition}+{self.base_offset})"

@@ -120,7 +120,7 @@ def _encode_append(append: Append) -> list[Buffer]:
             entry.record_count,
             len(payload),
             entry.append_time,
-            crc32c(payload),
+            entry.checksum(),
         )
         if payload:
             parts.append(payload)
@@ -220,7 +220,7 @@ def _entries(data: memoryview, table_at: int, count: int, prev_index: int) -> It
             raise MalformedMessage(f"entry {index} of kind {kind} at place {number} behind {prev_index}")
         if len(payload) != length or crc32c(payload) != crc:
             raise MalformedMessage(f"the bytes of entry {index} are not those that were sent")
-        yield Entry(
+        entry = Entry(
             kind,
             payload,
             partition=partition,
@@ -230,5 +230,7 @@ def _entries(data: memoryview, table_at: int, count: int, prev_index: int) -> It
             index=index,
             term=term,
         )
+        entry.crc = crc
+        yield entry
     if at != len(data):
         raise MalformedMessage(f"{len(data) - at} bytes follow the last entry")

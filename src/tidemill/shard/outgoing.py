@@ -97,5 +97,6 @@ class Outgoing:
                 index=entry.index,
                 term=entry.term,
             )
+            whole.crc = entry.crc
             entries.append(whole)
         return replace(message, entries=tuple(entries))

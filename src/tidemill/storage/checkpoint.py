@@ -16,7 +16,7 @@ from tidemill.storage.leader_epochs import uncovered
 from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.partition_state import COUNT, ByteReader, PartitionState, encode_partitions
 from tidemill.storage.queued_rows import QueuedRows, VoteBefore
-from tidemill.storage.row import ROW_BYTES, decode_row, encode_row
+from tidemill.storage.row import ROW_BYTES, decode_row, encode_bare_row, encode_row
 from tidemill.storage.shard_log import Opening, ShardLog
 from tidemill.storage.tail_cache import TailCache
 
@@ -115,14 +115,11 @@ def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
     ]
     for index in range(saved + 1, last + 1):
         entry = log.entry_at(index)
-        payload = entry.payload
-        if entry.kind != COMMAND:
-            entry.payload = b""  # its bytes lie in the segment; the row says where
-        parts.append(encode_row(log.shard_id, entry))
-        entry.payload = payload
         if entry.kind == COMMAND:
-            assert payload is not None, f"{entry} has lost its command"
-            parts.append(bytes(payload))
+            assert entry.payload is not None, f"{entry} has lost its command"
+            parts += (encode_row(log.shard_id, entry), bytes(entry.payload))
+        else:
+            parts.append(encode_bare_row(log.shard_id, entry))
     states = [state_of(log, partition, last, queued) for partition in log.partitions.values()]
     parts.append(encode_partitions(states))
     return b"".join(parts)

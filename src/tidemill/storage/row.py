@@ -3,7 +3,6 @@
 from struct import Struct
 from typing import Final
 
-from tidemill.batches.checksum import crc32c
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry
 
@@ -16,6 +15,15 @@ def encode_row(shard_id: ShardId, entry: Entry) -> bytes:
     """The fixed part; the payload travels beside it, untouched."""
     payload = entry.payload
     assert payload is not None, f"{entry} has lost its bytes before it was written"
+    return _encode(shard_id, entry, len(payload), entry.checksum())
+
+
+def encode_bare_row(shard_id: ShardId, entry: Entry) -> bytes:
+    """Its bytes lie in the segment; the row says where."""
+    return _encode(shard_id, entry, 0, 0)
+
+
+def _encode(shard_id: ShardId, entry: Entry, length: int, crc: int) -> bytes:
     return _pack(
         shard_id,
         entry.index,
@@ -24,9 +32,9 @@ def encode_row(shard_id: ShardId, entry: Entry) -> bytes:
         entry.partition,
         entry.base_offset,
         entry.record_count,
-        len(payload),
+        length,
         entry.append_time,
-        crc32c(payload),
+        crc,
         entry.position,
         entry.segment_base,
     )
@@ -54,4 +62,5 @@ def decode_row(table: bytes | memoryview, at: int) -> tuple[ShardId, Entry, int,
     entry.payload_bytes = length
     entry.position = position
     entry.segment_base = segment_base
+    entry.crc = crc if length else None
     return ShardId(shard), entry, length, crc
