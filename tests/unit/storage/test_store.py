@@ -454,4 +454,4 @@ def test_what_nobody_reads_goes_around_the_page_cache(
     spread_one()
 
     assert [True, False, False, True] == found
-    assert 4 == len(hand.log.read(0, 1 << 20, 4, may_wait=True)[0])
+    assert 4 == len(read_all(hand))
