@@ -18,6 +18,8 @@ from tidemill.storage.disk_path import LOCK_NAME, file_parts, path_parts
 
 PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # what one pwritev takes; 1024 on Linux
 AROUND_BYTES_MIN: Final = 128 << 10  # less is copied into the cache sooner than a disk has answered
+AHEAD_READ_MIN: Final = 512 << 10
+AHEAD_BYTES: Final = 8 << 20  # that the next reads find in the cache
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NOT_NOW: Final = frozenset(
     {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
@@ -193,6 +195,8 @@ class OsFile:
 
     def read(self, position: int, size: int) -> bytes:
         descriptor = self._held()
+        if size >= AHEAD_READ_MIN:  # somebody reads from end to end: the kernel's own window is 128 KiB
+            os.posix_fadvise(descriptor.number, position, size + AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         data = os.pread(descriptor.number, size, position)
         while len(data) < size:  # at the end, or the kernel gave less than it could have
             more = os.pread(descriptor.number, size - len(data), position + len(data))

@@ -347,7 +347,7 @@ class Shard:
             self._lost()
         if replica.has_ready:
             self.carry_out()
-        self._led = replica.leads
+        self._led = self.log.is_led = replica.leads
         stable_index = replica.stable_index
         if stable_index > self.log.commit_index:
             self._apply(stable_index)

@@ -28,7 +28,7 @@ from tidemill.storage.tail_cache import Tail, TailCache
 SEGMENT_POSITION_MAX: Final = (1 << 32) - 1  # positions are 4 B in rows and indexes
 RELATIVE_OFFSET_MAX: Final = (1 << 32) - 1
 READ_PLACES_MAX: Final = 32  # how many readers' next positions are remembered per partition; the rest look them up
-UNREAD_BYTES_MAX: Final = 16 << 20  # … then nobody is expected to: those who keep up read the newest from memory
+UNREAD_BYTES_MAX: Final = 256 << 20  # … then nobody is expected to: those who keep up read the newest from memory
 _LAST_OFFSET_DELTA: Final = Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
 _unpack_checked: Final = Struct(">qiixI2xi").unpack_from  # base offset, length, epoch, CRC, last offset delta

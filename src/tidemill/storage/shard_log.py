@@ -76,6 +76,7 @@ class ShardLog:
         "first_index",
         "install_parts",
         "installing",
+        "is_led",
         "is_marked",
         "last_append_time",
         "last_index",
@@ -101,6 +102,7 @@ class ShardLog:
         self.last_append_time = 0
         self.entries: deque[Entry] = deque()  # from `first_index` to `last_index`
         self._term_starts: list[tuple[int, int]] = [(0, 0)]  # (first index, term)
+        self.is_led = True  # here, so that readers come here; until something else is known
         self.installing: tuple[int, int] | None = None  # a snapshot's index and term: its bytes are not all here
         self.install_parts: list[bytes] = []  # recovery's: of a row that it has not met whole yet
         self.damage: str | None = None  # why this replica must not serve, vote or count

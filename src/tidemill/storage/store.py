@@ -299,7 +299,7 @@ class Store:
                     continue
                 if run is not None:
                     done.append(run)
-                is_read = log.partitions[entry.partition].is_read
+                is_read = log.is_led and log.partitions[entry.partition].is_read
                 runs[segment] = Run(segment, entry.position, [payload], entry.position + len(payload), is_read)
         for segment in runs:
             segment.spread_begins()
