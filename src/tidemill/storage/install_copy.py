@@ -141,7 +141,7 @@ class InstallCopy:
         for batch, base_offset, end_offset, max_timestamp in self._in_place(log, batches):
             segment, position = log.place(len(batch), max_timestamp, base_offset)
             log.end_offset = end_offset
-            self._unwritten.append(Run(segment, position, [batch], position + len(batch)))
+            self._unwritten.append(Run(segment, position, [batch], position + len(batch), is_read=False))
         theirs = self._theirs[number].epochs
         log.epochs.starts = [start for start in theirs if start.start_offset < log.end_offset]
         self.flush()
