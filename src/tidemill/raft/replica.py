@@ -439,11 +439,12 @@ class Replica:
 
     def _on_vote_request(self, sender: Voter, request: VoteRequest) -> None:
         log = self._log
-        knows_later_term = request.term - request.is_pre > self.term
-        if sender == self.leader or (knows_later_term and self.role is Role.FOLLOWER):
-            self.leader = None  # it has stepped down, or was started again; or its term is over
+        if sender == self.leader:
+            self.leader = None  # it has stepped down, or was started again
         is_up_to_date = (request.last_term, request.last_index) >= (log.last_term, log.last_index)
         may_change = not self._is_led() or request.is_transfer
+        if not may_change and self.role is Role.FOLLOWER:
+            self._question_leader()
         if self.replication is not None:
             self.replication.met_again(sender)  # who asks does not know its leader, or knows of a later term
         if self.is_damaged:
@@ -466,7 +467,21 @@ class Replica:
             self._deadline = self._now_ms + ELECTION_MS + self._jitter_ms()
         self._messages.append((sender, VoteAnswer(term=self.term, is_granted=True)))
 
+    def _question_leader(self) -> None:
+        """
+        Its broker is alive, and it may have stepped down where this replica did not hear of it: a leader answers with
+        an Append, too, which follows the VoteAnswer.
+        """
+        assert self.leader is not None, "nobody leads"
+        log = self._log
+        question = VoteRequest(
+            term=self.term + 1, last_index=log.last_index, last_term=log.last_term, is_pre=True, is_transfer=False
+        )
+        self._messages.append((self.leader, question))
+
     def _on_vote_answer(self, sender: Voter, answer: VoteAnswer) -> None:
+        if sender == self.leader and self.role is Role.FOLLOWER:
+            self.leader = None  # until it is heard again
         election = self._election
         if election is None or answer.is_pre != election.is_pre:
             return

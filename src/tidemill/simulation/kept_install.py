@@ -42,7 +42,8 @@ class KeptCatchUp:
             offer = self._offer = self._snapshot()
         elif replica.replication is not None:
             promised = replica.replication.promised(member)
-            if promised is not None and (offer.index_term, offer.index) < promised:
+            known = min(replica.replication.members[member].commit_index, memory.commit_index)
+            if offer.index < known or (promised is not None and (offer.index_term, offer.index) < promised):
                 offer = self._offer = self._snapshot()
         replica.offered(member, offer.index)
         return member, offer

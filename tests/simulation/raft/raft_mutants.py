@@ -129,6 +129,11 @@ def with_changes(knobs: Knobs) -> Knobs:
     return replace(knobs, nodes=nodes, spare=2, change=1.0, partition=0.2, drop=0.0, delay_ms=5, duration_ms=20_000)
 
 
+def with_crashes_in_sync(knobs: Knobs) -> Knobs:
+    """Every second vote costs its voter a crash before it is on disk, and leaders fall often."""
+    return replace(knobs, crash=0.4, crash_in_sync=0.5)
+
+
 def with_installs(knobs: Knobs) -> Knobs:
     return replace(knobs, forget=0.7, partition=0.2, crash=0.1, delay_ms=20, tail=0.05, duration_ms=20_000)
 
@@ -382,7 +387,7 @@ BY_SWARM = (
     RaftMutant("a follower answers before its sync", follower_answers_before_its_sync, 20),
     RaftMutant("a vote counts twice", a_vote_counts_twice, 260),
     RaftMutant("the leader counts itself before its sync", leader_counts_itself_before_its_sync, 40),
-    RaftMutant("a vote is answered before its sync", answers_a_vote_before_its_sync, 100),
+    RaftMutant("a vote is answered before its sync", answers_a_vote_before_its_sync, 160, sharp=with_crashes_in_sync),
     RaftMutant("a voter votes twice in a term", votes_twice_in_a_term, 20),
     RaftMutant("a read asks nobody", reads_without_asking, 200, sharp=with_cut_networks),
     RaftMutant("several voters change at once", changes_several_voters_at_once, 120, sharp=with_changes),
