@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tidemill.raft.entry import no_op
 from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Alone
+from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.store import StoreOptions
 
 PAGE = 4096
@@ -163,3 +166,19 @@ def test_a_closed_shard_whose_bytes_found_no_room_holds_up_no_checkpoint(make_ha
     hand.checkpoint()
 
     assert [] == [path for path in hand.disk.file_paths() if path.startswith("topics")]
+
+
+def test_a_batch_whose_first_bytes_rot_is_not_sent(make_hand: Callable[..., Any]) -> None:
+    """
+    The batch's own CRC does not cover its magic; a follower would refuse the entry, and the link with it.
+    """
+    hand = make_hand(OPTIONS)
+    (entry,) = hand.append(1)
+    hand.write_all()
+    assert entry.payload is None
+    file = hand.disk.open(hand.log.segments[0].path)
+    file.write(16, [b"\x03"])
+    hand.log.tail.clear()
+
+    with pytest.raises(SegmentDamaged, match="not the one that was written"):
+        hand.shard.payload_of(entry, may_wait=True)
