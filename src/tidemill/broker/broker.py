@@ -22,6 +22,7 @@ from tidemill.broker.producer_id_source import ProducerIdSource
 from tidemill.broker.quorum import Quorum
 from tidemill.broker.ready_loop import ReadyLoop
 from tidemill.broker.retention_host import RetentionHost
+from tidemill.broker.seldom import Seldom
 from tidemill.broker.shard_table import ShardTable
 from tidemill.broker.topic_creation import TopicCreation
 from tidemill.metadata.image import ClusterImage
@@ -44,10 +45,6 @@ from tidemill.wire.schema import Api
 FREE_BYTES_MIN: Final = 256 << 20  # beside what the journal still has to spread
 LEAVE_MS: Final = 5_000  # a broker without room asks others to lead so often: their disks may be full, too
 ELECTION_TICK_S: Final = 0.02
-REFUSALS_TOLD_MAX: Final = (
-    20  # closed connections told of in a while; the metric counts them all, and nobody floods the log
-)
-REFUSALS_TOLD_MS: Final = 10_000
 REQUESTS_BYTES_MAX: Final = 256 << 20  # of requests that are coming or being worked on, of all connections together
 
 
@@ -135,8 +132,8 @@ class Broker:
         self.fetch_bytes_max = broker_int(self.layers, "fetch.max.bytes")
         self.memory = ConnectionMemory(_queued_bytes_max(self.layers), machine.clock)
         self.connections: dict[Connection, None] = {}
-        self._refusals = 0  # since `_refusals_since`
-        self._refusals_since = 0
+        self._refusals = Seldom(machine.clock)
+        self._damages = Seldom(machine.clock)
         self._is_looking = False  # a look at elections is to come
         self.is_ready = False
         self.is_live = True
@@ -202,17 +199,15 @@ class Broker:
         """The error code of a read that failed; damage is told, and never served."""
         if isinstance(error, SegmentDamaged):
             self.metrics.corrupt_batches += 1
-            self.events.error("segment damaged", topic=partition.topic, partition=partition.number, problem=str(error))
+            if self._damages.may_tell():  # a client asks for the same again and again
+                topic, number = partition.topic, partition.number
+                self.events.error("segment damaged", topic=topic, partition=number, problem=str(error))
             partition.shard.damage.suspect(error)
             return errors.KAFKA_STORAGE_ERROR
         return errors.OFFSET_OUT_OF_RANGE if isinstance(error, OffsetGone) else errors.UNKNOWN_TOPIC_OR_PARTITION
 
     def refused_connection(self, peer: tuple[str, int], error: Exception) -> None:
-        now = self.clock.monotonic_ms()
-        if now - self._refusals_since >= REFUSALS_TOLD_MS:
-            self._refusals_since, self._refusals = now, 0
-        self._refusals += 1
-        if self._refusals <= REFUSALS_TOLD_MAX:
+        if self._refusals.may_tell():
             self.events.warning("connection closed", peer=f"{peer[0]}:{peer[1]}", problem=str(error))
 
     def request_failed(self, api: Api, version: int, peer: tuple[str, int], error: BaseException) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
+from tidemill.batches.batch import CRC_START
 from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint, MetadataFormatError
@@ -32,13 +33,14 @@ from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.directory_view import view_directory
 from tidemill.storage.disk import DiskFull, SyncFailed
 from tidemill.storage.journal_block import HEADER_BYTES
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.segment import Segment, SegmentDamaged, walk
 from tidemill.storage.store import Store, StoreOptions
 
 TICK_S: Final = 0.25  # as `app/start.py`
 START_S: Final = 0.3  # of a process, before it reads its directory
 STOP_S: Final = 10.0  # of a clean stop, after which the process ends all the same
 LINES_KEPT: Final = 200  # of its event log
+UNCOVERED_SHARE: Final = 0.5  # of rot that hits the start of a batch, which its CRC does not cover
 
 
 class BrokerMachine:
@@ -295,11 +297,22 @@ class BrokerMachine:
         if not size:
             return None
         position = random.randrange(size)
+        if random.random() < UNCOVERED_SHARE:
+            position = self._batch_at(segment, position) + random.randrange(CRC_START)
         self.disk.flip(segment.path, position, 1 << random.randrange(8))
         file = self.disk.open(segment.path)
         self._rot = segment.path, position, file.read(position, 1)[0]
         file.close()
         return f"{segment.path} at byte {position}"
+
+    def _batch_at(self, segment: Segment, position: int) -> int:
+        """Where the batch begins that this byte belongs to."""
+        file = self.disk.open(segment.path)
+        try:
+            batches = walk(file, segment.path, 0, segment.written, segment.base_offset)
+            return max(start for start, _, _ in batches if start <= position)
+        finally:
+            file.close()
 
     def kill(self) -> None:
         """The process dies; its machine goes on, with what is in the cache."""

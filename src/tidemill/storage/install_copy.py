@@ -19,7 +19,7 @@ from tidemill.storage.disk import Buffer, Disk, DiskFull
 from tidemill.storage.leader_epochs import LeaderEpochs, meeting_offset
 from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.partition_state import PartitionState
-from tidemill.storage.segment import Segment, SegmentDamaged, read_start, save_index
+from tidemill.storage.segment import Segment, SegmentDamaged, save_index
 from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.tail_cache import TailCache
 
@@ -102,10 +102,10 @@ class InstallCopy:
     def _place_of(self, log: PartitionLog, offset: int) -> tuple[Segment, int]:
         found = log.place_of(offset, may_wait=True)
         assert found is not None, "a look-up that may wait answers"
-        segment, position = found
-        if position < segment.size and read_start(segment.opened(self._disk), position) != offset:
+        segment, position, base_offset = found
+        if base_offset != offset:
             raise SegmentDamaged(segment.path, position, offset, "no batch begins with this offset")
-        return found
+        return segment, position
 
     def clean(self) -> None:
         """Once INSTALLING is durable: what no state names is removed, and what lies behind an end is cut."""

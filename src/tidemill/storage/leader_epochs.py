@@ -80,6 +80,12 @@ class LeaderEpochs:
             kept[0] = EpochStart(kept[0].epoch, log_start_offset, kept[0].log_index)
             self.starts = kept
 
+    @property
+    def start_offset(self) -> int:
+        """Where the table begins."""
+        starts = self.starts
+        return starts[0].start_offset if starts else 0
+
     def span_at(self, offset: int) -> tuple[int, int]:
         """The epoch that wrote `offset` (UNDEFINED_EPOCH before the table), and the first offset of the next one."""
         starts = self.starts

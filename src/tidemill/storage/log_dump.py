@@ -75,7 +75,7 @@ def _segment_batches(disk: Disk, path: str, topic: str, partition: str) -> Itera
     except FileNotFoundError:
         return  # removed by the broker since the directory was read
     try:
-        for position, header in walk(file, path, 0, file.size()):
+        for position, _, header in walk(file, path, 0, file.size(), paths.segment_base(path.rpartition("/")[2]) or 0):
             data = file.read(position, header.size_bytes)
             is_whole = len(data) == header.size_bytes and read_header(data) == header and crc_matches(data)
             yield {**where, "position": position, **_batch(header), "crc_matches": is_whole}

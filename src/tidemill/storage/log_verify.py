@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tidemill.batches.batch import HEADER_BYTES, crc_matches, read_header
+from tidemill.batches.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, crc_matches, read_header
 from tidemill.storage import paths
 from tidemill.storage.checkpoint import decode_checkpoint
 from tidemill.storage.directory_view import DirectoryView, view_directory
@@ -152,6 +152,8 @@ def _segment_damages(
         problem = ""
         if not crc_matches(data, at):
             problem = "the CRC of the batch does not match"
+        elif data[at + MAGIC_POSITION] != MAGIC:
+            problem = f"the magic of the batch is {data[at + MAGIC_POSITION]}; only {MAGIC} is written"
         elif header.base_offset != expected:
             problem = f"the batch begins at offset {header.base_offset}; {expected} should be here"
         elif header.leader_epoch != epoch and header.end_offset > log.log_start:

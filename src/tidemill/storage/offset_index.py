@@ -10,6 +10,7 @@ from typing import Final
 
 from tidemill.batches.checksum import crc32c
 
+RELATIVE_OFFSET_MAX: Final = (1 << 32) - 1
 VERSION: Final = 1
 _MAGIC: Final = b"TMIX"
 _Columns = tuple["array[int]", "array[int]", "array[int]"]
@@ -42,11 +43,11 @@ class OffsetIndex:
         at = bisect_right(offsets, relative_offset) - 1
         return (offsets[at], positions[at]) if at >= 0 else (0, 0)
 
-    def position_before_timestamp(self, timestamp: int, size: int) -> int:
-        """Where a walk that looks for the first record at or after `timestamp` can begin, below `size`."""
-        _, positions, timestamps = self._columns
+    def point_before_timestamp(self, timestamp: int, size: int) -> tuple[int, int]:
+        """Likewise, for a walk that looks for the first record at or after `timestamp`; below `size`."""
+        offsets, positions, timestamps = self._columns
         at = min(bisect_left(timestamps, timestamp), bisect_left(positions, size)) - 1
-        return positions[at] if at >= 0 else 0
+        return (offsets[at], positions[at]) if at >= 0 else (0, 0)
 
     def truncate(self, size: int, interval_bytes: int) -> None:
         """The segment ends at `size` now."""

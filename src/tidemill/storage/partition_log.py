@@ -1,8 +1,8 @@
 """One partition's records: where its batches lie, and how they are read.
 
 What is appended is readable at once: from memory until its bytes are in the segment, and for as long as the tail
-cache keeps it. Whatever comes from disk is checked before it leaves: CRC, offset and leader epoch of every batch
-(`log.md` §2.4).
+cache keeps it. Whatever comes from disk is checked before it leaves: CRC, and what the CRC does not cover: the offset,
+which continues the one before, magic and leader epoch of every batch (`log.md` §2.4).
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,13 +12,23 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from tidemill.batches.batch import CRC_START, HEADER_BYTES, LENGTH_BYTES, BatchHeader, crc_matches, read_header
+from tidemill.batches.batch import (
+    CRC_START,
+    HEADER_BYTES,
+    LENGTH_BYTES,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    crc_matches,
+    read_header,
+)
 from tidemill.batches.checksum import crc32c
 from tidemill.model.topic import TopicId
 from tidemill.raft.entry import Entry
 from tidemill.storage import paths
 from tidemill.storage.disk import Buffer, Disk
 from tidemill.storage.leader_epochs import LeaderEpochs
+from tidemill.storage.offset_index import RELATIVE_OFFSET_MAX
 from tidemill.storage.partition_state import PartitionState
 from tidemill.storage.producer_states import NO_PRODUCER_ID, ProducerBatch, ProducerStates
 from tidemill.storage.segment import UNKNOWN_TIMESTAMP as UNKNOWN
@@ -26,12 +36,11 @@ from tidemill.storage.segment import Segment, SegmentDamaged, build_index, load_
 from tidemill.storage.tail_cache import Tail, TailCache
 
 SEGMENT_POSITION_MAX: Final = (1 << 32) - 1  # positions are 4 B in rows and indexes
-RELATIVE_OFFSET_MAX: Final = (1 << 32) - 1
 READ_PLACES_MAX: Final = 32  # how many readers' next positions are remembered per partition; the rest look them up
 UNREAD_BYTES_MAX: Final = 256 << 20  # … then nobody is expected to: those who keep up read the newest from memory
 _LAST_OFFSET_DELTA: Final = Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
-_unpack_checked: Final = Struct(">qiixI2xi").unpack_from  # base offset, length, epoch, CRC, last offset delta
+_unpack_checked: Final = Struct(">qiibI2xi").unpack_from  # base offset, length, epoch, magic, CRC, last offset delta
 
 
 class OffsetGone(LookupError):
@@ -294,7 +303,7 @@ class PartitionLog:
         place = self.place_of(offset, may_wait)
         if place is None:
             return None
-        segment, position = place
+        segment, position, base_offset = place
         written = segment.written
         room = written - position
         if room <= 0:
@@ -311,7 +320,7 @@ class PartitionLog:
                 if more is None:
                     return None
                 data = more
-        size, next_offset = self._checked_size(segment, position, data, offset, end_offset)
+        size, next_offset = self._checked_size(segment, position, data, base_offset, end_offset)
         if not size:
             return [], 0
         batches: list[Buffer] = [memoryview(data)[:size]]
@@ -333,19 +342,20 @@ class PartitionLog:
         self, segment: Segment, start: int, data: bytes | bytearray, offset: int, end_offset: int
     ) -> tuple[int, int]:
         """
-        How many bytes of `data` are whole batches below `end_offset`, and the offset that follows.  Checks every one.
+        How many bytes of `data` are whole batches from `offset` to below `end_offset`, and the offset that follows.
+        Checks every one.
         """
         at = 0
-        expected = -1
+        expected = offset
         if len(data) < HEADER_BYTES:
             raise SegmentDamaged(segment.path, start, offset, f"the file ends at byte {start + len(data)}")
         # The table begins at the log start, which may lie in the middle of the first batch.
-        epoch, epoch_end = self.epochs.span_at(offset)
+        epoch, epoch_end = self.epochs.span_at(max(offset, self.epochs.start_offset))
         with memoryview(data) as view:
             while (
                 at + HEADER_BYTES <= len(data) and expected < end_offset
             ):  # what lies behind may be changing right now
-                base_offset, batch_length, leader_epoch, crc, last_offset_delta = _unpack_checked(data, at)
+                base_offset, batch_length, leader_epoch, magic, crc, last_offset_delta = _unpack_checked(data, at)
                 end = at + batch_length + LENGTH_BYTES
                 if end > len(data) and at:
                     break
@@ -355,7 +365,8 @@ class PartitionLog:
                 if not (
                     batch_length >= HEADER_BYTES - LENGTH_BYTES
                     and end <= len(data)
-                    and (base_offset == expected if expected >= 0 else base_offset <= offset < next_offset)
+                    and base_offset == expected < next_offset
+                    and magic == MAGIC
                     and leader_epoch == epoch
                     and crc32c(view[at + CRC_START : end]) == crc
                 ):
@@ -373,17 +384,20 @@ class PartitionLog:
         at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
         return segments[at] if at >= 0 else None
 
-    def place_of(self, offset: int, may_wait: bool) -> tuple[Segment, int] | None:
-        """The segment and the position of the batch that holds `offset`; None when that needs the disk."""
+    def place_of(self, offset: int, may_wait: bool) -> tuple[Segment, int, int] | None:
+        """
+        Segment, position and base offset of the batch that holds `offset`; None when that needs the disk.  What no
+        file holds begins at `offset` itself.
+        """
         for remembered in tuple(self._places):  # in one step: other readers add to it meanwhile
             if remembered[0] == offset:
-                return remembered[1], remembered[2]
+                return remembered[1], remembered[2], offset
         segment = self.segment_of(offset)
         if segment is None:
             raise OffsetGone(f"offset {offset} lies before every segment of {self.directory}")
         written = segment.written
         if not written:
-            return segment, 0
+            return segment, 0, offset
         if not may_wait:
             return None
         index = segment.index or load_index(self._disk, segment, self.config.index_interval_bytes)
@@ -391,11 +405,11 @@ class PartitionLog:
         point, start = index.point_before(offset - segment.base_offset)
         if start and read_start(file, start) != segment.base_offset + point:
             index = build_index(self._disk, segment, self.config.index_interval_bytes)  # the file's was an older one
-            _, start = index.point_before(offset - segment.base_offset)
-        for position, header in walk(file, segment.path, start, written):
-            if header.end_offset > offset:
-                return segment, position
-        return segment, written
+            point, start = index.point_before(offset - segment.base_offset)
+        for position, base_offset, header in walk(file, segment.path, start, written, segment.base_offset + point):
+            if base_offset + header.last_offset_delta >= offset:
+                return segment, position, base_offset
+        return segment, written, offset
 
     def first_at_or_after(self, timestamp: int, end_offset: int, start_offset: int = 0) -> BatchHeader | None:
         """
@@ -449,10 +463,14 @@ class PartitionLog:
         offset = segment.base_offset
         if segment.written:
             index = segment.index or load_index(self._disk, segment, self.config.index_interval_bytes)
-            position = index.position_before_timestamp(timestamp, segment.written)
+            point, position = index.point_before_timestamp(timestamp, segment.written)
+            offset += point
         while position < segment.size:
             if position < (written := segment.written):
-                for _, header in walk(segment.opened(self._disk), segment.path, position, written):
+                for at, expected, header in walk(segment.opened(self._disk), segment.path, position, written, offset):
+                    if header.base_offset != expected:
+                        problem = f"the batch begins at offset {header.base_offset}"
+                        raise SegmentDamaged(segment.path, at, expected, problem)
                     yield header
                     offset = header.end_offset
                 position = written
@@ -479,6 +497,8 @@ def _problem_of(data: bytes | bytearray, offset: int, epoch: int) -> str:
         return f"a batch of {header.size_bytes} B does not fit"
     if not crc_matches(data):
         return "the CRC of the batch does not match"
-    if not header.base_offset <= offset < header.end_offset:
-        return f"the batch holds offsets {header.base_offset} to {header.end_offset - 1}, not {offset}"
+    if header.base_offset != offset:
+        return f"the batch begins at offset {header.base_offset}"
+    if data[MAGIC_POSITION] != MAGIC:
+        return f"the magic of the batch is {data[MAGIC_POSITION]}"
     return f"the batch is of epoch {header.leader_epoch}, the table says {epoch}"

@@ -1,12 +1,13 @@
 """A segment: a file of consecutive batches of one partition, and nothing but batches."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, read_header
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk, File
-from tidemill.storage.offset_index import OffsetIndex
+from tidemill.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from tidemill.storage.partition_state import SegmentState
 
 WALK_BYTES: Final = 256 << 10  # read ahead while walking headers: a few small batches, or one header of a large one
@@ -120,10 +121,15 @@ class Segment:
             self.file = None
 
 
-def walk(file: File, path: str, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-    """Every batch's position and header from `position`, where one begins, to `end`.  Checks lengths only."""
+def walk(file: File, path: str, position: int, end: int, offset: int) -> Iterator[tuple[int, int, BatchHeader]]:
+    """
+    Every batch's position, base offset and header from `position`, where the one of `offset` begins, to `end`.
+
+    Offsets are counted: what the header says is outside the batch's CRC.  Checks lengths only.
+    """
     chunk = b""
     start = position
+    end_offset_max = offset + RELATIVE_OFFSET_MAX
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(chunk):
@@ -134,10 +140,11 @@ def walk(file: File, path: str, position: int, end: int) -> Iterator[tuple[int, 
         header = read_header(chunk, at)
         size = header.size_bytes
         if size < HEADER_BYTES or position + size > end:
-            raise SegmentDamaged(
-                path, position, header.base_offset, f"a batch of {size} B does not fit before byte {end}"
-            )
-        yield position, header
+            raise SegmentDamaged(path, position, offset, f"a batch of {size} B does not fit before byte {end}")
+        yield position, offset, header
+        if not 0 <= header.last_offset_delta <= end_offset_max - offset:
+            raise SegmentDamaged(path, position, offset, f"a batch of {header.last_offset_delta + 1} offsets")
+        offset += header.last_offset_delta + 1
         position += size
 
 
@@ -163,13 +170,18 @@ def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex
 
 
 def build_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
-    """Give a segment its index by walking the headers.  May wait for the disk."""
+    """
+    Give a segment its index by walking the headers.  May wait for the disk.  Where no batch can be found it ends: who
+    looks for one behind that walks there himself, and is told.
+    """
     index = OffsetIndex()
     max_timestamp = UNKNOWN_TIMESTAMP
-    for position, header in walk(segment.opened(disk), segment.path, 0, segment.written):
-        if position >= index.next_position:
-            index.add(header.base_offset - segment.base_offset, position, max_timestamp, interval_bytes)
-        max_timestamp = max(max_timestamp, header.max_timestamp)
+    batches = walk(segment.opened(disk), segment.path, 0, segment.written, segment.base_offset)
+    with suppress(SegmentDamaged):
+        for position, offset, header in batches:
+            if position >= index.next_position:
+                index.add(offset - segment.base_offset, position, max_timestamp, interval_bytes)
+            max_timestamp = max(max_timestamp, header.max_timestamp)
     segment.index = index
     return index
 

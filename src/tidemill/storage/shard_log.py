@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidemill.batches.batch import read_header
-from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
@@ -23,8 +22,7 @@ from tidemill.storage.disk import Buffer, Disk
 from tidemill.storage.leader_epochs import uncovered
 from tidemill.storage.partition_log import OffsetGone, PartitionLog
 from tidemill.storage.partition_state import PartitionState
-from tidemill.storage.paths import segment_file
-from tidemill.storage.segment import Segment, SegmentDamaged
+from tidemill.storage.segment import Segment
 from tidemill.storage.tail_cache import TailCache
 
 TAIL_ENTRIES: Final = 256
@@ -316,9 +314,6 @@ class ShardLog:
         header = read_header(found[0][0]) if found[0] else None
         if header is None or (header.base_offset, header.leader_epoch) != (entry.base_offset, entry.term):
             raise OffsetGone(f"{entry} is not in {partition.directory} any more")
-        if entry.crc is not None and crc32c(found[0][0]) != entry.crc:  # of the first bytes a batch's own says nothing
-            path = segment_file(partition.directory, entry.segment_base)
-            raise SegmentDamaged(path, entry.position, entry.base_offset, "the batch is not the one that was written")
         return found[0][0]
 
     def close(self) -> None:

@@ -6,7 +6,9 @@ from random import Random
 
 import pytest
 
+from tidemill.batches.batch import MAGIC_POSITION, spans
 from tidemill.model.shard import METADATA_SHARD
+from tidemill.shard.shard import Shard
 from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.cluster import ClusterRun
 from tidemill.simulation.cluster_faults import Fault
@@ -114,9 +116,9 @@ def test_what_only_the_leader_has_acknowledged_is_seen_to_be_lost() -> None:
     raise AssertionError(f"nothing was lost in {SEEDS_OF_CONTROL} runs")
 
 
-def three_brokers_with_a_topic() -> ClusterRun:
+def three_brokers_with_a_topic(**options: int) -> ClusterRun:
     """All of them vote upon the metadata, and a topic has three replicas and a few records."""
-    run = ClusterRun(1, replace(knobs(3).without_faults(), options=replace(ROOMY, cache_bytes_max=0)))
+    run = ClusterRun(1, replace(knobs(3).without_faults(), options=replace(ROOMY, cache_bytes_max=0, **options)))
     for machine in run.machines:
         machine.start()
     pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
@@ -164,6 +166,34 @@ def test_a_segment_that_rots_is_replaced_by_what_others_have(number: int) -> Non
 
     pass_time(run, lambda: run.check.agree() and not machine.is_rotten)
     assert run.check.rot_found
+
+
+@pytest.mark.parametrize("byte", [7, MAGIC_POSITION], ids=["base offset", "magic"])
+def test_who_was_wiped_is_caught_up_though_the_leader_rots(byte: int) -> None:
+    """
+    Where a batch's CRC covers nothing, too.  Found by a second reader: the copy was refused for ever, 785 times in 300
+    seconds, and its leader thought itself whole.
+    """
+    run = three_brokers_with_a_topic(tail_entries=2)
+    leader = next(machine for machine in run.machines if replica_of(machine).replica.leads)
+    wiped = next(machine for machine in run.machines if machine is not leader)
+    segment = next(it for it in replica_of(leader).log.partitions[0].segments if it.written)
+    file = segment.opened(leader.disk)
+    second = [*spans(file.read(0, segment.written))][1]
+
+    leader.disk.flip(segment.path, second.position + byte, 1)
+    wiped.wipe(run.faults._others(wiped))
+    wiped.start()
+
+    pass_time(run, lambda: wiped.is_ready and run.check.agree(), 60)
+
+
+def replica_of(machine: BrokerMachine) -> Shard:
+    """Of the shard that has the topic's first partition."""
+    assert machine.broker is not None
+    partition = machine.broker.shard_table.partition("flights", 0)
+    assert partition is not None
+    return partition.shard
 
 
 @pytest.mark.parametrize("seed", ROTTEN)

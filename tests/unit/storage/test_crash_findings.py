@@ -180,5 +180,5 @@ def test_a_batch_whose_first_bytes_rot_is_not_sent(make_hand: Callable[..., Any]
     file.write(16, [b"\x03"])
     hand.log.tail.clear()
 
-    with pytest.raises(SegmentDamaged, match="not the one that was written"):
+    with pytest.raises(SegmentDamaged, match="magic of the batch is 3"):
         hand.shard.payload_of(entry, may_wait=True)

@@ -36,9 +36,9 @@ def test_a_walk_for_a_timestamp_begins_before_the_first_such_record(
     """And below the end of what can be read."""
     index, absolute = index_of(points)
 
-    before = [position for _, position, largest in absolute if largest < timestamp and position < size]
+    before = [point[:2] for point in absolute if point[2] < timestamp and point[1] < size]
 
-    assert max(before, default=0) == index.position_before_timestamp(timestamp, size)
+    assert max(before, default=(0, 0)) == index.point_before_timestamp(timestamp, size)
 
 
 @given(POINTS, st.integers(0, 5_000))

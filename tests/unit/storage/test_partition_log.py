@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tidemill.batches.batch import HEADER_BYTES
 from tidemill.storage.partition_log import OffsetGone
 from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.store import StoreOptions
@@ -69,19 +70,40 @@ def test_a_read_that_may_not_wait_says_so(make_hand: Callable[..., Any]) -> None
     assert hand.log.read(0, 1 << 20, 20, may_wait=False) is None
 
 
-@pytest.mark.parametrize("byte", [3, 10, 14, 19, 40, 70], ids=["offset", "length", "epoch", "crc", "header", "record"])
-def test_a_flipped_byte_is_told_and_never_served(make_hand: Callable[..., Any], byte: int) -> None:
-    """Whatever field it hits."""
-    hand = cold_hand(make_hand, 3)
+@pytest.mark.parametrize("has_index", [True, False], ids=["indexed", "index lost"])
+@pytest.mark.parametrize("bit", range(8))
+def test_a_flipped_bit_is_told_and_never_served(make_hand: Callable[..., Any], bit: int, *, has_index: bool) -> None:
+    """
+    Whatever field it hits, and wherever the reader comes from: nobody is given other bytes, nor another offset's.
+
+    Found by a second reader: base offset and magic lie outside the CRC.
+    """
+    hand = make_hand(COLD, index_interval=300)
+    for _ in range(5):
+        hand.append_batch(3)
+    hand.write_all()
+    hand.commit()
+    hand.store.cache.evict()
     segment = hand.log.segments[0]
     file = hand.disk.open(segment.path)
-    old = file.read(byte, 1)
-    file.write(byte, [bytes([old[0] ^ 0x40])])
+    whole = file.read(0, segment.size)
+    start, end = 2 * segment.size // 5, 3 * segment.size // 5  # the batch of offsets 6 to 8
 
-    with pytest.raises(SegmentDamaged) as told:
-        hand.log.read(0, 1 << 20, 3, may_wait=True)
-
-    assert told.value.path == segment.path
+    for byte in (*range(start, start + HEADER_BYTES + 3), end - 1):
+        file.write(byte, [bytes([whole[byte] ^ 1 << bit])])
+        if not has_index:
+            segment.index = None
+        for offset in range(15):
+            hand.log._places.clear()
+            place = offset // 3 * segment.size // 5
+            try:
+                found, size = hand.log.read(offset, segment.size, 15, may_wait=True)
+            except SegmentDamaged as told:
+                assert offset >= 6 and told.path == segment.path
+            else:
+                assert size and b"".join(map(bytes, found)) == whole[place : place + size], f"byte {byte - start}"
+                assert not place < end <= place + size, f"byte {byte - start} was served"
+        file.write(byte, [whole[byte : byte + 1]])
 
 
 def test_what_lies_before_a_damaged_batch_is_served(make_hand: Callable[..., Any], read_offsets: Any) -> None:

@@ -40,9 +40,12 @@ def test_a_walk_meets_every_batch() -> None:
     """Whatever is read ahead at once."""
     disk, segment = on_disk(50)
 
-    met = [header.base_offset for _, header in walk(segment.opened(disk), segment.path, 0, segment.written)]
+    met = [
+        (offset, header.base_offset)
+        for _, offset, header in walk(segment.opened(disk), segment.path, 0, segment.written, 100)
+    ]
 
-    assert list(range(100, 150)) == met
+    assert [(offset, offset) for offset in range(100, 150)] == met
 
 
 def test_a_walk_that_meets_no_batch_says_where() -> None:
@@ -52,7 +55,7 @@ def test_a_walk_that_meets_no_batch_says_where() -> None:
     segment.opened(disk).write(3 * size + 8, [b"\x7f"])
 
     with pytest.raises(SegmentDamaged) as told:
-        list(walk(segment.opened(disk), segment.path, 0, segment.written))
+        list(walk(segment.opened(disk), segment.path, 0, segment.written, 100))
 
     assert (segment.path, 3 * size, 103) == (told.value.path, told.value.position, told.value.offset)
 
