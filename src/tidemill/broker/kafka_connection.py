@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.dispatch import HANDLERS, OFFERED
+from tidemill.broker.pipelines import Pipelines
 from tidemill.broker.request_context import RequestContext
 from tidemill.shard.pending import Pending
 from tidemill.wire.failure import failure_response
@@ -62,6 +63,7 @@ class KafkaConnection:
         self.listener = listener
         self.writer = writer
         self.offered = OFFERED.keys()
+        self.pipelines = Pipelines()
         self._frames = FrameBuffer(frame_bytes_max)
         self._wire = ServerConnection(OFFERED)
         self._awaited: dict[RequestEnvelope, Pending] = {}

@@ -10,6 +10,7 @@ from typing import Any, Final
 from tidemill.broker.at_controller import Handler
 from tidemill.broker.broker import Broker
 from tidemill.broker.dispatch import CONTROLLER_HANDLERS
+from tidemill.broker.pipelines import Pipelines
 from tidemill.broker.request_context import RequestContext
 from tidemill.metadata.admission import AdmitBroker, Admitted
 from tidemill.metadata.brokers import RegisterBroker
@@ -40,6 +41,7 @@ class PeerCaller:
     offered: Collection[int] = ()
 
     def __init__(self, link: Link) -> None:
+        self.pipelines = Pipelines()
         self._link = link
 
     @property

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from tidemill.broker.broker import Broker
+from tidemill.broker.pipelines import Pipelines
 
 
 class Caller(Protocol):
@@ -18,6 +19,9 @@ class Caller(Protocol):
     def offered(self) -> Collection[int]:
         """The API keys that are answered here."""
         ...
+
+    @property
+    def pipelines(self) -> Pipelines: ...
 
     @property
     def peer(self) -> tuple[str, int]: ...

@@ -44,6 +44,9 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._producers)
 
+    def __contains__(self, producer_id: object) -> bool:
+        return producer_id in self._producers
+
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, record_count: int, *, now_ms: int, expiration_ms: int
     ) -> int | Duplicate:

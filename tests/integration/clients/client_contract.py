@@ -106,7 +106,8 @@ class Stage:
             consumer.close()
 
     def send(self, topic: str, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
-        return self.producer().send(topic, records)
+        """Where leaders move, batches are refused and sent again: only idempotent producers keep their order then."""
+        return self.producer(idempotent=self.replicas > 1).send(topic, records)
 
     def read(
         self, topic: str, count: int, *, partitions: int = 1, start: int = 0, fetch_bytes_max: int = 1_000_000

@@ -10,6 +10,8 @@ them, where it is the number of replicas.  Fewer that live: NOT_ENOUGH_REPLICAS,
 timeout_ms is over: NOT_ENOUGH_REPLICAS_AFTER_APPEND where only some of them are missing, else REQUEST_TIMED_OUT.  So is
 what waits when this broker does not lead any more: the outcome is not known.
 
+What an idempotent producer sent behind a batch that was refused for now is refused alike (`broker/pipelines.py`).
+
 v0-2  older formats: UNSUPPORTED_FOR_MESSAGE_FORMAT, told per partition
 v3    record batch v2; transactional_id (refused: transactions are not built yet)
 v8    record_errors, error_message
@@ -21,6 +23,7 @@ from typing import Final
 
 from tidemill.broker.deadlines import Deadlines
 from tidemill.broker.new_leaders import NewLeaders
+from tidemill.broker.pipelines import SENT_AGAIN
 from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.topic import INTERNAL_TOPICS
@@ -120,6 +123,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
     table = broker.shard_table
     refusal = _refusal(request, context)
     metrics = broker.metrics
+    pipelines = context.connection.pipelines
     for topic in request.topic_data:
         name = topic.name or table.name_of(topic.topic_id)
         partitions = table.topics.get(name) if name is not None else None
@@ -127,6 +131,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
         responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
         for data in topic.partition_data:
             partition = None if partitions is None else partitions.get(data.index)
+            place = (topic.name or topic.topic_id, data.index)
             if refusal is not None:
                 appended = refusal
             elif partition is None:
@@ -137,6 +142,10 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
                 appended = Appended(errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is written by the cluster alone")
             elif data.records is None:
                 appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
+            elif pipelines and (
+                code := pipelines.refusal(place, data.records, partition.log.producers, context.now_ms)
+            ):
+                appended = Appended(code, message="a batch before this one was refused, and has not come again")
             elif acks == ACKS_ALL and 1 < partition.config.min_insync_replicas > partition.shard.live_voters:
                 appended = _too_few_replicas(partition)
             else:
@@ -159,6 +168,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
             answers.append(answer)
             if appended.error_code == errors.NOT_LEADER_OR_FOLLOWER:
                 wrong.append((name, answer))
+            if appended.error_code in SENT_AGAIN and data.records is not None:
+                pipelines.refuse(place, data.records, appended.error_code, context.now_ms)
             if not appended.error_code and partition is not None:
                 awaited.wait_for(partition, appended, answer, acks)
     if wrong and context.version >= NEW_LEADERS_SINCE:

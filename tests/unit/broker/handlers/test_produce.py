@@ -225,6 +225,37 @@ def test_a_hand_over_loses_no_acknowledgement() -> None:
     assert 1 == world[2].partition("flights").high_watermark
 
 
+def test_what_follows_a_refused_batch_waits_until_it_has_come_again() -> None:
+    """
+    A pipeline meets a leader that hands over, and is not relieved: the Java client's second batch became the first.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    world.pass_time(10_000)
+    client = Client(world[1])
+    world.hold(to=[2])
+    world.begin_to_lead("flights", by=2)
+
+    codes = [code_of(client.ask_only(sequenced(0), 12))]
+    world.pass_time(2_000)
+    assert world[1].shard("flights").accepts
+    codes += [code_of(client.ask_only(sequenced(number), 12)) for number in (3, 1)]
+    answers = [client.ask_only(sequenced(number), 12) for number in (0, 1, 2, 3)]
+
+    assert [errors.NOT_LEADER_OR_FOLLOWER] * 3 == codes
+    assert [(errors.NONE, offset) for offset in range(4)] == [
+        (code_of(answer), answer.responses[0].partition_responses[0].base_offset) for answer in answers
+    ]
+
+
+def sequenced(number: int) -> Request:
+    """One record of an idempotent producer."""
+    batch = build_batch([(None, b"%d" % number, (), BEGIN_MS)], producer_id=7, producer_epoch=0, base_sequence=number)
+    data = Request.Topic.Partition(index=0, records=memoryview(batch))
+    topic = Request.Topic(name="flights", partition_data=[data])
+    return Request(transactional_id=None, acks=-1, timeout_ms=5_000, topic_data=[topic])
+
+
 def test_nothing_is_kept_of_a_request_whose_time_is_over() -> None:
     """
     A replica whose broker is up and which takes no entries would else make the leader keep all that ever waited.
