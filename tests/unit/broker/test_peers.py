@@ -36,11 +36,14 @@ class HandLink:
     def leaders(self) -> dict[ShardId, int]:
         """What was told."""
         told: dict[ShardId, int] = {}
-        for frame in self.frames:
-            for section in frames.sections(memoryview(frame)):
-                if isinstance(section, frames.Leaders):
-                    told |= dict(section.terms)
+        for section in self.sections():
+            if isinstance(section, frames.Leaders):
+                told |= dict(section.terms)
         return told
+
+    def sections(self) -> list[object]:
+        """All that was sent."""
+        return [section for frame in self.frames for section in frames.sections(memoryview(frame))]
 
 
 class Linked:
@@ -142,6 +145,27 @@ def test_leaders_that_found_no_room_are_told_again(linked: Linked) -> None:
     linked.turn()
 
     assert {7: 3} == linked.link.leaders()
+
+
+def test_who_leads_nothing_more_says_so_again(linked: Linked) -> None:
+    """
+    The whole table is empty by then: else the other end would name this broker until somebody else led.
+    """
+    linked.table.leads(ShardId(7), 3)
+    linked.peers.tell_leaders()
+    linked.turn()
+    linked.link.is_full = True
+    linked.table.leads(ShardId(7), 0)
+    linked.peers.tell_leaders()
+    linked.turn()
+    linked.link.is_full = False
+    linked.link.frames.clear()
+
+    linked.peers.tick()
+    linked.turn()
+
+    (told,) = [it for it in linked.link.sections() if isinstance(it, frames.Leaders)]
+    assert (0, ()) == (told.from_version, told.terms)
 
 
 def test_whoever_is_not_heard_is_not_alive(linked: Linked) -> None:
