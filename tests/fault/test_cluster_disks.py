@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.fault.cluster_processes import ClusterProcesses, wait_until
-from tests.fault.cluster_scene import PARTITIONS, SHARDS, ClusterScene
+from tests.fault.cluster_scene import PARTITIONS, SHARDS, ClusterScene, Verdict
 from tests.fault.extent import SLACK, soak_only
 from tests.fault.judgement import show_kept
 from tests.fault.steady_load import read_all
@@ -64,8 +64,7 @@ def test_a_broker_whose_sync_failed_ends_and_comes_back(
         scene.strike("EIO on a sync", victim, lambda: fail_a_sync(cluster, victim))
         cluster.brokers.pop(victim).discard()
         cluster.start(victim)
-        scene.calm()
-        verdict = scene.finish()
+        verdict = finished(scene)
 
     show_kept(verdict, capsys)
     scene.wait_until_alike()
@@ -106,8 +105,7 @@ def test_writes_go_on_when_the_disk_of_a_leader_is_full(
         with full_disk(cluster, LEFT_BYTES):
             scene.load.wait_for_progress()
             assert SMALL_BROKER not in cluster.leaders("full").values()
-        scene.calm()
-        verdict = scene.finish()
+        verdict = finished(scene)
 
     show_kept(verdict, capsys)
     scene.wait_until_alike()
@@ -132,8 +130,7 @@ def test_writes_go_on_when_the_disk_of_a_follower_is_full(
             scene.load.run_for(2.0)  # several pages for each segment
             assert free_bytes(cluster.data_directory(SMALL_BROKER)) == 0
         assert leaders == cluster.leaders("full-follower")
-        scene.calm()
-        verdict = scene.finish()
+        verdict = finished(scene)
 
     show_kept(verdict, capsys)
     scene.wait_until_alike()
@@ -203,72 +200,102 @@ def follower_of_all(cluster: ClusterProcesses, topic: str) -> int:
 
 
 @pytest.mark.timeout(180)
-def test_a_broker_that_was_away_for_long_is_caught_up(cluster: ClusterProcesses) -> None:
+def test_a_broker_that_was_away_for_long_is_caught_up(
+    cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
+) -> None:
     """
     Also with what the others have no rows of any more.
     """
     cluster.create_topic("absence", PARTITIONS)
-    victim = follower_of_all(cluster, "absence")
-    cluster.kill(victim)
-    write_much(cluster, "absence")
-    cluster.start(victim)
+    with ClusterScene(cluster, "absence-load") as scene:
+        victim = follower_of_all(cluster, "absence")
+        cluster.kill(victim)
+        write_much(cluster, "absence")
+        cluster.start(victim)
+        verdict = finished(scene)
 
+    show_kept(verdict, capsys)
+    scene.wait_until_alike()
     cluster.wait_until_alike("absence")
 
 
 @pytest.mark.timeout(180)
-def test_a_wiped_broker_is_given_everything_again(cluster: ClusterProcesses) -> None:
+def test_a_wiped_broker_is_given_everything_again(
+    cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
+) -> None:
     """
     A new directory is a new voter: it learns before it votes.
     """
     cluster.create_topic("wiped", PARTITIONS)
-    write_much(cluster, "wiped")
-    victim = 2  # no mount point
-    cluster.kill(victim)
-    cluster.wipe(victim)
-    cluster.start(victim, joins=[it for it in cluster.numbers if it != victim])
+    with ClusterScene(cluster, "wiped-load") as scene:
+        write_much(cluster, "wiped")
+        victim = 2  # no mount point
+        cluster.kill(victim)
+        cluster.wipe(victim)
+        cluster.start(victim, joins=[it for it in cluster.numbers if it != victim])
+        verdict = finished(scene)
 
+    show_kept(verdict, capsys)
+    scene.wait_until_alike()
     cluster.wait_until_alike("wiped")
 
 
-@soak_only
 @pytest.mark.timeout(180)
-def test_a_flipped_byte_of_a_segment_is_found_and_repaired(broken: ClusterProcesses) -> None:
+def test_a_flipped_byte_of_a_segment_is_found_and_repaired(
+    broken: ClusterProcesses, capsys: pytest.CaptureFixture[str]
+) -> None:
     """
     By its CRC, when somebody reads it; it is never served.
     """
     broken.create_topic("flipped", PARTITIONS)
     write_much(broken, "flipped")
-    victim = broken.leaders("flipped")[0]
-    broken.stop(victim)  # its journal does not hold these bytes any more
-    topic_id = broken.ask_any(["flipped"]).topics[0].topic_id
-    flip_a_byte(broken.data_directory(victim) / paths.partition_directory(topic_id, 0))
-    broken.start(victim)
-    broken.elect_preferred("flipped", 0)
-    wait_until(lambda: broken.leaders("flipped")[0] == victim, "damaged leader")
+    with ClusterScene(broken, "flipped-load") as scene:
+        victim = broken.leaders("flipped")[0]
+        broken.stop(victim)  # its journal does not hold these bytes any more
+        topic_id = broken.ask_any(["flipped"]).topics[0].topic_id
+        flip_a_byte(broken.data_directory(victim) / paths.partition_directory(topic_id, 0))
+        broken.start(victim)
+        broken.elect_preferred("flipped", 0)
+        wait_until(lambda: broken.leaders("flipped")[0] == victim, "damaged leader")
 
-    found = read_all(broken.bootstrap, "flipped", range(PARTITIONS), seconds_max=REPAIRED_SECONDS_MAX * SLACK)
-    assert len(found) == PARTITIONS * ENTRIES_OF_A_LONG_ABSENCE
-    wait_until(lambda: '"shard repaired"' in broken.log_of(victim), "repair")
+        found = read_all(broken.bootstrap, "flipped", range(PARTITIONS), seconds_max=REPAIRED_SECONDS_MAX * SLACK)
+        assert len(found) == PARTITIONS * ENTRIES_OF_A_LONG_ABSENCE
+        wait_until(lambda: '"shard repaired"' in broken.log_of(victim), "repair")
+        verdict = finished(scene)
+
+    show_kept(verdict, capsys)
+    scene.wait_until_alike()
     broken.wait_until_alike("flipped")
 
 
-@soak_only
 @pytest.mark.timeout(180)
-def test_a_flipped_byte_of_a_journal_is_found_and_repaired(broken: ClusterProcesses) -> None:
+def test_a_flipped_byte_of_a_journal_is_found_and_repaired(
+    broken: ClusterProcesses, capsys: pytest.CaptureFixture[str]
+) -> None:
     """
     It could have been a vote: the broker begins again, as another voter.
     """
     broken.create_topic("flipped", PARTITIONS)
     write_much(broken, "flipped")
-    victim = follower_of_all(broken, "flipped")
-    broken.kill(victim)
-    flip_a_byte(broken.data_directory(victim) / "journal")
-    broken.start(victim, joins=[it for it in broken.numbers if it != victim])
+    with ClusterScene(broken, "flipped-load") as scene:
+        victim = follower_of_all(broken, "flipped")
+        broken.kill(victim)
+        flip_a_byte(broken.data_directory(victim) / "journal")
+        broken.start(victim, joins=[it for it in broken.numbers if it != victim])
 
-    broken.wait_until_alike("flipped", seconds_max=REPAIRED_SECONDS_MAX * SLACK)
-    assert '"journal set aside"' in broken.log_of(victim)
-    assert [it.name for it in broken.data_directory(victim).glob("damaged-*/*")]
+        broken.wait_until_alike("flipped", seconds_max=REPAIRED_SECONDS_MAX * SLACK)
+        assert '"journal set aside"' in broken.log_of(victim)
+        assert [it.name for it in broken.data_directory(victim).glob("damaged-*/*")]
+        verdict = finished(scene)
+
+    show_kept(verdict, capsys)
+    scene.wait_until_alike()
+
+
+def finished(scene: ClusterScene) -> Verdict:
+    """Once every broker has everything again."""
+    scene.calm()
+    return scene.finish()
 
 
 def flip_a_byte(directory: Path) -> None:
