@@ -1,0 +1,46 @@
+"""What is on the way to one member has a bound, in messages and in bytes, and goes on when answers come."""
+
+import pytest
+
+from tests.unit.raft.transcript import Hand
+from tidemill.raft.messages import Append
+from tidemill.raft.progress import Window
+
+ENTRIES = 9
+TEXT = "x" * 100
+
+
+@pytest.mark.parametrize(
+    ("window", "most"),
+    [
+        (Window(entries_max=1, messages_max=3), 3),
+        (Window(entries_max=1, bytes_max=2 * len(TEXT)), 2),  # an entry costs more than its text
+        (Window(entries_max=1), ENTRIES),
+    ],
+    ids=["messages", "bytes", "room"],
+)
+def test_no_more_is_on_the_way_than_the_window_allows(window: Window, most: int) -> None:
+    """
+    Else a follower that lags would be sent everything at once, as often as it is probed.
+    """
+    hand = Hand()
+    hand.window = window
+    hand.do_voters("1", "2", "3")
+    hand.do_elect("1")
+    hand.do_settle()
+
+    for _ in range(ENTRIES):
+        hand.do_propose("1", TEXT)
+
+    assert most == len(entries_under_way(hand))
+    hand.do_send("1>2")
+    hand.do_sync("2")
+    hand.do_send("2>1", "*")
+    assert min(most, ENTRIES - 1) == len(entries_under_way(hand))  # one has arrived, another has left
+    hand.do_settle()
+    assert hand.replicas[2].commit_index == hand.replicas[1].last_index == ENTRIES + 1
+
+
+def entries_under_way(hand: Hand) -> list[Append]:
+    """From the leader to one follower."""
+    return [message for message in hand.messages[1, 2] if isinstance(message, Append) and message.entries]
