@@ -70,9 +70,9 @@ class CatchUp:
         replica: Replica,
         send: Callable[[Voter, Message], None],
         jobs: Jobs,
-        suspect: Callable[[SegmentDamaged], object],
+        suspect: Callable[[SegmentDamaged], bool],
     ) -> None:
-        """`suspect` is told of bytes here that are not what was written: who asks for them asks again."""
+        """`suspect` is told of bytes here that are not what was written, and says whether they will be repaired."""
         self._suspect = suspect
         self._log = log
         self._replica = replica
@@ -80,6 +80,7 @@ class CatchUp:
         self._jobs = jobs
         self._snapshot: Snapshot | None = None
         self._reading: set[Voter] = set()  # for whom a job reads: one chunk each
+        self._is_stuck = False
 
     def offer(self, member: Voter) -> None:
         """`member` needs an install: tell it what of."""
@@ -127,7 +128,7 @@ class CatchUp:
             self._offer_newer(member)
             return
         except SegmentDamaged as problem:
-            self._suspect(problem)
+            self._is_stuck |= not self._suspect(problem)
             return
         if found is not None:
             self._send_chunk(member, pull, found[0])
@@ -147,7 +148,7 @@ class CatchUp:
         def done(parts: list[Buffer] | SegmentDamaged | None) -> None:
             self._reading.discard(member)
             if isinstance(parts, SegmentDamaged):
-                self._suspect(parts)
+                self._is_stuck |= not self._suspect(parts)
                 return
             if not self._replica.leads or self._replica.term != pull.term:
                 return
@@ -173,8 +174,13 @@ class CatchUp:
             )
             self._send(member, chunk)
 
-    def tick(self) -> None:
-        """Called a few times a second: nobody installs, nothing is kept."""
+    def tick(self) -> bool:
+        """
+        Called a few times a second: nobody installs, nothing is kept.  Whether a member has asked for what is damaged
+        here and stays so, since the last call: it will ask again, and another leader may have it.
+        """
         replication = self._replica.replication
         if self._snapshot is not None and (replication is None or not replication.needing_install()):
             self._snapshot = None
+        is_stuck, self._is_stuck = self._is_stuck, False
+        return is_stuck

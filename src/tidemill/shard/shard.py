@@ -183,7 +183,8 @@ class Shard:
         self.replica.tick(now_ms, self.append_time(wall_ms), self._road.is_alive)
         self._go_on()
         self._install.tick(now_ms)
-        self._catch_up.tick()
+        if self._catch_up.tick():
+            self._give_way()
         self.is_restless = self.replica.is_restless or self._install.stage is not Stage.IDLE
 
     def receive(self, sender: Voter, message: Message) -> None:
@@ -219,6 +220,11 @@ class Shard:
         self.is_restless = True
         self._go_on()
         return True
+
+    def _give_way(self) -> None:
+        """A member cannot be given what it needs from here."""
+        others = (voter for voter in self.replica.voters if voter != self.replica.me)
+        any(map(self.hand_over, others))
 
     def propose(self, entry: Entry) -> int:
         """The entry's index.  Only where this replica leads."""
