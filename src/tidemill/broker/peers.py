@@ -82,6 +82,7 @@ class Peers:
         self.links: Links | None = None
         self.receive: Callable[[Voter, ShardId, Message], None] = _nowhere
         self.met_again: Callable[[Voter], None] = _nobody
+        self.began_again: Callable[[Voter], None] = _nobody  # in another process than the one met before
         self.lost_sight: Callable[[], None] = _nothing  # of a broker: it may have led
         self.on_request: Callable[[Link, memoryview, Respond], None] | None = None
         self._leaders = leaders
@@ -91,6 +92,7 @@ class Peers:
         self._is_syncing = is_syncing
         self._peers: dict[Link, _Peer] = {}
         self._by_voter: dict[Voter, _Peer] = {}
+        self._lives: dict[Voter, int] = {}  # the incarnation that was met last
         self._lost: dict[Voter, int] = {}  # those whose link has ended: when their last heartbeat came
         self._is_scheduled = False
 
@@ -212,6 +214,9 @@ class Peers:
         if voter is not None:
             self._by_voter[voter] = peer
             self._tell_leaders(peer)
+            if self._lives.get(voter, link.hello.incarnation) != link.hello.incarnation:
+                self.began_again(voter)
+            self._lives[voter] = link.hello.incarnation
             self.met_again(voter)
         return None
 

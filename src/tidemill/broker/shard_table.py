@@ -118,6 +118,10 @@ class ShardTable:
         if may_open and has_room and not isinstance(message, _WITH_BYTES):
             self._early[shard_id, sender] = message
 
+    def began_again(self, voter: Voter) -> None:
+        for shard in self.shards.values():
+            shard.began_again(voter)
+
     def met_again(self, voter: Voter) -> None:
         for shard in list(self.shards.values()):
             shard.met_again(voter)

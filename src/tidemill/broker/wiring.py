@@ -138,6 +138,7 @@ def make(identity: Identity, store: Store, static: Mapping[str, str], machine: M
     controller.on_lead = lambda: _found(broker)
     broker.cluster.peers.receive = broker.shard_table.receive
     broker.cluster.peers.met_again = broker.shard_table.met_again
+    broker.cluster.peers.began_again = broker.shard_table.began_again
     broker.cluster.peers.lost_sight = broker.look_who_is_alive
     broker.cluster.peers.on_request = PeerRequests(broker).answer
     controller.attach(shard)

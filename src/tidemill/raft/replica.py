@@ -669,6 +669,11 @@ class Replica:
         if progress is not None and progress.match_index == self._log.last_index == self.stable_index:
             self._messages.append((to, Depose(term=self.term)))
 
+    def began_again(self, member: Voter) -> None:
+        """Its broker's process is another than before: it leads nothing, whatever was heard of it."""
+        if self.leader == member:
+            self.leader = None
+
     def met_again(self, member: Voter) -> None:
         """The connection to its broker is new."""
         if self.replication is not None:

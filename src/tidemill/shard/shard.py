@@ -193,6 +193,11 @@ class Shard:
             self.is_restless = True
             self._go_on()
 
+    def began_again(self, voter: Voter) -> None:
+        """Its broker's process is another than before."""
+        self.replica.began_again(voter)
+        self.is_restless = True
+
     def met_again(self, voter: Voter) -> None:
         """The link to its broker is new: what was on the way may be lost."""
         self.replica.met_again(voter)

@@ -1,6 +1,7 @@
 """One link, and what is said on it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -166,6 +167,21 @@ def test_who_leads_nothing_more_says_so_again(linked: Linked) -> None:
 
     (told,) = [it for it in linked.link.sections() if isinstance(it, frames.Leaders)]
     assert (0, ()) == (told.from_version, told.terms)
+
+
+def test_another_process_of_a_broker_is_told_apart(linked: Linked) -> None:
+    """
+    What it led it leads no more; a link that was only lost says nothing.
+    """
+    began: list[Voter] = []
+    linked.peers.began_again = began.append
+
+    for incarnation in (2, 2, 3):
+        linked.peers.lost(linked.link, "gone")
+        linked.link.hello = replace(linked.link.hello, incarnation=incarnation)
+        linked.peers.linked(linked.link)
+
+    assert [OTHER] == began
 
 
 def test_whoever_is_not_heard_is_not_alive(linked: Linked) -> None:

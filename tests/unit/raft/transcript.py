@@ -11,6 +11,7 @@ copy 1>2                the oldest message from 1 to 2 is kept; `late 1>2`: that
 sync 2                  what replica 2 has handed out is on its disk
 begin 2, end 2          a sync that takes a while: what is handed out between the two is not in it
 crash 2, start 2
+reborn 2 1              2 meets another process of the broker of 1
 forget 1                what is committed leaves the memory of 1
 damage 2 1              of what 2 has on its disk only the first entry is to be trusted, and it finds that
 files 2                 what 2 has copied is on its disk; 2 goes on with its install
@@ -313,6 +314,9 @@ class Hand:
     def do_meet(self, number: str, other: str) -> None:
         self.replicas[int(number)].met_again(voter(other))
         self._carry_out(int(number))
+
+    def do_reborn(self, number: str, other: str) -> None:
+        self.replicas[int(number)].began_again(voter(other))
 
     def do_expect(self, number: str, *words: str) -> None:
         at = int(number)
