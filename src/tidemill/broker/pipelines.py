@@ -25,8 +25,9 @@ SENT_AGAIN: Final = frozenset({
 EXPECTED_MS: Final = 10_000
 """For so long the refused batch is waited for: a client may have given it up, and not say so by a new epoch."""
 
-PLACES_MAX: Final = 10_000
-"""Clients may name what does not exist."""
+PLACES_MAX: Final = 1_000
+NAME_LENGTH_MAX: Final = 249
+"""Clients may name what does not exist, and could not."""
 
 Place = tuple[str | bytes, int]  # topic, by name or by id, and partition
 
@@ -40,7 +41,7 @@ class _Refused(NamedTuple):
 
 
 class Pipelines:
-    """`now_ms` is wall clock."""
+    """`now_ms` is monotonic."""
 
     __slots__ = ("_refused",)
 
@@ -52,7 +53,7 @@ class Pipelines:
 
     def refuse(self, place: Place, batch: memoryview, code: int, now_ms: int) -> None:
         """`batch` was refused with one of `SENT_AGAIN`."""
-        if len(batch) < HEADER_BYTES:
+        if len(batch) < HEADER_BYTES or len(place[0]) > NAME_LENGTH_MAX:
             return
         header = read_header(batch)
         if header.producer_id == NO_PRODUCER_ID:

@@ -147,10 +147,11 @@ class CatchUp:
 
         def done(parts: list[Buffer] | SegmentDamaged | None) -> None:
             self._reading.discard(member)
+            leads_on = self._replica.leads and self._replica.term == pull.term
             if isinstance(parts, SegmentDamaged):
-                self._is_stuck |= not self._suspect(parts)
+                self._is_stuck |= not self._suspect(parts) and leads_on
                 return
-            if not self._replica.leads or self._replica.term != pull.term:
+            if not leads_on:
                 return
             if parts is None:
                 self._offer_newer(member)

@@ -29,6 +29,7 @@ from tidemill.storage.block import Report
 from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.store import Store
 
+GIVE_WAY_MS: Final = 30_000  # the others may have no better copy, and hand back
 NEAR_ROWS: Final = 64  # who lacks no more may vote, or lead: the rest is on its way
 
 
@@ -59,6 +60,7 @@ class Shard:
         "_asked_serial",
         "_askers",
         "_catch_up",
+        "_gives_way_from",
         "_install",
         "_is_damaged",
         "_is_stopped",
@@ -143,6 +145,7 @@ class Shard:
         self._askers: list[Waiter] = []
         self._next_askers: list[Waiter] = []
         self._served = False  # as it was told last
+        self._gives_way_from = 0
         self.waiters = CommitWaiters()
         self.durable_waiters = CommitWaiters()
         self.held_waiters: dict[int, CommitWaiters] = {}  # by how many voters must hold the entry
@@ -183,7 +186,8 @@ class Shard:
         self.replica.tick(now_ms, self.append_time(wall_ms), self._road.is_alive)
         self._go_on()
         self._install.tick(now_ms)
-        if self._catch_up.tick():
+        if self._catch_up.tick() and now_ms >= self._gives_way_from:
+            self._gives_way_from = now_ms + GIVE_WAY_MS
             self._give_way()
         self.is_restless = self.replica.is_restless or self._install.stage is not Stage.IDLE
 

@@ -80,18 +80,17 @@ class LeaderEpochs:
             kept[0] = EpochStart(kept[0].epoch, log_start_offset, kept[0].log_index)
             self.starts = kept
 
-    @property
-    def start_offset(self) -> int:
-        """Where the table begins."""
-        starts = self.starts
-        return starts[0].start_offset if starts else 0
-
     def span_at(self, offset: int) -> tuple[int, int]:
         """The epoch that wrote `offset` (UNDEFINED_EPOCH before the table), and the first offset of the next one."""
         starts = self.starts
         at = bisect_right(starts, offset, key=lambda start: start.start_offset)
         epoch = starts[at - 1].epoch if at else UNDEFINED_EPOCH
         return epoch, starts[at].start_offset if at < len(starts) else OFFSET_MAX
+
+    def span_from(self, offset: int) -> tuple[int, int]:
+        """As `span_at`, of the first offset from there on that the table has.  It may be advanced meanwhile."""
+        starts = self.starts
+        return LeaderEpochs(starts).span_at(max(offset, starts[0].start_offset) if starts else offset)
 
     def end_offset(self, epoch: int, end_offset: int) -> tuple[int, int]:
         """

@@ -350,7 +350,7 @@ class PartitionLog:
         if len(data) < HEADER_BYTES:
             raise SegmentDamaged(segment.path, start, offset, f"the file ends at byte {start + len(data)}")
         # The table begins at the log start, which may lie in the middle of the first batch.
-        epoch, epoch_end = self.epochs.span_at(max(offset, self.epochs.start_offset))
+        epoch, epoch_end = self.epochs.span_from(offset)
         with memoryview(data) as view:
             while (
                 at + HEADER_BYTES <= len(data) and expected < end_offset
@@ -407,6 +407,8 @@ class PartitionLog:
             index = build_index(self._disk, segment, self.config.index_interval_bytes)  # the file's was an older one
             point, start = index.point_before(offset - segment.base_offset)
         for position, base_offset, header in walk(file, segment.path, start, written, segment.base_offset + point):
+            if base_offset > offset:
+                raise SegmentDamaged(segment.path, position, offset, f"the next batch begins at offset {base_offset}")
             if base_offset + header.last_offset_delta >= offset:
                 return segment, position, base_offset
         return segment, written, offset

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from tidemill.batches.batch import HEADER_BYTES, BatchHeader, read_header
+from tidemill.batches.batch import HEADER_BYTES, BatchHeader, crc_matches, read_header
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk, File
 from tidemill.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
@@ -125,11 +125,11 @@ def walk(file: File, path: str, position: int, end: int, offset: int) -> Iterato
     """
     Every batch's position, base offset and header from `position`, where the one of `offset` begins, to `end`.
 
-    Offsets are counted: what the header says is outside the batch's CRC.  Checks lengths only.
+    Offsets are counted, for what the header says is outside the batch's CRC; but not by a batch whose CRC does not
+    match.  Checks lengths only.
     """
     chunk = b""
-    start = position
-    end_offset_max = offset + RELATIVE_OFFSET_MAX
+    start = before = position
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(chunk):
@@ -141,11 +141,16 @@ def walk(file: File, path: str, position: int, end: int, offset: int) -> Iterato
         size = header.size_bytes
         if size < HEADER_BYTES or position + size > end:
             raise SegmentDamaged(path, position, offset, f"a batch of {size} B does not fit before byte {end}")
+        if header.base_offset != offset and not _is_whole(file, before, position - before):
+            offset = header.base_offset
         yield position, offset, header
-        if not 0 <= header.last_offset_delta <= end_offset_max - offset:
-            raise SegmentDamaged(path, position, offset, f"a batch of {header.last_offset_delta + 1} offsets")
         offset += header.last_offset_delta + 1
-        position += size
+        before, position = position, position + size
+
+
+def _is_whole(file: File, position: int, size: int) -> bool:
+    """The batch there, of `size` bytes, counts its records rightly; so does none."""
+    return not size or crc_matches(file.read(position, size))
 
 
 def read_start(file: File, position: int) -> int:
@@ -179,7 +184,7 @@ def build_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetInde
     batches = walk(segment.opened(disk), segment.path, 0, segment.written, segment.base_offset)
     with suppress(SegmentDamaged):
         for position, offset, header in batches:
-            if position >= index.next_position:
+            if position >= index.next_position and 0 <= offset - segment.base_offset <= RELATIVE_OFFSET_MAX:
                 index.add(offset - segment.base_offset, position, max_timestamp, interval_bytes)
             max_timestamp = max(max_timestamp, header.max_timestamp)
     segment.index = index

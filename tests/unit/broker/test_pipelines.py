@@ -81,6 +81,8 @@ def test_what_is_remembered_has_a_bound() -> None:
     for number in range(PLACES_MAX + 1):
         pipelines.refuse(("none", number), batch(5), REFUSED, 0)
 
+    pipelines.refuse(("n" * 1_000_000, 0), batch(5), REFUSED, 0)
+
     assert PLACES_MAX == len(pipelines._refused)
     assert REFUSED == pipelines.refusal(("none", PLACES_MAX), batch(6), NOBODY, 1)
 

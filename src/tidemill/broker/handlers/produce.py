@@ -143,7 +143,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
             elif data.records is None:
                 appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
             elif pipelines and (
-                code := pipelines.refusal(place, data.records, partition.log.producers, context.now_ms)
+                code := pipelines.refusal(place, data.records, partition.log.producers, broker.clock.monotonic_ms())
             ):
                 appended = Appended(code, message="a batch before this one was refused, and has not come again")
             elif acks == ACKS_ALL and 1 < partition.config.min_insync_replicas > partition.shard.live_voters:
@@ -169,7 +169,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
             if appended.error_code == errors.NOT_LEADER_OR_FOLLOWER:
                 wrong.append((name, answer))
             if appended.error_code in SENT_AGAIN and data.records is not None:
-                pipelines.refuse(place, data.records, appended.error_code, context.now_ms)
+                pipelines.refuse(place, data.records, appended.error_code, broker.clock.monotonic_ms())
             if not appended.error_code and partition is not None:
                 awaited.wait_for(partition, appended, answer, acks)
     if wrong and context.version >= NEW_LEADERS_SINCE:
