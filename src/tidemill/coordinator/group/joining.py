@@ -89,6 +89,7 @@ def _join_static(group: ClassicGroup, request: Join, turn: Turn) -> None:
     rebalance.answer_sync(member, turn, Synced(error_code=errors.FENCED_INSTANCE_ID))
     turn.deadlines.cancel(group.session_key(current))
     group.replace_static(member, new_member_id)
+    rebalance.await_syncs_left(group, turn)
     _update(group, member, request)
     rebalance.renew_session(group, member, turn)
 

@@ -19,8 +19,7 @@ def sync(group: ClassicGroup, request: Sync, turn: Turn) -> None:
         return
     member = group.members[request.member_id]
     group.pending_syncs.pop(member.member_id, None)
-    if not group.pending_syncs:
-        turn.deadlines.cancel(group.sync_key)
+    rebalance.await_syncs_left(group, turn)
     if group.state is S.STABLE:
         turn.reply(request.waiter, _synced(group, member.assignment))
         return

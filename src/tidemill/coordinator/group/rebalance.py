@@ -97,6 +97,12 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
     turn.wake_after(group.sync_key, group.rebalance_timeout_ms)
 
 
+def await_syncs_left(group: ClassicGroup, turn: Turn) -> None:
+    """Somebody's SyncGroup is not awaited any more: it came, or the member is another."""
+    if not group.pending_syncs:
+        turn.deadlines.cancel(group.sync_key)
+
+
 def refuse_syncs(group: ClassicGroup, turn: Turn, error_code: int) -> None:
     """No assignment comes in this generation: who waits for it is told, and everybody loses the one before."""
     for member in group.members.values():

@@ -361,3 +361,25 @@ def test_a_member_that_has_joined_a_full_group_may_join_again():
     again = world.join(member_id=leader.member_id, protocols=STICKY_TOO)
 
     assert world.answer(again) is None
+
+
+def test_a_static_member_that_comes_back_before_it_has_synced_is_not_missed():
+    """
+    Its old id was the last whose SyncGroup was awaited.  Found by the random lives of groups.
+    """
+    world = World()
+    joins = [world.join(instance_id=name) for name in ("tower", "desk")]
+    world.wait(6_000)
+    tower, desk = (world.answer(join) for join in joins)
+    assert tower.leader == tower.member_id
+    world.sync(tower, assignments=((tower.member_id, b"1"), (desk.member_id, b"2")))
+    assert world.state() == "Stable"
+
+    back = world.join(instance_id="desk")
+    generation = back.generation
+    for _ in range(20):
+        world.wait(5_000)
+        world.heartbeat(tower)
+        world.heartbeat(back)
+
+    assert (generation, "Stable", b"2") == (tower.generation, world.state(), world.sync(back).assignment)
