@@ -161,8 +161,8 @@ class Peers:
             return
         peer.told_version = version  # first: what is put may leave at once, find no room, and have to be told anew
         changes = self._leaders.changes_since(known)
-        pages = range(0, len(changes), LEADERS_MAX) if known else range(0, max(len(changes), 1), LEADERS_MAX)
-        for at in pages:  # a whole table is sent though it is empty: what is believed of it may be older
+        told = max(len(changes), known == 0)  # a whole table though it is empty: what is believed of it may be older
+        for at in range(0, told, LEADERS_MAX):
             page = tuple(changes[at : at + LEADERS_MAX])
             self._put(peer, frames.encode_leaders(frames.Leaders(known, version, page)))
             known = version  # what follows adds to it

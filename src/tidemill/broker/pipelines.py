@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from tidemill.batches.batch import HEADER_BYTES, NO_PRODUCER_ID, SEQUENCE_MAX, read_header
 from tidemill.model import errors
+from tidemill.model.topic import NAME_LENGTH_MAX
 from tidemill.storage.producer_states import ProducerStates
 
 SENT_AGAIN: Final = frozenset({
@@ -26,8 +27,7 @@ EXPECTED_MS: Final = 10_000
 """For so long the refused batch is waited for: a client may have given it up, and not say so by a new epoch."""
 
 PLACES_MAX: Final = 1_000
-NAME_LENGTH_MAX: Final = 249
-"""Clients may name what does not exist, and could not."""
+"""Clients may name what does not exist."""
 
 Place = tuple[str | bytes, int]  # topic, by name or by id, and partition
 

@@ -190,6 +190,27 @@ def test_who_was_wiped_is_caught_up_though_the_leader_rots(byte: int, records: i
     pass_time(run, lambda: wiped.is_ready and run.check.agree(), 60)
 
 
+def test_leaders_that_are_alike_damaged_do_not_hand_over_for_ever() -> None:
+    """
+    Neither has what a third asks for.  Found by a third reader: eight elections a second.
+    """
+    run = three_brokers_with_a_topic(300, tail_entries=2)
+    leader = next(machine for machine in run.machines if replica_of(machine).replica.leads)
+    wiped, other = (machine for machine in run.machines if machine is not leader)
+    for machine in (leader, other):
+        segment = next(it for it in replica_of(machine).log.partitions[0].segments if it.written)
+        second = [*spans(segment.opened(machine.disk).read(0, segment.written))][1]
+        machine.disk.flip(segment.path, second.position + 80, 1)
+    wiped.wipe(run.faults._others(wiped))
+    wiped.start()
+    pass_time(run, lambda: replica_of(other).replica.leads)
+    term = replica_of(other).replica.term
+
+    run.timeline.run_until(run.timeline.now_us + seconds(60))
+
+    assert term <= max(replica_of(machine).replica.term for machine in (leader, other)) <= term + 5
+
+
 def replica_of(machine: BrokerMachine) -> Shard:
     """Of the shard that has the topic's first partition."""
     assert machine.broker is not None

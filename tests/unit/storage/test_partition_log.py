@@ -70,6 +70,17 @@ def test_a_read_that_may_not_wait_says_so(make_hand: Callable[..., Any]) -> None
     assert hand.log.read(0, 1 << 20, 20, may_wait=False) is None
 
 
+def cold_batches(make_hand: Callable[..., Any], count: int) -> Any:
+    """Of three records each."""
+    hand = make_hand(COLD, index_interval=300)
+    for _ in range(count):
+        hand.append_batch(3)
+    hand.write_all()
+    hand.commit()
+    hand.store.cache.evict()
+    return hand
+
+
 SIZES = (*range(8, 12), *range(23, 27))
 """Of a header, the bytes that say where the next batch lies, and of which offset: some of those behind go with it."""
 
@@ -81,12 +92,7 @@ def test_a_batch_that_counts_wrongly_takes_few_others_with_it(
     """
     Also where the index is lost, and built again over it.  Found by a second reader: all behind it was refused.
     """
-    hand = make_hand(COLD, index_interval=300)
-    for _ in range(100):
-        hand.append_batch(3)
-    hand.write_all()
-    hand.commit()
-    hand.store.cache.evict()
+    hand = cold_batches(make_hand, 100)
     segment = hand.log.segments[0]
     file = hand.disk.open(segment.path)
     at = 10 * segment.size // 100 + byte
@@ -113,12 +119,7 @@ def test_a_flipped_bit_is_told_and_never_served(make_hand: Callable[..., Any], b
 
     Found by a second reader: base offset and magic lie outside the CRC.
     """
-    hand = make_hand(COLD, index_interval=300)
-    for _ in range(5):
-        hand.append_batch(3)
-    hand.write_all()
-    hand.commit()
-    hand.store.cache.evict()
+    hand = cold_batches(make_hand, 5)
     segment = hand.log.segments[0]
     file = hand.disk.open(segment.path)
     whole = file.read(0, segment.size)
