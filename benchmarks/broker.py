@@ -12,12 +12,17 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Final, Protocol
+
+from tidemill.app.held_ports import HeldPorts
+from tidemill.app.listeners import Address
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 STOP_SECONDS_MAX = 30.0  # Kafka's clean stop takes a few seconds; a broker that needs longer is killed.
 LOG_TAIL_CHARACTERS = 2_000  # enough of a broker's last words to see why it did not start
+
+_PORTS: Final = HeldPorts()
 
 
 class Unavailable(Exception):
@@ -120,11 +125,8 @@ def resident_bytes(pid: int) -> int:
 
 
 def free_port() -> int:
-    """A loopback port that was free a moment ago: for brokers that must be told theirs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port for a broker that must be told its own; kept from all others until this process ends."""
+    return _PORTS.take(Address("127.0.0.1", 0)).port
 
 
 def wait_for_port(port: int, process: BrokerProcess, *, seconds_max: float) -> None:
