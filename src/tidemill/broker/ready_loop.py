@@ -63,7 +63,7 @@ class ReadyLoop:
         self._is_background_busy = False
         self._is_stopping = False
         self._written_at = self._started_at = clock.monotonic_ms()
-        self._checkpoint_at = clock.monotonic_ms()
+        self._checkpoint_at = self._spread_at = self._step_at = clock.monotonic_ms()
         self._idle_waiters: list[Callable[[], None]] = []
 
     def wake(self) -> None:
@@ -88,8 +88,16 @@ class ReadyLoop:
 
     @property
     def is_syncing(self) -> bool:
-        """What is handed to the journal becomes durable; a disk that hangs must not keep this broker in office."""
-        return not self._is_writing or self._clock.monotonic_ms() - self._started_at <= SYNC_MS_MAX
+        """
+        What is handed to the journal becomes durable; a disk that hangs must not keep this broker in office.  It hangs
+        as well when the ring is full, and a single step of what would make room does not return.
+        """
+        longest_ago = self._clock.monotonic_ms() - SYNC_MS_MAX
+        if self._is_writing and self._started_at < longest_ago:
+            return False
+        is_spread_late = self._store.is_spreading and self._spread_at < longest_ago
+        is_step_late = self._is_background_busy and self._step_at < longest_ago
+        return not (self._store.lacks_room and (is_spread_late or is_step_late))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Called when everything queued is durable and nothing runs beside: for a clean stop."""
@@ -155,6 +163,7 @@ class ReadyLoop:
         spread = self._store.gather_spread(bytes_min)
         if spread is None:
             return
+        self._spread_at = self._clock.monotonic_ms()
         disk = self._store.disk
 
         def carry_out() -> Spread:
@@ -201,6 +210,7 @@ class ReadyLoop:
     ) -> None:
         """Carry out `steps`, each a job of its own, and give what the last one yields to `done`; or call `full`."""
         self._is_background_busy = True
+        self._step_at = self._clock.monotonic_ms()
         last: File | None = None
 
         def step() -> tuple[bool, File | None]:
@@ -211,6 +221,7 @@ class ReadyLoop:
 
         def stepped(outcome: tuple[bool, File | None]) -> None:
             nonlocal last
+            self._step_at = self._clock.monotonic_ms()
             is_over, result = outcome
             if not is_over:
                 last = result

@@ -2,7 +2,7 @@
 
 from tests.unit.broker.broker_world import OPTIONS, BrokerWorld, Client
 from tests.unit.broker.test_kafka_connection import produce_of
-from tidemill.broker.ready_loop import CHECKPOINT_MS, IDLE_MS, SPREAD_BYTES
+from tidemill.broker.ready_loop import CHECKPOINT_MS, IDLE_MS, SPREAD_BYTES, SYNC_MS_MAX
 from tidemill.model import errors
 
 
@@ -59,6 +59,47 @@ def test_written_blocks_are_spread_when_they_are_many() -> None:
         world.produce("flights", b"x" * 100_000)
 
     assert log.segments[0].written > 0
+
+
+def fill_ring(world: BrokerWorld) -> None:
+    """No step of a checkpoint returns meanwhile."""
+    client = Client(world)
+    while not world.broker.store.lacks_room:
+        client.send(produce_of(100_000), 9)
+        while world.turns.turn() or world.journal_jobs.step() or world.spread_jobs.step():
+            pass
+
+
+def test_a_checkpoint_that_hangs_while_the_ring_is_full_is_a_disk_that_hangs() -> None:
+    """
+    Nothing is in the air then, and nothing that is handed to the journal becomes durable.
+    """
+    world = idle_world()
+    loop = world.broker.ready_loop
+    fill_ring(world)
+    before = loop.is_syncing
+    world.clock.now_ms += SYNC_MS_MAX + 1
+    world.broker.tick()
+    hanging = loop.is_syncing
+
+    world.settle()
+
+    assert (True, False, True) == (before, hanging, loop.is_syncing)
+    assert not world.broker.store.has_pending
+
+
+def test_a_checkpoint_that_fails_while_the_ring_is_full_keeps_nobody_from_office() -> None:
+    """
+    The disk is full, and does not hang: others may be as full, and somebody must delete.
+    """
+    world = idle_world()
+    fill_ring(world)
+    world.disk.free_bytes, world.disk.full_writes_part = 0, False
+    world.settle()
+    world.clock.now_ms += SYNC_MS_MAX + 1
+
+    assert world.broker.store.lacks_room
+    assert world.broker.ready_loop.is_syncing
 
 
 def test_a_stop_ends_though_a_turn_was_scheduled_that_found_nothing() -> None:
