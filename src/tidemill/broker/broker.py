@@ -224,6 +224,7 @@ class Broker:
         """Called a few times a second: elections, idle blocks, checkpoints, free space."""
         self.awake_clock.tick()
         self.cluster.peers.tick()
+        self.controller.tick()
         self.look_who_is_alive()
         self.memberships.tick(self.image)
         self.leader_balance.tick(self.image)

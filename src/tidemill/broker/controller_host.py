@@ -15,6 +15,7 @@ from tidemill.batches.batch import spans
 from tidemill.batches.builder import build_batch
 from tidemill.batches.records import read_records
 from tidemill.metadata.apply import apply
+from tidemill.metadata.brokers import GrowReplicas
 from tidemill.metadata.controller import Command, Controller
 from tidemill.metadata.image import EMPTY, ClusterImage
 from tidemill.metadata.metadata_records import BrokerRecord, Record, SnapshotEndRecord, decode, encode
@@ -69,6 +70,7 @@ class ControllerHost:
         self._is_turn_due = False
         self._snapshot_begun_at: int | None = None
         self._decided_upon = 0  # the log index of the newest record that the controller knows of
+        self._grown_with: frozenset[BrokerId] = frozenset()  # who was alive when internal topics could last grow
 
     def attach(self, shard: Shard) -> None:
         """The metadata shard is open; follow its log from its start."""
@@ -94,8 +96,19 @@ class ControllerHost:
         if self._applied < shard.partitions[0].high_watermark:
             return  # it cannot be read here: somebody else is about to lead
         self._decided_upon = 0
+        self._grown_with = frozenset()
         self._controller = Controller(self.image, broker_id=self._broker_id, static=self._static, entropy=self._entropy)
         self.on_lead()
+
+    def tick(self) -> None:
+        """Called a few times a second: who has come back may be given replicas of internal topics."""
+        if not self.accepts or not self.image.cluster_id:
+            return
+        live = self._live()
+        able = frozenset(it.broker_id for it in self.image.registered() if it.broker_id in live)
+        if not able <= self._grown_with:
+            self.submit(GrowReplicas())
+        self._grown_with = able
 
     @property
     def leads(self) -> bool:

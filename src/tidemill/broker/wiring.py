@@ -16,7 +16,7 @@ from tidemill.broker.cluster import peer_addresses
 from tidemill.broker.joining import Joining, refusal
 from tidemill.broker.machine import Machine
 from tidemill.broker.peer_requests import PeerRequests
-from tidemill.metadata.brokers import FoundCluster, GrowReplicas, RegisterBroker, Registered
+from tidemill.metadata.brokers import FoundCluster, RegisterBroker, Registered
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
@@ -146,11 +146,9 @@ def make(identity: Identity, store: Store, static: Mapping[str, str], machine: M
 
 
 def _found(broker: Broker) -> None:
-    """The controller is here: a cluster that has no name yet gets it, and others may have come back meanwhile."""
+    """The controller is here: a cluster that has no name yet gets it."""
     identity = broker.identity
-    if broker.image.cluster_id:
-        broker.controller.submit(GrowReplicas())
-    else:
+    if not broker.image.cluster_id:
         broker.controller.submit(FoundCluster(cluster_id=identity.cluster_id, voter=identity.voter))
 
 

@@ -1,13 +1,19 @@
 """What random runs have found, or would need luck to find, each told directly."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from random import Random
+from unittest.mock import patch
 
 import pytest
 
 from tidemill.batches.batch import MAGIC_POSITION, spans
+from tidemill.broker.controller_host import ControllerHost
+from tidemill.metadata.brokers import RegisterBroker
+from tidemill.metadata.controller import Command
 from tidemill.model.shard import METADATA_SHARD
+from tidemill.shard.pending import Pending
 from tidemill.shard.shard import Shard
 from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.cluster import ClusterRun
@@ -55,6 +61,45 @@ def test_brokers_find_each_other_when_the_one_they_joined_does_not_come_back() -
         machine.start()
 
     pass_time(run, lambda: all(machine.is_ready for machine in run.machines[1:]))
+
+
+@pytest.mark.parametrize("missing_s", [0.0, 6.0])
+def test_who_was_missing_when_another_came_votes_upon_the_metadata_all_the_same(missing_s: float) -> None:
+    """
+    Two of three are too few to grow; the third stood still, or its link was lost in that very moment.
+    """
+    run = ClusterRun(1, knobs(3).without_faults())
+    one, two, three = run.machines
+    one.start()
+    two.start()
+    pass_time(run, lambda: one.is_ready and two.is_ready)
+    two.loop.pause(seconds(missing_s))
+    run.timeline.run_until(run.timeline.now_us + seconds(2.6 if missing_s else 0.0))
+    with lost_link_to(two, one) if not missing_s else nullcontext():
+        three.start()
+        pass_time(run, lambda: three.is_ready)
+
+    pass_time(run, lambda: voters(one) == 3)
+
+    one.kill()
+    pass_time(run, lambda: leads(two) or leads(three))
+
+
+@contextmanager
+def lost_link_to(far: BrokerMachine, near: BrokerMachine) -> Iterator[None]:
+    """While the controller on `near` registers a broker."""
+    submit = ControllerHost.submit
+
+    def lost(self: ControllerHost, command: Command) -> Pending:
+        assert near.broker is not None, "it is ready"
+        if isinstance(command, RegisterBroker):
+            for link in list(near.broker.cluster.peers._peers):
+                if link.hello.voter == far.voter:
+                    link.close("lost")
+        return submit(self, command)
+
+    with patch.object(ControllerHost, "submit", lost):
+        yield
 
 
 def test_a_broker_joins_by_one_that_does_not_lead() -> None:
