@@ -185,8 +185,11 @@ class Replica:
 
     @property
     def is_confirmed(self) -> bool:
-        """An entry of this leader's own term has committed: only now may it answer for the log."""
-        return self.role is Role.LEADER and self.commit_index >= self.term_start_index
+        """
+        An entry of this leader's own term has committed, and is on this disk: only now may it answer for the log.
+        Others can commit it while the disk here is behind, and then more is committed than may be applied here.
+        """
+        return self.role is Role.LEADER and self.stable_index >= self.term_start_index
 
     @property
     def may_propose(self) -> bool:

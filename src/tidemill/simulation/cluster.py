@@ -112,7 +112,7 @@ class ClusterRun:
             self.network,
             self._fork(),
             options=self.knobs.options,
-            static=STATIC,
+            static={**STATIC, **({"log.roll.ms": str(self.knobs.roll_ms)} if self.knobs.roll_ms else {})},
             clock_rate=self.knobs.clock_rate,
             join=(f"broker-1:{PEER_PORT}",) if number > 1 else (),
         )

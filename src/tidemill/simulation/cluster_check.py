@@ -4,8 +4,10 @@ from typing import Any, Final
 
 from tidemill.batches.batch import spans
 from tidemill.batches.checksum import crc32c
+from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
+from tidemill.model.topic import TopicId
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 from tidemill.shard.partition import Partition
@@ -27,6 +29,8 @@ class ClusterCheck:
         self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}  # commit indexes of each life of a broker
         self._counted: dict[ShardId, int] = {}  # up to this index a majority was counted
         self._memberships: dict[ShardId, dict[int, Membership]] = {}  # by log index: those that may be in force
+        self._newest: dict[ShardId, dict[int, int]] = {}  # by term: what replicas in it held for committed
+        self._served: set[tuple[ShardId, int]] = set()  # terms in which somebody has
 
     def turned(self, machine: BrokerMachine) -> None:
         """A broker's loop has turned."""
@@ -39,6 +43,8 @@ class ClusterCheck:
                 self._memberships[shard_id] = {0: shard.log.opening.membership}
             if replica.leads:
                 self._check_leader(shard)
+                if shard.is_serving and (shard_id, replica.term) not in self._served:
+                    self._check_served(shard)
                 if replica.commit_index > self._counted.get(shard_id, 0):
                     self._count(shard_id, shard.log, replica)
             # While it installs its log is between two: nothing of it counts until it is whole.
@@ -57,6 +63,17 @@ class ClusterCheck:
             for older in [older for older in known if older < at <= replica.commit_index]:
                 del known[older]
 
+    def _check_served(self, shard: Shard) -> None:
+        """Who begins to answer for the log may apply all that was committed before its term."""
+        replica, shard_id = shard.replica, shard.shard_id
+        self._served.add((shard_id, replica.term))
+        before = [index for term, index in self._newest.get(shard_id, {}).items() if term < replica.term]
+        if replica.stable_index < max(before, default=0):
+            raise Broken(
+                f"shard {shard_id}: {replica.me} serves in term {replica.term} what it has up to "
+                f"{replica.stable_index}, and {max(before)} was committed before"
+            )
+
     def _check_commit(self, machine: BrokerMachine, shard: Shard, seen: dict[ShardId, int]) -> None:
         """It never goes back, and nobody has something else there."""
         index, before = shard.replica.stable_index, seen.get(shard.shard_id, 0)
@@ -65,6 +82,8 @@ class ClusterCheck:
                 f"shard {shard.shard_id} on {machine.name}: the commit index went back from {before} to {index}"
             )
         seen[shard.shard_id] = index
+        newest, term = self._newest.setdefault(shard.shard_id, {}), shard.replica.term
+        newest[term] = max(newest.get(term, 0), index)
         log = shard.log
         for at in range(max(before + 1, log.first_index), index + 1):
             entry = log.entry_at(at)
@@ -109,33 +128,41 @@ class ClusterCheck:
     def agree(self) -> bool:
         """
         Every broker is up, and whoever has a partition has the same of it: log start, high watermark, epochs, what is
-        known of producers, and every byte.  False while somebody lags; Broken when two differ.
+        known of producers, and every byte; and everybody knows the same cluster.  False while somebody lags; Broken
+        when two differ.
         """
         if not all(machine.is_ready for machine in self._machines):
             return False
-        batches: dict[tuple[str, int], dict[int, bytes]] = {}
-        states: dict[tuple[str, int], list[Any]] = {}
+        batches: dict[tuple[TopicId, int], dict[int, bytes]] = {}  # a name may still be an older topic's somewhere
+        states: dict[tuple[TopicId, int], list[Any]] = {}
+        images: list[ClusterImage] = []
         for machine in self._machines:
             assert machine.broker is not None, f"{machine.name} is ready"
             if any(shard.replica.is_damaged for shard in machine.broker.shard_table.shards.values()):
                 return False
-            for topic, partitions in machine.broker.shard_table.topics.items():
+            images.append(machine.broker.image)
+            for partitions in machine.broker.shard_table.topics.values():
                 for number, partition in partitions.items():
+                    topic_id = partition.log.topic_id
                     try:
-                        self._compare(machine, partition, batches.setdefault((topic, number), {}))
+                        self._compare(machine, partition, batches.setdefault((topic_id, number), {}))
                     except SegmentDamaged as problem:
                         self.rot_found += 1
                         if not partition.shard.damage.suspect(problem):
                             raise  # nobody repairs it
                         return False
-                    states.setdefault((topic, number), []).append((machine.name, _state(partition)))
+                    states.setdefault((topic_id, number), []).append((machine.name, _state(partition)))
             if not self._is_placed(machine):
                 return False
-        for (topic, number), found in states.items():
+        if len({image.offset for image in images}) > 1:
+            return False
+        if any(image != images[0] for image in images):
+            raise Broken(f"brokers read the same metadata, and know different clusters: {images}")
+        for (topic_id, number), found in states.items():
             if len({state[0] for _, state in found}) > 1:
                 return False
             if any(state != found[0][1] for _, state in found):
-                raise Broken(f"{topic}-{number}: replicas have the same offsets, and differ: {found}")
+                raise Broken(f"{topic_id.hex()}-{number}: replicas have the same offsets, and differ: {found}")
         return True
 
     def check_deleted(self, history: History) -> None:

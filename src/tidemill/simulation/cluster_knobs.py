@@ -44,6 +44,7 @@ class ClusterKnobs:
     options: StoreOptions
     aimed: float  # of the cuts, this share takes a leader off
     client_cut_off: float  # from one broker, a second
+    roll_ms: int  # a partition begins a segment so often; 0: never
 
     @classmethod
     def draw(cls, random: Random, brokers: int | None = None) -> "ClusterKnobs":
@@ -94,6 +95,7 @@ class ClusterKnobs:
             ),
             aimed=beside.choice((0.0, 0.5, 1.0)),
             client_cut_off=beside.choice((0.0, 0.0, 0.2)),
+            roll_ms=beside.choice((0, 0, 20, 500)),
         )
 
     def without_faults(self) -> "ClusterKnobs":

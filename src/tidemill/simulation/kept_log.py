@@ -43,6 +43,22 @@ class Installed:
 Row = Vote | int | Entry | Damage | Installing | Installed  # an int: an index to cut from
 
 
+def facts_first(queued: list[Row]) -> tuple[list[Row], list[Row]]:
+    """What the next block holds while the ring has no room for entries (`storage/row_queue.py`), and what waits on."""
+    facts: list[Row] = []
+    waiting: list[Row] = []
+    for row in queued:
+        if isinstance(row, Vote | int):
+            facts.append(row)
+        if isinstance(row, int):
+            waiting = [it for it in waiting if isinstance(it, Entry) and it.index < row]
+        elif isinstance(row, Entry):
+            waiting.append(row)
+        elif not isinstance(row, Vote):
+            return queued, []  # of an install, or of damage: in the order of the queue
+    return facts, waiting
+
+
 @dataclass(slots=True)
 class Kept:
     """A log as a node has it in memory, and as its disk has it: two of these."""

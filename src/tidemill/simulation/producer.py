@@ -95,8 +95,9 @@ class Producer:
             self._made += 1
             name = f"{self._client.name}/{self._topic}-{self._number}/{self._made}/"
             values.append(name.encode() + bytes(random.choice((0, 10, 100, 100, 3000))))
+        now_ms = BEGIN_MS + int(asyncio.get_running_loop().time() * 1_000)
         batch = build_batch(
-            [(None, value, (), BEGIN_MS) for value in values],
+            [(None, value, (), now_ms) for value in values],
             producer_id=self._id[0],
             producer_epoch=self._id[1],
             base_sequence=self._sequence,

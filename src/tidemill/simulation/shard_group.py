@@ -24,7 +24,7 @@ from tidemill.raft.ready import Ready, Vote
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, Membership
 from tidemill.simulation.kept_install import KeptCatchUp, KeptInstall
-from tidemill.simulation.kept_log import Broken, Damage, Installed, Kept, Row
+from tidemill.simulation.kept_log import Broken, Damage, Installed, Kept, Row, facts_first
 
 TICK_MS: Final = 50
 HEARTBEAT_MS: Final = 100
@@ -59,6 +59,7 @@ class Knobs:
     window: Window
     crash_in_install: float  # at each of its steps
     damage: float = 0.0  # a second and node: a minority finds that it has lost what lay in files
+    full_ring: float = 0.0  # a second and node: for a while its journal has room for votes alone
 
     @classmethod
     def draw(cls, random: Random) -> "Knobs":
@@ -103,7 +104,7 @@ class Node:
         self.disk = Kept(memberships=[(0, membership)])
         self.memory = self.disk.copy()
         self.replica: Replica | None = None
-        self.paused_until = 0
+        self.paused_until = self.full_until = 0
         self.incarnation = 0
         self.rate = 1.0
         self.heard: dict[Voter, int] = {}
@@ -130,6 +131,7 @@ class Node:
         self.disk.copied = ()
         self.memory = self.disk.copy()
         self.queued, self.block, self.is_syncing = [], [], False
+        self.full_until = 0
         self.waiting, self.reads = deque(), []
         self.heard, self.alive = {}, {}
         self.rate = 1 + self.run.random.uniform(-1, 1) * self.run.knobs.clock_rate
@@ -293,8 +295,12 @@ class Node:
     def _sync(self) -> None:
         if self.is_syncing or not self.queued:
             return
+        is_full = self.run.now_ms < self.full_until
+        block, waiting = facts_first(self.queued) if is_full else (self.queued, [])
+        if not block:
+            return  # until a tick finds room
         self.is_syncing = True
-        self.block, self.queued = self.queued, []
+        self.block, self.queued = block, waiting
         entries = [row for row in self.block if isinstance(row, Entry) and self.memory.holds(row)]
         votes = [row for row in self.block if isinstance(row, Vote)]
         newest = (entries[-1].term, entries[-1].index) if entries else (0, 0)
@@ -357,6 +363,7 @@ class Node:
             self.disk.commit_index = min(stable, self.disk.last_index)
         if replica.leads:
             self.run.check_majority(self, replica)
+            self.run.check_confirmed(self, replica)
         self._acknowledge(replica, stable)
         if self.reads and replica.leads:
             confirmed = replica.confirmed_serial
@@ -404,11 +411,14 @@ class GroupRun:
         self.knobs = knobs or Knobs.draw(self.random)
         self.rot = Random(~seed)  # of its own: seeds that draw no damage stay what they were
         if knobs is None:
-            self.knobs = replace(self.knobs, damage=self.rot.choice((0.0, 0.0, 0.05, 0.2)))
+            damage, full_ring = (self.rot.choice((0.0, 0.0, 0.05, 0.2)) for _ in range(2))
+            self.knobs = replace(self.knobs, damage=damage, full_ring=full_ring)
         self.now_ms = 0
         self.events = 0
         self.acknowledged: dict[int, tuple[int, bytes]] = {}
         self.committed: dict[int, tuple[int, bytes]] = {}
+        self.newest: dict[int, int] = {}  # committed entry of each term
+        self.confirmed: set[int] = set()  # terms whose leader has been
         self.leaders: dict[int, Voter] = {}
         self.votes: dict[tuple[Voter, int], Voter] = {}
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
@@ -503,6 +513,8 @@ class GroupRun:
                 self._forget(node)
             if knobs.damage and self.rot.random() < knobs.damage:
                 self._damage(node)
+            if knobs.full_ring and self.rot.random() < knobs.full_ring:
+                node.full_until = self.now_ms + self.rot.randrange(100, 5_000)
         if self._blocked and random.random() < 0.5:
             self._blocked.clear()
         elif random.random() < knobs.partition:
@@ -600,6 +612,7 @@ class GroupRun:
     def check_committed(self, node: Node, index: int, term: int, payload: bytes) -> None:
         found = (term, payload)
         first = self.committed.setdefault(index, found)
+        self.newest[term] = max(self.newest.get(term, 0), index)
         if first != found:
             raise Broken(
                 f"seed {self.seed}, {self.now_ms} ms: entry {index} was committed as {first}, "
@@ -623,11 +636,23 @@ class GroupRun:
 
     _checked_majority = 0
 
+    def check_confirmed(self, node: Node, replica: Replica) -> None:
+        """Who answers for the log has all that was committed before its term, and may apply it."""
+        if not replica.is_confirmed or replica.term in self.confirmed:
+            return
+        self.confirmed.add(replica.term)
+        newest = max((index for term, index in self.newest.items() if term < replica.term), default=0)
+        if replica.stable_index < newest:
+            raise Broken(
+                f"seed {self.seed}, {self.now_ms} ms: {node.voter} serves in term {replica.term} what it has up to "
+                f"{replica.stable_index}, and entry {newest} was committed before"
+            )
+
     def _heal(self) -> None:
         self.is_healed = True
         self._blocked.clear()
         for node in self.nodes.values():
-            node.paused_until = 0
+            node.paused_until = node.full_until = 0
             if node.replica is None:
                 node.start()
 

@@ -45,6 +45,17 @@ def majority_is_half() -> Iterator[None]:
 
 
 @contextmanager
+def serves_what_others_have_committed() -> Iterator[None]:
+    """While its own disk is behind: it has not applied all that was acknowledged before its term."""
+
+    def hasty(self: Any) -> bool:
+        return bool(self.leads and self.commit_index >= self.term_start_index)
+
+    with patch.object(Replica, "is_confirmed", property(hasty)):
+        yield
+
+
+@contextmanager
 def votes_for_a_shorter_log() -> Iterator[None]:
     on_vote_request = Replica._on_vote_request
 
@@ -132,6 +143,11 @@ def with_changes(knobs: Knobs) -> Knobs:
 def with_crashes_in_sync(knobs: Knobs) -> Knobs:
     """Every second vote costs its voter a crash before it is on disk, and leaders fall often."""
     return replace(knobs, crash=0.4, crash_in_sync=0.5)
+
+
+def with_full_rings(knobs: Knobs) -> Knobs:
+    """Who is elected often has much in memory that is not on its disk."""
+    return replace(knobs, full_ring=0.5, crash=0.1, partition=0.2, drop=0.0)
 
 
 def with_installs(knobs: Knobs) -> Knobs:
@@ -386,6 +402,7 @@ BY_SWARM = (
     RaftMutant("votes for a shorter log", votes_for_a_shorter_log, 20),
     RaftMutant("a follower answers before its sync", follower_answers_before_its_sync, 20),
     RaftMutant("a vote counts twice", a_vote_counts_twice, 260),
+    RaftMutant("serves what others have committed", serves_what_others_have_committed, 120, sharp=with_full_rings),
     RaftMutant("the leader counts itself before its sync", leader_counts_itself_before_its_sync, 40),
     RaftMutant("a vote is answered before its sync", answers_a_vote_before_its_sync, 160, sharp=with_crashes_in_sync),
     RaftMutant("a voter votes twice in a term", votes_twice_in_a_term, 20),
@@ -412,6 +429,11 @@ BY_TRANSCRIPT = (
     ),
     RaftMutant("an install keeps what differs", install_keeps_what_differs, transcript="install_killed.txt"),
     RaftMutant("stands while it installs", stands_while_it_installs, transcript="install_killed.txt"),
+    RaftMutant(
+        "serves what others have committed",
+        serves_what_others_have_committed,
+        transcript="confirmed_by_others.txt",
+    ),
     RaftMutant("a damaged replica votes", a_damaged_replica_votes, transcript="damaged.txt"),
     RaftMutant("a restart forgets damage", a_restart_forgets_damage, transcript="damaged.txt"),
     RaftMutant("any snapshot repairs", any_snapshot_repairs, transcript="damaged_promise.txt"),

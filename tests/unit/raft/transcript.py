@@ -9,6 +9,7 @@ drop 1>2                all messages from 1 to 2 are lost
 again 1>2               the message that arrived last arrives once more
 copy 1>2                the oldest message from 1 to 2 is kept; `late 1>2`: that copy arrives
 sync 2                  what replica 2 has handed out is on its disk
+facts 2                 of that only votes and truncations are: the ring has no room for entries
 begin 2, end 2          a sync that takes a while: what is handed out between the two is not in it
 crash 2, start 2
 reborn 2 1              2 meets another process of the broker of 1
@@ -36,7 +37,7 @@ from tidemill.raft.ready import Vote
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, Membership
 from tidemill.simulation.kept_install import KeptCatchUp, KeptInstall
-from tidemill.simulation.kept_log import Damage, Installed, Kept, Row
+from tidemill.simulation.kept_log import Damage, Installed, Kept, Row, facts_first
 
 ELECTED_MS = 10_000
 JITTER_MS = 100
@@ -198,6 +199,11 @@ class Hand:
         at = int(number)
         self.blocks[at], self.queued[at] = self.queued[at], []
 
+    def do_facts(self, number: str) -> None:
+        at = int(number)
+        self.blocks[at], self.queued[at] = facts_first(self.queued[at])
+        self.do_end(number)
+
     def do_end(self, number: str) -> None:
         at = int(number)
         block, self.blocks[at] = self.blocks[at], []
@@ -340,6 +346,7 @@ class Hand:
             "voters": len(replica.voters),
             "installing": replica.installing[0] if replica.installing else 0,
             "damaged": int(replica.is_damaged),
+            "confirmed": int(replica.is_confirmed),
         }
         rest = list(words)
         if rest and rest[0] not in facts:
