@@ -532,7 +532,8 @@ class GroupRun:
         replica = node.replica
         is_settled = replica is not None and replica.installing is None and self.now_ms >= node.paused_until
         damaged = [it.voter for it in self.nodes.values() if it.is_damaged or it is node]
-        known = [membership for it in self.nodes.values() for _, membership in it.memory.memberships]
+        logs = [log for it in self.nodes.values() for log in (it.memory, it.disk)]  # a crash forgets what was cut
+        known = [membership for log in logs for _, membership in log.memberships]
         for membership in known:
             if not quorum.has_majority(membership.voters, [it for it in membership.voters if it not in damaged]):
                 return
