@@ -17,6 +17,7 @@ from tidemill.simulation.shard_group import GroupRun, Knobs
 
 SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "300"))
 LOTS = 6  # of seeds, so that a failure is told soon
+FOUND = (435,)  # a majority was damaged that only a disk knew of
 RUN = """
 from tidemill.simulation.shard_group import GroupRun
 for seed in (7, 11):
@@ -46,6 +47,12 @@ def test_a_swarm_of_runs_keeps_what_is_promised(lot: int, explored: list[str]) -
         f"Raft, lot {lot}: {len(range(lot, SEEDS, LOTS))} seeds, {events} events, {acknowledged} acknowledged, "
         f"{seconds:.0f} s"
     )
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_seed_that_has_found_something_is_run_again(seed: int) -> None:
+    """What it has found is mended."""
+    GroupRun(seed).run()
 
 
 @pytest.mark.parametrize("mutant", BY_SWARM, ids=lambda mutant: mutant.name)
