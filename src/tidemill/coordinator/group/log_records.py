@@ -1,7 +1,8 @@
 """The bytes of `__consumer_offsets`: Kafka's own keys and values, and one record of ours that closes a snapshot.
 
 Every key and value begins with an int16 version; the version of a key tells its kind.  All of Kafka's versions are
-read; what Kafka 4.3 writes is written: offset value 4 (1 when the client asked for a retention), group value 3.
+read; what Kafka 4.3 writes is written: offset value 4 (with a tag of ours when the client asked for a retention, where
+Kafka writes value 1 and forgets the topic's id), group value 3.
 Kinds that belong to Kafka's other group types are not ours and are passed over.  A key without a value is a tombstone.
 The byte table is `docs/formats/consumer_offsets.md`.
 """
@@ -16,7 +17,6 @@ OFFSET_KEY_VERSIONS = (0, 1)
 OFFSET_KEY_VERSION = 1
 OFFSET_VALUE_VERSIONS = range(5)
 OFFSET_VALUE_VERSION = 4
-OFFSET_VALUE_VERSION_WITH_EXPIRY = 1  # the only one that holds an expiry: it has neither leader epoch nor topic id
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSIONS = range(5)
 GROUP_VALUE_VERSION = 3
@@ -27,6 +27,7 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _TOPIC_ID_TAG = 0
+_EXPIRY_TAG = 10_000  # ours: only Kafka's version 1 has an expiry, and neither leader epoch nor topic id
 
 
 class BadRecord(ValueError):
@@ -94,24 +95,21 @@ RecordKey = OffsetKey | GroupKey | SnapshotEndKey
 
 def offset_commit(key: OffsetKey, value: CommittedOffset) -> LogRecord:
     metadata = value.metadata.encode()
+    tags = []
+    if value.topic_id != NO_TOPIC_ID:
+        tags.append(_tagged(_TOPIC_ID_TAG, value.topic_id))
     if value.expires_at_ms != -1:
-        parts = [
-            _INT16.pack(OFFSET_VALUE_VERSION_WITH_EXPIRY),
-            _INT64.pack(value.offset),
-            _string(value.metadata),
-            _INT64.pack(value.committed_at_ms),
-            _INT64.pack(value.expires_at_ms),
-        ]
-    else:
-        parts = [
-            _INT16.pack(OFFSET_VALUE_VERSION),
-            _INT64.pack(value.offset),
-            _INT32.pack(value.leader_epoch),
-            _unsigned_varint(len(metadata) + 1),
-            metadata,
-            _INT64.pack(value.committed_at_ms),
-            b"\x00" if value.topic_id == NO_TOPIC_ID else b"\x01\x00\x10" + value.topic_id,
-        ]
+        tags.append(_tagged(_EXPIRY_TAG, _INT64.pack(value.expires_at_ms)))
+    parts = [
+        _INT16.pack(OFFSET_VALUE_VERSION),
+        _INT64.pack(value.offset),
+        _INT32.pack(value.leader_epoch),
+        _unsigned_varint(len(metadata) + 1),
+        metadata,
+        _INT64.pack(value.committed_at_ms),
+        _unsigned_varint(len(tags)),
+        *tags,
+    ]
     return LogRecord(_offset_key(key), b"".join(parts))
 
 
@@ -180,7 +178,13 @@ def read_offset(data: bytes) -> CommittedOffset:
         committed_at_ms=reader.int64(),
         expires_at_ms=reader.int64() if version == 1 else -1,
     )
-    topic_id = reader.tags().get(_TOPIC_ID_TAG)
+    tags = reader.tags()
+    expiry = tags.get(_EXPIRY_TAG)
+    if expiry is not None:
+        if len(expiry) != _INT64.size:
+            raise BadRecord(f"an expiry of {len(expiry)} bytes; {_INT64.size} are wanted")
+        (value.expires_at_ms,) = _INT64.unpack(expiry)
+    topic_id = tags.get(_TOPIC_ID_TAG)
     if topic_id is not None:
         if len(topic_id) != 16:
             raise BadRecord(f"topic id of {len(topic_id)} bytes; 16 are wanted")
@@ -241,6 +245,10 @@ def _string(value: str) -> bytes:
 
 def _nullable_string(value: str | None) -> bytes:
     return b"\xff\xff" if value is None else _string(value)
+
+
+def _tagged(tag: int, data: bytes) -> bytes:
+    return _unsigned_varint(tag) + _unsigned_varint(len(data)) + data
 
 
 def _unsigned_varint(value: int) -> bytes:
