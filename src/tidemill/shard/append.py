@@ -79,8 +79,6 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
             header.producer_epoch,
             header.base_sequence,
             header.record_count,
-            now_ms=append_time,
-            expiration_ms=partition.producer_expiration_ms,
         )
         if isinstance(verdict, Duplicate):
             stamped = verdict.append_time if config.is_log_append_time else -1

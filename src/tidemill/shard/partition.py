@@ -62,22 +62,12 @@ class PartitionShard(Protocol):
 class Partition:
     """Offsets.  The high watermark is the end of what is committed; nothing behind it is served."""
 
-    __slots__ = ("config", "high_watermark", "log", "number", "producer_expiration_ms", "shard", "topic", "watchers")
+    __slots__ = ("config", "high_watermark", "log", "number", "shard", "topic", "watchers")
 
-    def __init__(
-        self,
-        shard: PartitionShard,
-        topic: str,
-        log: PartitionLog,
-        config: TopicConfig,
-        *,
-        producer_expiration_ms: int,
-    ) -> None:
-        """A producer that wrote nothing for `producer_expiration_ms` is forgotten."""
+    def __init__(self, shard: PartitionShard, topic: str, log: PartitionLog, config: TopicConfig) -> None:
         self.shard = shard
         self.topic = topic
         self.number = log.partition
-        self.producer_expiration_ms = producer_expiration_ms
         self.log = log
         self.high_watermark = log.log_start
         self.watchers: dict[Callable[[], None], None] = {}  # called when the high watermark has moved

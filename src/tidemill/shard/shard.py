@@ -149,11 +149,7 @@ class Shard:
         self.waiters = CommitWaiters()
         self.durable_waiters = CommitWaiters()
         self.held_waiters: dict[int, CommitWaiters] = {}  # by how many voters must hold the entry
-        expiration_ms = store.options.producer_expiration_ms
-        self.partitions = {
-            number: Partition(self, topic, it, config, producer_expiration_ms=expiration_ms)
-            for number, it in log.partitions.items()
-        }
+        self.partitions = {number: Partition(self, topic, it, config) for number, it in log.partitions.items()}
         uncommitted = [entry for entry in log.entries if entry.index > log.commit_index]
         self._uncommitted = Uncommitted(uncommitted)
         self._restore_watermarks(uncommitted)

@@ -47,16 +47,15 @@ class ProducerStates:
     def __contains__(self, producer_id: object) -> bool:
         return producer_id in self._producers
 
-    def check(
-        self, producer_id: int, epoch: int, first_sequence: int, record_count: int, *, now_ms: int, expiration_ms: int
-    ) -> int | Duplicate:
-        """What to do with a batch: append it (0), answer it as a Duplicate, or refuse it with an error code."""
+    def check(self, producer_id: int, epoch: int, first_sequence: int, record_count: int) -> int | Duplicate:
+        """
+        What to do with a batch: append it (0), answer it as a Duplicate, or refuse it with an error code.  What is
+        remembered counts, however old a clock says that it is.
+        """
         window = self._producers.get(producer_id)
         if not window:
             return errors.NONE
         newest = window[-1]
-        if now_ms - newest.append_time > expiration_ms:
-            return errors.NONE
         if epoch < newest.epoch:
             return errors.INVALID_PRODUCER_EPOCH
         if epoch > newest.epoch:

@@ -14,8 +14,8 @@ def batch(first: int, count: int = 1, *, index: int, epoch: int = 0, at: int = 0
     return ProducerBatch(epoch, first, last, 10 * index, 10 * index + count, index, at)
 
 
-def check(states: ProducerStates, first: int, count: int = 1, *, epoch: int = 0, now: int = 0) -> int | Duplicate:
-    return states.check(7, epoch, first, count, now_ms=now, expiration_ms=DAY)
+def check(states: ProducerStates, first: int, count: int = 1, *, epoch: int = 0) -> int | Duplicate:
+    return states.check(7, epoch, first, count)
 
 
 LIVES = st.lists(
@@ -88,9 +88,9 @@ def test_producers_expire_by_append_time() -> None:
 
     states.expire(DAY + 5, DAY)
     assert 1 == len(states)
-    assert errors.NONE == check(states, 17, now=DAY + 6)
+    assert errors.OUT_OF_ORDER_SEQUENCE_NUMBER == check(states, 17)
     states.expire(DAY + 6, DAY)
-    assert 0 == len(states)
+    assert (0, errors.NONE) == (len(states), check(states, 17))
 
 
 def test_what_was_saved_is_loaded() -> None:

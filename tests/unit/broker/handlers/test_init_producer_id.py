@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tests.unit.broker.broker_world import OPTIONS, BrokerWorld
+from tidemill.broker.ready_loop import CHECKPOINT_MS
 from tidemill.model import errors
 from tidemill.wire.messages.init_producer_id import Request
 
@@ -71,7 +72,7 @@ def test_a_batch_that_comes_again_has_the_offset_it_had() -> None:
 
 def test_a_producer_that_was_silent_for_long_is_forgotten() -> None:
     """
-    producer.id.expiration.ms: its state is not kept for ever.
+    producer.id.expiration.ms: its state is not kept for ever.  It goes with a checkpoint, by the times in the log.
     """
     world = BrokerWorld(options=replace(OPTIONS, producer_expiration_ms=60_000))
     world.create("flights")
@@ -79,8 +80,29 @@ def test_a_producer_that_was_silent_for_long_is_forgotten() -> None:
     identity = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0}
     offsets = []
 
-    for silence_ms in (0, 59_000, 61_000):
+    for silence_ms in (0, 50_000, 20_000):
         world.pass_time(silence_ms)
+        world.produce("flights", b"of nobody")
+        world.pass_time(CHECKPOINT_MS)
         offsets.append(world.produce("flights", b"a", **identity).base_offset)
 
-    assert [0, 0, 1] == offsets
+    assert [1, 1, 4] == offsets
+
+
+def test_a_clock_that_jumps_far_ahead_forgets_no_producer_at_once() -> None:
+    """
+    All are old by it, and some of them wait for an answer, and will try again.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    _, producer_id, epoch = asked(world)
+    identity = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0}
+    world.produce("flights", b"a", **identity)
+    world.pass_time(CHECKPOINT_MS)
+    world.clock.wrong_ms = 25 * 3_600_000
+    world.produce("flights", b"of nobody")
+    for _ in range(3):
+        world.pass_time(CHECKPOINT_MS)
+        world.produce("flights", b"of nobody")
+
+    assert 0 == world.produce("flights", b"a", **identity).base_offset
