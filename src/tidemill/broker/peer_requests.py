@@ -13,7 +13,7 @@ from tidemill.broker.dispatch import CONTROLLER_HANDLERS
 from tidemill.broker.pipelines import Pipelines
 from tidemill.broker.request_context import RequestContext
 from tidemill.metadata.admission import AdmitBroker, Admitted
-from tidemill.metadata.brokers import RegisterBroker
+from tidemill.metadata.brokers import RegisterBroker, Registered
 from tidemill.metadata.controller import Command
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.metadata.producer_ids import AllocateProducerIds, ProducerIdBlock
@@ -113,7 +113,11 @@ class PeerRequests:
             endpoints=tuple(Endpoint(it.name, it.host, it.port, it.security) for it in request.endpoints),
             rack=request.rack,
         )
-        return self._submit(command, lambda _: register.Response(), register.Response)
+
+        def answer(_: Registered) -> register.Response:
+            return register.Response(image_offset=context.broker.image.offset)
+
+        return self._submit(command, answer, register.Response)
 
     def _allocate_producer_ids(self, request: allocate_producer_ids.Request, context: RequestContext) -> object:
         def answer(block: ProducerIdBlock) -> allocate_producer_ids.Response:

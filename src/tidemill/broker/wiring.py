@@ -210,11 +210,13 @@ def _is_settled(shard: Shard) -> bool:
 
 
 async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> None:
-    """Tell the cluster where this broker is reached; from then on it is ready."""
+    """
+    Tell the cluster where this broker is reached; it is ready when it knows of the cluster what the controller did.
+    """
     identity = broker.identity
-    code = -1
+    code, image_offset = -1, 0
     while code:
-        code, message = await _register(broker, endpoints, rack)
+        code, message, image_offset = await _register(broker, endpoints, rack)
         if code and code not in NOT_NOW:
             raise DirectoryProblem(message or f"the cluster refuses this broker (error {code})")
         if code:
@@ -222,14 +224,16 @@ async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack:
 
     def is_told() -> bool:
         known = broker.image.brokers.get(identity.broker_id)
-        return known is not None and known.voter == identity.voter and known.endpoints == endpoints
+        is_known = known is not None and known.voter == identity.voter and known.endpoints == endpoints
+        return is_known and broker.image.offset >= image_offset
 
     await _until(broker, is_told)
     broker.is_ready = True
     broker.retention.begin()
 
 
-async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> tuple[int, str | None]:
+async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> tuple[int, str | None, int]:
+    """Error code and message; or the offset of the image that the answer goes by."""
     identity = broker.identity
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     if broker.controller.accepts:
@@ -239,8 +243,9 @@ async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str |
         broker.controller.submit(command).then(future.set_result)
         registered: Registered | None = await future
         if registered is None:
-            return errors.REQUEST_TIMED_OUT, None
-        return registered.problem or (errors.NONE, None)
+            return errors.REQUEST_TIMED_OUT, None, 0
+        code, message = registered.problem or (errors.NONE, None)
+        return code, message, broker.image.offset
     request = register.Request(
         broker_id=identity.broker_id,
         directory_id=identity.directory_id,
@@ -249,7 +254,9 @@ async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str |
     )
     broker.cluster.controller_link.ask(register.API, 0, request, future.set_result)
     answer = await future
-    return (answer, None) if isinstance(answer, int) else (answer.error_code, answer.error_message)
+    if isinstance(answer, int):
+        return answer, None, 0
+    return answer.error_code, answer.error_message, answer.image_offset
 
 
 async def _until(broker: Broker, is_so: Callable[[], bool]) -> None:

@@ -5,7 +5,7 @@ Errors: DUPLICATE_BROKER_REGISTRATION when the id belongs to another directory.
 
 from collections.abc import Sequence
 
-from tidemill.wire.primitives import INT16, INT32, STRING, UINT16, UUID, array
+from tidemill.wire.primitives import INT16, INT32, INT64, STRING, UINT16, UUID, array
 from tidemill.wire.schema import Api, Message, field
 
 
@@ -25,6 +25,7 @@ class Request(Message):
 class Response(Message):
     error_code: int = field(INT16, default=0)
     error_message: str | None = field(STRING, default=None)
+    image_offset: int = field(INT64, tag=0, default=0)  # of the metadata log: the answer goes by what lies before it
 
 
 API = Api(key=10_001, versions=range(1), flexible_from=0, request=Request, response=Response)

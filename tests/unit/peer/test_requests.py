@@ -43,6 +43,7 @@ RESPONSES: list[tuple[Api, Message, str]] = [
         "0065" + "036e6f" + "01" + "ffffffff" + NO_TAGS,
     ),
     (register.API, register.Response(), FINE + NULL + NO_TAGS),
+    (register.API, register.Response(image_offset=9), FINE + NULL + "01" + "00" + "08" + "0000000000000009"),
     (
         allocate_producer_ids.API,
         allocate_producer_ids.Response(first=4_000, count=1_000),
