@@ -125,7 +125,12 @@ class Broker:
             machine, self.shard_table, self.cluster, self.hand_overs, lambda: self.layers
         )
         self.quorum = Quorum(machine, self.cluster)
-        self.retention = RetentionHost(machine=machine, shard_table=self.shard_table, layers=lambda: self.layers)
+        self.retention = RetentionHost(
+            machine=machine,
+            shard_table=self.shard_table,
+            layers=lambda: self.layers,
+            is_current=lambda: self.controller.is_current,
+        )
         self.fetch_sessions = FetchSessions(
             machine.entropy, broker_int(self.layers, "max.incremental.fetch.session.cache.slots")
         )
@@ -138,7 +143,9 @@ class Broker:
         self.is_ready = False
         self.is_live = True
         self._storage_problem: str | None = None
-        self._left_at: int | None = None  # when others were asked to lead last, because the disk is full
+        self._left_at: int | None = (
+            None  # when others were asked to lead last, because the disk is full or the controller not heard
+        )
 
     @property
     def image(self) -> ClusterImage:
@@ -262,13 +269,14 @@ class Broker:
             if is_full
             else None
         )
-        if is_full:
+        # Who hears others that vote upon the metadata, and no leader of it, is cut off from that one alone.
+        if is_full or (self.controller.is_cut_off and self.cluster.hears_majority):
             self._leave()
         else:
             self._left_at = None
 
     def _leave(self) -> None:
-        """Others may have room: let them lead what is led here."""
+        """Others may have room, or hear the controller: let them lead what is led here."""
         now = self.clock.monotonic_ms()
         if self._left_at is not None and now - self._left_at < LEAVE_MS:
             return

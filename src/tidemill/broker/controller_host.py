@@ -30,6 +30,7 @@ from tidemill.storage.segment import SegmentDamaged
 READ_BYTES: Final = 1 << 20
 TURN_BYTES: Final = 64 << 10  # of metadata that are read in one turn of the loop, a few milliseconds
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # records behind the log start before a snapshot pays
+CUT_OFF_MS: Final = 3_000  # without a leader of the metadata that is alive; elections take less
 SNAPSHOT_GROWTH: Final = 4  # … and this many times what the snapshot itself would hold
 
 
@@ -71,6 +72,7 @@ class ControllerHost:
         self._snapshot_begun_at: int | None = None
         self._decided_upon = 0  # the log index of the newest record that the controller knows of
         self._grown_with: frozenset[BrokerId] = frozenset()  # who was alive when internal topics could last grow
+        self._current_at = clock.monotonic_ms()  # when the image was last known to be
 
     def attach(self, shard: Shard) -> None:
         """The metadata shard is open; follow its log from its start."""
@@ -102,6 +104,10 @@ class ControllerHost:
 
     def tick(self) -> None:
         """Called a few times a second: who has come back may be given replicas of internal topics."""
+        if self.is_current:
+            self._current_at = self._clock.monotonic_ms()
+        if self._controller is None and self._shard is not None and self._shard.is_serving:
+            self.serving_changed()  # it could not be read, and perhaps it can
         if not self.accepts or not self.image.cluster_id:
             return
         live = self._live()
@@ -109,6 +115,22 @@ class ControllerHost:
         if not able <= self._grown_with:
             self.submit(GrowReplicas())
         self._grown_with = able
+
+    @property
+    def is_current(self) -> bool:
+        """The image here is what the controller goes by, but for what is on its way: nothing may be deleted by less."""
+        shard = self._shard
+        if shard is None or shard.replica.installing is not None or shard.replica.is_damaged:
+            return False
+        if shard.replica.leads:
+            return self._controller is not None
+        leader = shard.replica.leader
+        return leader is not None and leader.broker_id in self._live()
+
+    @property
+    def is_cut_off(self) -> bool:
+        """For longer than an election takes the image has not been current: others may go by another one."""
+        return self._clock.monotonic_ms() - self._current_at > CUT_OFF_MS
 
     @property
     def leads(self) -> bool:
@@ -122,8 +144,9 @@ class ControllerHost:
     def submit(self, command: Command) -> Pending:
         """
         What the controller answers, once what it decided, and what it decided upon, has committed: also "it is there
-        already", which else could be said of a topic that no client sees yet, or of one that a crash takes back.  A
-        failure completes with None: outcome not known.
+        already", which else could be said of a topic that no client sees yet, or of one that a crash takes back; and
+        where nothing was to be written, once a majority has said that this controller still leads.  A failure completes
+        with None: outcome not known.
         """
         pending = Pending()
         controller, shard = self._controller, self._shard
@@ -138,7 +161,13 @@ class ControllerHost:
                     self._warn(warning)
             pending.complete(result.response if is_committed else None)
 
-        shard.when_committed(index, known)
+        def committed(is_committed: bool) -> None:
+            if result.records or not is_committed:
+                known(is_committed)
+            else:
+                shard.when_still_leading(known)
+
+        shard.when_committed(index, committed)
         if result.records:
             self._snapshot_when_due()
         return pending

@@ -41,6 +41,7 @@ BATCH_RECORDS_MAX: Final = 1_000  # of one append; what a Result has beyond that
 BATCH_BYTES_MAX: Final = 1 << 20  # … and likewise by bytes, with one record at least
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # records behind the log start before a snapshot pays
 SNAPSHOT_GROWTH: Final = 4  # … and this many times what the last snapshot held
+LOAD_AGAIN_S: Final = 5.0  # after a read that failed where the disk may be whole
 NOT_NOW_MS: Final = 1_000  # a deadline that may have to write waits this long until it may, and again
 TIMER_MS_MAX: Final = 24 * 3_600_000  # an event loop's timers are for hours; at the bound the coordinator is just asked
 
@@ -68,15 +69,20 @@ class CoordinatedPartition:
         *,
         now: Callable[[], int],
         storage_problem: Callable[[], str | None],
+        is_cut_off: Callable[[], bool],
         loaded: Callable[["CoordinatedPartition"], None],
     ) -> None:
-        """`loaded` is called once, when requests are taken from then on."""
+        """
+        `is_cut_off`: what is known here of topics may be old.  `loaded` is called once, when requests are taken from
+        then on.
+        """
         self.partition = partition
         self.is_loaded = False
         self._groups = groups
         self._machine = machine
         self._now = now
         self._storage_problem = storage_problem
+        self._is_cut_off = is_cut_off
         self._on_loaded = loaded
         self._is_dropped = False
         self._load_problem: str | None = None
@@ -109,10 +115,11 @@ class CoordinatedPartition:
     def _read(self, found: tuple[list[Record], int] | Exception) -> None:
         if self._is_dropped:
             return
-        if isinstance(found, SegmentDamaged):
-            self.partition.shard.damage.suspect(found)
         if isinstance(found, Exception):
             self._cannot_load(str(found))
+            if isinstance(found, SegmentDamaged):
+                self.partition.shard.damage.suspect(found)
+                self._machine.call_later(LOAD_AGAIN_S, self._load_again)  # whoever is damaged leads no more by then
             return
         records, end_offset = found
         if end_offset <= self._load_from:
@@ -144,6 +151,11 @@ class CoordinatedPartition:
             "groups cannot be loaded", topic=self.partition.topic, partition=self.partition.number, problem=problem
         )
 
+    def _load_again(self) -> None:
+        if not self._is_dropped:
+            self._load_problem = None
+            self.load()
+
     def _loaded(self) -> None:
         self.is_loaded = True
         self._carry_out(self._groups.loaded(self._now()))
@@ -171,6 +183,8 @@ class CoordinatedPartition:
             return errors.NOT_COORDINATOR
         if self._load_problem is not None or not self.partition.shard.is_serving:
             return errors.COORDINATOR_NOT_AVAILABLE
+        if self._is_cut_off() and not isinstance(request, ForgetTopics):
+            return errors.COORDINATOR_NOT_AVAILABLE  # A name may stand for another topic by now.
         if not self.is_loaded:
             return errors.COORDINATOR_LOAD_IN_PROGRESS
         if not isinstance(request, _ALWAYS) and self._may_not_append():
@@ -255,11 +269,9 @@ class CoordinatedPartition:
         behind = self.partition.log.end_offset - self.partition.log_start
         if self._snapshot is None and behind >= max(SNAPSHOT_RECORDS_MIN, SNAPSHOT_GROWTH * held):
             self._snapshot = self._groups.snapshot_chunks(TURN_RECORDS_MAX)
-            self._machine.turns.call_soon(self._append_first_chunk)
-
-    def _append_first_chunk(self) -> None:
-        self._snapshot_first_offset = self.partition.log.end_offset
-        self._append_chunk()
+            # Which groups it holds is settled now: one that comes before the first chunk must lie behind this.
+            self._snapshot_first_offset = self.partition.log.end_offset
+            self._machine.turns.call_soon(self._append_chunk)
 
     def _append_chunk(self) -> None:
         """A chunk a turn: groups are served between two of them."""

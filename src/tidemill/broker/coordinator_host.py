@@ -113,6 +113,7 @@ class CoordinatorHost:
                 self._machine,
                 now=self._now,
                 storage_problem=self._storage_problem,
+                is_cut_off=lambda: self._controller.is_cut_off,
                 loaded=self._forget_missing,
             )
             self._hosted[number] = hosted

@@ -16,11 +16,21 @@ from tidemill.model.topic import INTERNAL_TOPICS
 from tidemill.shard.partition import Partition
 from tidemill.storage.retention import UNBOUNDED, retained_from, segment_ages
 
+AGAIN_S: Final = 1.0  # until the next look where the controller was not heard
 PARTITIONS_PER_TURN: Final = 200  # about 1 ms; then whoever waits is served first
 
 
 class RetentionHost:
-    def __init__(self, *, machine: Machine, shard_table: ShardTable, layers: Callable[[], BrokerLayers]) -> None:
+    def __init__(
+        self,
+        *,
+        machine: Machine,
+        shard_table: ShardTable,
+        layers: Callable[[], BrokerLayers],
+        is_current: Callable[[], bool],
+    ) -> None:
+        """`is_current`: the settings here are what was acknowledged last; by others nothing is deleted."""
+        self._is_current = is_current
         self._machine = machine
         self._shard_table = shard_table
         self._layers = layers
@@ -39,6 +49,9 @@ class RetentionHost:
             self._timer = None
 
     def _look(self) -> None:
+        if not self._is_current():
+            self._timer = self._machine.call_later(AGAIN_S, self._look)
+            return
         interval_ms = broker_int(self._layers(), "log.retention.check.interval.ms")
         self._timer = self._machine.call_later(interval_ms / 1000, self._look)
         if self._unchecked:
@@ -49,6 +62,8 @@ class RetentionHost:
         self._go_on()
 
     def _go_on(self) -> None:
+        if not self._is_current():
+            self._unchecked.clear()  # until the next look
         for partition in self._unchecked[:PARTITIONS_PER_TURN]:
             self._check(partition)
         del self._unchecked[:PARTITIONS_PER_TURN]

@@ -184,6 +184,24 @@ def test_a_kill_at_any_step_of_a_snapshot_loses_nothing(monkeypatch: pytest.Monk
     assert [0, 8] == [start for at, start in enumerate(starts) if not at or starts[at - 1] != start]
 
 
+def test_a_group_that_comes_while_a_snapshot_begins_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The snapshot does not hold it, so it must lie behind where the log will begin.
+    """
+    monkeypatch.setattr(coordinated_partition, "SNAPSHOT_RECORDS_MIN", 8)
+    world = grown_world()
+    other = next(name for name in ("g1", "g2", "g3", "g4") if partition_for(name, 2) == partition_for("g", 2))
+    commit(world, "flights", 1, 1, 1, 1)
+    Client(world).send(committing("flights", 2, 2, 2, 2), 9)  # makes it due
+    Client(world).send(committing("flights", 7, group_id=other), 9)  # in the same turn
+
+    world.settle()
+
+    again = restarted(world)
+    assert 8 <= log_of(again).log_start
+    assert {("flights", 0): 7} == fetched(world, other) == fetched(again, other)
+
+
 def test_a_member_is_served_between_two_chunks_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A commit that comes while a snapshot is under way lies behind what it changes.

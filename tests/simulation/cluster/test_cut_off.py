@@ -1,0 +1,197 @@
+"""A broker that does not hear the controller, and is heard by others, goes by what it knew: it must not act on that."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from tests.simulation.cluster.test_scenarios import (
+    knobs,
+    leads,
+    pass_time,
+    replica_of,
+    three_brokers_with_a_topic,
+    voters,
+)
+from tests.unit.broker.group_member import committing
+from tidemill.model import errors
+from tidemill.model.topic import NO_TOPIC_ID, OFFSETS_TOPIC
+from tidemill.shard.shard import Shard
+from tidemill.simulation.broker_machine import KAFKA_PORT, BrokerMachine
+from tidemill.simulation.client import Client
+from tidemill.simulation.cluster import ClusterRun
+from tidemill.simulation.machine import seconds
+from tidemill.simulation.producer import Producer
+from tidemill.wire.messages import (
+    create_topics,
+    delete_topics,
+    find_coordinator,
+    incremental_alter_configs,
+    offset_fetch,
+)
+from tidemill.wire.schema import Message
+
+TOPIC_RESOURCE, SET = 2, 0
+LONG_S = 330  # longer than two looks at retention are apart
+
+
+class Hand:
+    """Who asks single brokers."""
+
+    def __init__(self, run: ClusterRun) -> None:
+        self.run = run
+        self.client: Client = run._new_client("hand")
+
+    def wait(self, duration_s: float) -> None:
+        self.run.timeline.run_until(self.run.timeline.now_us + seconds(duration_s))
+
+    def call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        found: list[Any] = []
+
+        async def go() -> None:
+            found.append(await coroutine)
+
+        self.run._in_client(go())
+        pass_time(self.run, lambda: bool(found), 60)
+        return found[0]
+
+    def ask(self, machine: BrokerMachine, request: Message, version: int | None = None) -> Any:
+        async def at() -> Any:
+            connection = await self.client.connection((machine.name, KAFKA_PORT))
+            return await connection.ask(request, version)
+
+        return self.call(at())
+
+    def alter(self, machine: BrokerMachine, topic: str, key: str, value: str) -> int:
+        resource = incremental_alter_configs.Request.Resource
+        config = resource.Config(name=key, config_operation=SET, value=value)
+        asked = resource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[config])
+        answer = self.ask(machine, incremental_alter_configs.Request(resources=[asked], validate_only=False))
+        code: int = answer.responses[0].error_code
+        return code
+
+    def make_again(self, machine: BrokerMachine, topic: str) -> list[int]:
+        gone = delete_topics.Request.Topic(name=topic, topic_id=NO_TOPIC_ID)
+        made = create_topics.Request.Topic(
+            name=topic, num_partitions=1, replication_factor=3, assignments=(), configs=()
+        )
+        deleted = self.ask(machine, delete_topics.Request(topics=[gone], topic_names=[topic], timeout_ms=5_000))
+        created = self.ask(machine, create_topics.Request(topics=[made], timeout_ms=5_000))
+        return [deleted.responses[0].error_code, created.topics[0].error_code]
+
+    def commit(self, machine: BrokerMachine, topic: str, offset: int) -> int:
+        answer = self.ask(machine, committing(topic, offset), 9)
+        code: int = answer.topics[0].partitions[0].error_code
+        return code
+
+    def fetch(self, machine: BrokerMachine, topic: str) -> tuple[int, list[int]]:
+        asked = offset_fetch.Request.Group(
+            group_id="g", topics=[offset_fetch.Request.Group.Topic(name=topic, partition_indexes=[0])]
+        )
+        group = self.ask(machine, offset_fetch.Request(groups=[asked]), 9).groups[0]
+        return group.error_code, [it.committed_offset for topic in group.topics for it in topic.partitions]
+
+
+def cut(run: ClusterRun, one: BrokerMachine, other: BrokerMachine) -> None:
+    run.network.blocked |= {(one.name, other.name), (other.name, one.name)}
+
+
+def apart(run: ClusterRun, shard_of: Any) -> tuple[BrokerMachine, BrokerMachine]:
+    """Who leads the metadata, and another who leads that shard."""
+    controller = next(machine for machine in run.machines if leads(machine))
+    leader = next(machine for machine in run.machines if shard_of(machine).is_serving)
+    if leader is controller:
+        leader = next(machine for machine in run.machines if machine is not controller)
+        assert shard_of(controller).hand_over(leader.voter)
+        pass_time(run, lambda: bool(shard_of(leader).is_serving))
+    return controller, leader
+
+
+def test_a_leader_that_is_cut_off_from_the_controller_deletes_nothing() -> None:
+    """
+    Its settings may be yesterday's; it lets somebody lead who hears the controller.
+    """
+    run = three_brokers_with_a_topic()
+    hand = Hand(run)
+    controller, leader = apart(run, replica_of)
+    assert errors.NONE == hand.alter(controller, "flights", "retention.ms", "120000")
+    hand.wait(2)
+    cut(run, controller, leader)
+    hand.wait(5)
+
+    assert errors.NONE == hand.alter(controller, "flights", "retention.ms", "-1")
+    hand.wait(LONG_S)
+
+    assert not replica_of(leader).is_serving
+    run.network.heal()
+    hand.wait(20)
+    assert {0} == {replica_of(machine).log.partitions[0].log_start for machine in run.machines}
+
+
+def test_a_coordinator_that_is_cut_off_from_the_controller_takes_no_commits() -> None:
+    """
+    A name may stand for another topic by now: the commit would go with the one that was deleted.
+    """
+
+    def groups_of(machine: BrokerMachine) -> Shard:
+        assert machine.broker is not None
+        partition = machine.broker.shard_table.partition(OFFSETS_TOPIC, 0)
+        assert partition is not None
+        return partition.shard
+
+    run = ClusterRun(1, knobs(3).without_faults())
+    for machine in run.machines:
+        machine.start()
+    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
+    hand = Hand(run)
+    hand.call(hand.client.create_topic("tides", 1, 3))
+    asked = find_coordinator.Request(key="g", key_type=0, coordinator_keys=["g"])
+    while hand.call(hand.client.ask_any(asked)).coordinators[0].error_code:
+        hand.wait(0.1)
+    controller, coordinator = apart(run, groups_of)
+    hand.wait(2)
+    assert errors.NONE == hand.commit(coordinator, "tides", 500)
+    cut(run, controller, coordinator)
+    hand.wait(4)
+
+    assert [errors.NONE, errors.NONE] == hand.make_again(controller, "tides")
+    hand.wait(5)
+    refused = hand.commit(coordinator, "tides", 7)
+
+    assert refused in (errors.COORDINATOR_NOT_AVAILABLE, errors.NOT_COORDINATOR)
+    now = next(machine for machine in run.machines if machine is not coordinator and groups_of(machine).is_serving)
+    assert (errors.NONE, [-1]) == hand.fetch(now, "tides")
+    assert errors.NONE == hand.commit(now, "tides", 8)
+    run.network.heal()
+    hand.wait(10)
+    assert (errors.NONE, [8]) == hand.fetch(now, "tides")
+
+
+def test_a_broker_that_missed_much_is_ready_when_it_knows_the_cluster_as_it_is() -> None:
+    """
+    By what was set before it went, its records have expired.
+    """
+    run = ClusterRun(1, knobs(3).without_faults())
+    for machine in run.machines:
+        machine.start()
+    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
+    hand = Hand(run)
+    controller = next(machine for machine in run.machines if leads(machine))
+    away = next(machine for machine in run.machines if machine is not controller)
+    asked = create_topics.Request.Topic
+    assignment = asked.Assignment(partition_index=0, broker_ids=[away.voter.broker_id])
+    config = asked.Config(name="retention.ms", value="60000")
+    alone = asked(name="flights", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[config])
+    made = hand.ask(controller, create_topics.Request(topics=[alone], timeout_ms=5_000))
+    assert errors.NONE == made.topics[0].error_code
+    producer = Producer(hand.client, run.history, "flights", 0, in_flight=1, acks=-1, batches_max=5)
+    hand.call(producer.run(lambda: 0.1))
+    hand.wait(90)
+    away.kill()
+
+    for number in range(400):  # more than the leader keeps as entries: it comes back by an install
+        assert errors.NONE == hand.alter(controller, "flights", "retention.ms", str(10**12 + number))
+    away.start()
+    pass_time(run, lambda: away.is_ready)
+    hand.wait(10)
+
+    log = replica_of(away).log.partitions[0]
+    assert 0 == log.log_start < log.end_offset
