@@ -11,7 +11,6 @@ from tests.simulation.raft.raft_mutants import (
     follower_answers_before_its_sync,
     leader_counts_itself_before_its_sync,
     majority_is_half,
-    serves_what_others_have_committed,
     votes_for_a_shorter_log,
 )
 from tests.simulation.store.mutants import answers_before_its_sync
@@ -108,22 +107,6 @@ def with_lost_power(knobs: ClusterKnobs) -> ClusterKnobs:
     return replace(knobs, power=0.3, power_of_all=0.2, lasting_pages=0.0)
 
 
-def with_full_rings(knobs: ClusterKnobs) -> ClusterKnobs:
-    """Much is in memory that is not on disk, and leaders fall."""
-    ring = 64 << 10
-    options = replace(
-        knobs.options,
-        journal_first_bytes=ring,
-        journal_file_bytes=ring,
-        journal_bytes_max=ring,
-        block_bytes_max=ring // 4,
-        checkpoint_bytes=ring // 2,
-    )
-    load = replace(knobs.without_faults(), duration_s=20, partitions=4, producers=2, in_flight=5, pause_s=0.02)
-    slow = replace(load, sync_us=20_000, delay_us=500, roll_ms=5, options=options)
-    return replace(slow, kill=0.1, pause=0.05, partition=0.2, aimed=1.0)
-
-
 MUTANTS = (
     ClusterMutant(
         "installed before its files are synced", installed_before_its_files_are_synced, sharp=with_lost_disks
@@ -137,9 +120,6 @@ MUTANTS = (
     ClusterMutant("one broker serves what is not committed", serves_what_is_not_committed, brokers=1),
     ClusterMutant("brokers serve what is not committed", serves_what_is_not_committed),
     ClusterMutant("serves when it is elected", serves_when_it_is_elected),
-    ClusterMutant(
-        "serves what others have committed", serves_what_others_have_committed, brokers=5, sharp=with_full_rings
-    ),
     ClusterMutant("epochs end with the log", epochs_end_with_the_log),
     ClusterMutant("half the voters are a majority", majority_is_half),
     ClusterMutant("votes for a shorter log", votes_for_a_shorter_log),
