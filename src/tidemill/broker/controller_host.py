@@ -72,7 +72,7 @@ class ControllerHost:
         self._snapshot_begun_at: int | None = None
         self._decided_upon = 0  # the log index of the newest record that the controller knows of
         self._grown_with: frozenset[BrokerId] = frozenset()  # who was alive when internal topics could last grow
-        self._current_at = clock.monotonic_ms()  # when the image was last known to be
+        self._current_at: int | None = None  # when the image was last known to be
 
     def attach(self, shard: Shard) -> None:
         """The metadata shard is open; follow its log from its start."""
@@ -129,8 +129,10 @@ class ControllerHost:
 
     @property
     def is_cut_off(self) -> bool:
-        """For longer than an election takes the image has not been current: others may go by another one."""
-        return self._clock.monotonic_ms() - self._current_at > CUT_OFF_MS
+        """
+        For longer than an election takes the image has not been current, as it was before: others may go by another.
+        """
+        return self._current_at is not None and self._clock.monotonic_ms() - self._current_at > CUT_OFF_MS
 
     @property
     def leads(self) -> bool:
