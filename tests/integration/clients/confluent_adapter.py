@@ -229,8 +229,12 @@ class ConfluentClient:
         self._answer(self._admin.incremental_alter_configs([resource])[resource])
 
     def delete_records(self, place: Place, before: int) -> None:
+        """librdkafka asks once who leads, and hands on what somebody answers who does no more."""
         wanted = TopicPartition(*place, before)
-        self._answer(self._admin.delete_records([wanted])[wanted])
+        try:
+            patiently(lambda: self._admin.delete_records([wanted])[wanted].result(WAIT_SECONDS_MAX))
+        except KafkaException as failure:
+            raise refusal(failure.args[0]) from failure
 
     def groups(self) -> set[str]:
         return {each.group_id for each in self._answer(self._admin.list_consumer_groups()).valid}
