@@ -18,6 +18,7 @@ from tidemill.broker.machine import Machine
 from tidemill.coordinator.group.groups import Groups
 from tidemill.coordinator.group.refusal import refused
 from tidemill.coordinator.group.requests import (
+    CommitOffsets,
     DescribeGroups,
     FetchOffsets,
     ForgetTopics,
@@ -183,7 +184,7 @@ class CoordinatedPartition:
             return errors.NOT_COORDINATOR
         if self._load_problem is not None or not self.partition.shard.is_serving:
             return errors.COORDINATOR_NOT_AVAILABLE
-        if self._is_cut_off() and not isinstance(request, ForgetTopics):
+        if isinstance(request, CommitOffsets | FetchOffsets) and self._is_cut_off():
             return errors.COORDINATOR_NOT_AVAILABLE  # A name may stand for another topic by now.
         if not self.is_loaded:
             return errors.COORDINATOR_LOAD_IN_PROGRESS

@@ -49,6 +49,7 @@ from tidemill.raft.voters import IllegalChange, Membership, check_change
 ELECTION_MS: Final = 1_000  # after which a try that was not decided begins again;
 FIRST_ELECTION_MS: Final = 125  # the first ones sooner, twice as late each time
 TRANSFER_MS: Final = 1_500  # a leader that hands over and is not deposed by then goes on leading
+FULL_MS: Final = 2_000  # a leader whose journal has no room for so long asks somebody else to lead
 DAMAGED_MS: Final = 500  # a damaged replica says so again
 
 
@@ -77,6 +78,8 @@ class Replica:
         "_damage_told_ms",
         "_deadline",
         "_election",
+        "_full_since",
+        "_given_up",
         "_is_installed",
         "_jitter_ms",
         "_log",
@@ -156,6 +159,8 @@ class Replica:
         self._append_time = 0
         self._deadline = 0  # when to stand for election
         self._tries = 0  # to be elected, since somebody led
+        self._full_since: int | None = None  # the journal here has no room for entries
+        self._given_up = 0  # times since then
         self._alive: Alive = nobody
 
     # What others look at.
@@ -227,15 +232,22 @@ class Replica:
         if self.role is not Role.LEADER:
             return self.is_damaged or not self._is_led()
         assert self.replication is not None, "a leader replicates"
-        return self._transfer is not None or self.replication.waits_for_answers(self.commit_index, self._alive)
+        if self._transfer is not None or self.stable_index < self._log.last_index:
+            return True
+        return self.replication.waits_for_answers(self.commit_index, self._alive)
 
     # Time.
 
-    def tick(self, now_ms: int, append_time: int, is_alive: Alive) -> None:
+    def tick(self, now_ms: int, append_time: int, is_alive: Alive, *, lacks_room: bool = False) -> None:
         """
         Called a few times a second while the shard is awake.  `now_ms` is monotonic, `append_time` the wall clock's;
         `is_alive` says of another voter's broker whether its loop turns, its journal syncs, and it serves this shard.
+        `lacks_room`: entries wait here because the journal has no room for them; votes leave.
         """
+        if not lacks_room:
+            self._full_since, self._given_up = None, 0
+        elif self._full_since is None:
+            self._full_since = now_ms
         self._now_ms = now_ms
         self._append_time = append_time
         self._alive = is_alive
@@ -266,11 +278,29 @@ class Replica:
             elif self._now_ms >= until_ms:
                 self._transfer = None
         self._go_on_with_transfer()
+        self._give_up_if_full()
         self.replication.retry(self._now_ms, self.commit_index, self._alive)
+
+    def _give_up_if_full(self) -> None:
+        """
+        What it appends gets onto others' disks, and never onto its own: it serves nothing of that.  It asks one after
+        another to lead, until somebody does.
+        """
+        assert self.replication is not None, "a leader replicates"
+        if self._full_since is None or self._now_ms - self._full_since < FULL_MS * (self._given_up + 1):
+            return
+        matches = self.replication.matches
+        able = [voter for voter in self.voters if voter != self.me and self._alive(voter)]
+        able.sort(key=lambda voter: matches.get(voter, 0), reverse=True)
+        if able:
+            self._messages.append((able[self._given_up % len(able)], Depose(term=self.term)))
+        self._given_up += 1
 
     def _may_stand(self) -> bool:
         """Also one whose removal is not committed: it may be the only one that has the entry which says so."""
         if self.installing is not None or self.is_damaged:
+            return False
+        if self._full_since is not None and len(self.voters) > 1:
             return False
         return any(self.me in membership.voters for _, membership in self._memberships)
 

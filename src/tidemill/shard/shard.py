@@ -179,7 +179,8 @@ class Shard:
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """A replica without a leader stands for election; a damaged one asks to be repaired."""
-        self.replica.tick(now_ms, self.append_time(wall_ms), self._road.is_alive)
+        lacks_room = self.store.lacks_room and self.store.has_pending
+        self.replica.tick(now_ms, self.append_time(wall_ms), self._road.is_alive, lacks_room=lacks_room)
         self._go_on()
         self._install.tick(now_ms)
         if self._catch_up.tick() and now_ms >= self._gives_way_from:

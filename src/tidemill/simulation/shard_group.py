@@ -199,7 +199,8 @@ class Node:
         self.run.after(TICK_MS, self._guarded(self._tick))
         now = self.clock_ms()
         self.alive = {voter: now - at < ALIVE_MS for voter, at in self.heard.items()}
-        self.replica.tick(now, now, lambda voter: self.alive.get(voter, False))
+        lacks_room = self.run.now_ms < self.full_until and bool(self.queued)
+        self.replica.tick(now, now, lambda voter: self.alive.get(voter, False), lacks_room=lacks_room)
         self.carry_out()
 
     def hear(self, sender: Voter, message: Message | None) -> None:
@@ -514,7 +515,7 @@ class GroupRun:
             if knobs.damage and self.rot.random() < knobs.damage:
                 self._damage(node)
             if knobs.full_ring and self.rot.random() < knobs.full_ring:
-                node.full_until = self.now_ms + self.rot.randrange(100, 5_000)
+                node.full_until = self.now_ms + self.rot.choice((200, 1_000, 5_000, 20_000))
         if self._blocked and random.random() < 0.5:
             self._blocked.clear()
         elif random.random() < knobs.partition:

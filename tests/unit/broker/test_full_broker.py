@@ -1,0 +1,57 @@
+"""A broker whose disk and journal are full votes, and leads nothing: what it appends never gets onto its own disk."""
+
+from tests.unit.broker.cluster_world import ClusterWorld
+from tidemill.model import errors
+
+BALANCE_S = 20
+BATCH = bytes(60_000)
+
+
+def fill_journal(world: ClusterWorld, number: int) -> None:
+    """By what others lead and acknowledge."""
+    store = world[number].broker.store
+    world[number].disk.free_bytes = 0
+    world.pass_time(7_000)  # it hands over what it leads
+    for _ in range(100):
+        if store.lacks_room:
+            return
+        leader = world.led_by("hot")
+        if leader not in (0, number):
+            assert errors.NONE == world[leader].produce("hot", BATCH).error_code
+        world.pass_time(50)
+    raise AssertionError("its journal did not fill")
+
+
+def test_whoever_is_asked_to_lead_with_a_full_journal_lets_others() -> None:
+    """
+    The balancer asks it, for it is preferred; others commit for it, and it could serve nothing of that.
+    """
+    world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
+    world.create("hot", brokers=(1, 2, 3))
+    world.create("idle", brokers=(3, 1, 2))
+    fill_journal(world, 3)
+    led = []
+
+    for _ in range(2 * BALANCE_S // 5):
+        world.pass_time(5_000)
+        led.append(world.led_by("idle"))
+
+    assert 3 not in led
+    assert led[-1] in (1, 2)
+    world[3].disk.free_bytes = None
+    world.pass_time(2 * BALANCE_S * 1_000)
+    assert 3 == world.led_by("idle")
+
+
+def test_a_controller_whose_journal_is_full_lets_another_be_it() -> None:
+    """
+    Else no topic could be deleted, which would make room.
+    """
+    world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
+    world.create("hot", brokers=(2, 3, 1))
+    fill_journal(world, 1)
+
+    world.pass_time(2 * BALANCE_S * 1_000)
+
+    assert [1] == [sum(node.broker.controller.leads for node in world.nodes)]
+    assert not world[1].broker.controller.leads
