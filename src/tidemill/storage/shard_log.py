@@ -26,7 +26,6 @@ from tidemill.storage.segment import Segment
 from tidemill.storage.tail_cache import TailCache
 
 TAIL_ENTRIES: Final = 256
-AS_OF_STEP_MS: Final = 60_000
 NEEDED_ENTRIES_MAX: Final = 64 << 10  # kept for a follower that lags: 20 MB, 8 s at 8,000 a second; then an install
 
 
@@ -68,7 +67,6 @@ class ShardLog:
     """
 
     __slots__ = (
-        "_producers_as_of",
         "_term_starts",
         "changed",
         "commit_index",
@@ -102,7 +100,6 @@ class ShardLog:
         self.first_index = 1
         self.last_index = 0
         self.last_append_time = 0
-        self._producers_as_of: int | None = None
         self.entries: deque[Entry] = deque()  # from `first_index` to `last_index`
         self._term_starts: list[tuple[int, int]] = [(0, 0)]  # (first index, term)
         self.is_led = True  # here, so that readers come here; until something else is known
@@ -116,16 +113,6 @@ class ShardLog:
         self.section = b""
         numbers = range(opening.first_partition, opening.first_partition + opening.partition_count)
         self.partitions = {number: PartitionLog(disk, cache, opening.topic_id, number) for number in numbers}
-
-    def expire_producers(self, expiration_ms: int) -> None:
-        """
-        Those that have written nothing for `expiration_ms` of append time.  It counts at most a minute from one
-        checkpoint to the next: a clock that jumps ahead makes all of them old, and some of them wait for an answer.
-        """
-        before, last = self._producers_as_of, self.last_append_time
-        as_of = self._producers_as_of = last if before is None else min(last, before + AS_OF_STEP_MS)
-        for partition in self.partitions.values():
-            partition.producers.expire(as_of, expiration_ms)
 
     def restore_boundary(self, index: int, term: int) -> None:
         """The log continues after (index, term), whose rows are no longer kept."""

@@ -407,7 +407,8 @@ class Store:
                     capture.sections.append(encode_shard(log, rows))
                 continue
             if log.changed:
-                log.expire_producers(self.options.producer_expiration_ms)
+                for partition in log.partitions.values():
+                    partition.producers.expire(log.last_append_time, self.options.producer_expiration_ms)
                 log.section = encode_shard(log)
                 log.changed = False
             capture.sections.append(log.section)

@@ -43,10 +43,9 @@ STEPS_MAX = 100_000
 class HandClock:
     def __init__(self) -> None:
         self.now_ms = BEGIN_MS
-        self.wrong_ms = 0  # so far ahead is the wall clock
 
     def wall_ms(self) -> int:
-        return self.now_ms + self.wrong_ms
+        return self.now_ms
 
     def monotonic_ms(self) -> int:
         return self.now_ms - BEGIN_MS

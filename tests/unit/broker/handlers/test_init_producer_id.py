@@ -87,22 +87,3 @@ def test_a_producer_that_was_silent_for_long_is_forgotten() -> None:
         offsets.append(world.produce("flights", b"a", **identity).base_offset)
 
     assert [1, 1, 4] == offsets
-
-
-def test_a_clock_that_jumps_far_ahead_forgets_no_producer_at_once() -> None:
-    """
-    All are old by it, and some of them wait for an answer, and will try again.
-    """
-    world = BrokerWorld()
-    world.create("flights")
-    _, producer_id, epoch = asked(world)
-    identity = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0}
-    world.produce("flights", b"a", **identity)
-    world.pass_time(CHECKPOINT_MS)
-    world.clock.wrong_ms = 25 * 3_600_000
-    world.produce("flights", b"of nobody")
-    for _ in range(3):
-        world.pass_time(CHECKPOINT_MS)
-        world.produce("flights", b"of nobody")
-
-    assert 0 == world.produce("flights", b"a", **identity).base_offset
