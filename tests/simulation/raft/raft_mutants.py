@@ -145,11 +145,6 @@ def with_crashes_in_sync(knobs: Knobs) -> Knobs:
     return replace(knobs, crash=0.4, crash_in_sync=0.5)
 
 
-def with_full_rings(knobs: Knobs) -> Knobs:
-    """Who is elected often has much in memory that is not on its disk."""
-    return replace(knobs, full_ring=0.5, crash=0.1, partition=0.2, drop=0.0)
-
-
 def with_installs(knobs: Knobs) -> Knobs:
     return replace(knobs, forget=0.7, partition=0.2, crash=0.1, delay_ms=20, tail=0.05, duration_ms=20_000)
 
@@ -402,7 +397,6 @@ BY_SWARM = (
     RaftMutant("votes for a shorter log", votes_for_a_shorter_log, 20),
     RaftMutant("a follower answers before its sync", follower_answers_before_its_sync, 20),
     RaftMutant("a vote counts twice", a_vote_counts_twice, 260),
-    RaftMutant("serves what others have committed", serves_what_others_have_committed, 120, sharp=with_full_rings),
     RaftMutant("the leader counts itself before its sync", leader_counts_itself_before_its_sync, 40),
     RaftMutant("a vote is answered before its sync", answers_a_vote_before_its_sync, 160, sharp=with_crashes_in_sync),
     RaftMutant("a voter votes twice in a term", votes_twice_in_a_term, 20),
