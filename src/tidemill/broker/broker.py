@@ -143,9 +143,7 @@ class Broker:
         self.is_ready = False
         self.is_live = True
         self._storage_problem: str | None = None
-        self._left_at: int | None = (
-            None  # when others were asked to lead last, because the disk is full or the controller not heard
-        )
+        self._left_at: int | None = None  # when others were asked to lead last, see `_leave_office`
 
     @property
     def image(self) -> ClusterImage:
@@ -237,6 +235,7 @@ class Broker:
         self.leader_balance.tick(self.image)
         self.quorum.tick(self.shard_table.shards[METADATA_SHARD].replica)
         self._check_space()
+        self._leave_office()
         self.deadlines.tick()
         self.ready_loop.tick()
         self.memory.tick()
@@ -269,14 +268,16 @@ class Broker:
             if is_full
             else None
         )
-        # Who hears others that vote upon the metadata, and no leader of it, is cut off from that one alone.
-        if is_full or (self.controller.is_cut_off and self.cluster.hears_majority):
-            self._leave()
-        else:
-            self._left_at = None
 
-    def _leave(self) -> None:
-        """Others may have room, or hear the controller: let them lead what is led here."""
+    def _leave_office(self) -> None:
+        """
+        Where others may have room, or hear the controller, they shall lead what is led here.  Who hears others that
+        vote upon the metadata, and no leader of it, is cut off from that one alone.
+        """
+        is_alone = self.controller.is_cut_off and self.cluster.hears_majority
+        if not (self._storage_problem or is_alone):
+            self._left_at = None
+            return
         now = self.clock.monotonic_ms()
         if self._left_at is not None and now - self._left_at < LEAVE_MS:
             return

@@ -30,8 +30,8 @@ from tidemill.storage.segment import SegmentDamaged
 READ_BYTES: Final = 1 << 20
 TURN_BYTES: Final = 64 << 10  # of metadata that are read in one turn of the loop, a few milliseconds
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # records behind the log start before a snapshot pays
-CUT_OFF_MS: Final = 3_000  # without a leader of the metadata that is alive; elections take less
 SNAPSHOT_GROWTH: Final = 4  # … and this many times what the snapshot itself would hold
+CUT_OFF_MS: Final = 3_000  # without a leader of the metadata that is alive; elections take less
 
 
 class ControllerHost:

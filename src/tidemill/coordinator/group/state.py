@@ -35,7 +35,7 @@ class LoggedState:
                 self.offsets.remove(named)
                 return
             committed = read_offset(value)
-            if committed.topic_id == NO_TOPIC_ID:  # an old version, or a retention asked for by the client
+            if committed.topic_id == NO_TOPIC_ID:  # an older version, of Kafka's
                 committed.topic_id = self._topic_id_of(named.topic) or NO_TOPIC_ID
             self.offsets.put(named, committed)
         elif isinstance(named, GroupKey):
