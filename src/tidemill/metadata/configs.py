@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Final
 
 from tidemill.metadata.image import ClusterImage
-from tidemill.metadata.insync import MIN_INSYNC, check_min_insync
+from tidemill.metadata.insync import MIN_INSYNC, check_default_min_insync, check_min_insync
 from tidemill.metadata.metadata_records import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -139,12 +139,18 @@ def _changed(
         _check_may_change(grounds.image, resource, key, value)
         if before.get(key.name) != value:
             records.append(ConfigRecord(resource, key.name, value))
-    if resource.type == TOPIC_RESOURCE and any(record.key == MIN_INSYNC for record in records):
-        _check_min_insync(grounds, resource.name, records)
+    if any(record.key == MIN_INSYNC for record in records):
+        _check_min_insync(grounds, resource, records)
     return records
 
 
-def _check_min_insync(grounds: Grounds, name: str, changed: list[ConfigRecord]) -> None:
+def _check_min_insync(grounds: Grounds, resource: ConfigResource, changed: list[ConfigRecord]) -> None:
+    if resource.type != TOPIC_RESOURCE:
+        for record in changed:
+            if record.key == MIN_INSYNC and record.value is not None:
+                check_default_min_insync(grounds.image, int(record.value))
+        return
+    name = resource.name
     settings = dict(grounds.image.topic_overrides(name))
     for record in changed:
         if record.value is None:

@@ -6,6 +6,7 @@ Kafka creates such a topic, and answers each produce with NOT_ENOUGH_REPLICAS fo
 from collections.abc import Mapping
 from typing import Final
 
+from tidemill.metadata.image import ClusterImage
 from tidemill.model import errors
 from tidemill.model.config_keys import TOPIC_KEYS
 from tidemill.model.config_resolution import BrokerLayers, resolve_topic
@@ -40,6 +41,24 @@ def check_min_insync(
         f"nobody could write to topic {topic!r} with acks=all; create it with replication factor {wanted}, or with "
         f"{MIN_INSYNC}={replication_factor} or less",
     )
+
+
+def check_default_min_insync(image: ClusterImage, wanted: int) -> None:
+    """KafkaError when a topic that has no setting of its own would need more replicas in sync than it has."""
+    small = [
+        name
+        for name, topic in sorted(image.topics.items())
+        if not topic.is_internal
+        and MIN_INSYNC not in image.topic_overrides(name)
+        and image.replication_factor(topic) < wanted
+    ]
+    if small:
+        raise KafkaError(
+            errors.INVALID_CONFIG,
+            f"{MIN_INSYNC}={wanted} is refused as a default: {len(small)} topic(s) without a setting of their own have "
+            f"fewer replicas, so that nobody could write to them with acks=all (the first is {small[0]!r}, with "
+            f"{image.replication_factor(image.topics[small[0]])}); give those their own {MIN_INSYNC} before",
+        )
 
 
 def replication_warning(topic: str, replication_factor: int) -> list[str]:

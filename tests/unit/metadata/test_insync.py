@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.metadata.controller_world import Cluster
+from tests.unit.metadata.controller_world import Cluster, Counting
 from tidemill.metadata.configs import AlterConfigs, Change, Operation
+from tidemill.metadata.controller import Controller
 from tidemill.metadata.metadata_records import ConfigResource
 from tidemill.metadata.topics import CreateInternalTopic, CreateTopics, NewTopic
 from tidemill.model import errors
@@ -86,11 +87,29 @@ def test_it_cannot_be_raised_above_what_is_there() -> None:
     assert before == cluster.image
 
 
+@pytest.mark.parametrize("name", ["", "1"], ids=["of the cluster", "of a broker"])
+def test_a_default_cannot_be_raised_above_what_is_there(name: str) -> None:
+    """It would end writing to each topic that has no setting of its own; those that have one do not count."""
+    cluster = Cluster(brokers=3)
+    cluster.do(CreateInternalTopic(name=OFFSETS_TOPIC))
+    cluster.create("own", replication_factor=1, settings=((KEY, "1"),))
+    cluster.create("wide", replication_factor=3)
+    cluster.create("t", replication_factor=2)
+    resource = ConfigResource(4, name)
+
+    answers = [cluster.set(resource, Change(KEY, Operation.SET, value)) for value in ("3", "2")]
+
+    assert [errors.INVALID_CONFIG, 0] == [told(answer)[0] for answer in answers]
+    assert "1 topic(s) without a setting of their own have fewer replicas" in told(answers[0])[1]
+    assert "(the first is 't', with 2); give those their own min.insync.replicas before" in told(answers[0])[1]
+    assert {KEY: "2"} == cluster.image.configs[resource]
+
+
 def test_other_settings_do_not_ask() -> None:
-    """A default that was raised later is not held against who changes something else."""
+    """A broker was started with a higher default later: not held against who changes something else."""
     cluster = Cluster(brokers=2)
     cluster.create("t", replication_factor=1)
-    cluster.set(ConfigResource(4, ""), Change(KEY, Operation.SET, "2"))
+    cluster.controller = Controller(cluster.image, broker_id=BrokerId(1), static={KEY: "2"}, entropy=Counting())
 
     answer = cluster.set(TOPIC, Change("retention.ms", Operation.SET, "5"))
 

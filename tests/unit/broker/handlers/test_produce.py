@@ -5,8 +5,6 @@ from typing import Any
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld, Client
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.batches.builder import build_batch
-from tidemill.metadata.configs import Change, IncrementalAlterConfigs, Operation
-from tidemill.metadata.metadata_records import BROKER_RESOURCE, ConfigResource
 from tidemill.model import errors
 from tidemill.wire.messages.produce import Request
 
@@ -56,12 +54,9 @@ def test_acknowledgement_by_more_replicas_than_there_are_is_refused() -> None:
     """
     min.insync.replicas holds for acks=all; who asks for less is served.
     """
-    world = BrokerWorld()
-    world.create("flights")  # a topic that says so itself is refused; the cluster's default may rise later
-    default = ConfigResource(BROKER_RESOURCE, "")
-    change = Change("min.insync.replicas", Operation.SET, "2")
-    world.broker.controller.submit(IncrementalAlterConfigs(resources=((default, (change,)),)))
-    world.settle()
+    before = BrokerWorld()
+    before.create("flights")  # a topic that says so itself is refused, and so is a default; but not how one is started
+    world = before.restarted({**before.static, "min.insync.replicas": "2"})
 
     codes = [world.produce("flights", b"x", acks=acks).error_code for acks in (-1, 1)]
 
