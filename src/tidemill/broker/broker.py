@@ -72,7 +72,7 @@ class Broker:
             broker_id=identity.broker_id,
             static=static,
             entropy=machine.entropy,
-            clock=machine.clock,
+            clock=self.awake_clock,
             live=lambda: self.cluster.live(),
             call_soon=machine.turns.call_soon,
             warn=lambda sentence: machine.events.warning("metadata", problem=sentence),
