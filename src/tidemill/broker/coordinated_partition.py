@@ -68,7 +68,6 @@ class CoordinatedPartition:
         groups: Groups,
         machine: Machine,
         *,
-        now: Callable[[], int],
         storage_problem: Callable[[], str | None],
         is_cut_off: Callable[[], bool],
         loaded: Callable[["CoordinatedPartition"], None],
@@ -81,7 +80,6 @@ class CoordinatedPartition:
         self.is_loaded = False
         self._groups = groups
         self._machine = machine
-        self._now = now
         self._storage_problem = storage_problem
         self._is_cut_off = is_cut_off
         self._on_loaded = loaded
@@ -159,7 +157,7 @@ class CoordinatedPartition:
 
     def _loaded(self) -> None:
         self.is_loaded = True
-        self._carry_out(self._groups.loaded(self._now()))
+        self._carry_out(self._groups.loaded(self._now(), self._append_time()))
         end = self._groups.snapshot_end
         if end is not None and end.first_offset > self.partition.log_start:
             self._move_log_start(end.first_offset)  # The one who wrote it did not come to that.
@@ -177,7 +175,7 @@ class CoordinatedPartition:
             return
         if not isinstance(request, ForgetTopics):
             request.waiter = _Asked(request, answer)
-        self._carry_out(self._groups.decide(request, self._now()))
+        self._carry_out(self._groups.decide(request, self._now(), self._append_time()))
 
     def _problem(self, request: GroupRequest) -> int:
         if self._is_dropped:
@@ -235,10 +233,10 @@ class CoordinatedPartition:
         shard.when_committed(self._last_index, committed)
 
     def _append(self, records: Sequence[LogRecord]) -> None:
-        now_ms = self._now()
+        append_time = self._append_time()
         for batch in _batches(records):
-            built = build_batch([(key, value, (), now_ms) for key, value in batch])
-            self._last_index = append_own(self.partition, built, now_ms)
+            built = build_batch([(key, value, (), append_time) for key, value in batch])
+            self._last_index = append_own(self.partition, built, append_time)
             for key, value in batch:
                 self._groups.replay(key, value)
 
@@ -259,7 +257,7 @@ class CoordinatedPartition:
         if self._may_not_append():
             self._call_after(key, NOT_NOW_MS)
         else:
-            self._carry_out(self._groups.expire(key, self._now()))
+            self._carry_out(self._groups.expire(key, self._now(), self._append_time()))
 
     # Snapshots.
 
@@ -285,7 +283,7 @@ class CoordinatedPartition:
             self._machine.turns.call_soon(self._append_chunk)
             return
         first_offset = self._snapshot_first_offset
-        self._append([snapshot.end_record(first_offset, self._now())])
+        self._append([snapshot.end_record(first_offset, self._append_time())])
         self.partition.shard.when_committed(
             self._last_index, lambda known: self._snapshot_ended(first_offset, is_known=known)
         )
@@ -296,7 +294,13 @@ class CoordinatedPartition:
             self._move_log_start(first_offset)
 
     def _move_log_start(self, offset: int) -> None:
-        self.partition.shard.move_log_start(self.partition.number, offset, self._now())
+        self.partition.shard.move_log_start(self.partition.number, offset, self._append_time())
+
+    def _now(self) -> int:
+        return self._machine.clock.monotonic_ms()
+
+    def _append_time(self) -> int:
+        return self.partition.shard.append_time(self._machine.clock.wall_ms())
 
 
 def _answer(replies: tuple[tuple[Waiter, object], ...], *, is_known: bool = True) -> None:

@@ -48,8 +48,6 @@ class CoordinatorHost:
         self._is_creating = False
         self._is_stopped = False
         self._deleted: dict[TopicId, None] = {}  # topics that have gone since the start; the newest last
-        # Wall clock at the start, and monotonic from there on: sessions do not end because a clock was set.
-        self._anchor_ms = machine.clock.wall_ms() - machine.clock.monotonic_ms()
 
     def partition_of(self, group_id: str) -> int | None:
         """The partition of `__consumer_offsets` that the group belongs to; None while there is no such topic."""
@@ -111,7 +109,6 @@ class CoordinatorHost:
                 partition,
                 Groups(group_settings(self._layers()), self._machine.entropy, self._topic_id_of),
                 self._machine,
-                now=self._now,
                 storage_problem=self._storage_problem,
                 is_cut_off=lambda: self._controller.is_cut_off,
                 loaded=self._forget_missing,
@@ -176,9 +173,6 @@ class CoordinatorHost:
     def _topic_id_of(self, name: str) -> TopicId | None:
         topic = self._controller.image.topic(name)
         return None if topic is None else topic.topic_id
-
-    def _now(self) -> int:
-        return self._anchor_ms + self._machine.clock.monotonic_ms()
 
 
 def group_settings(layers: BrokerLayers) -> GroupSettings:

@@ -14,6 +14,8 @@ from tidemill.shard.append import append_own
 from tidemill.shard.partition import Partition
 from tidemill.wire.messages import heartbeat, join_group, list_groups
 
+DAY_MS = 86_400_000
+
 HEARTBEAT = heartbeat.Request(group_id="g", generation_id=1, member_id="m")
 
 
@@ -109,6 +111,24 @@ def test_committed_offsets_expire() -> None:
     world.pass_time(3_000)
 
     assert ({("flights", 0): 3}, {}) == (before, fetched(world))
+
+
+def test_a_clock_that_was_wrong_at_the_start_takes_no_offset_along() -> None:
+    """
+    NTP has set it long before the commit: that is as old as its record, and not as the broker's first idea of time.
+    """
+    world = grown_world()
+    world.clock.wrong_ms = -30 * DAY_MS
+    world = restarted(world)
+    world.pass_time(60_000)
+    world.clock.wrong_ms = 0
+    world.pass_time(60_000)
+    commit(world, "flights", 3)
+
+    again = restarted(world)
+    again.pass_time(10 * 60_000)
+
+    assert {("flights", 0): 3} == fetched(again)
 
 
 def test_committed_offsets_go_with_their_topic() -> None:

@@ -7,13 +7,16 @@ from tidemill.model.entropy import Entropy
 
 
 class Turn:
-    __slots__ = ("deadlines", "entropy", "now_ms", "records", "replies", "settings")
+    __slots__ = ("append_time", "deadlines", "entropy", "now_ms", "records", "replies", "settings")
 
-    def __init__(self, settings: GroupSettings, entropy: Entropy, deadlines: Deadlines, now_ms: int) -> None:
+    def __init__(
+        self, settings: GroupSettings, entropy: Entropy, deadlines: Deadlines, now_ms: int, append_time: int
+    ) -> None:
         self.settings = settings
         self.entropy = entropy
         self.deadlines = deadlines
-        self.now_ms = now_ms
+        self.now_ms = now_ms  # deadlines go by it
+        self.append_time = append_time  # and what is written down by this
         self.records: list[LogRecord] = []
         self.replies: list[tuple[Waiter, object]] = []
 

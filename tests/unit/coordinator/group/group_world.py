@@ -53,7 +53,7 @@ class World:
         """Another broker leads: the log is all it has."""
         self.timers.clear()
         self.groups = self.replayed()
-        self.carry_out(self.groups.loaded(self.now_ms))
+        self.carry_out(self.groups.loaded(self.now_ms, self.now_ms))
 
     def replayed(self) -> Groups:
         groups = Groups(self.settings, self.entropy, self.topic_ids.get)
@@ -82,12 +82,12 @@ class World:
             if self.timers[key] > until_ms:
                 break
             self.now_ms = max(self.now_ms, self.timers.pop(key))
-            self.carry_out(self.groups.expire(key, self.now_ms))
+            self.carry_out(self.groups.expire(key, self.now_ms, self.now_ms))
         self.now_ms = until_ms
 
     def ask(self, request: Any) -> Any:
         """The answer, or None while it is parked."""
-        self.carry_out(self.groups.decide(request, self.now_ms))
+        self.carry_out(self.groups.decide(request, self.now_ms, self.now_ms))
         return self.answer(getattr(request, "waiter", None))
 
     def answer(self, waiter: object) -> Any:
