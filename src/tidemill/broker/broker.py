@@ -85,6 +85,7 @@ class Broker:
             shards=lambda: self.shard_table.shards,
             awake_clock=self.awake_clock,
             is_syncing=lambda: self.ready_loop.is_syncing,
+            leaves_office=lambda: self._leaves_office,
             serving_changed=self._serving_changed,
         )
         self.shard_table = ShardTable(
@@ -269,13 +270,18 @@ class Broker:
             else None
         )
 
-    def _leave_office(self) -> None:
+    @property
+    def _leaves_office(self) -> bool:
         """
-        Where others may have room, or hear the controller, they shall lead what is led here.  Who hears others that
-        vote upon the metadata, and no leader of it, is cut off from that one alone.
+        Others may have room, or hear the controller.  Who hears others that vote upon the metadata, and no leader of
+        it, is cut off from that one alone.
         """
         is_alone = self.controller.is_cut_off and self.cluster.hears_majority
-        if not (self._storage_problem or is_alone):
+        return is_alone or self._storage_problem is not None
+
+    def _leave_office(self) -> None:
+        """They shall lead what is led here."""
+        if not self._leaves_office:
             self._left_at = None
             return
         now = self.clock.monotonic_ms()

@@ -39,6 +39,7 @@ class Cluster:
         shards: Callable[[], dict[ShardId, Shard]],
         awake_clock: Clock,
         is_syncing: Callable[[], bool],
+        leaves_office: Callable[[], bool],
         serving_changed: Callable[[Shard], None],
     ) -> None:
         self.address = ""  # host:port of the peer listener, once it is bound
@@ -51,6 +52,7 @@ class Cluster:
             clock=awake_clock,
             call_soon=machine.turns.call_soon,
             is_syncing=is_syncing,
+            leaves_office=leaves_office,
             unserved=self._unserved,
         )
         self.controller_link = ControllerLink(self._controller, self.peers.ask)
@@ -63,6 +65,7 @@ class Cluster:
         self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
         self._image = image
         self._shards = shards
+        self._leaves_office = leaves_office
         self._serving_changed = serving_changed
         self._events = machine.events
 
@@ -108,6 +111,14 @@ class Cluster:
 
     def is_alive(self, voter: Voter) -> bool:
         return self.peers.is_alive(voter)
+
+    def may_lead(self, voter: Voter) -> bool:
+        return self.peers.may_lead(voter)
+
+    def able_to_lead(self) -> frozenset[BrokerId]:
+        """Those of `live` that do not hand over what they lead."""
+        able = frozenset(voter.broker_id for voter in self.peers.alive() if self.peers.may_lead(voter))
+        return able if self._leaves_office() else able | {self._identity.broker_id}
 
     def live(self) -> frozenset[BrokerId]:
         """This broker, and those that are alive as far as it has heard."""

@@ -40,6 +40,7 @@ class _Peer:
         "correlation",
         "heard_at",
         "heartbeat_at",
+        "leaves_office",
         "link",
         "out",
         "out_bytes",
@@ -52,6 +53,7 @@ class _Peer:
         self.heard_at = now_ms  # anything
         self.heartbeat_at = now_ms  # … that says the other end does what a voter must
         self.told_version = 0  # of the leader table
+        self.leaves_office = False
         self.unserved: frozenset[ShardId] = frozenset()  # its replicas that are damaged
         self.out: list[Buffer] = []
         self.out_bytes = 0
@@ -71,12 +73,14 @@ class Peers:
         clock: Clock,
         call_soon: Callable[[Callable[[], None]], object],
         is_syncing: Callable[[], bool],
+        leaves_office: Callable[[], bool],
         unserved: Callable[[], tuple[ShardId, ...]],
     ) -> None:
         """
         `is_syncing`: this broker's journal does what a voter's must; while it does not, nobody shall count on it.
-        `unserved`: shards whose replica here is damaged.
+        `leaves_office`: it hands over what it leads.  `unserved`: shards whose replica here is damaged.
         """
+        self._leaves_office = leaves_office
         self._unserved = unserved
         self.hello = hello
         self.links: Links | None = None
@@ -101,6 +105,10 @@ class Peers:
     def is_alive(self, voter: Voter) -> bool:
         peer = self._by_voter.get(voter)
         return peer is not None and self._clock.monotonic_ms() - peer.heartbeat_at <= SILENT_MS
+
+    def may_lead(self, voter: Voter) -> bool:
+        """It is alive, and does not hand over what it leads."""
+        return self.is_alive(voter) and not self._by_voter[voter].leaves_office
 
     def was_alive(self, voter: Voter, within_ms: int) -> bool:
         """Its last heartbeat is at most so old, also if its link has ended since."""
@@ -138,7 +146,9 @@ class Peers:
     def tick(self) -> None:
         """Called a few times a second."""
         now_ms = self._clock.monotonic_ms()
-        heartbeat = frames.encode_heartbeat(frames.Heartbeat(self._leaders.version, self._unserved()))
+        heartbeat = frames.encode_heartbeat(
+            frames.Heartbeat(self._leaders.version, self._leaves_office(), self._unserved())
+        )
         is_syncing = self._is_syncing()
         for peer in list(self._peers.values()):
             if now_ms - peer.heard_at > GIVEN_UP_MS:
@@ -241,8 +251,9 @@ class Peers:
                     asked = peer.asked.pop(correlation, None)
                     if asked is not None:
                         asked[0](data)
-                case frames.Heartbeat(_, unserved):
+                case frames.Heartbeat(_, leaves_office, unserved):
                     peer.heartbeat_at = peer.heard_at
+                    peer.leaves_office = leaves_office
                     peer.unserved = frozenset(unserved)
 
     def _answer(self, peer: _Peer, correlation: int, data: memoryview) -> None:

@@ -18,6 +18,9 @@ MESSAGE: Final = 3
 REQUEST: Final = 4
 RESPONSE: Final = 5
 
+LEAVES_OFFICE: Final = 1
+"""A flag of a heartbeat; those that are not known here say nothing."""
+
 FRAME_BYTES_MAX: Final = 64 << 20
 """Of all sections of one frame; what does not fit is for the next."""
 
@@ -25,6 +28,7 @@ _SECTION: Final = Struct(">BI")  # kind, length of what follows
 _U32: Final = Struct(">I")
 _U64: Final = Struct(">Q")
 _PAIR: Final = Struct(">QQ")
+_HEARTBEAT: Final = Struct(">QB")  # version, flags
 _MESSAGE: Final = Struct(">BIQ")  # a section's head, and its first field
 _REQUEST: Final = Struct(">BII")
 
@@ -37,6 +41,8 @@ class MalformedFrame(ValueError):
 class Heartbeat:
     leader_version: int
     """Of the sender's table of what it leads."""
+    leaves_office: bool
+    """The sender hands over what it leads: nobody shall hand anything over to it."""
     unserved: tuple[ShardId, ...]
     """Shards that the sender has and does not serve, ascending."""
 
@@ -79,7 +85,8 @@ Section = Heartbeat | Leaders | Message | Request | Response
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> list[Buffer]:
-    body = b"".join(map(_U64.pack, (heartbeat.leader_version, *heartbeat.unserved)))
+    head = _HEARTBEAT.pack(heartbeat.leader_version, heartbeat.leaves_office)
+    body = head + b"".join(map(_U64.pack, heartbeat.unserved))
     return [_SECTION.pack(HEARTBEAT, len(body)) + body]
 
 
@@ -119,9 +126,10 @@ def _decode(kind: int, body: memoryview) -> Section:
     size = len(body)
     if kind == MESSAGE and size >= _U64.size:
         return Message(ShardId(_U64.unpack_from(body)[0]), body[_U64.size :])
-    if kind == HEARTBEAT and size >= _U64.size and not size % _U64.size:
-        leader_version, *unserved = (number for (number,) in _U64.iter_unpack(body))
-        return Heartbeat(leader_version, tuple(map(ShardId, unserved)))
+    if kind == HEARTBEAT and size >= _HEARTBEAT.size and not (size - _HEARTBEAT.size) % _U64.size:
+        leader_version, flags = _HEARTBEAT.unpack_from(body)
+        unserved = (ShardId(shard) for (shard,) in _U64.iter_unpack(body[_HEARTBEAT.size :]))
+        return Heartbeat(leader_version, bool(flags & LEAVES_OFFICE), tuple(unserved))
     if kind == LEADERS and size >= _PAIR.size and not size % _PAIR.size:
         (from_version, to_version), *terms = _PAIR.iter_unpack(body)
         return Leaders(from_version, to_version, tuple((ShardId(shard), term) for shard, term in terms))

@@ -40,6 +40,10 @@ class Road(Protocol):
         """Its broker's loop turns and its journal syncs, as far as this broker has heard."""
         ...
 
+    def may_lead(self, voter: Voter) -> bool:
+        """It is alive, and does not hand over what it leads."""
+        ...
+
     def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
         """It arrives or is lost: whoever is owed an answer asks again."""
         ...
@@ -217,7 +221,7 @@ class Shard:
         if replica.hands_over_to is not None:  # begun anew each time it would never end
             return to in (None, replica.hands_over_to)
         matches = replica.replication.matches
-        able = [voter for voter in replica.voters if voter in matches and self._road.is_alive(voter)]
+        able = [voter for voter in replica.voters if voter in matches and self._road.may_lead(voter)]
         if to is not None:
             able = [to] if to in able and replica.commit_index - matches[to] <= NEAR_ROWS else []
         if not able:

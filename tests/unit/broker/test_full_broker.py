@@ -22,6 +22,26 @@ def fill_journal(world: ClusterWorld, number: int) -> None:
     raise AssertionError("its journal did not fill")
 
 
+def test_nobody_hands_anything_over_to_a_broker_whose_disk_is_full() -> None:
+    """
+    It is preferred: the balancer made it lead at each of its looks, and for seconds it refused every write.
+    """
+    world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
+    world.create("idle", brokers=(3, 1, 2))
+    world[3].disk.free_bytes = 0
+    world.pass_time(7_000)
+
+    codes = set()
+    for _ in range(3 * BALANCE_S):
+        world.pass_time(1_000)
+        codes.add(world[world.led_by("idle")].produce("idle", b"x").error_code)
+
+    assert {errors.NONE} == codes
+    world[3].disk.free_bytes = None
+    world.pass_time(2 * BALANCE_S * 1_000)
+    assert 3 == world.led_by("idle")
+
+
 def test_whoever_is_asked_to_lead_with_a_full_journal_lets_others() -> None:
     """
     The balancer asks it, for it is preferred; others commit for it, and it could serve nothing of that.

@@ -63,6 +63,7 @@ class Linked:
             clock=self.awake_clock,
             call_soon=self.turns.append,
             is_syncing=lambda: True,
+            leaves_office=lambda: False,
             unserved=lambda: self.unserved,
         )
         self.link = HandLink()
@@ -85,7 +86,7 @@ class Linked:
         self.peers.tick()
 
     def hear(self, *unserved: ShardId) -> None:
-        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, unserved))
+        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, False, unserved))
         self.peers.received(self.link, memoryview(b"".join(heartbeat)))
 
 

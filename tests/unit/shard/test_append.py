@@ -40,6 +40,8 @@ class Alone:
     def is_alive(self, _: Voter) -> bool:
         return False
 
+    may_lead = is_alive
+
     def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
         raise AssertionError(f"shard {shard_id} has no other members: {message} to {to}")
 

@@ -58,6 +58,8 @@ class Side:
     def is_alive(self, voter: Voter) -> bool:
         return voter in self.alive
 
+    may_lead = is_alive
+
     def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
         self.out.append(b"".join(encode(message)))
         self.sent.append(message)

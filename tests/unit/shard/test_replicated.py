@@ -42,6 +42,8 @@ class HandRoad:
     def is_alive(self, voter: Voter) -> bool:
         return voter in self.alive
 
+    may_lead = is_alive
+
     def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
         self.sent.append((to, message))
 
