@@ -108,7 +108,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         "producer.id.expiration.ms",
         INT,
         86_400_000,
-        "An idempotent producer that wrote nothing for this long is forgotten.",
+        "An idempotent producer that wrote nothing for this long is forgotten, but not the newest 100 of a partition.",
         at_least=1,
     ),
     refused(

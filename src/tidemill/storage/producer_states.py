@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from tidemill.model import errors
 
 WINDOW_BATCHES: Final = 5  # Kafka's: an idempotent client has at most five requests in flight
+PRODUCERS_KEPT: Final = 100  # of a partition, whatever a clock says: less than 100 KiB
 NO_PRODUCER_ID: Final = -1
 SEQUENCE_MODULUS: Final = 1 << 31
 
@@ -89,9 +90,13 @@ class ProducerStates:
                 del self._producers[producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that have written nothing for `expiration_ms` of append time."""
+        """
+        Forget producers that have written nothing for `expiration_ms` of append time, but not the newest
+        `PRODUCERS_KEPT`: when a clock jumps by days, somebody may be about to send again what he sent a second ago.
+        """
         gone = [p for p, window in self._producers.items() if now_ms - window[-1].append_time > expiration_ms]
-        for producer_id in gone:
+        gone.sort(key=lambda producer_id: self._producers[producer_id][-1].log_index)
+        for producer_id in gone[: max(0, len(self._producers) - PRODUCERS_KEPT)]:
             del self._producers[producer_id]
 
     def saved(self, committed_index: int, last_index: int) -> dict[int, tuple[ProducerBatch, ...]]:

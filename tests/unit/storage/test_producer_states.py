@@ -4,7 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill.model import errors
-from tidemill.storage.producer_states import SEQUENCE_MODULUS, WINDOW_BATCHES, Duplicate, ProducerBatch, ProducerStates
+from tidemill.storage.producer_states import (
+    PRODUCERS_KEPT,
+    SEQUENCE_MODULUS,
+    WINDOW_BATCHES,
+    Duplicate,
+    ProducerBatch,
+    ProducerStates,
+)
 
 DAY = 86_400_000
 
@@ -85,12 +92,27 @@ def test_producers_expire_by_append_time() -> None:
     """Logs that are equal have equal states."""
     states = ProducerStates()
     states.append(7, batch(0, index=1, at=5), 1)
+    for number in range(PRODUCERS_KEPT):
+        states.append(100 + number, batch(0, index=2 + number, at=DAY), 1)
 
     states.expire(DAY + 5, DAY)
-    assert 1 == len(states)
+    assert 7 in states
     assert errors.OUT_OF_ORDER_SEQUENCE_NUMBER == check(states, 17)
     states.expire(DAY + 6, DAY)
-    assert (0, errors.NONE) == (len(states), check(states, 17))
+    assert 7 not in states
+    assert errors.NONE == check(states, 17)
+
+
+def test_the_newest_stay_whatever_a_clock_says() -> None:
+    """It jumped by days: what was written a second ago may come again."""
+    states = ProducerStates()
+    written = [*range(PRODUCERS_KEPT + 3)]
+    for number in reversed(written):
+        states.append(number, batch(0, index=1_000 - number), 1)
+
+    states.expire(30 * DAY, DAY)
+
+    assert sorted(states.newest()) == written[:PRODUCERS_KEPT]
 
 
 def test_what_was_saved_is_loaded() -> None:

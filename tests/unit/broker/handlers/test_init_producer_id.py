@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.unit.broker.broker_world import OPTIONS, BrokerWorld
 from tidemill.broker.ready_loop import CHECKPOINT_MS
 from tidemill.model import errors
+from tidemill.storage import producer_states
 from tidemill.wire.messages.init_producer_id import Request
 
 
@@ -70,10 +73,11 @@ def test_a_batch_that_comes_again_has_the_offset_it_had() -> None:
     assert (errors.OUT_OF_ORDER_SEQUENCE_NUMBER, 2) == (gap.error_code, again.partition("flights").high_watermark)
 
 
-def test_a_producer_that_was_silent_for_long_is_forgotten() -> None:
+def test_a_producer_that_was_silent_for_long_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     producer.id.expiration.ms: its state is not kept for ever.  It goes with a checkpoint, by the times in the log.
     """
+    monkeypatch.setattr(producer_states, "PRODUCERS_KEPT", 0)
     world = BrokerWorld(options=replace(OPTIONS, producer_expiration_ms=60_000))
     world.create("flights")
     _, producer_id, epoch = asked(world)
@@ -87,3 +91,21 @@ def test_a_producer_that_was_silent_for_long_is_forgotten() -> None:
         offsets.append(world.produce("flights", b"a", **identity).base_offset)
 
     assert [1, 1, 4] == offsets
+
+
+def test_a_clock_that_jumps_by_a_day_makes_no_retry_a_new_record() -> None:
+    """
+    A checkpoint comes between the batch and the retry of it, and by the times in the log a day has passed.
+    """
+    world = BrokerWorld()
+    world.create("flights")
+    _, producer_id, epoch = asked(world)
+    identity = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0}
+    offsets = [world.produce("flights", b"a", **identity).base_offset]
+
+    world.clock.wrong_ms = 25 * 3_600_000
+    offsets.append(world.produce("flights", b"of nobody").base_offset)
+    world.pass_time(CHECKPOINT_MS)
+    offsets.append(world.produce("flights", b"a", **identity).base_offset)
+
+    assert [0, 1, 0] == offsets
