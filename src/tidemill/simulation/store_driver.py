@@ -113,7 +113,7 @@ class StoreDriver:
                 store.begin_checkpoint()
             self.beside()
             return False
-        self.history.gather(block.sequence, len(block.rows))
+        self.history.gather(block.sequence, [shard_id for shard_id, _ in block.rows])
         self.beside()
         block.write(store.journal)
         self.beside()

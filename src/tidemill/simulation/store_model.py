@@ -164,8 +164,9 @@ class StoreModel:
 
 class StoreHistory:
     """
-    What was submitted, in which block it went, and up to where it was acknowledged.  Entries leave behind all else;
-    a truncation takes those along that have not left yet, and is a row only where some had.
+    What was submitted, in which block it went, and up to where it was acknowledged.  Entries leave behind all else,
+    those of a shard in their order; a truncation takes those along that have not left yet, and is a row only where some
+    had.
     """
 
     def __init__(self, model: StoreModel, sequence: int) -> None:
@@ -212,11 +213,13 @@ class StoreHistory:
             )
         )
 
-    def gather(self, sequence: int, row_count: int) -> None:
-        rows, self._facts = self._facts[:row_count], self._facts[row_count:]
-        count = row_count - len(rows)
+    def gather(self, sequence: int, shard_ids: list[ShardId]) -> None:
+        """A block has rows of these shards, in this order."""
+        rows, self._facts = self._facts[: len(shard_ids)], self._facts[len(shard_ids) :]
         self._less += [(sequence, row) for row in rows if row.truncated_from is not None or row.settled is not None]
-        rows, self._entries = rows + self._entries[:count], self._entries[count:]
+        for shard_id in shard_ids[len(rows) :]:
+            place = next(place for place, row in enumerate(self._entries) if row.shard_id == shard_id)
+            rows.append(self._entries.pop(place))
         self.models[sequence] = self.models[self.gathered].after(rows)
         self.gathered = sequence
 

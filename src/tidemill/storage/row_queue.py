@@ -2,7 +2,8 @@
 
 Facts (votes, truncations, openings, closings, settled offsets) leave before every entry, in their own order: they are
 small, may use the ring's reserve (rule J7), and none of them says anything else for coming earlier.  Behind them
-entries and rows of installs, in the order of the queue.  A truncation is put before what follows it in its shard, and
+entries and rows of installs, in the order of the queue; but where one of them finds no room, log starts and metadata of
+other shards go on out of the reserve.  A truncation is put before what follows it in its shard, and
 entries that it cuts and that no block holds yet never leave.
 """
 
@@ -11,21 +12,24 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from tidemill.model.shard import ShardId
+from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry
 from tidemill.storage.journal import Journal
 from tidemill.storage.journal_block import HEADER_BYTES, padded
 from tidemill.storage.row import ROW_BYTES
 
 LOG_START: Final = int(Command.LOG_START)
+METADATA_DIVISOR: Final = 16  # of the ring: half of the reserve is left to facts
 
 
 class RowQueue:
-    __slots__ = ("_facts", "bytes", "entries", "facts_gathered", "facts_queued")
+    __slots__ = ("_facts", "_passed", "_waiting", "bytes", "entries", "facts_gathered", "facts_queued")
 
     def __init__(self) -> None:
         self._facts: deque[tuple[ShardId, Entry]] = deque()
         self.entries: list[tuple[ShardId, Entry]] = []  # and rows of installs
+        self._passed = 0  # so many of them were looked at, and wait for room
+        self._waiting: set[ShardId] = set()  # whose are among those
         self.bytes = 0  # of all rows
         self.facts_queued = 0  # ever: the number of the newest
         self.facts_gathered = 0
@@ -63,6 +67,7 @@ class RowQueue:
                     continue
             kept.append((shard, row))
         self.entries = kept
+        self._look_again()
         return first is None or from_index < first
 
     def take(self, journal: Journal, bytes_max: int) -> list[tuple[ShardId, Entry]]:
@@ -90,8 +95,42 @@ class RowQueue:
                 count += 1
             taken += entries[:count]
             del entries[:count]
+            if count:
+                self._look_again()
+            elif entries and padded(size + ROW_BYTES + entries[0][1].payload_bytes) > room:
+                size = self._take_what_frees(taken, size, min(bytes_max, free - journal.capacity // METADATA_DIVISOR))
         self.bytes -= size - HEADER_BYTES
         return taken
+
+    def _take_what_frees(self, taken: list[tuple[ShardId, Entry]], size: int, size_max: int) -> int:
+        """
+        What an entry without room keeps waiting, and what may make room: log starts and the metadata, of shards that
+        have nothing waiting before; the size of the block then.
+        """
+        entries, waiting = self.entries, self._waiting
+        kept = []
+        place = self._passed
+        while place < len(entries):
+            shard_id, row = entries[place]
+            grown = size + ROW_BYTES + row.payload_bytes
+            frees = _is_log_start(row) or (shard_id == METADATA_SHARD and row.kind <= COMMAND)
+            if not frees or shard_id in waiting:
+                waiting.add(shard_id)
+                kept.append((shard_id, row))
+            elif padded(grown) <= size_max:
+                taken.append((shard_id, row))
+                size = grown
+            else:
+                break
+            place += 1
+        entries[self._passed : place] = kept
+        self._passed += len(kept)
+        return size
+
+    def _look_again(self) -> None:
+        """At all of them, when there is no room the next time."""
+        self._passed = 0
+        self._waiting.clear()
 
 
 def _is_log_start(entry: Entry) -> bool:

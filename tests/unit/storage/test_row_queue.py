@@ -1,0 +1,75 @@
+"""What leaves first where the ring has little room."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from tidemill.model.shard import METADATA_SHARD, ShardId
+from tidemill.raft.entry import BATCH, COMMAND, Command, Entry
+from tidemill.storage.row_queue import RowQueue
+
+HOT, COLD = ShardId(7), ShardId(8)
+MIB = 1 << 20
+
+
+def ring(free: int) -> Any:
+    """Of 16 MiB; an eighth is the reserve."""
+    return SimpleNamespace(capacity=16 * MIB, free=free, free_for_entries=free - 2 * MIB)
+
+
+def batch(index: int, size: int = 100_000) -> Entry:
+    return Entry(BATCH, bytes(size), index=index, term=1)
+
+
+def log_start(index: int) -> Entry:
+    return Entry(COMMAND, bytes((Command.LOG_START,)) + bytes(20), index=index, term=1)
+
+
+def indexes(taken: list[tuple[ShardId, Entry]]) -> list[tuple[ShardId, int]]:
+    return [(shard_id, row.index) for shard_id, row in taken]
+
+
+def test_what_makes_room_goes_past_what_has_none() -> None:
+    """
+    A log start frees files, and the metadata deletes topics: behind another shard's batch they would wait for
+    themselves.
+    """
+    queue = RowQueue()
+    queue.put(HOT, [batch(1), log_start(2)])
+    queue.put(COLD, [log_start(5), batch(6), log_start(7)])
+    queue.put(METADATA_SHARD, [batch(9, 200), batch(10, 200)])
+
+    taken = queue.take(ring(2 * MIB), MIB)
+
+    assert [(COLD, 5), (METADATA_SHARD, 9), (METADATA_SHARD, 10)] == indexes(taken)
+    assert [(HOT, 1), (HOT, 2), (COLD, 6), (COLD, 7)] == indexes(queue.entries)
+
+
+def test_what_was_passed_by_is_looked_at_again_when_there_is_room() -> None:
+    """
+    And not before: a full ring must not cost more the longer the queue is.
+    """
+    queue = RowQueue()
+    queue.put(HOT, [batch(1), log_start(2)])
+    full, roomy = ring(2 * MIB), ring(8 * MIB)
+    first = queue.take(full, MIB)
+    queue.put(COLD, [log_start(5)])
+    second = queue.take(full, MIB)
+    queue.put(HOT, [log_start(3)])
+    third = queue.take(full, MIB)
+
+    everything = queue.take(roomy, MIB)
+
+    assert ([], [(COLD, 5)], []) == (indexes(first), indexes(second), indexes(third))
+    assert [(HOT, 1), (HOT, 2), (HOT, 3)] == indexes(everything)
+    assert 0 == queue.bytes
+
+
+def test_half_of_the_reserve_is_left_to_votes() -> None:
+    """
+    Who cannot vote any more is missing to others.
+    """
+    queue = RowQueue()
+    queue.put(HOT, [batch(1)])
+    queue.put(METADATA_SHARD, [batch(9, 10_000)])
+
+    assert [] == queue.take(ring(MIB), MIB)
