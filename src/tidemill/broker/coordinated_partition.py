@@ -27,6 +27,7 @@ from tidemill.coordinator.group.requests import (
     ListGroups,
 )
 from tidemill.coordinator.group.snapshot import SnapshotChunks
+from tidemill.coordinator.moment import Moment
 from tidemill.coordinator.result import Key, LogRecord, Result, Waiter
 from tidemill.model import errors
 from tidemill.model.topic import TopicId
@@ -83,6 +84,7 @@ class CoordinatedPartition:
         self._storage_problem = storage_problem
         self._is_cut_off = is_cut_off
         self._on_loaded = loaded
+        self._began_ms = machine.clock.wall_ms() - machine.clock.monotonic_ms()
         self._is_dropped = False
         self._load_problem: str | None = None
         self._load_from = partition.log_start
@@ -157,7 +159,7 @@ class CoordinatedPartition:
 
     def _loaded(self) -> None:
         self.is_loaded = True
-        self._carry_out(self._groups.loaded(self._now(), self._append_time()))
+        self._carry_out(self._groups.loaded(self._moment()))
         end = self._groups.snapshot_end
         if end is not None and end.first_offset > self.partition.log_start:
             self._move_log_start(end.first_offset)  # The one who wrote it did not come to that.
@@ -175,7 +177,7 @@ class CoordinatedPartition:
             return
         if not isinstance(request, ForgetTopics):
             request.waiter = _Asked(request, answer)
-        self._carry_out(self._groups.decide(request, self._now(), self._append_time()))
+        self._carry_out(self._groups.decide(request, self._moment()))
 
     def _problem(self, request: GroupRequest) -> int:
         if self._is_dropped:
@@ -233,7 +235,7 @@ class CoordinatedPartition:
         shard.when_committed(self._last_index, committed)
 
     def _append(self, records: Sequence[LogRecord]) -> None:
-        append_time = self._append_time()
+        append_time = self._moment().append_time
         for batch in _batches(records):
             built = build_batch([(key, value, (), append_time) for key, value in batch])
             self._last_index = append_own(self.partition, built, append_time)
@@ -245,7 +247,7 @@ class CoordinatedPartition:
         if timer is not None:
             timer.cancel()
         if at_ms is not None:
-            self._call_after(key, min(max(0, at_ms - self._now()), TIMER_MS_MAX))
+            self._call_after(key, min(max(0, at_ms - self._moment().now_ms), TIMER_MS_MAX))
 
     def _call_after(self, key: Key, delay_ms: int) -> None:
         self._timers[key] = self._machine.call_later(delay_ms / 1_000, lambda: self._fired(key))
@@ -257,7 +259,7 @@ class CoordinatedPartition:
         if self._may_not_append():
             self._call_after(key, NOT_NOW_MS)
         else:
-            self._carry_out(self._groups.expire(key, self._now(), self._append_time()))
+            self._carry_out(self._groups.expire(key, self._moment()))
 
     # Snapshots.
 
@@ -283,7 +285,7 @@ class CoordinatedPartition:
             self._machine.turns.call_soon(self._append_chunk)
             return
         first_offset = self._snapshot_first_offset
-        self._append([snapshot.end_record(first_offset, self._append_time())])
+        self._append([snapshot.end_record(first_offset, self._moment().append_time)])
         self.partition.shard.when_committed(
             self._last_index, lambda known: self._snapshot_ended(first_offset, is_known=known)
         )
@@ -294,13 +296,13 @@ class CoordinatedPartition:
             self._move_log_start(first_offset)
 
     def _move_log_start(self, offset: int) -> None:
-        self.partition.shard.move_log_start(self.partition.number, offset, self._append_time())
+        self.partition.shard.move_log_start(self.partition.number, offset, self._moment().append_time)
 
-    def _now(self) -> int:
-        return self._machine.clock.monotonic_ms()
-
-    def _append_time(self) -> int:
-        return self.partition.shard.append_time(self._machine.clock.wall_ms())
+    def _moment(self) -> Moment:
+        clock = self._machine.clock
+        now_ms, wall_ms = clock.monotonic_ms(), clock.wall_ms()
+        append_time = self.partition.shard.append_time(wall_ms)
+        return Moment(now_ms, append_time, min(wall_ms, append_time, self._began_ms + now_ms))
 
 
 def _answer(replies: tuple[tuple[Waiter, object], ...], *, is_known: bool = True) -> None:

@@ -131,6 +131,29 @@ def test_a_clock_that_was_wrong_at_the_start_takes_no_offset_along() -> None:
     assert {("flights", 0): 3} == fetched(again)
 
 
+@pytest.mark.parametrize("is_group", [False, True], ids=["who assigns by himself", "an empty group"])
+def test_a_clock_that_is_wrong_for_a_moment_makes_nothing_old(is_group: bool) -> None:
+    """
+    A month ahead for a second, in which somebody else commits: his record has that time, and all behind it.
+    """
+    world = grown_world()
+    if is_group:
+        member = GroupMember(world).settle()
+        commit(world, "flights", 3, member=member)
+        member.leave()
+    else:
+        commit(world, "flights", 3)
+    other = next(name for name in map(str, range(99)) if partition_for(name, 2) == partition_for("g", 2))
+    world.clock.wrong_ms = 30 * DAY_MS
+    commit(world, "flights", 4, group_id=other)
+    world.pass_time(1_000)
+    world.clock.wrong_ms = 0
+
+    world.pass_time(11 * 60_000)
+
+    assert {("flights", 0): 3} == fetched(world)
+
+
 def test_committed_offsets_go_with_their_topic() -> None:
     """
     Deleting a topic writes tombstones; the topic that takes its name begins without commits, also after a restart.

@@ -4,8 +4,7 @@ Life: `replay` every record of the partition, then `loaded`, then `decide` and `
 the partition.  After each Result the host appends its records, replays them, and hands out the replies when the log is
 committed up to there; it does so before it asks again.  When an append fails or leadership is lost: `drain`, and drop.
 
-`now_ms` is of a monotonic clock: deadlines are measured with it.  `append_time` is what the partition's log gives its
-entries, milliseconds since the epoch that never go back: it is written into commits, and they expire by it.
+Each is told what time it is by the `Moment` that the host gives it.
 """
 
 from tidemill.coordinator.group import administration, joining, membership, offsets, rebalance
@@ -46,6 +45,7 @@ from tidemill.coordinator.group.responses import (
 from tidemill.coordinator.group.snapshot import CHUNK_RECORDS_MAX, SnapshotChunks
 from tidemill.coordinator.group.state import LoggedState, TopicIdOf
 from tidemill.coordinator.group.turn import Turn
+from tidemill.coordinator.moment import Moment
 from tidemill.coordinator.result import Key, Result, Waiter
 from tidemill.model import errors
 from tidemill.model.entropy import Entropy
@@ -73,11 +73,11 @@ class Groups:
         """A record of the partition, in order: at load, and each record of a Result when its append was accepted."""
         self._state.replay(key, value)
 
-    def loaded(self, now_ms: int, append_time: int) -> Result:
+    def loaded(self, moment: Moment) -> Result:
         """The whole partition was replayed: groups begin where the log left them, every session is renewed."""
         assert not self._is_loaded, "a coordinator is loaded once"
         self._is_loaded = True
-        turn = self._turn(now_ms, append_time)
+        turn = self._turn(moment)
         for group_id, metadata in self._state.groups.items():
             group = self._groups[group_id] = ClassicGroup.from_log(group_id, metadata)
             for member in group.members.values():
@@ -86,7 +86,7 @@ class Groups:
                 rebalance.prepare(group, turn)  # The bound was lowered: those that come back first stay.
         for group_id in self._state.offsets.group_ids():
             if group_id not in self._groups:
-                self._groups[group_id] = ClassicGroup(group_id, append_time)
+                self._groups[group_id] = ClassicGroup(group_id, moment.append_time)
         turn.wake_after(OFFSETS_KEY, self._settings.offsets_retention_check_interval_ms)
         return turn.result()
 
@@ -105,9 +105,9 @@ class Groups:
 
     # Decisions.
 
-    def decide(self, request: GroupRequest, now_ms: int, append_time: int) -> Result:
+    def decide(self, request: GroupRequest, moment: Moment) -> Result:
         assert self._is_loaded
-        turn = self._turn(now_ms, append_time)
+        turn = self._turn(moment)
         match request:
             case Heartbeat():
                 self._heartbeat(request, turn)
@@ -135,11 +135,11 @@ class Groups:
                 turn.records += map(offset_tombstone, self._state.offsets.of_topics(request.topic_ids))
         return turn.result()
 
-    def expire(self, key: Key, now_ms: int, append_time: int) -> Result:
+    def expire(self, key: Key, moment: Moment) -> Result:
         """A deadline was reached.  Too early, or for something that is gone, it does nothing."""
         assert self._is_loaded
-        turn = self._turn(now_ms, append_time)
-        if self._deadlines.fired(key, now_ms):
+        turn = self._turn(moment)
+        if self._deadlines.fired(key, moment.now_ms):
             if key == OFFSETS_KEY:
                 self._delete_expired(turn)
             else:
@@ -191,8 +191,8 @@ class Groups:
         assignments = {member.member_id: member.assignment for member in group.members.values()}
         assert assignments == {member.member_id: member.assignment for member in logged.members}
 
-    def _turn(self, now_ms: int, append_time: int) -> Turn:
-        return Turn(self._settings, self._entropy, self._deadlines, now_ms, append_time)
+    def _turn(self, moment: Moment) -> Turn:
+        return Turn(self._settings, self._entropy, self._deadlines, moment)
 
     def _join(self, request: Join, turn: Turn) -> None:
         error_code = joining.problem(request, turn)
@@ -205,12 +205,12 @@ class Groups:
         if group is not None:
             joining.join(group, request, turn)
             return
-        group = ClassicGroup(request.group_id, turn.append_time)
+        group = ClassicGroup(request.group_id, turn.moment.append_time)
         if joining.join(group, request, turn):
             # A new group is logged at once: that this broker can write is known before its members wait for long.
             self._groups[request.group_id] = group
             created = GroupMetadata(
-                protocol_type="", generation=0, protocol_name=None, leader=None, state_since_ms=turn.append_time
+                protocol_type="", generation=0, protocol_name=None, leader=None, state_since_ms=turn.moment.append_time
             )
             turn.records.append(group_metadata(request.group_id, created))
 
@@ -257,7 +257,7 @@ class Groups:
         elif not name_fits(request.group_id):
             offsets.refuse_commit(request, errors.INVALID_GROUP_ID, turn)
         elif request.generation < 0:
-            group = ClassicGroup(request.group_id, turn.append_time)
+            group = ClassicGroup(request.group_id, turn.moment.append_time)
             if offsets.commit(group, request, turn):
                 self._groups[request.group_id] = group
         elif request.knows_group_id_not_found:
@@ -304,7 +304,7 @@ class Groups:
     def _forget(self, group: ClassicGroup, turn: Turn) -> None:
         for member_id in group.pending_joins:
             turn.deadlines.cancel(group.session_key(member_id))
-        group.move(Signal.DELETED, turn.append_time)
+        group.move(Signal.DELETED, turn.moment.append_time)
         del self._groups[group.group_id]
         if group.group_id in self._state.groups:
             turn.records.append(group_tombstone(group.group_id))

@@ -51,7 +51,7 @@ def _assign(group: ClassicGroup, request: Sync, turn: Turn) -> None:
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
     previous = group.state_since_ms
-    group.state_since_ms = turn.append_time
+    group.state_since_ms = turn.moment.append_time
     record = group_metadata(group.group_id, group.logged())
     if len(record.value or b"") > turn.settings.group_metadata_bytes_max:
         # It would not fit the log.  Kafka finds that out when it appends, and answers the same.
@@ -60,7 +60,7 @@ def _assign(group: ClassicGroup, request: Sync, turn: Turn) -> None:
         rebalance.prepare(group, turn)
         return
     turn.records.append(record)
-    group.move(Signal.ASSIGNED, turn.append_time)
+    group.move(Signal.ASSIGNED, turn.moment.append_time)
     for member in group.members.values():
         if rebalance.answer_sync(member, turn, _synced(group, member.assignment)):
             rebalance.renew_session(group, member, turn)

@@ -58,8 +58,8 @@ def _commit_one(request: CommitOffsets, offset: OffsetToCommit, turn: Turn) -> i
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
-        committed_at_ms=turn.append_time,
-        expires_at_ms=-1 if request.retention_ms < 0 else turn.append_time + request.retention_ms,
+        committed_at_ms=turn.moment.append_time,
+        expires_at_ms=-1 if request.retention_ms < 0 else turn.moment.append_time + request.retention_ms,
         topic_id=offset.topic_id,
     )
     key = OffsetKey(group_id=request.group_id, topic=offset.topic, partition=offset.partition)
@@ -142,7 +142,7 @@ def delete_expired(group: ClassicGroup, offsets: CommittedOffsets, turn: Turn) -
         else:
             idle_since_ms = committed.committed_at_ms if since_ms == -1 else since_ms
             expires_at_ms = idle_since_ms + turn.settings.offsets_retention_ms
-        if turn.append_time >= expires_at_ms and not group.is_subscribed(topic):
+        if turn.moment.past_ms >= expires_at_ms and not group.is_subscribed(topic):
             key = OffsetKey(group_id=group.group_id, topic=topic, partition=partition)
             turn.records.append(offset_tombstone(key))
         else:

@@ -26,10 +26,10 @@ def prepare(group: ClassicGroup, turn: Turn) -> None:
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         group.joined_since_delay = False
-        group.move(Signal.REBALANCE, turn.append_time)
+        group.move(Signal.REBALANCE, turn.moment.append_time)
         turn.wake_after(group.join_key, delay_ms)
         return
-    group.move(Signal.REBALANCE, turn.append_time)
+    group.move(Signal.REBALANCE, turn.moment.append_time)
     if group.all_joined:
         complete_join(group, turn)
     else:
@@ -73,7 +73,7 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
         # Only static members are left and none of them has come: they have until their sessions end.
         turn.wake_after(group.join_key, group.rebalance_timeout_ms)
         return
-    group.begin_generation(turn.append_time)
+    group.begin_generation(turn.moment.append_time)
     if not group.members:
         turn.records.append(group_metadata(group.group_id, group.logged()))
         return

@@ -2,21 +2,19 @@
 
 from tidemill.coordinator.group.deadlines import Deadlines
 from tidemill.coordinator.group.group_settings import GroupSettings
+from tidemill.coordinator.moment import Moment
 from tidemill.coordinator.result import Key, LogRecord, Result, Waiter
 from tidemill.model.entropy import Entropy
 
 
 class Turn:
-    __slots__ = ("append_time", "deadlines", "entropy", "now_ms", "records", "replies", "settings")
+    __slots__ = ("deadlines", "entropy", "moment", "records", "replies", "settings")
 
-    def __init__(
-        self, settings: GroupSettings, entropy: Entropy, deadlines: Deadlines, now_ms: int, append_time: int
-    ) -> None:
+    def __init__(self, settings: GroupSettings, entropy: Entropy, deadlines: Deadlines, moment: Moment) -> None:
         self.settings = settings
         self.entropy = entropy
         self.deadlines = deadlines
-        self.now_ms = now_ms  # deadlines go by it
-        self.append_time = append_time  # and what is written down by this
+        self.moment = moment
         self.records: list[LogRecord] = []
         self.replies: list[tuple[Waiter, object]] = []
 
@@ -24,7 +22,7 @@ class Turn:
         self.replies.append((waiter, response))
 
     def wake_after(self, key: Key, delay_ms: int) -> None:
-        self.deadlines.set(key, self.now_ms + delay_ms)
+        self.deadlines.set(key, self.moment.now_ms + delay_ms)
 
     def result(self) -> Result:
         return Result(tuple(self.records), tuple(self.replies), self.deadlines.take_changes())

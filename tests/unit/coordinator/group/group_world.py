@@ -18,6 +18,7 @@ from tidemill.coordinator.group.requests import (
     TopicPartitionId,
 )
 from tidemill.coordinator.group.responses import DescribedGroup, Joined
+from tidemill.coordinator.moment import Moment
 from tidemill.coordinator.result import Key, LogRecord, Result
 from tidemill.model.topic import TopicId
 
@@ -53,7 +54,11 @@ class World:
         """Another broker leads: the log is all it has."""
         self.timers.clear()
         self.groups = self.replayed()
-        self.carry_out(self.groups.loaded(self.now_ms, self.now_ms))
+        self.carry_out(self.groups.loaded(self.moment))
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.now_ms, self.now_ms, self.now_ms)
 
     def replayed(self) -> Groups:
         groups = Groups(self.settings, self.entropy, self.topic_ids.get)
@@ -82,12 +87,12 @@ class World:
             if self.timers[key] > until_ms:
                 break
             self.now_ms = max(self.now_ms, self.timers.pop(key))
-            self.carry_out(self.groups.expire(key, self.now_ms, self.now_ms))
+            self.carry_out(self.groups.expire(key, self.moment))
         self.now_ms = until_ms
 
     def ask(self, request: Any) -> Any:
         """The answer, or None while it is parked."""
-        self.carry_out(self.groups.decide(request, self.now_ms, self.now_ms))
+        self.carry_out(self.groups.decide(request, self.moment))
         return self.answer(getattr(request, "waiter", None))
 
     def answer(self, waiter: object) -> Any:
