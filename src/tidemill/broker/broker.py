@@ -12,6 +12,7 @@ from tidemill.broker.cluster import Cluster
 from tidemill.broker.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.broker.coordinator_host import CoordinatorHost
+from tidemill.broker.current_image import CurrentImage
 from tidemill.broker.deadlines import Deadlines
 from tidemill.broker.fetch_session import FetchSessions
 from tidemill.broker.hand_overs import HandOvers
@@ -130,7 +131,7 @@ class Broker:
             machine=machine,
             shard_table=self.shard_table,
             layers=lambda: self.layers,
-            is_current=lambda: self.controller.is_current,
+            current_image=CurrentImage(machine, self.controller, self.cluster.controller_link),
         )
         self.fetch_sessions = FetchSessions(
             machine.entropy, broker_int(self.layers, "max.incremental.fetch.session.cache.slots")

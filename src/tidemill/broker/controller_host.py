@@ -118,7 +118,7 @@ class ControllerHost:
 
     @property
     def is_current(self) -> bool:
-        """The image here is what the controller goes by, but for what is on its way: nothing may be deleted by less."""
+        """The image here is what the controller goes by, but for what is on its way."""
         shard = self._shard
         if shard is None or shard.replica.installing is not None or shard.replica.is_damaged:
             return False
@@ -142,6 +142,11 @@ class ControllerHost:
     def accepts(self) -> bool:
         """It is here, and not about to be somewhere else."""
         return self._controller is not None and self._shard is not None and self._shard.accepts
+
+    def confirmed_offset(self, told: Callable[[int | None], None]) -> None:
+        """That of the image, once a majority has said that the controller is still here; None: it is not."""
+        assert self._shard is not None, "there is no metadata shard yet"
+        self._shard.when_still_leading(lambda leads: told(self.image.offset if leads else None))
 
     def submit(self, command: Command) -> Pending:
         """

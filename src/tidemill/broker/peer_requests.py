@@ -21,7 +21,7 @@ from tidemill.metadata.topics import CreateInternalTopic
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.model.shard import ShardId
-from tidemill.peer import allocate_producer_ids, create_internal_topic, hand_over, join, register
+from tidemill.peer import allocate_producer_ids, create_internal_topic, hand_over, image_offset, join, register
 from tidemill.peer.link import Buffer, Link
 from tidemill.shard.pending import Pending
 from tidemill.wire.api import ALL
@@ -62,6 +62,7 @@ class PeerRequests:
             allocate_producer_ids.API: self._allocate_producer_ids,
             create_internal_topic.API: self._create_internal_topic,
             hand_over.API: self._hand_over,
+            image_offset.API: self._image_offset,
         }
         self._handlers: Mapping[int, Handler] = CONTROLLER_HANDLERS | {api.key: it for api, it in own.items()}
         self._wire = ServerConnection({key: ALL[key] for key in CONTROLLER_HANDLERS} | {api.key: api for api in own})
@@ -133,6 +134,20 @@ class PeerRequests:
     def _hand_over(self, request: hand_over.Request, context: RequestContext) -> object:
         moves = [(ShardId(move.shard_id), BrokerId(move.to)) for move in request.moves]
         return hand_over.Response(refused=context.broker.hand_overs.here(moves))
+
+    def _image_offset(self, _: image_offset.Request, context: RequestContext) -> object:
+        if not context.broker.controller.accepts:
+            return image_offset.Response(error_code=errors.NOT_CONTROLLER)
+        pending = Pending()
+
+        def told(offset: int | None) -> None:
+            if offset is None:
+                pending.complete(image_offset.Response(error_code=errors.NOT_CONTROLLER))
+            else:
+                pending.complete(image_offset.Response(offset=offset))
+
+        context.broker.controller.confirmed_offset(told)
+        return pending
 
     def _submit(self, command: Command, answer: Callable[[Any], Message], response: Any) -> object:
         """Of the controller here; what it refuses is told by its code."""

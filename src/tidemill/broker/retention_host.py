@@ -3,12 +3,14 @@
     every `log.retention.check.interval.ms` ─▶ `storage/retention` says from where on ─▶ a log-start row is proposed
                                                             └─▶ an active segment that expires is rolled first ─▲
 
-Replicas drop segments when that row commits, and never on their own.
+Replicas drop segments when that row commits, and never on their own.  By settings that may be old nothing is deleted:
+before a look the controller is asked how far the metadata goes.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
+from tidemill.broker.current_image import CURRENT_MS, CurrentImage
 from tidemill.broker.machine import Machine
 from tidemill.broker.shard_table import ShardTable
 from tidemill.model.config_resolution import BrokerLayers, broker_int
@@ -16,7 +18,7 @@ from tidemill.model.topic import INTERNAL_TOPICS
 from tidemill.shard.partition import Partition
 from tidemill.storage.retention import UNBOUNDED, retained_from, segment_ages
 
-AGAIN_S: Final = 1.0  # until the next look where the controller was not heard
+AGAIN_S: Final = 1.0  # until the controller is asked once more
 PARTITIONS_PER_TURN: Final = 200  # about 1 ms; then whoever waits is served first
 
 
@@ -27,15 +29,15 @@ class RetentionHost:
         machine: Machine,
         shard_table: ShardTable,
         layers: Callable[[], BrokerLayers],
-        is_current: Callable[[], bool],
+        current_image: CurrentImage,
     ) -> None:
-        """`is_current`: the settings here are what was acknowledged last; by others nothing is deleted."""
-        self._is_current = is_current
+        self._current_image = current_image
         self._machine = machine
         self._shard_table = shard_table
         self._layers = layers
         self._timer: Any = None
         self._unchecked: list[Partition] = []
+        self._current_until_ms = 0  # the settings here are those of a moment ago
         self._moving: set[Partition] = set()  # their log start is on its way
 
     def begin(self) -> None:
@@ -49,9 +51,6 @@ class RetentionHost:
             self._timer = None
 
     def _look(self) -> None:
-        if not self._is_current():
-            self._timer = self._machine.call_later(AGAIN_S, self._look)
-            return
         interval_ms = broker_int(self._layers(), "log.retention.check.interval.ms")
         self._timer = self._machine.call_later(interval_ms / 1000, self._look)
         if self._unchecked:
@@ -61,9 +60,22 @@ class RetentionHost:
                 self._unchecked += [partition for partition in partitions.values() if _may_expire(partition)]
         self._go_on()
 
+    def _ask(self) -> None:
+        until_ms = self._machine.clock.monotonic_ms() + CURRENT_MS
+
+        def told(is_current: bool) -> None:
+            if is_current:
+                self._current_until_ms = until_ms
+                self._go_on()
+            elif self._unchecked:
+                self._machine.call_later(AGAIN_S, self._go_on)
+
+        self._current_image.ask(told)
+
     def _go_on(self) -> None:
-        if not self._is_current():
-            self._unchecked.clear()  # until the next look
+        if self._unchecked and self._machine.clock.monotonic_ms() > self._current_until_ms:
+            self._ask()
+            return
         for partition in self._unchecked[:PARTITIONS_PER_TURN]:
             self._check(partition)
         del self._unchecked[:PARTITIONS_PER_TURN]

@@ -94,6 +94,28 @@ def cut(run: ClusterRun, one: BrokerMachine, other: BrokerMachine) -> None:
     run.network.blocked |= {(one.name, other.name), (other.name, one.name)}
 
 
+def old_records(replication_factor: int) -> tuple[Hand, BrokerMachine, BrokerMachine]:
+    """In a partition whose retention they are past; who leads the metadata, and another, who leads the partition."""
+    run = ClusterRun(1, knobs(3).without_faults())
+    for machine in run.machines:
+        machine.start()
+    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
+    hand = Hand(run)
+    controller = next(machine for machine in run.machines if leads(machine))
+    away = next(machine for machine in run.machines if machine is not controller)
+    asked = create_topics.Request.Topic
+    brokers = [away, *(machine for machine in run.machines if machine is not away)][:replication_factor]
+    assignment = asked.Assignment(partition_index=0, broker_ids=[machine.voter.broker_id for machine in brokers])
+    config = asked.Config(name="retention.ms", value="60000")
+    alone = asked(name="flights", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[config])
+    made = hand.ask(controller, create_topics.Request(topics=[alone], timeout_ms=5_000))
+    assert errors.NONE == made.topics[0].error_code
+    producer = Producer(hand.client, run.history, "flights", 0, in_flight=1, acks=-1, batches_max=5)
+    hand.call(producer.run(lambda: 0.1))
+    hand.wait(90)
+    return hand, controller, away
+
+
 def apart(run: ClusterRun, shard_of: Any) -> tuple[BrokerMachine, BrokerMachine]:
     """Who leads the metadata, and another who leads that shard."""
     controller = next(machine for machine in run.machines if leads(machine))
@@ -169,29 +191,34 @@ def test_a_broker_that_missed_much_is_ready_when_it_knows_the_cluster_as_it_is()
     """
     By what was set before it went, its records have expired.
     """
-    run = ClusterRun(1, knobs(3).without_faults())
-    for machine in run.machines:
-        machine.start()
-    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
-    hand = Hand(run)
-    controller = next(machine for machine in run.machines if leads(machine))
-    away = next(machine for machine in run.machines if machine is not controller)
-    asked = create_topics.Request.Topic
-    assignment = asked.Assignment(partition_index=0, broker_ids=[away.voter.broker_id])
-    config = asked.Config(name="retention.ms", value="60000")
-    alone = asked(name="flights", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[config])
-    made = hand.ask(controller, create_topics.Request(topics=[alone], timeout_ms=5_000))
-    assert errors.NONE == made.topics[0].error_code
-    producer = Producer(hand.client, run.history, "flights", 0, in_flight=1, acks=-1, batches_max=5)
-    hand.call(producer.run(lambda: 0.1))
-    hand.wait(90)
+    hand, controller, away = old_records(1)
     away.kill()
 
     for number in range(400):  # more than the leader keeps as entries: it comes back by an install
         assert errors.NONE == hand.alter(controller, "flights", "retention.ms", str(10**12 + number))
     away.start()
-    pass_time(run, lambda: away.is_ready)
+    pass_time(hand.run, lambda: away.is_ready)
     hand.wait(10)
+
+    log = replica_of(away).log.partitions[0]
+    assert 0 == log.log_start < log.end_offset
+
+
+def test_a_broker_that_was_stopped_looks_by_what_is_set_now() -> None:
+    """
+    Its link to the controller has lived on, and what is set has not been read from it yet.
+    """
+    hand, controller, away = old_records(3)
+    assert away.broker is not None
+    assert away.loop is not None
+    look = away.broker.retention._timer.when()  # the one before came too early for any
+    while away.loop.time() < look - 1:
+        hand.wait(0.1)
+
+    away.loop.pause(seconds(1.5))
+    hand.wait(0.2)
+    assert errors.NONE == hand.alter(controller, "flights", "retention.ms", "-1")
+    hand.wait(30)
 
     log = replica_of(away).log.partitions[0]
     assert 0 == log.log_start < log.end_offset

@@ -3,12 +3,12 @@
 import pytest
 
 from tidemill.model import errors
-from tidemill.peer import allocate_producer_ids, create_internal_topic, hand_over, join, register
+from tidemill.peer import allocate_producer_ids, create_internal_topic, hand_over, image_offset, join, register
 from tidemill.wire.api import ALL
 from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message
 
-APIS = (join.API, register.API, allocate_producer_ids.API, create_internal_topic.API, hand_over.API)
+APIS = (join.API, register.API, allocate_producer_ids.API, create_internal_topic.API, hand_over.API, image_offset.API)
 DIRECTORY = bytes(range(16))
 ENDPOINT = register.Request.Endpoint(name="PEER", host="h", port=9093, security="PLAINTEXT")
 NO_TAGS, NULL, FINE = "00", "00", "0000"
@@ -29,6 +29,7 @@ REQUESTS: list[tuple[Api, Message, str]] = [
         hand_over.Request(moves=[hand_over.Request.Move(shard_id=4, to=2)]),
         "02" + "0000000000000004" + "00000002" + NO_TAGS + NO_TAGS,
     ),
+    (image_offset.API, image_offset.Request(), NO_TAGS),
 ]  # fmt: skip
 RESPONSES: list[tuple[Api, Message, str]] = [
     (join.API, join.Response(cluster_id="c", broker_id=2), FINE + NULL + "0263" + "00000002" + NO_TAGS),
@@ -50,6 +51,7 @@ RESPONSES: list[tuple[Api, Message, str]] = [
         FINE + NULL + "0000000000000fa0" + "000003e8" + NO_TAGS,
     ),
     (create_internal_topic.API, create_internal_topic.Response(), FINE + NULL + NO_TAGS),
+    (image_offset.API, image_offset.Response(offset=9), FINE + NULL + "0000000000000009" + NO_TAGS),
     (hand_over.API, hand_over.Response(refused=[4]), FINE + NULL + "02" + "0000000000000004" + NO_TAGS),
 ]
 
@@ -88,5 +90,5 @@ def test_no_client_can_ask_for_it() -> None:
     """Their keys are far above Kafka's, each its own, and what clients may ask does not know them."""
     keys = [api.key for api in APIS]
 
-    assert [10_000, 10_001, 10_002, 10_003, 10_004] == keys
+    assert [10_000, 10_001, 10_002, 10_003, 10_004, 10_005] == keys
     assert not set(keys) & set(ALL)

@@ -1,0 +1,17 @@
+"""ImageOffset: how far the cluster's metadata goes.  Answered by the controller, when a majority says that it leads."""
+
+from tidemill.wire.primitives import INT16, INT64, STRING
+from tidemill.wire.schema import Api, Message, field
+
+
+class Request(Message):
+    pass
+
+
+class Response(Message):
+    error_code: int = field(INT16, default=0)
+    error_message: str | None = field(STRING, default=None)
+    offset: int = field(INT64, default=0)  # of the metadata log: all that was acknowledged lies before it
+
+
+API = Api(key=10_005, versions=range(1), flexible_from=0, request=Request, response=Response)
