@@ -32,6 +32,7 @@ from tidemill.model import errors
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import TopicId
+from tidemill.peer.frame import HEARS_CONTROLLER, LEAVES_OFFICE
 from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
@@ -44,6 +45,7 @@ from tidemill.wire.messages import metadata
 from tidemill.wire.schema import Api
 
 FREE_BYTES_MIN: Final = 256 << 20  # beside what the journal still has to spread
+READY_MS: Final = 3_000  # a broker that starts takes less, where it hears the others
 LEAVE_MS: Final = 5_000  # a broker without room asks others to lead so often: their disks may be full, too
 ELECTION_TICK_S: Final = 0.02
 REQUESTS_BYTES_MAX: Final = 256 << 20  # of requests that are coming or being worked on, of all connections together
@@ -86,7 +88,7 @@ class Broker:
             shards=lambda: self.shard_table.shards,
             awake_clock=self.awake_clock,
             is_syncing=lambda: self.ready_loop.is_syncing,
-            leaves_office=lambda: self._leaves_office,
+            flags=lambda: self._flags,
             serving_changed=self._serving_changed,
         )
         self.shard_table = ShardTable(
@@ -120,6 +122,7 @@ class Broker:
             layers=lambda: self.layers,
             create=self.topic_creation.create_internal,
             storage_problem=self.storage_problem,
+            is_cut_off=lambda: self.is_cut_off,
         )
         self.memberships = MembershipHost(machine, self.shard_table, self.cluster)
         self.hand_overs = HandOvers(self.shard_table, self.cluster, lambda: self.image)
@@ -272,17 +275,29 @@ class Broker:
         )
 
     @property
-    def _leaves_office(self) -> bool:
+    def is_cut_off(self) -> bool:
         """
-        Others may have room, or hear the controller.  Who hears others that vote upon the metadata, and no leader of
-        it, is cut off from that one alone.
+        The image here is old, and there may be a newer one: somebody hears the controller, or there may be one among
+        those that are not heard.
         """
-        is_alone = self.controller.is_cut_off and self.cluster.hears_majority
-        return is_alone or self._storage_problem is not None
+        there_may_be = self.cluster.peers.hear_controller() or not self.cluster.hears_majority
+        return self.controller.is_stale and there_may_be
+
+    @property
+    def _flags(self) -> int:
+        leaves = LEAVES_OFFICE if self._must_leave or not self.is_ready else 0
+        return leaves | (HEARS_CONTROLLER if self.controller.is_current else 0)
+
+    @property
+    def _must_leave(self) -> bool:
+        """Others may have room, or hear the controller, or are where clients reach them."""
+        is_alone = self.controller.is_stale and self.cluster.peers.hear_controller()
+        is_late = not self.is_ready and self.awake_clock.monotonic_ms() > READY_MS
+        return is_alone or is_late or self._storage_problem is not None
 
     def _leave_office(self) -> None:
         """They shall lead what is led here."""
-        if not self._leaves_office:
+        if not self._must_leave:
             self._left_at = None
             return
         now = self.clock.monotonic_ms()

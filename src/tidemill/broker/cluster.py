@@ -16,6 +16,7 @@ from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
 from tidemill.model.broker_id import BrokerId, Voter
 from tidemill.model.clock import Clock
 from tidemill.model.shard import METADATA_SHARD, ShardId
+from tidemill.peer.frame import LEAVES_OFFICE
 from tidemill.peer.hello import Hello
 from tidemill.raft.messages import Message
 from tidemill.raft.quorum import has_majority
@@ -39,7 +40,7 @@ class Cluster:
         shards: Callable[[], dict[ShardId, Shard]],
         awake_clock: Clock,
         is_syncing: Callable[[], bool],
-        leaves_office: Callable[[], bool],
+        flags: Callable[[], int],
         serving_changed: Callable[[Shard], None],
     ) -> None:
         self.address = ""  # host:port of the peer listener, once it is bound
@@ -52,7 +53,7 @@ class Cluster:
             clock=awake_clock,
             call_soon=machine.turns.call_soon,
             is_syncing=is_syncing,
-            leaves_office=leaves_office,
+            flags=flags,
             unserved=self._unserved,
         )
         self.controller_link = ControllerLink(self._controller, self.peers.ask)
@@ -65,7 +66,7 @@ class Cluster:
         self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
         self._image = image
         self._shards = shards
-        self._leaves_office = leaves_office
+        self._flags = flags
         self._serving_changed = serving_changed
         self._events = machine.events
 
@@ -118,7 +119,7 @@ class Cluster:
     def able_to_lead(self) -> frozenset[BrokerId]:
         """Those of `live` that do not hand over what they lead."""
         able = frozenset(voter.broker_id for voter in self.peers.alive() if self.peers.may_lead(voter))
-        return able if self._leaves_office() else able | {self._identity.broker_id}
+        return able if self._flags() & LEAVES_OFFICE else able | {self._identity.broker_id}
 
     def live(self) -> frozenset[BrokerId]:
         """This broker, and those that are alive as far as it has heard."""

@@ -31,7 +31,7 @@ READ_BYTES: Final = 1 << 20
 TURN_BYTES: Final = 64 << 10  # of metadata that are read in one turn of the loop, a few milliseconds
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # records behind the log start before a snapshot pays
 SNAPSHOT_GROWTH: Final = 4  # … and this many times what the snapshot itself would hold
-CUT_OFF_MS: Final = 3_000  # without a leader of the metadata that is alive; elections take less
+STALE_MS: Final = 3_000  # without a leader of the metadata that is alive; elections take less
 
 
 class ControllerHost:
@@ -72,7 +72,7 @@ class ControllerHost:
         self._snapshot_begun_at: int | None = None
         self._decided_upon = 0  # the log index of the newest record that the controller knows of
         self._grown_with: frozenset[BrokerId] = frozenset()  # who was alive when internal topics could last grow
-        self._current_at: int | None = None  # when the image was last known to be
+        self._current_at: int | None = None  # when the image was last known to be, or the first tick
 
     def attach(self, shard: Shard) -> None:
         """The metadata shard is open; follow its log from its start."""
@@ -104,7 +104,7 @@ class ControllerHost:
 
     def tick(self) -> None:
         """Called a few times a second: who has come back may be given replicas of internal topics."""
-        if self.is_current:
+        if self.is_current or self._current_at is None:
             self._current_at = self._clock.monotonic_ms()
         if self._controller is None and self._shard is not None and self._shard.is_serving:
             self.serving_changed()  # it could not be read, and perhaps it can
@@ -128,11 +128,9 @@ class ControllerHost:
         return leader is not None and leader.broker_id in self._live()
 
     @property
-    def is_cut_off(self) -> bool:
-        """
-        For longer than an election takes the image has not been current, as it was before: others may go by another.
-        """
-        return self._current_at is not None and self._clock.monotonic_ms() - self._current_at > CUT_OFF_MS
+    def is_stale(self) -> bool:
+        """For longer than an election takes the image has not been current: others may go by another."""
+        return self._current_at is not None and self._clock.monotonic_ms() - self._current_at > STALE_MS
 
     @property
     def leads(self) -> bool:

@@ -38,9 +38,9 @@ class _Peer:
     __slots__ = (
         "asked",
         "correlation",
+        "flags",
         "heard_at",
         "heartbeat_at",
-        "leaves_office",
         "link",
         "out",
         "out_bytes",
@@ -53,7 +53,7 @@ class _Peer:
         self.heard_at = now_ms  # anything
         self.heartbeat_at = now_ms  # … that says the other end does what a voter must
         self.told_version = 0  # of the leader table
-        self.leaves_office = False
+        self.flags = 0  # of its last heartbeat
         self.unserved: frozenset[ShardId] = frozenset()  # its replicas that are damaged
         self.out: list[Buffer] = []
         self.out_bytes = 0
@@ -73,14 +73,14 @@ class Peers:
         clock: Clock,
         call_soon: Callable[[Callable[[], None]], object],
         is_syncing: Callable[[], bool],
-        leaves_office: Callable[[], bool],
+        flags: Callable[[], int],
         unserved: Callable[[], tuple[ShardId, ...]],
     ) -> None:
         """
         `is_syncing`: this broker's journal does what a voter's must; while it does not, nobody shall count on it.
-        `leaves_office`: it hands over what it leads.  `unserved`: shards whose replica here is damaged.
+        `flags` are those of `peer.frame`, for its heartbeat.  `unserved`: shards whose replica here is damaged.
         """
-        self._leaves_office = leaves_office
+        self._flags = flags
         self._unserved = unserved
         self.hello = hello
         self.links: Links | None = None
@@ -108,7 +108,11 @@ class Peers:
 
     def may_lead(self, voter: Voter) -> bool:
         """It is alive, and does not hand over what it leads."""
-        return self.is_alive(voter) and not self._by_voter[voter].leaves_office
+        return self.is_alive(voter) and not self._by_voter[voter].flags & frames.LEAVES_OFFICE
+
+    def hear_controller(self) -> bool:
+        """One of those that are alive does, as it says."""
+        return any(self._by_voter[voter].flags & frames.HEARS_CONTROLLER for voter in self.alive())
 
     def was_alive(self, voter: Voter, within_ms: int) -> bool:
         """Its last heartbeat is at most so old, also if its link has ended since."""
@@ -146,9 +150,7 @@ class Peers:
     def tick(self) -> None:
         """Called a few times a second."""
         now_ms = self._clock.monotonic_ms()
-        heartbeat = frames.encode_heartbeat(
-            frames.Heartbeat(self._leaders.version, self._leaves_office(), self._unserved())
-        )
+        heartbeat = frames.encode_heartbeat(frames.Heartbeat(self._leaders.version, self._flags(), self._unserved()))
         is_syncing = self._is_syncing()
         for peer in list(self._peers.values()):
             if now_ms - peer.heard_at > GIVEN_UP_MS:
@@ -251,9 +253,9 @@ class Peers:
                     asked = peer.asked.pop(correlation, None)
                     if asked is not None:
                         asked[0](data)
-                case frames.Heartbeat(_, leaves_office, unserved):
+                case frames.Heartbeat(_, flags, unserved):
                     peer.heartbeat_at = peer.heard_at
-                    peer.leaves_office = leaves_office
+                    peer.flags = flags
                     peer.unserved = frozenset(unserved)
 
     def _answer(self, peer: _Peer, correlation: int, data: memoryview) -> None:

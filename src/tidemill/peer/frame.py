@@ -19,7 +19,9 @@ REQUEST: Final = 4
 RESPONSE: Final = 5
 
 LEAVES_OFFICE: Final = 1
-"""A flag of a heartbeat; those that are not known here say nothing."""
+"""The sender of the heartbeat hands over what it leads, or would: nobody shall hand anything over to it."""
+HEARS_CONTROLLER: Final = 2
+"""The sender is the controller, or hears it."""
 
 FRAME_BYTES_MAX: Final = 64 << 20
 """Of all sections of one frame; what does not fit is for the next."""
@@ -41,8 +43,8 @@ class MalformedFrame(ValueError):
 class Heartbeat:
     leader_version: int
     """Of the sender's table of what it leads."""
-    leaves_office: bool
-    """The sender hands over what it leads: nobody shall hand anything over to it."""
+    flags: int
+    """LEAVES_OFFICE, HEARS_CONTROLLER; those that are not known here say nothing."""
     unserved: tuple[ShardId, ...]
     """Shards that the sender has and does not serve, ascending."""
 
@@ -85,7 +87,7 @@ Section = Heartbeat | Leaders | Message | Request | Response
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> list[Buffer]:
-    head = _HEARTBEAT.pack(heartbeat.leader_version, heartbeat.leaves_office)
+    head = _HEARTBEAT.pack(heartbeat.leader_version, heartbeat.flags)
     body = head + b"".join(map(_U64.pack, heartbeat.unserved))
     return [_SECTION.pack(HEARTBEAT, len(body)) + body]
 
@@ -129,7 +131,7 @@ def _decode(kind: int, body: memoryview) -> Section:
     if kind == HEARTBEAT and size >= _HEARTBEAT.size and not (size - _HEARTBEAT.size) % _U64.size:
         leader_version, flags = _HEARTBEAT.unpack_from(body)
         unserved = (ShardId(shard) for (shard,) in _U64.iter_unpack(body[_HEARTBEAT.size :]))
-        return Heartbeat(leader_version, bool(flags & LEAVES_OFFICE), tuple(unserved))
+        return Heartbeat(leader_version, flags, tuple(unserved))
     if kind == LEADERS and size >= _PAIR.size and not size % _PAIR.size:
         (from_version, to_version), *terms = _PAIR.iter_unpack(body)
         return Leaders(from_version, to_version, tuple((ShardId(shard), term) for shard, term in terms))

@@ -13,6 +13,7 @@ from tests.simulation.cluster.test_scenarios import (
 )
 from tests.unit.broker.group_member import committing
 from tidemill.model import errors
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import NO_TOPIC_ID, OFFSETS_TOPIC
 from tidemill.shard.shard import Shard
 from tidemill.simulation.broker_machine import KAFKA_PORT, BrokerMachine
@@ -20,6 +21,7 @@ from tidemill.simulation.client import Client
 from tidemill.simulation.cluster import ClusterRun
 from tidemill.simulation.machine import seconds
 from tidemill.simulation.producer import Producer
+from tidemill.storage.segment import SegmentDamaged
 from tidemill.wire.messages import (
     create_topics,
     delete_topics,
@@ -77,6 +79,11 @@ class Hand:
         created = self.ask(machine, create_topics.Request(topics=[made], timeout_ms=5_000))
         return [deleted.responses[0].error_code, created.topics[0].error_code]
 
+    def group_there(self) -> None:
+        asked = find_coordinator.Request(key="g", key_type=0, coordinator_keys=["g"])
+        while self.call(self.client.ask_any(asked)).coordinators[0].error_code:
+            self.wait(0.1)
+
     def commit(self, machine: BrokerMachine, topic: str, offset: int) -> int:
         answer = self.ask(machine, committing(topic, offset), 9)
         code: int = answer.topics[0].partitions[0].error_code
@@ -116,6 +123,13 @@ def old_records(replication_factor: int) -> tuple[Hand, BrokerMachine, BrokerMac
     return hand, controller, away
 
 
+def groups_of(machine: BrokerMachine) -> Shard:
+    assert machine.broker is not None
+    partition = machine.broker.shard_table.partition(OFFSETS_TOPIC, 0)
+    assert partition is not None
+    return partition.shard
+
+
 def apart(run: ClusterRun, shard_of: Any) -> tuple[BrokerMachine, BrokerMachine]:
     """Who leads the metadata, and another who leads that shard."""
     controller = next(machine for machine in run.machines if leads(machine))
@@ -153,21 +167,13 @@ def test_a_coordinator_that_is_cut_off_from_the_controller_takes_no_commits() ->
     A name may stand for another topic by now: the commit would go with the one that was deleted.
     """
 
-    def groups_of(machine: BrokerMachine) -> Shard:
-        assert machine.broker is not None
-        partition = machine.broker.shard_table.partition(OFFSETS_TOPIC, 0)
-        assert partition is not None
-        return partition.shard
-
     run = ClusterRun(1, knobs(3).without_faults())
     for machine in run.machines:
         machine.start()
     pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
     hand = Hand(run)
     hand.call(hand.client.create_topic("tides", 1, 3))
-    asked = find_coordinator.Request(key="g", key_type=0, coordinator_keys=["g"])
-    while hand.call(hand.client.ask_any(asked)).coordinators[0].error_code:
-        hand.wait(0.1)
+    hand.group_there()
     controller, coordinator = apart(run, groups_of)
     hand.wait(2)
     assert errors.NONE == hand.commit(coordinator, "tides", 500)
@@ -222,3 +228,87 @@ def test_a_broker_that_was_stopped_looks_by_what_is_set_now() -> None:
 
     log = replica_of(away).log.partitions[0]
     assert 0 == log.log_start < log.end_offset
+
+
+def test_a_broker_that_starts_without_hearing_the_controller_lets_others_lead() -> None:
+    """
+    No client reaches it before it has registered, and those who hear it elect it.
+    """
+    run = three_brokers_with_a_topic()
+    hand = Hand(run)
+    controller, starts = apart(run, replica_of)
+    hand.wait(15)
+    cut(run, controller, starts)
+    starts.kill()
+    hand.wait(1)
+    starts.start()
+    hand.wait(5)
+
+    others = [machine for machine in run.machines if machine is not starts]
+    for machine in others:
+        if replica_of(machine).is_serving:
+            replica_of(machine).hand_over(starts.voter)  # as the balancer does
+    hand.wait(15)
+
+    assert not starts.is_ready
+    assert [True] == [replica_of(machine).is_serving for machine in others if replica_of(machine).is_serving]
+    produced = run.history.acknowledgements
+    hand.call(Producer(hand.client, run.history, "flights", 0, in_flight=1, acks=-1, batches_max=5).run(lambda: 0.1))
+    assert produced + 5 <= run.history.acknowledgements
+
+
+def test_without_metadata_the_other_shards_go_on() -> None:
+    """
+    Nobody leads it, so there is no other than what is known here: commits are taken, and nobody leaves his office.
+    """
+    run = three_brokers_with_a_topic(20)
+    hand = Hand(run)
+    hand.group_there()
+    hand.wait(15)
+    controller, other, third = sorted(run.machines, key=lambda machine: not leads(machine))
+    third.kill()
+    hand.wait(5)
+    assert controller.broker is not None
+    metadata = controller.broker.shard_table.shards[METADATA_SHARD]
+    segment = next(segment for segment in metadata.log.partitions[0].segments if segment.written)
+    controller.disk.flip(segment.path, segment.written - 1, 1)
+    metadata.damage.suspect(SegmentDamaged(segment.path, segment.written - 1, 0, "a bit has turned over"))
+    hand.wait(5)
+    terms = [replica_of(machine).replica.term for machine in (controller, other)]
+
+    hand.wait(30)
+
+    assert not leads(controller)
+    assert not leads(other)
+    assert terms == [replica_of(machine).replica.term for machine in (controller, other)]
+    coordinator = next(machine for machine in (controller, other) if groups_of(machine).is_serving)
+    assert errors.NONE == hand.commit(coordinator, "flights", 5)
+
+
+def test_who_leaves_office_leaves_it_to_somebody_who_hears_the_controller() -> None:
+    """
+    Two of three replicas do not, and have as much of the log as the third.
+    """
+    run = ClusterRun(1, knobs(5).without_faults())
+    for machine in run.machines:
+        machine.start()
+    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 5 for machine in run.machines), 90)
+    hand = Hand(run)
+    controller, first, second, third, _ = sorted(run.machines, key=lambda machine: not leads(machine))
+    asked = create_topics.Request.Topic
+    brokers = [machine.voter.broker_id for machine in (first, second, third)]
+    assignment = asked.Assignment(partition_index=0, broker_ids=brokers)
+    topic = asked(name="flights", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[])
+    made = hand.ask(controller, create_topics.Request(topics=[topic], timeout_ms=5_000))
+    assert errors.NONE == made.topics[0].error_code
+    pass_time(run, lambda: bool(replica_of(first).is_serving))
+    cut(run, controller, first)
+    cut(run, controller, second)
+
+    hand.wait(20)
+
+    term = replica_of(third).replica.term
+    assert replica_of(third).is_serving
+    hand.wait(30)
+    assert replica_of(third).is_serving
+    assert term == replica_of(third).replica.term

@@ -63,7 +63,7 @@ class Linked:
             clock=self.awake_clock,
             call_soon=self.turns.append,
             is_syncing=lambda: True,
-            leaves_office=lambda: False,
+            flags=lambda: 0,
             unserved=lambda: self.unserved,
         )
         self.link = HandLink()
@@ -86,7 +86,7 @@ class Linked:
         self.peers.tick()
 
     def hear(self, *unserved: ShardId) -> None:
-        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, False, unserved))
+        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, 0, unserved))
         self.peers.received(self.link, memoryview(b"".join(heartbeat)))
 
 

@@ -28,7 +28,7 @@ SHARDS = U64.map(ShardId)
 U32 = st.integers(0, (1 << 32) - 1)
 DATA = st.binary(max_size=60).map(memoryview)
 SECTIONS: st.SearchStrategy[Section] = st.one_of(
-    st.builds(Heartbeat, U64, st.booleans(), st.lists(SHARDS, max_size=4).map(tuple)),
+    st.builds(Heartbeat, U64, st.integers(0, 255), st.lists(SHARDS, max_size=4).map(tuple)),
     st.builds(Leaders, U64, U64, st.lists(st.tuples(SHARDS, U64), max_size=4).map(tuple)),
     st.builds(Message, SHARDS, DATA),
     st.builds(Request, U32, DATA),
@@ -85,7 +85,7 @@ def test_every_truncation_within_a_section_is_refused() -> None:
     What comes before it has been handed out.
     """
     last = Message(ShardId(7), memoryview(b"data"))
-    whole = frame(Heartbeat(3, False, (ShardId(4),)), Leaders(0, 2, ((ShardId(5), 6),)), last)
+    whole = frame(Heartbeat(3, 0, (ShardId(4),)), Leaders(0, 2, ((ShardId(5), 6),)), last)
     borders = {0, 22, 22 + 37}
 
     for length in range(len(whole)):
