@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
 from tidemill.metadata.image import ClusterImage
-from tidemill.metadata.insync import MIN_INSYNC, check_default_min_insync, check_min_insync
+from tidemill.metadata.insync import MIN_INSYNC, check_default_min_insync, check_min_insync, default_min_insync
 from tidemill.metadata.metadata_records import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -145,20 +145,21 @@ def _changed(
 
 
 def _check_min_insync(grounds: Grounds, resource: ConfigResource, changed: list[ConfigRecord]) -> None:
-    if resource.type != TOPIC_RESOURCE:
-        for record in changed:
-            if record.key == MIN_INSYNC and record.value is not None:
-                check_default_min_insync(grounds.image, int(record.value))
-        return
-    name = resource.name
-    settings = dict(grounds.image.topic_overrides(name))
+    image, static = grounds.image, grounds.layers.static
+    settings = dict(image.configs.get(resource, {}))
     for record in changed:
         if record.value is None:
             settings.pop(record.key, None)
         else:
             settings[record.key] = record.value
-    topic = grounds.image.topics[name]
-    check_min_insync(name, settings, grounds.layers, grounds.image.replication_factor(topic), is_new=False)
+    default = default_min_insync(image, static)
+    if resource.type == TOPIC_RESOURCE:
+        replication_factor = image.replication_factor(image.topics[resource.name])
+        check_min_insync(resource.name, settings, default, replication_factor, is_new=False)
+        return
+    raised = default_min_insync(replace(image, configs={**image.configs, resource: settings}), static)
+    if raised > default:
+        check_default_min_insync(image, raised)
 
 
 def _new_text(grounds: Grounds, resource: ConfigResource, key: ConfigKey, operation: Operation, given: str) -> str:

@@ -7,19 +7,29 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.metadata_records import BROKER_RESOURCE
 from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_keys import TOPIC_KEYS
-from tidemill.model.config_resolution import BrokerLayers, resolve_topic
+from tidemill.model.config_resolution import NOTHING, resolve_topic
 from tidemill.model.errors import KafkaError
 
 MIN_INSYNC: Final = "min.insync.replicas"
+NOBODY: Final = BrokerId(-1)  # a broker for which nothing was set
+
+
+def default_min_insync(image: ClusterImage, static: Mapping[str, str]) -> int:
+    """What holds for a topic without a setting of its own: the most, where something was set for single brokers."""
+    named = [BrokerId(int(name)) for kind, name in image.configs if kind == BROKER_RESOURCE and name]
+    layers = [image.broker_layers(broker_id, static) for broker_id in (NOBODY, *named)]
+    return max(int(resolve_topic(TOPIC_KEYS[MIN_INSYNC], NOTHING, it).value or "1") for it in layers)
 
 
 def check_min_insync(
-    topic: str, settings: Mapping[str, str], layers: BrokerLayers, replication_factor: int, *, is_new: bool = True
+    topic: str, settings: Mapping[str, str], default: int, replication_factor: int, *, is_new: bool = True
 ) -> None:
     """`settings` are the topic's own; KafkaError when more replicas must be in sync than there are."""
-    wanted = int(resolve_topic(TOPIC_KEYS[MIN_INSYNC], settings, layers).value or "1")
+    wanted = int(settings[MIN_INSYNC]) if MIN_INSYNC in settings else default
     if wanted <= replication_factor:
         return
     counted = "1 replica" if replication_factor == 1 else f"{replication_factor} replicas"

@@ -105,6 +105,33 @@ def test_a_default_cannot_be_raised_above_what_is_there(name: str) -> None:
     assert {KEY: "2"} == cluster.image.configs[resource]
 
 
+def test_a_default_cannot_be_taken_back_to_what_is_above() -> None:
+    """What the brokers were started with counts then."""
+    cluster = Cluster(brokers=3, static={KEY: "3"})
+    default = ConfigResource(4, "")
+    cluster.set(default, Change(KEY, Operation.SET, "1"))
+    cluster.create("t", replication_factor=2)
+
+    answers = [
+        cluster.set(default, Change(KEY, Operation.DELETE, None)),
+        *cluster.do(AlterConfigs(resources=((default, ()),))),
+    ]
+
+    assert [errors.INVALID_CONFIG] * 2 == [told(answer)[0] for answer in answers]
+    assert (0, "") == told(cluster.set(TOPIC, Change(KEY, Operation.SET, "2")))
+    assert (0, "") == told(cluster.set(default, Change(KEY, Operation.DELETE, None)))
+
+
+def test_the_default_of_any_broker_counts() -> None:
+    """That one may lead the topic one day."""
+    cluster = Cluster(brokers=3)
+    cluster.set(ConfigResource(4, "2"), Change(KEY, Operation.SET, "3"))
+
+    answers = [cluster.create("t", replication_factor=2), cluster.create("wide", replication_factor=3)]
+
+    assert [errors.INVALID_REPLICATION_FACTOR, 0] == [told(answer)[0] for answer in answers]
+
+
 def test_other_settings_do_not_ask() -> None:
     """A broker was started with a higher default later: not held against who changes something else."""
     cluster = Cluster(brokers=2)
