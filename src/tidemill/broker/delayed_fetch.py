@@ -15,6 +15,7 @@ from tidemill.model import errors
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending
 from tidemill.storage.disk import Buffer
+from tidemill.storage.leader_epochs import UNDEFINED_EPOCH
 from tidemill.storage.partition_log import OffsetGone
 from tidemill.storage.segment import SegmentDamaged
 from tidemill.wire.messages.fetch import Response
@@ -132,19 +133,24 @@ class DelayedFetch(Pending):
                 answers.append((key, wanted, _refused(key, code)))
                 has_error = True
                 continue
+            diverging = _diverging(partition, key, wanted)
+            if diverging is not None:
+                answers.append((key, wanted, diverging))
+                has_error = True
+                continue
             partitions.append(partition)
             room = min(wanted.bytes_max, bytes_max - total) if total < enough else 0
             found = self._read(key, wanted, partition, room, is_first=total == 0)
             if found is None:
                 to_read.append((key, wanted, partition, max(room, 1)))
-                answers.append((key, wanted, _answer(partition, key, wanted, [])))  # should the rest be enough
+                answers.append((key, wanted, _answer(partition, key, [])))  # should the rest be enough
                 continue
             if isinstance(found, int):
                 answers.append((key, wanted, _refused(key, found)))
                 has_error = True
                 continue
             total += found[1]
-            answers.append((key, wanted, _answer(partition, key, wanted, found[0])))
+            answers.append((key, wanted, _answer(partition, key, found[0])))
         if to_read and total < enough:
             self._read_elsewhere(to_read, enough - total, bytes_max - total)
             return None
@@ -228,7 +234,7 @@ class DelayedFetch(Pending):
         fetched = 0
         for key, wanted, answer in answers:
             told = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset)
-            has_news = answer.error_code or answer.records or told != wanted.told
+            has_news = answer.error_code or answer.records or answer.diverging_epoch or told != wanted.told
             if session.is_incremental and not has_news:
                 continue
             wanted.told = None if answer.error_code else told
@@ -262,8 +268,8 @@ class DelayedFetch(Pending):
         ]
 
 
-def _answer(partition: Partition, key: FetchKey, wanted: Wanted, batches: list[Buffer]) -> PartitionResponse:
-    answer = PartitionResponse(
+def _answer(partition: Partition, key: FetchKey, batches: list[Buffer]) -> PartitionResponse:
+    return PartitionResponse(
         partition_index=key[2],
         error_code=errors.NONE,
         high_watermark=partition.high_watermark,
@@ -271,11 +277,19 @@ def _answer(partition: Partition, key: FetchKey, wanted: Wanted, batches: list[B
         log_start_offset=partition.log.log_start,
         records=batches,
     )
-    if wanted.last_fetched_epoch >= 0:
-        epoch, end = partition.log.epochs.end_offset(wanted.last_fetched_epoch, partition.log.end_offset)
-        if epoch != wanted.last_fetched_epoch or end < wanted.fetch_offset:
-            answer.diverging_epoch = PartitionResponse.DivergingEpoch(epoch=epoch, end_offset=end)
-            answer.records = []
+
+
+def _diverging(partition: Partition, key: FetchKey, wanted: Wanted) -> PartitionResponse | None:
+    """What is told to who has read what is not here; None when he has not.  KIP-595."""
+    if wanted.last_fetched_epoch < 0:
+        return None
+    epoch, end = partition.log.epochs.end_offset(wanted.last_fetched_epoch, partition.log.end_offset)
+    if epoch == UNDEFINED_EPOCH:
+        return _refused(key, errors.OFFSET_OUT_OF_RANGE)  # newer than anything that is here: as Kafka
+    if epoch == wanted.last_fetched_epoch and end >= wanted.fetch_offset:
+        return None
+    answer = _answer(partition, key, [])
+    answer.diverging_epoch = PartitionResponse.DivergingEpoch(epoch=epoch, end_offset=end)
     return answer
 
 

@@ -114,6 +114,29 @@ def test_an_error_is_not_waited_with() -> None:
     assert {0: errors.NONE, 9: errors.UNKNOWN_TOPIC_OR_PARTITION} == codes
 
 
+def test_who_has_read_what_is_not_here_is_told_at_once() -> None:
+    """
+    From where on it is another log, with an epoch that is known here; an epoch that is not known is out of range.
+    """
+    world = world_with()
+    for _ in range(2):
+        world.produce("flights", b"x")
+        world = world.restarted()
+        world.settle()
+    known = [epoch.epoch for epoch in world.partition("flights").log.epochs.starts]
+
+    def told(epoch: int, offset: int) -> tuple[int, Any]:
+        request = fetch(0, offsets=(offset,), wait_ms=60_000, session=(0, 0))
+        request.topics[0].partitions[0].last_fetched_epoch = epoch
+        answer = world.ask(request, 12).responses[0].partitions[0]
+        diverging = answer.diverging_epoch
+        return answer.error_code, diverging and (diverging.epoch, diverging.end_offset)
+
+    assert (errors.NONE, None) == told(known[0], 1)
+    assert (errors.NONE, (known[0], 1)) == told(known[0], 2)
+    assert (errors.OFFSET_OUT_OF_RANGE, None) == told(known[-1] + 1, 2)
+
+
 def test_every_partition_is_in_a_full_answer() -> None:
     """
     Also those that there was no room for: a client takes an absent one for a broken session.
