@@ -94,7 +94,7 @@ SECURITY_KEYS: Final[tuple[ConfigKey, ...]] = (
         "security.inter.broker.protocol",
         STRING,
         "PLAINTEXT",
-        "brokers speak their own protocol to each other, which is not built yet",
+        "brokers speak their own protocol to each other: authenticated with tidemill.cluster.key, and not encrypted",
     ),
     refused("security.providers", STRING, None, JAVA),
     refused("ssl.allow.dn.changes", BOOLEAN, False, NO_TLS),
