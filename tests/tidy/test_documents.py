@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WHERE = ROOT / "docs" / "where.md"
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 SUPPORT = ROOT / "docs" / "protocol" / "support.md"
+GROUPS = ROOT / "docs" / "groups.md"
 A_MAP_ROW = re.compile(r"^\| (?P<folders>`[^|]+/`) \| (?P<what>.+) \|$", re.MULTILINE)
 A_ROW = re.compile(r"^\| (?P<behaviour>[^|]+) \| (?P<files>[^|]*`[^|]+) \|$", re.MULTILINE)
 
@@ -89,3 +90,15 @@ def test_the_architecture_names_files_that_exist() -> None:
     assert [] == [path for path in paths if not (ROOT / path).exists()]
     assert [] == [path for path in links if not (ROOT / "docs" / path).exists()]
     assert [] == [m for m in modules if not ((source / f"{m}.py").is_file() or (source / m).is_dir())]
+
+
+def test_the_groups_page_names_tests_that_exist() -> None:
+    """
+    Each rule says what shows it, and who renames a test hears of it.
+    """
+    table = GROUPS.read_text().partition("| rule |")[2].partition("\n## ")[0]
+    named = re.findall(r"`(?:\w+\.)?(\w+)`", " ".join(row.rpartition(" | ")[2] for row in table.splitlines()[2:]))
+    there = {name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (\w+)", path.read_text())}
+
+    assert len(named) > 10
+    assert [] == [name for name in named if not {name, f"test_{name}"} & there]
