@@ -227,6 +227,7 @@ class ClassicGroup:
         if self.leader == old.member_id:
             self.leader = member_id
         old.member_id = member_id
+        old.is_new = False  # its instance is not: while its JoinGroup is parked nothing else is asked of it
         self.members[member_id] = old
         self.static_members[old.instance_id] = member_id
 

@@ -118,8 +118,7 @@ def session_is_over(group: ClassicGroup, member_id: str, turn: Turn) -> None:
     """Nothing was heard of a member, or of an id that was given out, for its session timeout."""
     if member_id in group.pending_joins:
         group.remove(member_id)
-        if group.state is S.PREPARING_REBALANCE and group.all_joined:
-            rebalance.complete_join(group, turn)
+        rebalance.complete_if_all_joined(group, turn)
         return
     member = group.members[member_id]
     if member.awaits_others:
@@ -127,8 +126,8 @@ def session_is_over(group: ClassicGroup, member_id: str, turn: Turn) -> None:
     rebalance.lose_member(group, member, turn)
     if group.state in (S.STABLE, S.COMPLETING_REBALANCE):
         rebalance.prepare(group, turn)
-    elif group.state is S.PREPARING_REBALANCE and group.all_joined:
-        rebalance.complete_join(group, turn)
+    else:
+        rebalance.complete_if_all_joined(group, turn)
 
 
 def syncing_is_over(group: ClassicGroup, turn: Turn) -> None:

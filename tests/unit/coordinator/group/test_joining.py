@@ -383,3 +383,20 @@ def test_a_static_member_that_comes_back_before_it_has_synced_is_not_missed():
         world.heartbeat(back)
 
     assert (generation, "Stable", b"2") == (tower.generation, world.state(), world.sync(back).assignment)
+
+
+def test_a_static_member_that_comes_back_during_its_first_join_waits_longer_than_a_session():
+    """
+    It cannot send heartbeats while its JoinGroup is parked, whichever of the two it is.
+    """
+    world = World()
+    (desk,) = world.static("desk")
+    world.join(instance_id="tower")
+    parked = world.join(instance_id="tower")
+    for _ in range(5):
+        world.wait(9_000)
+        world.heartbeat(desk, instance_id="desk")
+
+    world.join(member_id=desk.member_id, instance_id="desk")
+
+    assert (world.answer(parked).error_code, world.answer(parked).generation) == (errors.NONE, 2)

@@ -38,6 +38,25 @@ def test_every_newcomer_extends_the_first_rebalance():
     assert len(world.answer(first).members) == 3
 
 
+def test_an_id_that_is_never_used_does_not_shorten_the_first_rebalance():
+    """
+    Its session ends while others still come; they are assigned together.
+    """
+    world = World()
+    first = world.join()
+    world.join(must_know_member_id=True, session_timeout_ms=7_000)
+    for _ in range(3):
+        world.wait(2_000)
+        world.join()
+
+    world.wait(1_500)
+    before = world.answer(first)
+    world.wait(6_000)
+
+    assert before is None
+    assert len(world.answer(first).members) == 4
+
+
 def test_no_delay_means_the_first_member_is_answered_at_once():
     """
     group.initial.rebalance.delay.ms = 0, as test set-ups have it.
