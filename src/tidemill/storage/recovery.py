@@ -150,6 +150,8 @@ def fold(
         walked.append(Walked(place, header))
         place = place_after(ring, place, header.size_bytes)
     journal.resume(place)
+    for log in store.shards.values():
+        log.note_settled()
     return store, walked
 
 
@@ -178,7 +180,6 @@ def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
         log.truncate(row.index)
     elif kind == Kind.SETTLED:
         log.partitions[row.partition].settle(row.base_offset, row.segment_base if row.record_count else None)
-        log.note_settled(row.partition, row.base_offset)
     elif kind == Kind.DAMAGED:
         log.mark_damage(row.partition, row.base_offset, bytes(row.payload or b"").decode())
     elif kind in INSTALL_KINDS:

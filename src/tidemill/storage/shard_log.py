@@ -276,14 +276,14 @@ class ShardLog:
             del starts[0]
         self._drop_old_memberships()
 
-    def note_settled(self, partition: int, offset: int) -> None:
+    def note_settled(self) -> None:
         """
-        As recovery finds it: only what is committed was ever settled.  Not knowing that, a leader could neither send
-        entries whose bytes are gone nor offer a snapshot that has them.
+        When recovery has all rows (a settled offset comes before batches that lie below it): only what is committed was
+        ever settled.  Not knowing that, a leader could neither send entries whose bytes are gone nor offer a snapshot
+        that has them.
         """
         for entry in reversed(self.entries):
-            is_below = entry.partition == partition and entry.base_offset + entry.record_count <= offset
-            if entry.kind == BATCH and is_below:
+            if entry.kind == BATCH and entry.base_offset < self.partitions[entry.partition].settled:
                 self.commit_index = max(self.commit_index, entry.index)
                 self._drop_old_memberships()
                 return

@@ -122,6 +122,41 @@ def test_what_was_settled_is_known_to_be_committed(make_hand: Callable[..., Any]
     assert 4 == again.log.segments[0].base_offset
 
 
+def test_a_batch_that_was_settled_in_its_middle_is_known_to_be_committed(make_hand: Callable[..., Any]) -> None:
+    """
+    Cluster seed 800843: a leader that was started again offered a snapshot of a partition that ends before it begins.
+    """
+    hand = make_hand(OPTIONS)
+    hand.append(3)
+    hand.append_batch(5)
+    hand.append(1)
+    hand.write_all()
+    hand.shard.commit(4)
+
+    hand.store.settle(hand.shard, 0, 6)
+    hand.write_all()
+    again = hand.restarted()
+
+    assert (4, 5) == (again.shard.commit_index, again.shard.last_index)
+
+
+def test_what_was_settled_before_its_batches_left_is_known_to_be_committed(make_hand: Callable[..., Any]) -> None:
+    """
+    With a full ring others commit them: that they may go leaves the journal before they do.
+    """
+    hand = make_hand(OPTIONS)
+    hand.append(2)
+    hand.write_all()
+    hand.append(3)
+    hand.shard.commit(4)
+
+    hand.store.settle(hand.shard, 0, 4)
+    hand.write_all()
+    again = hand.restarted()
+
+    assert (4, 5) == (again.shard.commit_index, again.shard.last_index)
+
+
 def test_the_file_of_an_empty_segment_is_not_removed_under_its_next_batch(make_hand: Callable[..., Any]) -> None:
     """
     All of a segment is truncated, everything before it is settled, and the next batch makes it again.
