@@ -37,32 +37,51 @@ class Outcome:
         mine, theirs = self.median(ours), self.median(yardstick)
         return mine / theirs if mine is not None and theirs else None
 
-    def passes(self, ratio: float) -> bool | None:
-        if self.case.target is None:
-            return None
-        return ratio >= self.case.target if self.case.higher_is_better else ratio <= self.case.target
+    def promises(self, ours: str, yardstick: str) -> dict[str, bool | None]:
+        """What was wanted, in words with what came of it, and whether it was kept; None: nothing to judge it by."""
+        case = self.case
+        promises: dict[str, bool | None] = {}
+        if case.target is not None:
+            ratio = self.ratio(ours, yardstick)
+            words = f"{_ratio(ratio)} of {yardstick}'s, {case.sign} {case.target:g} wanted"
+            promises[words] = None if ratio is None else case.is_kept(ratio, case.target)
+        if case.bound is not None:
+            value = self.median(ours)
+            words = f"{_figure(self, ours)}, {case.sign} {case.bound:g} {case.unit} wanted"
+            promises[words] = None if value is None else case.is_kept(value, case.bound)
+        return promises
+
+    def passes(self, ours: str, yardstick: str) -> bool | None:
+        kept = self.promises(ours, yardstick).values()
+        if False in kept:
+            return False
+        return None if None in kept or not kept else True
+
+    def misses(self, ours: str, yardstick: str) -> list[str]:
+        return [words for words, kept in self.promises(ours, yardstick).items() if kept is False]
 
 
 def show(outcomes: Sequence[Outcome], *, ours: str, yardstick: str, notes: Sequence[str], console: Console) -> None:
+    """What was not kept is said by name."""
     table = Table(title=f"{ours} (every acknowledgement synced) beside {yardstick} (unsynced default), medians")
     table.add_column("case", no_wrap=True)
     for name in (yardstick, "CPU s", ours, "CPU s", "ratio", "target", ""):
         table.add_column(name, justify="right", no_wrap=True)
     for outcome in outcomes:
-        ratio = outcome.ratio(ours, yardstick)
-        sign = "≥" if outcome.case.higher_is_better else "≤"
-        verdict = "" if ratio is None else VERDICTS[outcome.passes(ratio)]
         table.add_row(
             outcome.case.name,
             _figure(outcome, yardstick),
             _seconds(outcome.median(yardstick, "cpu")),
             _figure(outcome, ours),
             _seconds(outcome.median(ours, "cpu")),
-            "-" if ratio is None else f"{ratio:.2f}",
-            "" if outcome.case.target is None else f"{sign} {outcome.case.target:g}",
-            verdict,
+            _ratio(outcome.ratio(ours, yardstick)),
+            _target(outcome.case),
+            VERDICTS[outcome.passes(ours, yardstick)],
         )
     console.print(table)
+    for outcome in outcomes:
+        for words in outcome.misses(ours, yardstick):
+            console.print(f"{outcome.case.name}: {words}: miss", markup=False)
     for note in notes:
         console.print(note, markup=False)
 
@@ -96,15 +115,16 @@ def save(outcomes: Sequence[Outcome], *, ours: str, yardstick: str, notes: Seque
 
 
 def _as_json(outcome: Outcome, ours: str, yardstick: str) -> dict[str, Any]:
-    ratio = outcome.ratio(ours, yardstick)
     return {
         "case": outcome.case.name,
         "unit": outcome.case.unit,
         "target": outcome.case.target,
+        "bound": outcome.case.bound,
         "higher_is_better": outcome.case.higher_is_better,
         "medians": {broker: outcome.median(broker) for broker in outcome.rounds},
-        "ratio": ratio,
-        "passes": None if ratio is None else outcome.passes(ratio),
+        "ratio": outcome.ratio(ours, yardstick),
+        "passes": outcome.passes(ours, yardstick),
+        "misses": outcome.misses(ours, yardstick),
         "rounds": outcome.rounds,
     }
 
@@ -121,6 +141,16 @@ def _figure(outcome: Outcome, broker: str) -> str:
         if value >= 100
         else f"{value:.2f} {outcome.case.unit}"
     )
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _target(case: Case) -> str:
+    ratio = [] if case.target is None else [f"{case.sign} {case.target:g}"]
+    bound = [] if case.bound is None else [f"{case.sign} {case.bound:g} {case.unit}"]
+    return ", ".join([*ratio, *bound])
 
 
 def _seconds(value: float | None) -> str:
