@@ -22,7 +22,7 @@ from benchmarks.measure import Bench, StartBroker, idle_memory, prepare_machine,
 from benchmarks.tidemill_broker import TidemillBroker
 
 OURS, YARDSTICK = "Tidemill", "Apache Kafka"
-TABLE_WIDTH = 130  # also where the output is a file
+TABLE_WIDTH = 140  # also where the output is a file
 QUICK_SHARE = 10  # a quick run moves a tenth of the records: for trying out, not for figures
 
 
@@ -46,13 +46,8 @@ def arguments_of(program: str, cases: Sequence[Case]) -> argparse.Namespace:
 def chosen_cases(all_cases: Sequence[Case], only: Sequence[str] | None, *, rounds: int, quick: bool) -> list[Case]:
     cases = [case for case in all_cases if only is None or case.name in only]
     if quick:
-        cases = [_quick(case) for case in cases]
+        cases = [dataclasses.replace(case.part(QUICK_SHARE), rounds_max=1, warm_up=False) for case in cases]
     return [dataclasses.replace(case, rounds_max=min(case.rounds_max, rounds)) for case in cases]
-
-
-def _quick(case: Case) -> Case:
-    load = dataclasses.replace(case.load, records=max(1, case.load.records // QUICK_SHARE))
-    return dataclasses.replace(case, load=load, rounds_max=1, warm_up=False)
 
 
 def main() -> int:
@@ -115,7 +110,7 @@ def run(
                     outcomes[case.name].add(name, figures)
                 report.show_round(console, round_index, case, name, figures)
         for bench in benches.values():
-            bench.finish_round()
+            bench.drop_topics()
     for case in cases:
         if case.kind is Kind.MEMORY_AFTER:
             for name, bench in benches.items():

@@ -29,6 +29,10 @@ class Cluster:
     def resident_bytes(self) -> int:
         return sum(broker.resident_bytes() for broker in self.brokers)
 
+    def checkpoints(self) -> list[int]:
+        """Of each broker; a Kafka broker makes none."""
+        return [broker.checkpoints() for broker in self.brokers if isinstance(broker, TidemillBroker)]
+
     def stop(self) -> None:
         for broker in self.brokers:
             broker.stop()

@@ -69,8 +69,8 @@ class Bench:
             case Kind.START:
                 raise ValueError("a start is measured on a broker of its own: see start_seconds")
 
-    def finish_round(self) -> None:
-        """Drop the round's topics, so that no round finds more on the disk than the one before."""
+    def drop_topics(self) -> None:
+        """So that no round finds more on the disk than the one before."""
         for topic in self._topics.values():
             client("delete_topic", bootstrap=self._broker.bootstrap, topic=topic)
         self._topics.clear()

@@ -16,6 +16,7 @@ from benchmarks.cases import Case
 from benchmarks.measure import Figures
 
 VERDICTS = {True: "[green]pass[/]", False: "[red]miss[/]", None: ""}
+CPU_TITLES = {"cpu": "CPU s", "cpu per million": "CPU s/M"}
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -37,6 +38,9 @@ class Outcome:
         mine, theirs = self.median(ours), self.median(yardstick)
         return mine / theirs if mine is not None and theirs else None
 
+    def least(self, broker: str, figure: str) -> float | None:
+        return min((figures[figure] for figures in self.rounds.get(broker, ()) if figure in figures), default=None)
+
     def promises(self, ours: str, yardstick: str) -> dict[str, bool | None]:
         """What was wanted, in words with what came of it, and whether it was kept; None: nothing to judge it by."""
         case = self.case
@@ -49,6 +53,10 @@ class Outcome:
             value = self.median(ours)
             words = f"{_figure(self, ours)}, {case.sign} {case.bound:g} {case.unit} wanted"
             promises[words] = None if value is None else case.is_kept(value, case.bound)
+        if case.checkpoints_min:
+            least = self.least(ours, "checkpoints")
+            words = f"a run had {_count(least)} checkpoints on a broker, ≥ {case.checkpoints_min} wanted"
+            promises[words] = None if least is None else least >= case.checkpoints_min
         return promises
 
     def passes(self, ours: str, yardstick: str) -> bool | None:
@@ -61,21 +69,32 @@ class Outcome:
         return [words for words, kept in self.promises(ours, yardstick).items() if kept is False]
 
 
-def show(outcomes: Sequence[Outcome], *, ours: str, yardstick: str, notes: Sequence[str], console: Console) -> None:
-    """What was not kept is said by name."""
+def show(
+    outcomes: Sequence[Outcome],
+    *,
+    ours: str,
+    yardstick: str,
+    notes: Sequence[str],
+    console: Console,
+    cpu: str = "cpu",
+) -> None:
+    """`cpu` names the figure in the columns for it; what was not kept is said by name."""
     table = Table(title=f"{ours} (every acknowledgement synced) beside {yardstick} (unsynced default), medians")
     table.add_column("case", no_wrap=True)
-    for name in (yardstick, "CPU s", ours, "CPU s", "ratio", "target", ""):
+    cpu_title = CPU_TITLES[cpu]
+    checkpoints = ["checkpoints"] if any(outcome.case.checkpoints_min for outcome in outcomes) else []
+    for name in (yardstick, cpu_title, ours, cpu_title, "ratio", "target", *checkpoints, ""):
         table.add_column(name, justify="right", no_wrap=True)
     for outcome in outcomes:
         table.add_row(
             outcome.case.name,
             _figure(outcome, yardstick),
-            _seconds(outcome.median(yardstick, "cpu")),
+            _seconds(outcome.median(yardstick, cpu)),
             _figure(outcome, ours),
-            _seconds(outcome.median(ours, "cpu")),
+            _seconds(outcome.median(ours, cpu)),
             _ratio(outcome.ratio(ours, yardstick)),
             _target(outcome.case),
+            *[_count(outcome.least(ours, name)) for name in checkpoints],
             VERDICTS[outcome.passes(ours, yardstick)],
         )
     console.print(table)
@@ -93,9 +112,17 @@ def show_round(console: Console, round_index: int, case: Case, name: str, figure
     console.print(f"{label:8} {case.name:16} {name:13} {shown}", markup=False, highlight=False)
 
 
-def publish(outcomes: Sequence[Outcome], *, ours: str, yardstick: str, notes: Sequence[str], console: Console) -> None:
+def publish(
+    outcomes: Sequence[Outcome],
+    *,
+    ours: str,
+    yardstick: str,
+    notes: Sequence[str],
+    console: Console,
+    cpu: str = "cpu",
+) -> None:
     """The table, and the file."""
-    show(outcomes, ours=ours, yardstick=yardstick, notes=notes, console=console)
+    show(outcomes, ours=ours, yardstick=yardstick, notes=notes, console=console, cpu=cpu)
     path = save(outcomes, ours=ours, yardstick=yardstick, notes=notes)
     console.print(f"saved as {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path.name}")
 
@@ -120,6 +147,7 @@ def _as_json(outcome: Outcome, ours: str, yardstick: str) -> dict[str, Any]:
         "unit": outcome.case.unit,
         "target": outcome.case.target,
         "bound": outcome.case.bound,
+        "checkpoints_min": outcome.case.checkpoints_min,
         "higher_is_better": outcome.case.higher_is_better,
         "medians": {broker: outcome.median(broker) for broker in outcome.rounds},
         "ratio": outcome.ratio(ours, yardstick),
@@ -145,6 +173,10 @@ def _figure(outcome: Outcome, broker: str) -> str:
 
 def _ratio(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
+
+
+def _count(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
 
 
 def _target(case: Case) -> str:

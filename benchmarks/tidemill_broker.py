@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import selectors
 import signal
 import sys
@@ -9,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from compileall import compile_dir
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from benchmarks.broker import STOP_SECONDS_MAX, BrokerProcess, free_port, wait_for_port
 
 READY_SECONDS_MAX = 30.0
+SCRAPE_SECONDS_MAX = 10.0
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -42,10 +45,11 @@ class TidemillBroker(BrokerProcess):
             configuration = directory / "broker.yaml"
             listeners = {
                 "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-                "tidemill.http.listener": "127.0.0.1:0",
+                "tidemill.http.listener": f"127.0.0.1:{free_port()}",
                 "tidemill.peer.listener": "127.0.0.1:0",  # several may run at once
             }
             keys = {"log.dirs": str(data), **listeners, **settings}
+            self.http = str(keys["tidemill.http.listener"])
             configuration.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items()))
             arguments = ["broker", "--json", "--config", str(configuration)]
         source = str(REPOSITORY / "src")
@@ -62,8 +66,15 @@ class TidemillBroker(BrokerProcess):
             wait_for_port(self._port, self, seconds_max=READY_SECONDS_MAX)
             return
         ready = ready_line(self)
-        self.bootstrap = str(ready["kafka"])
+        self.bootstrap, self.http = str(ready["kafka"]), str(ready["http"])
         self.broker_pid = int(ready["pid"])
+
+    def checkpoints(self) -> int:
+        """Completed since it was started, as its metrics say."""
+        with urlopen(f"http://{self.http}/metrics", timeout=SCRAPE_SECONDS_MAX) as answer:
+            told = re.search(rb"^tidemill_checkpoints_total (\S+)$", answer.read(), re.MULTILINE)
+        assert told is not None, "the broker does not count its checkpoints"
+        return int(float(told[1]))
 
     def stop_wrapped(self) -> None:
         """End the broker itself, not what it runs under: that ends by itself once it has written everything down."""

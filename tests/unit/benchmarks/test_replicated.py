@@ -1,0 +1,48 @@
+"""A run of three brokers is told with the fewest checkpoints that one of them completed in it."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from benchmarks.cases import RATE, Case, Kind, Load
+from benchmarks.clusters import Cluster
+from benchmarks.measure import Bench
+from benchmarks.replicated import measure
+
+CASE = Case(name="produce", kind=Kind.PRODUCE, unit=RATE, target=None, load=Load(records=500_000))
+NO_BROKER = SimpleNamespace(name="", pid=0)
+
+
+class Counting(Cluster):
+    """Its brokers count on between two questions."""
+
+    def __init__(self, *answers: Sequence[int]) -> None:
+        super().__init__(cast(Any, [NO_BROKER]))
+        self._answers = list(answers)
+
+    def checkpoints(self) -> list[int]:
+        return list(self._answers.pop(0))
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(Bench, "measure", lambda self, case: {"value": 1.0, "cpu": 2.0})
+    return Bench(cast(Any, NO_BROKER))
+
+
+def test_a_run_is_as_long_as_its_slowest_broker_counts(bench: Bench) -> None:
+    """
+    What was counted before it is not its own.
+    """
+    figures = measure(bench, Counting([7, 0, 2], [11, 3, 7]), CASE)
+
+    assert {"value": 1.0, "cpu": 2.0, "cpu per million": 4.0, "checkpoints": 3} == figures
+
+
+def test_brokers_that_make_no_checkpoints_have_none_to_count(bench: Bench) -> None:
+    """
+    Apache Kafka is not judged by them.
+    """
+    assert "checkpoints" not in measure(bench, Counting([], []), CASE)
