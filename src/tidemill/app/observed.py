@@ -1,22 +1,38 @@
-"""What the HTTP door sees of a broker."""
+"""What the HTTP door sees of a broker, and of a process that has none yet."""
 
+from collections.abc import Callable
+
+from tidemill.app.cluster_report import ClusterReport
 from tidemill.broker.broker import Broker
 from tidemill.telemetry.prometheus import PrometheusText
 from tidemill.wire.api import ALL
 
 
 class ObservedBroker:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Callable[[], Broker | None]) -> None:
+        """`broker` is None while the process waits to join, or reads its directory."""
         self._broker = broker
-        self._text = PrometheusText(broker.metrics, {key: api.name for key, api in ALL.items()})
+        self._text: PrometheusText | None = None
 
     @property
     def is_live(self) -> bool:
-        return self._broker.is_live
+        broker = self._broker()
+        return broker is None or broker.is_live
 
     @property
     def is_ready(self) -> bool:
-        return self._broker.is_ready
+        broker = self._broker()
+        return broker is not None and broker.is_ready
 
-    def metrics_text(self) -> str:
+    def metrics_text(self) -> str | None:
+        broker = self._broker()
+        if broker is None:
+            return None
+        if self._text is None:
+            self._text = PrometheusText(broker.metrics, {key: api.name for key, api in ALL.items()})
         return self._text.render()
+
+    def reported(self) -> ClusterReport | None:
+        """None until it has heard of its cluster."""
+        broker = self._broker()
+        return ClusterReport(broker) if broker is not None and broker.image.cluster_id else None

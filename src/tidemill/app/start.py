@@ -79,27 +79,30 @@ class _Process:
         self.servers: list[TcpServer] = []
         self.jobs: list[ThreadJobs] = []
         self.http = HttpListener(loop)
+        self.broker: Broker | None = None  # while it reads its directory, or waits to join
 
     async def run(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
+        self.loop.set_exception_handler(lambda _, context: self._unhandled(context))
         try:
             await self._live(ready, stopping)
         finally:
+            await self.http.stop()
             self._stop_jobs()  # a start that was refused leaves them at work, and they report to a loop that closes
         self.events.event("stopped")
 
     async def _live(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
-        broker = await self._unless(stopping, self._start())
+        self._lock()
+        http = self._open_http()
+        self.broker = broker = await self._unless(stopping, self._start())
         if broker is None:
             return
-        self.loop.set_exception_handler(lambda _, context: self._unhandled(broker, context))
         limits = ConnectionLimits(broker.layers, self.servers)
         tick = self.loop.create_task(self._tick(broker, limits))
-        addresses = await self._unless(stopping, self._come_up(broker, limits))
+        addresses = await self._unless(stopping, self._come_up(broker, limits, http))
         if addresses is not None:
             gc.freeze()  # what is there now stays; spares every later collection the walk
             gc.set_threshold(50_000, 20, 20)
             ready(addresses)
-            self.http.serve(lambda: _http_application(broker))
             watchdog = LoopWatchdog(self.loop, broker.metrics, self.events)
             await stopping.wait()
             watchdog.stop()
@@ -116,14 +119,26 @@ class _Process:
         task.cancel()
         return None
 
-    async def _start(self) -> Broker:
-        where = f"log.dirs={self.settings.data_directory}"
+    def _lock(self) -> None:
+        where = self.settings.data_directory
         try:
             self.disk.lock()
         except BlockingIOError as error:
-            raise StartProblem(f"{where} is {error.strerror}: stop it, or use another") from error
+            raise StartProblem(f"log.dirs={where} is {error.strerror}: stop it, or use another") from error
         except OSError as error:
-            raise StartProblem(_unusable(self.settings.data_directory, error)) from error
+            raise StartProblem(_unusable(where, error)) from error
+
+    def _open_http(self) -> Address:
+        """First of all: who waits for others is alive and not ready, and whoever watches it shall know."""
+        try:
+            address = self.http.bind(self.settings.http)
+        except OSError as error:
+            raise StartProblem(f"tidemill.http.listener={self.settings.http}: {error.strerror or error}") from error
+        self.http.serve(lambda: _http_application(lambda: self.broker))
+        return address
+
+    async def _start(self) -> Broker:
+        where = f"log.dirs={self.settings.data_directory}"
         machine, settings = self._machine(), self.settings
         try:
             identity, store, found = await wiring.open_directory(
@@ -145,10 +160,10 @@ class _Process:
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
             raise StartProblem(f"{where}: {problem}") from problem
 
-    async def _come_up(self, broker: Broker, limits: ConnectionLimits) -> Ready:
+    async def _come_up(self, broker: Broker, limits: ConnectionLimits, http: Address) -> Ready:
         try:
             await wiring.bring_up(broker, addresses=self.settings.join)
-            return await self._listen(broker, limits)
+            return await self._listen(broker, limits, http)
         except DirectoryProblem as problem:
             raise StartProblem(f"log.dirs={self.settings.data_directory}: {problem}") from problem
         except OSError as error:
@@ -197,9 +212,10 @@ class _Process:
         sys.stderr.flush()
         os._exit(FAILED_EXIT)
 
-    def _unhandled(self, broker: Broker, context: dict[str, Any]) -> None:
+    def _unhandled(self, context: dict[str, Any]) -> None:
         """A mistake of ours that nobody caught: the loop goes on, one line tells of it."""
-        broker.metrics.request_failures += 1
+        if self.broker is not None:
+            self.broker.metrics.request_failures += 1
         error = context.get("exception")
         if isinstance(error, BaseException):
             self.events.failure(context["message"], error)
@@ -216,7 +232,7 @@ class _Process:
         except Exception as error:
             self._failed(error)
 
-    async def _listen(self, broker: Broker, limits: ConnectionLimits) -> Ready:
+    async def _listen(self, broker: Broker, limits: ConnectionLimits, http: Address) -> Ready:
         frame_bytes_max = broker_int(broker.layers, "socket.request.max.bytes")
         endpoints = []
         for listener in self.settings.listeners:
@@ -235,10 +251,6 @@ class _Process:
             self.servers.append(server)
             address = listener.advertised_as(server.addresses[0][1])
             endpoints.append(Endpoint(listener.name, address.host, address.port, "PLAINTEXT"))
-        try:
-            http = self.http.bind(self.settings.http)
-        except OSError as error:
-            raise StartProblem(f"tidemill.http.listener={self.settings.http}: {error.strerror or error}") from error
         rack = broker_value(broker.layers, "broker.rack")
         known = list(endpoints)
         if broker.cluster.address:
@@ -275,12 +287,12 @@ class _Process:
             jobs.stop()
 
 
-def _http_application(broker: Broker) -> "Application":
-    from tidemill.app.cluster_report import ClusterReport
+def _http_application(broker: Callable[[], Broker | None]) -> "Application":
     from tidemill.app.observed import ObservedBroker
     from tidemill.http.application import Application
 
-    return Application(ObservedBroker(broker), ClusterReport(broker))
+    observed = ObservedBroker(broker)
+    return Application(observed, observed.reported)
 
 
 def _data_directory(path: str) -> OsDisk:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidemill.client.broker_http import NoAnswer, Refused, ask
+from tidemill.client.broker_http import NoAnswer, NotYet, Refused, ask
 
 PAGE: Final = 1_000
 TIMEOUT_S: Final = 1.0  # a broker that takes longer is shown as down: the table is drawn anew each second
@@ -28,7 +28,7 @@ def looked_at(addresses: Sequence[str]) -> ClusterView:
     for address in addresses[:-1]:
         try:
             return _looked_at(address)
-        except NoAnswer:
+        except (NoAnswer, NotYet):
             continue
     return _looked_at(addresses[-1])
 

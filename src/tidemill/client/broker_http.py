@@ -2,6 +2,7 @@
 
 import http.client
 import json
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -17,8 +18,12 @@ class Refused(Exception):
     """The broker's own sentence."""
 
 
+class NotYet(Refused):
+    """It is starting, and has not heard of its cluster."""
+
+
 def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str | int) -> dict[str, Any]:
-    """The object at `path` of the broker whose HTTP listener is `address` (host:port); NoAnswer or Refused."""
+    """The object at `path` of the broker whose HTTP listener is `address` (host:port); NoAnswer, NotYet or Refused."""
     host, _, port = address.rpartition(":")
     target = f"{path}?{urlencode(query)}" if query else path
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
@@ -37,5 +42,6 @@ def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str |
     if not isinstance(answered, dict):
         raise NoAnswer(f"{address}{path} answers {response.status} and no object: it is no broker's HTTP")
     if response.status != 200:
-        raise Refused(f"{address}: {answered.get('detail') or f'status {response.status}'}")
+        kind = NotYet if response.status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
+        raise kind(f"{address}: {answered.get('detail') or answered.get('status') or f'status {response.status}'}")
     return answered

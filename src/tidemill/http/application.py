@@ -26,13 +26,14 @@ class Observed(Protocol):
     @property
     def is_ready(self) -> bool: ...
 
-    def metrics_text(self) -> str:
-        """In Prometheus' text format."""
+    def metrics_text(self) -> str | None:
+        """In Prometheus' text format; None while nothing is counted yet."""
         ...
 
 
 class Application:
-    def __init__(self, observed: Observed, reported: Reported) -> None:
+    def __init__(self, observed: Observed, reported: Callable[[], Reported | None]) -> None:
+        """`reported` is None until the broker has heard of its cluster."""
         self._observed = observed
         self._cluster = ClusterApi(reported)
         self._routes: dict[str, Callable[[], Answer]] = {
@@ -75,4 +76,7 @@ class Application:
         return json_answer({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     def _metrics(self) -> Answer:
-        return Answer(200, PROMETHEUS_TYPE, self._observed.metrics_text())
+        text = self._observed.metrics_text()
+        if text is None:
+            return problem(503, "/metrics has nothing to tell before this broker has joined its cluster: ask again")
+        return Answer(200, PROMETHEUS_TYPE, text)

@@ -35,9 +35,9 @@ class _Refused(Exception):
 
 
 class ClusterApi:
-    def __init__(self, reported: Reported) -> None:
+    def __init__(self, reported: Callable[[], Reported | None]) -> None:
         self._reported = reported
-        self.routes: dict[str, Callable[[Mapping[str, str]], Answer]] = {
+        self.routes: dict[str, Callable[[Reported, Mapping[str, str]], Answer]] = {
             "/v1/cluster": self._cluster,
             "/v1/brokers": self._brokers,
             "/v1/shards": self._shards,
@@ -51,23 +51,30 @@ class ClusterApi:
                 f"{scope['path']} is answered on loopback addresses only, because nobody is asked who he is yet: "
                 "ask on the broker's machine, at 127.0.0.1 or localhost",
             )
+        reported = self._reported()
+        if reported is None:
+            return problem(
+                503,
+                f"{scope['path']} has nothing to tell before this broker has heard of its cluster: "
+                "ask again, or another broker",
+            )
         try:
-            return self.routes[scope["path"]](_query(scope["query_string"]))
+            return self.routes[scope["path"]](reported, _query(scope["query_string"]))
         except _Refused as refused:
             return problem(400, str(refused))
 
-    def _cluster(self, query: Mapping[str, str]) -> Answer:
+    def _cluster(self, reported: Reported, query: Mapping[str, str]) -> Answer:
         _check_names(query)
-        return json_answer(self._reported.cluster())
+        return json_answer(reported.cluster())
 
-    def _brokers(self, query: Mapping[str, str]) -> Answer:
+    def _brokers(self, reported: Reported, query: Mapping[str, str]) -> Answer:
         _check_names(query)
-        return json_answer(self._reported.brokers())
+        return json_answer(reported.brokers())
 
-    def _shards(self, query: Mapping[str, str]) -> Answer:
+    def _shards(self, reported: Reported, query: Mapping[str, str]) -> Answer:
         _check_names(query, "topic", "leader", "after", "limit")
         topic = query.get("topic")
-        page = self._reported.shards(
+        page = reported.shards(
             topic=topic,
             leader=_number(query, "leader", 0, NUMBER_MAX) if "leader" in query else None,
             after=_number(query, "after", -1, NUMBER_MAX) if "after" in query else -1,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,6 +80,72 @@ def test_the_ready_line_says_where_everything_is(tmp_path: Path) -> None:
 
         assert 0 not in ports
         assert {"event": "ready", "data": str(tmp_path / "data"), "pid": process.pid} == ready
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def peer_settings(directory: Path, number: int, peer_port: int, http_port: int, join: int | None) -> list[str]:
+    """Of a broker with a peer listener, whose HTTP port is known before it tells of it."""
+    settings = {
+        "broker.id": number,
+        "log.dirs": directory,
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "tidemill.http.listener": f"127.0.0.1:{http_port}",
+        "tidemill.peer.listener": f"127.0.0.1:{peer_port}",
+    } | ({} if join is None else {"tidemill.join": f"127.0.0.1:{join}"})
+    return [argument for key, value in settings.items() for argument in ("--set", f"{key}={value}")]
+
+
+def http_statuses(port: int, *paths: str) -> list[int]:
+    """What is answered; waits until the port is open."""
+    statuses = []
+    until = time.monotonic() + 30
+    while len(statuses) < len(paths):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{paths[len(statuses)]}", timeout=10) as response:
+                statuses.append(response.status)
+        except urllib.error.HTTPError as refusal:
+            statuses.append(refusal.code)
+        except urllib.error.URLError:
+            assert time.monotonic() < until, "the port never opened"
+            time.sleep(0.05)
+    return statuses
+
+
+def test_who_waits_to_join_is_live_and_not_ready(tmp_path: Path) -> None:
+    """
+    A liveness probe would kill it else, again and again.
+    """
+    http = free_port()
+    with started("broker", *peer_settings(tmp_path, 3, free_port(), http, join=free_port())) as process:
+        answered = http_statuses(http, "/health/live", "/health/ready", "/v1/brokers", "/metrics")
+        seconds = stop_seconds(process, signal.SIGTERM)
+
+    assert [200, 503, 503, 503] == answered
+    assert (0, True) == (process.returncode, seconds < STOP_S_MAX), seconds
+
+
+def test_who_waits_for_its_controller_is_live_and_not_ready(tmp_path: Path) -> None:
+    """
+    The only broker that votes upon metadata is down; what it counts can be scraped meanwhile.
+    """
+    peer, http = free_port(), free_port()
+    second = peer_settings(tmp_path / "2", 2, free_port(), http, join=peer)
+    founder = peer_settings(tmp_path / "1", 1, peer, free_port(), join=None)
+    with running("broker", *founder), running("broker", *second) as (process, _):
+        ready = http_statuses(http, "/health/ready")
+        stop_seconds(process, signal.SIGTERM)
+    with started("broker", *second) as process:
+        answered = http_statuses(http, "/health/live", "/health/ready", "/metrics")
+        seconds = stop_seconds(process, signal.SIGTERM)
+        out = process.stdout.read() if process.stdout is not None else ""
+
+    assert ([200], [200, 503, 200], "") == (ready, answered, out)
+    assert (0, True) == (process.returncode, seconds < STOP_S_MAX), seconds
 
 
 def test_health_and_metrics_are_served(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tidemill.cli import cluster_view
 from tidemill.cli.status_tables import broker_cells, shard_cells
-from tidemill.client.broker_http import NoAnswer, Refused
+from tidemill.client.broker_http import NoAnswer, NotYet, Refused
 
 
 def broker(number: int, *, is_live: bool = True) -> dict[str, Any]:
@@ -40,11 +40,14 @@ class Brokers:
         self.shards = shards  # by the broker that is asked
         self.silent: set[int] = set()
         self.refusing: set[int] = set()
+        self.starting: set[int] = set()
 
     def ask(self, address: str, path: str, *, timeout_s: float, **query: str | int) -> dict[str, Any]:
         number = int(address.rpartition(":")[2]) - 9079
         if number in self.silent:
             raise NoAnswer(address)
+        if number in self.starting:
+            raise NotYet(address)
         match path:
             case "/v1/cluster":
                 return {"answered_by": number, "cluster_id": "c"}
@@ -128,6 +131,8 @@ def test_another_broker_is_asked_when_the_first_is_gone(monkeypatch: pytest.Monk
     view = looked(brokers, monkeypatch, 1, 2)
 
     assert (["127.0.0.1:9080", "127.0.0.1:9081"], 2) == (both, view.cluster["answered_by"])
+    brokers.silent, brokers.starting = set(), {1}
+    assert looked(brokers, monkeypatch, 1, 2).cluster["answered_by"] == 2
     brokers.silent = {1, 2}
     with pytest.raises(NoAnswer):
         looked(brokers, monkeypatch, 1, 2)

@@ -12,12 +12,13 @@ from tidemill.http.application import Application
 
 
 class Broker:
-    def __init__(self, *, is_live: bool = True, is_ready: bool = True) -> None:
+    def __init__(self, *, is_live: bool = True, is_ready: bool = True, counts: bool = True) -> None:
         self.is_live = is_live
         self.is_ready = is_ready
+        self.counts = counts
 
-    def metrics_text(self) -> str:
-        return "tidemill_up 1\n"
+    def metrics_text(self) -> str | None:
+        return "tidemill_up 1\n" if self.counts else None
 
 
 def answer(broker: Broker, path: str, method: str = "GET") -> tuple[int, bytes]:
@@ -29,7 +30,7 @@ def answer(broker: Broker, path: str, method: str = "GET") -> tuple[int, bytes]:
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(Application(broker, Cluster())({"type": "http", "method": method, "path": path}, receive, send))
+    asyncio.run(Application(broker, Cluster)({"type": "http", "method": method, "path": path}, receive, send))
     return sent[0]["status"], sent[1]["body"]
 
 
@@ -57,6 +58,15 @@ def test_metrics_are_what_the_broker_renders() -> None:
     answered = answer(Broker(), "/metrics")
 
     assert (200, b"tidemill_up 1\n") == answered
+
+
+def test_before_anything_is_counted_there_are_no_metrics() -> None:
+    """
+    A page of zeros would be taken for a broker that does nothing.
+    """
+    status, body = answer(Broker(is_ready=False, counts=False), "/metrics")
+
+    assert (503, 503) == (status, json.loads(body)["status"])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import pytest
@@ -31,7 +31,12 @@ class Observed:
 
 
 def answer(
-    target: str, *, client: str = "127.0.0.1", host: str | None = "127.0.0.1:9080", method: str = "GET"
+    target: str,
+    *,
+    client: str = "127.0.0.1",
+    host: str | None = "127.0.0.1:9080",
+    method: str = "GET",
+    reported: Callable[[], Cluster | None] = Cluster,
 ) -> tuple[int, str, dict[str, Any]]:
     """Status, content type and the object."""
     sent: list[MutableMapping[str, Any]] = []
@@ -51,7 +56,7 @@ def answer(
         "headers": [] if host is None else [(b"host", host.encode())],
         "client": (client, 50_000),
     }
-    asyncio.run(Application(Observed(), Cluster())(scope, receive, send))
+    asyncio.run(Application(Observed(), reported)(scope, receive, send))
     return sent[0]["status"], dict(sent[0]["headers"])[b"content-type"].decode(), json.loads(sent[1]["body"])
 
 
@@ -139,3 +144,14 @@ def test_only_this_machine_is_answered(client: str, host: str | None, status: in
 
     assert status == told[0]
     assert status == 200 or ("loopback" in told[2]["detail"] and told[1] == "application/problem+json")
+
+
+@pytest.mark.parametrize("path", ["/v1/cluster", "/v1/brokers", "/v1/shards"])
+def test_who_has_not_heard_of_its_cluster_tells_nothing(path: str) -> None:
+    """
+    An empty cluster would be a lie.
+    """
+    status, content_type, told = answer(path, reported=lambda: None)
+
+    assert (503, 503, "application/problem+json") == (status, told["status"], content_type)
+    assert path in told["detail"]
