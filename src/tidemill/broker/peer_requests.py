@@ -104,7 +104,12 @@ class PeerRequests:
             return pending
         wished = BrokerId(request.broker_id) if request.broker_id >= 0 else None
         live = context.broker.cluster.live()
-        command = AdmitBroker(directory_id=DirectoryId(request.directory_id), broker_id=wished, live=live)
+        command = AdmitBroker(
+            directory_id=DirectoryId(request.directory_id),
+            broker_id=wished,
+            live=live,
+            was_admitted=request.was_admitted,
+        )
         return self._submit(command, answer, join.Response)
 
     def _register(self, request: register.Request, context: RequestContext) -> object:

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.cluster import peer_addresses
-from tidemill.broker.joining import Joining, refusal
+from tidemill.broker.cluster_search import ClusterSearch
+from tidemill.broker.joining import NOT_NOW, Joining, refusal
 from tidemill.broker.machine import Machine
 from tidemill.broker.peer_requests import PeerRequests
 from tidemill.metadata.brokers import FoundCluster, RegisterBroker, Registered
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
-from tidemill.model.shard import METADATA_SHARD
+from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.peer import join, register
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
@@ -33,7 +33,6 @@ FIRST_BROKER: Final = BrokerId(1)
 AGAIN_S: Final = 0.2
 STILL_ALIVE_MS: Final = 15_000  # for so long others may take a broker for alive that has died: they give up its link
 HAND_OVER_S: Final = 1.0  # a clean stop waits so long for others to lead what was led here
-NOT_NOW: Final = frozenset({errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT})
 
 
 async def open_directory(
@@ -172,35 +171,10 @@ async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
 
 
 async def _hear_of_cluster(broker: Broker) -> None:
-    """
-    Until the image is here.  Who has just been admitted knows those whom it asked, and perhaps another leads the
-    metadata: those tell where everybody is.
-    """
-    cluster, identity = broker.cluster, broker.identity
-    asked: set[Voter] = set()
-    refusals: list[DirectoryProblem] = []
-    request = join.Request(directory_id=identity.directory_id, broker_id=identity.broker_id)
-
-    def ask(voter: Voter) -> None:
-        def answered(frame: memoryview | None) -> None:
-            asked.discard(voter)
-            if frame is None:
-                return
-            answer = join.API.decode_response(0, frame, join.API.response_body_at(0, frame))
-            if answer.error_code and answer.error_code not in NOT_NOW:
-                refusals.append(refusal(answer, identity.broker_id))
-            cluster.join = [*dict.fromkeys((*cluster.join, *answer.peers))]
-            cluster.reach()
-
-        asked.add(voter)
-        cluster.peers.ask(voter, join.API.encode_request(0, request, 0), answered)
-
+    """Until the image is here."""
+    search = ClusterSearch(broker)
     while not broker.image.cluster_id:
-        if refusals:
-            raise refusals[0]
-        if not broker.shard_table.shards[METADATA_SHARD].replica.voters:
-            for voter in cluster.peers.alive() - asked:
-                ask(voter)
+        search.look()
         await _pause(broker)
 
 
@@ -214,12 +188,14 @@ async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack:
     Tell the cluster where this broker is reached; it is ready when it knows of the cluster what the controller did.
     """
     identity = broker.identity
+    search = ClusterSearch(broker)
     code, image_offset = -1, 0
     while code:
         code, message, image_offset = await _register(broker, endpoints, rack)
         if code and code not in NOT_NOW:
             raise DirectoryProblem(message or f"the cluster refuses this broker (error {code})")
         if code:
+            search.look()
             await _pause(broker)
 
     def is_told() -> bool:
@@ -227,7 +203,9 @@ async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack:
         is_known = known is not None and known.voter == identity.voter and known.endpoints == endpoints
         return is_known and broker.image.offset >= image_offset
 
-    await _until(broker, is_told)
+    while not is_told():
+        search.look()
+        await _pause(broker)
     broker.is_ready = True
     broker.retention.begin()
 

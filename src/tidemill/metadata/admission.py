@@ -8,7 +8,7 @@ the metadata shard.
 from dataclasses import dataclass
 from typing import Final
 
-from tidemill.metadata.image import ClusterImage
+from tidemill.metadata.image import Broker, ClusterImage
 from tidemill.metadata.metadata_records import BrokerRecord, Record, ReplicasRecord
 from tidemill.metadata.result import Grounds, Problem, Result
 from tidemill.model import errors
@@ -25,6 +25,7 @@ class AdmitBroker:
     directory_id: DirectoryId
     broker_id: BrokerId | None  # the number it wishes for
     live: frozenset[BrokerId]  # whose place cannot be taken
+    was_admitted: bool = False  # it had the number before: that is confirmed or refused, and never given again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,8 @@ def admit_broker(grounds: Grounds, command: AdmitBroker) -> Result[Admitted]:
         why = f"broker.id={broker_id} is refused: a number from 0 to {BROKER_ID_MAX} is wanted; set a free one"
         return _refused(image, errors.INVALID_REQUEST, why)
     held = image.brokers.get(broker_id)
+    if command.was_admitted:
+        return _refused(image, *_no_longer(broker_id, command.directory_id, held))
     record = BrokerRecord(broker_id, command.directory_id, (), None)
     admitted = Admitted(cluster_id=image.cluster_id, broker_id=broker_id)
     if held is None:
@@ -64,6 +67,17 @@ def admit_broker(grounds: Grounds, command: AdmitBroker) -> Result[Admitted]:
         )
     moved, warnings = _taken_over(image, held.voter, Voter(broker_id, command.directory_id))
     return Result((record, *moved), admitted, warnings)
+
+
+def _no_longer(broker_id: BrokerId, old: DirectoryId, held: Broker | None) -> Problem:
+    if held is None:
+        why = f"broker {broker_id} was never admitted here with data directory {old.hex()}"
+        return Problem(errors.BROKER_ID_NOT_REGISTERED, f"{why}; start it on an empty directory")
+    return Problem(
+        errors.DUPLICATE_BROKER_REGISTRATION,
+        f"broker.id={broker_id} is refused: data directory {held.directory_id.hex()} has taken the place of "
+        f"{old.hex()}; use that one, or an empty one and leave broker.id out, or set a free one",
+    )
 
 
 def _taken_over(image: ClusterImage, old: Voter, new: Voter) -> tuple[list[Record], tuple[str, ...]]:

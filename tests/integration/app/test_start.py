@@ -148,6 +148,30 @@ def test_who_waits_for_its_controller_is_live_and_not_ready(tmp_path: Path) -> N
     assert (0, True) == (process.returncode, seconds < STOP_S_MAX), seconds
 
 
+@pytest.mark.parametrize("is_up", [True, False])
+def test_a_directory_that_was_replaced_is_refused_by_name(tmp_path: Path, is_up: bool) -> None:
+    """
+    Its number belongs to a new directory, whether or not that one's broker is up; which comes back as it was.
+    """
+    peer = free_port()
+    founder = peer_settings(tmp_path / "1", 1, peer, free_port(), join=None)
+    old, new = (peer_settings(tmp_path / name, 2, free_port(), free_port(), join=peer) for name in ("old", "new"))
+    with running("broker", *founder):
+        with running("broker", *old) as (process, _):
+            process.kill()
+        with running("broker", *new) as (process, _):
+            if not is_up:
+                stop_seconds(process, signal.SIGTERM)
+            code, out, message = refused("broker", *old)
+        if not is_up:
+            with running("broker", *new) as (process, ready):
+                stop_seconds(process, signal.SIGTERM)
+            assert ready["data"] == str(tmp_path / "new")
+
+    assert (1, "") == (code, out)
+    assert f"log.dirs={tmp_path / 'old'}: broker 2 may not join: broker.id=2 is refused" in message
+
+
 def test_health_and_metrics_are_served(tmp_path: Path) -> None:
     """
     By the real listener, from the moment that the broker calls itself ready.

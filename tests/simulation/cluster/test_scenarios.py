@@ -63,6 +63,30 @@ def test_brokers_find_each_other_when_the_one_they_joined_does_not_come_back() -
     pass_time(run, lambda: all(machine.is_ready for machine in run.machines[1:]))
 
 
+def test_brokers_without_a_majority_wait_and_tell_what_for() -> None:
+    """
+    Three of five, and only one of the three that vote upon metadata: nobody can say whether their numbers are still
+    theirs, and none of them ends for that.
+    """
+    run = ClusterRun(1, knobs(5).without_faults())
+    for machine in run.machines:
+        machine.start()
+    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
+    for machine in run.machines:
+        machine.lose_power(ALL_KEPT)
+    waiting = run.machines[2:]
+    for machine in waiting:
+        machine.start()
+
+    run.timeline.run_until(run.timeline.now_us + seconds(60))
+
+    assert [(machine.is_running, machine.is_ready) for machine in waiting] == [(True, False)] * 3
+    for machine in waiting:
+        assert 5 <= sum("waiting for the cluster" in line for line in machine.lines) <= 13, machine.lines
+    run.machines[0].start()
+    pass_time(run, lambda: all(machine.is_ready for machine in waiting))
+
+
 @pytest.mark.parametrize("missing_s", [0.0, 6.0])
 def test_who_was_missing_when_another_came_votes_upon_the_metadata_all_the_same(missing_s: float) -> None:
     """

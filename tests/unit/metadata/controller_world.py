@@ -81,9 +81,12 @@ def registration(broker_id: int) -> RegisterBroker:
     )
 
 
-def admission(directory_id: DirectoryId, broker_id: int | None, live: Iterable[int] = ()) -> AdmitBroker:
+def admission(
+    directory_id: DirectoryId, broker_id: int | None, live: Iterable[int] = (), *, was_admitted: bool = False
+) -> AdmitBroker:
     return AdmitBroker(
         directory_id=directory_id,
         broker_id=None if broker_id is None else BrokerId(broker_id),
         live=frozenset(map(BrokerId, live)),
+        was_admitted=was_admitted,
     )

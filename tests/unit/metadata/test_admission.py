@@ -62,6 +62,33 @@ def test_a_number_that_cannot_be_had_is_refused_by_name(
     assert before == cluster.image
 
 
+@pytest.mark.parametrize(
+    ("directory", "number", "error_code", "says"),
+    [
+        (
+            voter(2).directory_id,
+            2,
+            errors.DUPLICATE_BROKER_REGISTRATION,
+            "61616161 has taken the place of 0202",
+        ),
+        (B, 9, errors.BROKER_ID_NOT_REGISTERED, "broker 9 was never admitted here"),
+        (A, 2, errors.NONE, ""),
+    ],
+)
+def test_who_was_admitted_hears_whether_it_is_so_still(
+    directory: DirectoryId, number: int, error_code: int, says: str
+) -> None:
+    """A directory that was replaced does not take its number back, though nobody is live under it."""
+    cluster = Cluster(brokers=2)
+    cluster.do(admission(A, 2))
+
+    result = cluster.controller.decide(admission(directory, number, was_admitted=True), NOW_MS)
+
+    told = result.response.problem
+    assert ((), error_code) == (result.records, errors.NONE if told is None else told.error_code)
+    assert told is None or says in told.message
+
+
 def test_a_broker_that_is_down_is_replaced_wherever_it_was() -> None:
     """The new directory is a new voter in the old one's place, and no endpoint of the old one is told any more."""
     cluster = Cluster(brokers=3)

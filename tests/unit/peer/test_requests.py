@@ -17,6 +17,11 @@ REQUESTS: list[tuple[Api, Message, str]] = [
     (join.API, join.Request(directory_id=DIRECTORY), DIRECTORY.hex() + "ffffffff" + NO_TAGS),
     (join.API, join.Request(directory_id=DIRECTORY, broker_id=3), DIRECTORY.hex() + "00000003" + NO_TAGS),
     (
+        join.API,
+        join.Request(directory_id=DIRECTORY, broker_id=3, was_admitted=True),
+        DIRECTORY.hex() + "00000003" + "01" + "00" + "01" + "01",
+    ),
+    (
         register.API,
         register.Request(broker_id=3, directory_id=DIRECTORY, endpoints=[ENDPOINT], rack="r"),
         "00000003" + DIRECTORY.hex() + "02" + "0550454552" + "0268" + "2385" + "0a504c41494e54455854" + NO_TAGS

@@ -1,0 +1,77 @@
+"""A broker that comes up and hears no controller asks whoever it has a link to.
+
+    Join, with its directory and number ─▶ any broker ─▶ the controller ─▶ where everybody is: further links
+                  ▲                                          │        └──▶ refused: another directory has the number
+                  └──────────── not now: again ◀─────────────┘
+
+Who was admitted a moment ago knows those whom it asked, and perhaps another leads the metadata.  Whose number was given
+to another directory is no replica any more, and hears of that in no other way.  Who has it still changes nothing by
+asking.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidemill.broker.broker import Broker
+from tidemill.broker.joining import NOT_NOW, TELL_MS, refusal
+from tidemill.model.broker_id import Voter
+from tidemill.model.shard import METADATA_SHARD
+from tidemill.peer import join
+from tidemill.storage.data_directory import DirectoryProblem
+
+
+class ClusterSearch:
+    def __init__(self, broker: Broker) -> None:
+        identity = broker.identity
+        self._broker = broker
+        self._request: Final = join.Request(
+            directory_id=identity.directory_id, broker_id=identity.broker_id, was_admitted=True
+        )
+        self._asked: set[Voter] = set()
+        self._refusal: DirectoryProblem | None = None
+        self._told_at = broker.clock.monotonic_ms()
+
+    def look(self) -> None:
+        """Called again and again while it waits.  DirectoryProblem: the cluster refuses this directory."""
+        if self._refusal is not None:
+            raise self._refusal
+        broker = self._broker
+        replica = broker.shard_table.shards[METADATA_SHARD].replica
+        if replica.leader is None:
+            for voter in sorted(broker.cluster.peers.alive() - self._asked):
+                self._ask(voter)
+        now = broker.clock.monotonic_ms()
+        if now - self._told_at >= TELL_MS:
+            self._told_at = now
+            broker.events.warning("waiting for the cluster", problem=self._problem(replica.leader, replica.voters))
+
+    def _ask(self, voter: Voter) -> None:
+        def answered(frame: memoryview | None) -> None:
+            self._asked.discard(voter)
+            if frame is None:
+                return
+            answer = join.API.decode_response(0, frame, join.API.response_body_at(0, frame))
+            if answer.error_code and answer.error_code not in NOT_NOW:
+                self._refusal = refusal(answer, self._broker.identity.broker_id)
+            cluster = self._broker.cluster
+            cluster.join = [*dict.fromkeys((*cluster.join, *answer.peers))]
+            cluster.reach()
+
+        self._asked.add(voter)
+        self._broker.cluster.peers.ask(voter, join.API.encode_request(0, self._request, 0), answered)
+
+    def _problem(self, leader: Voter | None, voters: tuple[Voter, ...]) -> str:
+        if leader is not None:
+            return f"broker {leader.broker_id} leads the metadata, and has not answered yet"
+        cluster = self._broker.cluster
+        heard = [voter for voter in voters if voter == cluster.me or cluster.is_alive(voter)]
+        return (
+            f"nobody is known to lead the metadata; brokers {_numbers(voters)} vote upon it, of them "
+            f"{_numbers(heard)} can be heard"
+            if voters
+            else "nobody who leads the metadata was found yet"
+        )
+
+
+def _numbers(voters: Sequence[Voter]) -> str:
+    return ",".join(str(voter.broker_id) for voter in voters) or "none"
