@@ -1,12 +1,16 @@
 """uvicorn inside our running loop: its one import site, reached when somebody asks."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemill.app.listeners import Address
+from tidemill.broker.seldom import Seldom
+from tidemill.model.clock import Clock
+from tidemill.telemetry.event_log import EventLog
 
 if TYPE_CHECKING:
     from tidemill.http.application import Application
@@ -22,8 +26,9 @@ take seconds beside a busy loop, for each file that is read gives the GIL away."
 class HttpListener:
     """`bind` takes the port at once, so that it can be told; `serve` waits for the first who asks; `stop` ends it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, events: EventLog, clock: Clock) -> None:
         self._loop = loop
+        self._log = _LogAsEvents(events, clock)
         self._socket: socket.socket | None = None
         self._server: Any = None
         self._starting: asyncio.Task[None] | None = None
@@ -54,6 +59,7 @@ class HttpListener:
         for name in IMPORTED_IN_TURN:
             import_module(name)
             await asyncio.sleep(0)
+        self._log.begin()
         self._server = _server(application())
         # Not `serve`: that one would take over SIGINT and SIGTERM, which are the broker's.
         await self._server.startup(sockets=[self._socket])
@@ -73,6 +79,33 @@ class HttpListener:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+        self._log.end()
+
+
+class _LogAsEvents(logging.Handler):
+    """What uvicorn logs: requests that are none, which anybody can send at will, and mistakes of ours."""
+
+    def __init__(self, events: EventLog, clock: Clock) -> None:
+        super().__init__(logging.WARNING)
+        self._events = events
+        self._refusals = Seldom(clock)
+        self._logger = logging.getLogger("uvicorn")
+
+    def begin(self) -> None:
+        self._logger.addHandler(self)
+        self._logger.propagate = False  # else it would be written to stderr, too, as it is
+
+    def end(self) -> None:
+        """Idempotent."""
+        self._logger.removeHandler(self)
+        self._logger.propagate = True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            self._events.failure("http request failed", error)
+        elif self._refusals.may_tell():
+            self._events.warning("http request refused", problem=record.getMessage())
 
 
 def _server(application: "Application") -> Any:

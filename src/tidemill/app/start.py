@@ -78,7 +78,7 @@ class _Process:
         self.disk = _data_directory(settings.data_directory)
         self.servers: list[TcpServer] = []
         self.jobs: list[ThreadJobs] = []
-        self.http = HttpListener(loop)
+        self.http = HttpListener(loop, self.events, self.clock)
         self.broker: Broker | None = None  # while it reads its directory, or waits to join
 
     async def run(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:

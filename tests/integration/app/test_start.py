@@ -186,6 +186,23 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
     assert b"tidemill_" in answers["/metrics"][1]
 
 
+def test_what_is_no_http_is_told_as_an_event_and_not_each_time(tmp_path: Path) -> None:
+    """
+    Whoever can reach the port could fill a disk else, with lines that are no JSON.
+    """
+    with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, ready):
+        host, _, port = ready["http"].rpartition(":")
+        for _ in range(100):
+            with socket.create_connection((host, int(port))) as asking:
+                asking.sendall(b"this is no HTTP\r\n\r\n")
+                assert asking.recv(100).startswith(b"HTTP/1.1 400")
+        stop_seconds(process, signal.SIGTERM)
+        assert process.stderr is not None
+        told = [json.loads(line)["event"] for line in process.stderr].count("http request refused")
+
+    assert 0 < told < 100
+
+
 def test_a_start_imports_what_a_broker_needs_and_no_more(tmp_path: Path) -> None:
     """
     What answers over HTTP alone is a sixth of a start: it waits for who asks.
