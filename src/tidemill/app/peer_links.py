@@ -24,6 +24,10 @@ class PeerLinks:
         self._listener = listener
         self._transport = PeerTransport(loop, owner, key, entropy, report)
 
+    @property
+    def last_failure(self) -> str | None:
+        return self._transport.last_failure
+
     async def listen(self) -> str:
         """OSError when the address cannot be had."""
         bind = self._listener.bind

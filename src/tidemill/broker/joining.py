@@ -40,7 +40,7 @@ class Joining:
         self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
         self._done: Callable[[join.Response], None] | None = done
         self._links: Links | None = None
-        self._problem = "nobody has answered"
+        self._problem: str | None = None  # that somebody has answered, or who was linked is gone
         self._timers: list[Any] = []
 
     def begin(self) -> None:
@@ -50,8 +50,12 @@ class Joining:
         self._tell()
 
     def _tell(self) -> None:
+        links = self._links
+        assert links is not None, "it has begun"
+
         def told() -> None:
-            self._machine.events.warning("waiting to join", join=",".join(self._addresses), problem=self._problem)
+            problem = self._problem or links.last_failure or "nobody has answered"
+            self._machine.events.warning("waiting to join", join=",".join(self._addresses), problem=problem)
             self._tell()
 
         self._timers = [self._machine.call_later(TELL_MS / 1_000, told)]

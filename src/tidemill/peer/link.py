@@ -39,6 +39,11 @@ class Link(Protocol):
 class Links(Protocol):
     """All of them."""
 
+    @property
+    def last_failure(self) -> str | None:
+        """Why what was tried last became no link; None while nothing has failed."""
+        ...
+
     def reach(self, addresses: Collection[str]) -> None:
         """host:port of everybody a link is wanted to.
 

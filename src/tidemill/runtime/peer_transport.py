@@ -53,6 +53,7 @@ class PeerTransport:
         """Where it listens, with the ports that were found for port 0."""
         self.links: dict[PeerSocket, float] = {}
         """Since when each stands, on the loop's clock."""
+        self.last_failure: str | None = None
         self._loop = loop
         self._owner = owner
         self._key = key
@@ -184,13 +185,14 @@ class PeerTransport:
         return seconds * (1 + int.from_bytes(self._entropy.random_bytes(2), "big") / 65536) / 2
 
     def tell(self, name: str, why: str) -> None:
+        self.last_failure = f"no link {name}: {why}"
         told = self._told.setdefault(name, [])
         if self._is_closed or why in told or len(told) >= TOLD_PER_END_MAX:
             return
         told.append(why)
         if len(self._told) > TOLD_MAX:
             del self._told[next(iter(self._told))]
-        self._report(f"no link {name}: {why}")
+        self._report(self.last_failure)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

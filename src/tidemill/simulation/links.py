@@ -100,6 +100,7 @@ class SimulatedLinks:
     ) -> None:
         self.loop = loop
         self.links: dict[SimulatedLink, float] = {}  # that the owner has, and since when
+        self.last_failure: str | None = None
         self._network = network
         self._host = host
         self._owner = owner
@@ -202,6 +203,8 @@ class SimulatedLinks:
         since = self.links.get(link)
         if since is not None:
             self._lose(link, why)
+        elif dialler is not None:
+            self.last_failure = f"no link to {dialler.address}: {why}"
         for parked in [parked for parked, winner in self._parked.items() if winner is link]:
             parked.end(why)
         if dialler is not None:

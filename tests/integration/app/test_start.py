@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -146,6 +146,29 @@ def test_who_waits_for_its_controller_is_live_and_not_ready(tmp_path: Path) -> N
 
     assert ([200], [200, 503, 200], "") == (ready, answered, out)
     assert (0, True) == (process.returncode, seconds < STOP_S_MAX), seconds
+
+
+def test_who_cannot_join_tells_why(tmp_path: Path) -> None:
+    """
+    The ports for Kafka and for HTTP are easily taken for that of other brokers.
+    """
+    with running("broker", *peer_settings(tmp_path / "1", 1, free_port(), free_port(), join=None)) as (_, ready):
+        asked = {name: int(ready[name].rpartition(":")[2]) for name in ("kafka", "http")}
+        problems = {}
+        with ExitStack() as stack:
+            waiting = {}
+            for number, (name, port) in enumerate(asked.items(), 2):
+                settings = peer_settings(tmp_path / name, number, free_port(), free_port(), join=port)
+                waiting[name] = stack.enter_context(started("broker", *settings))
+            for name, process in waiting.items():
+                assert process.stderr is not None
+                events = map(json.loads, process.stderr)
+                problems[name] = next(event["problem"] for event in events if event["event"] == "waiting to join")
+                process.terminate()
+
+    assert all(f"no link to 127.0.0.1:{port}: " in problems[name] for name, port in asked.items())
+    assert "give tidemill.cluster.key the same value" in problems["kafka"]
+    assert "only brokers connect to tidemill.peer.listener" in problems["http"]
 
 
 @pytest.mark.parametrize("is_up", [True, False])

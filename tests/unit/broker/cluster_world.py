@@ -101,6 +101,8 @@ class Network:
 class MemoryLinks:
     """`peer.link.Links`."""
 
+    last_failure: str | None = None  # who is not there is not dialled
+
     def __init__(self, network: Network, owner: LinkOwner, address: str) -> None:
         self._network = network
         self._owner = owner
