@@ -13,14 +13,16 @@ from tidemill.app.listeners import SettingRefused
 from tidemill.broker.kafka_connection import KafkaConnection
 from tidemill.model.config_resolution import BrokerLayers, broker_int, broker_value
 from tidemill.runtime.tcp_server import TcpServer
+from tidemill.telemetry.metrics import Metrics
 
 OVERRIDES: Final = "max.connections.per.ip.overrides"
 SWEEP_S: Final = 1  # between looks for idle connections: looking at a thousand takes 0.1 ms
 
 
 class ConnectionLimits:
-    def __init__(self, layers: BrokerLayers, servers: Sequence[TcpServer]) -> None:
+    def __init__(self, layers: BrokerLayers, servers: Sequence[TcpServer], metrics: Metrics) -> None:
         """`servers` may still grow."""
+        self._metrics = metrics
         self._servers = servers
         self._connections_max = broker_int(layers, "max.connections")
         self._connections_max_per_host = broker_int(layers, "max.connections.per.ip")
@@ -32,10 +34,13 @@ class ConnectionLimits:
 
     def admit(self, host: str) -> bool:
         """Whether one more connection from `host` may be opened."""
-        if sum(len(server.writers) for server in self._servers) >= self._connections_max:
-            return False
         connections_max = self._overrides.get(host, self._connections_max_per_host)
-        return sum(server.hosts.get(host, 0) for server in self._servers) < connections_max
+        admits = (
+            sum(len(server.writers) for server in self._servers) < self._connections_max
+            and sum(server.hosts.get(host, 0) for server in self._servers) < connections_max
+        )
+        self._metrics.connections_refused += not admits
+        return admits
 
     def close_idle(self, now: float) -> None:
         """`now` is on the loop's clock; called as often as one likes.  A bound below zero is none."""

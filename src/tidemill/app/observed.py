@@ -30,9 +30,21 @@ class ObservedBroker:
             return None
         if self._text is None:
             self._text = PrometheusText(broker.metrics, {key: api.name for key, api in ALL.items()})
+        _count(broker)
         return self._text.render()
 
     def reported(self) -> ClusterReport | None:
         """None until it has heard of its cluster."""
         broker = self._broker()
         return ClusterReport(broker) if broker is not None and broker.image.cluster_id else None
+
+
+def _count(broker: Broker) -> None:
+    """What nobody counts as it comes and goes: it is looked at when somebody asks."""
+    metrics, table = broker.metrics, broker.shard_table
+    metrics.topics = len(broker.image.topics)
+    metrics.shards = len(table.shards)
+    metrics.partitions = sum(map(len, table.topics.values()))
+    counts = [hosted.counts() for hosted in broker.coordinators.hosted()]
+    metrics.groups = sum(groups for groups, _ in counts)
+    metrics.members = sum(members for _, members in counts)

@@ -96,7 +96,7 @@ class _Process:
         self.broker = broker = await self._unless(stopping, self._start())
         if broker is None:
             return
-        limits = ConnectionLimits(broker.layers, self.servers)
+        limits = ConnectionLimits(broker.layers, self.servers, broker.metrics)
         tick = self.loop.create_task(self._tick(broker, limits))
         addresses = await self._unless(stopping, self._come_up(broker, limits, http))
         if addresses is not None:

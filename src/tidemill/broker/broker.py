@@ -135,6 +135,7 @@ class Broker:
             shard_table=self.shard_table,
             layers=lambda: self.layers,
             current_image=CurrentImage(machine, self.controller, self.cluster.controller_link),
+            metrics=self.metrics,
         )
         self.fetch_sessions = FetchSessions(
             machine.entropy, broker_int(self.layers, "max.incremental.fetch.session.cache.slots")

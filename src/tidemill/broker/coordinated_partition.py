@@ -200,6 +200,10 @@ class CoordinatedPartition:
         """Of all committed offsets."""
         return self._groups.topic_ids()
 
+    def counts(self) -> tuple[int, int]:
+        """Groups, and their members."""
+        return self._groups.counts()
+
     def drop(self, error_code: int) -> None:
         """This broker leads the partition no longer, or stops: who is parked is told, and nothing is kept."""
         self._is_dropped = True

@@ -191,6 +191,7 @@ class DelayedFetch(Pending):
         """As many of these as it takes to have `enough` bytes, and not more than `bytes_max`."""
         broker = self._context.broker
         self._is_reading = True
+        broker.metrics.fetch_cache_misses += 1
         reserved = min(bytes_max, enough + max(room for *_, room in wanted))
         self._reserved += reserved
         broker.memory.begin_read(reserved)

@@ -199,6 +199,7 @@ class ReadyLoop:
     def _checkpointed(self, _: object) -> None:
         self._store.checkpointed()
         self._metrics.checkpoints += 1
+        self._metrics.checkpoint_seconds += (self._clock.monotonic_ms() - self._checkpoint_at) / 1_000
         if self._store.has_pending and not self._is_writing:
             self._start()
 

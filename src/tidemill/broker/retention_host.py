@@ -17,6 +17,7 @@ from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.topic import INTERNAL_TOPICS
 from tidemill.shard.partition import Partition
 from tidemill.storage.retention import UNBOUNDED, retained_from, segment_ages
+from tidemill.telemetry.metrics import Metrics
 
 AGAIN_S: Final = 1.0  # until the controller is asked once more
 PARTITIONS_PER_TURN: Final = 200  # about 1 ms; then whoever waits is served first
@@ -30,7 +31,9 @@ class RetentionHost:
         shard_table: ShardTable,
         layers: Callable[[], BrokerLayers],
         current_image: CurrentImage,
+        metrics: Metrics,
     ) -> None:
+        self._metrics = metrics
         self._current_image = current_image
         self._machine = machine
         self._shard_table = shard_table
@@ -102,6 +105,7 @@ class RetentionHost:
         if kept_from == log.end_offset:
             log.roll()
         self._moving.add(partition)
+        self._metrics.log_start_moves += 1
         shard.when_committed(
             shard.move_log_start(partition.number, kept_from, now_ms), lambda _: self._moving.discard(partition)
         )

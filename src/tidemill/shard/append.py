@@ -30,6 +30,7 @@ class Appended(NamedTuple):
     log_index: int = 0
     log_append_time: int = -1
     message: str | None = None
+    record_count: int = 0  # of those that were appended now
 
 
 def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: int) -> Appended:
@@ -103,7 +104,8 @@ def _propose(partition: Partition, batch: bytearray | memoryview, header: BatchH
     entry = Entry(BATCH, batch, partition.number, base_offset, header.record_count, append_time)
     entry.header = header
     index = shard.propose(entry)
-    return Appended(errors.NONE, base_offset, index, append_time if header.attributes & LOG_APPEND_TIME else -1)
+    log_append_time = append_time if header.attributes & LOG_APPEND_TIME else -1
+    return Appended(errors.NONE, base_offset, index, log_append_time, record_count=header.record_count)
 
 
 def append_own(partition: Partition, batch: bytearray, now_ms: int) -> int:

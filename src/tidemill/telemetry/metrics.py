@@ -25,7 +25,6 @@ class Metrics:
         "apis",
         "bytes_received",
         "bytes_sent",
-        "checkpoint_bytes",
         "checkpoint_seconds",
         "checkpoints",
         "connections",
@@ -33,15 +32,12 @@ class Metrics:
         "connections_refused",
         "corrupt_batches",
         "disk_free_bytes",
-        "fetch_batches",
         "fetch_bytes",
         "fetch_cache_misses",
         "groups",
         "is_disk_full",
         "journal_blocks",
         "journal_bytes",
-        "journal_sync_seconds",
-        "journal_syncs",
         "log_start_moves",
         "loop_lag_seconds_max",
         "loop_stalls",
@@ -55,7 +51,6 @@ class Metrics:
         "request_bytes_in_flight",
         "request_failures",
         "response_bytes_unread",
-        "segments_deleted",
         "shards",
         "topics",
     )
@@ -74,18 +69,13 @@ class Metrics:
         self.produce_batches = 0
         self.produce_bytes = 0
         self.produce_refusals = 0  # partitions of Produce requests answered with an error
-        self.fetch_batches = 0
-        self.fetch_bytes = 0  # records are not counted: a fetch never looks inside a batch
+        self.fetch_bytes = 0  # records and batches are not counted: a fetch never looks inside
         self.fetch_cache_misses = 0  # reads that had to wait for the disk
         self.corrupt_batches = 0  # CRC mismatches found when reading; never served
         self.journal_blocks = 0
         self.journal_bytes = 0
-        self.journal_syncs = 0
-        self.journal_sync_seconds = 0.0
         self.checkpoints = 0
-        self.checkpoint_bytes = 0
         self.checkpoint_seconds = 0.0
-        self.segments_deleted = 0
         self.log_start_moves = 0
         # Gauges.
         self.connections = 0

@@ -200,13 +200,20 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
     By the real listener, from the moment that the broker calls itself ready.
     """
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (_, ready):
+        producer = Producer({"bootstrap.servers": ready["kafka"]})
+        for _ in range(3):
+            producer.produce("flights", b"x")
+        assert not producer.flush(10)
         answers = {}
         for path in ("/health/live", "/health/ready", "/metrics"):
             with urllib.request.urlopen(f"http://{ready['http']}{path}", timeout=10) as response:
                 answers[path] = (response.status, response.read())
 
     assert {200} == {status for status, _ in answers.values()}
-    assert b"tidemill_" in answers["/metrics"][1]
+    told = dict(line.rsplit(b" ", 1) for line in answers["/metrics"][1].splitlines() if not line.startswith(b"#"))
+    assert b"3.0" == told[b"tidemill_produce_records_total"]
+    assert (b"1.0", b"2.0") == (told[b"tidemill_topics"], told[b"tidemill_shards"])  # one is that of the metadata
+    assert float(told[b"tidemill_connections"]) >= 1
 
 
 def test_what_is_no_http_is_told_as_an_event_and_not_each_time(tmp_path: Path) -> None:

@@ -154,7 +154,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
                 appended = append_batch(
                     partition, bytearray(batch) if size <= COPIED_BYTES_MAX else batch, context.now_ms
                 )
-                if not appended.error_code:
+                if appended.record_count:
+                    metrics.produce_records += appended.record_count
                     metrics.produce_batches += 1
                     metrics.produce_bytes += size
             answer = PartitionResponse(
@@ -166,6 +167,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
                 error_message=appended.message,
             )
             answers.append(answer)
+            metrics.produce_refusals += appended.error_code != errors.NONE
             if appended.error_code == errors.NOT_LEADER_OR_FOLLOWER:
                 wrong.append((name, answer))
             if appended.error_code in SENT_AGAIN and data.records is not None:

@@ -103,6 +103,10 @@ class Groups:
         """Of all committed offsets: after a load the host asks to forget those that no longer exist."""
         return self._state.offsets.topic_ids()
 
+    def counts(self) -> tuple[int, int]:
+        """Groups, and their members."""
+        return len(self._groups), sum(len(group.members) for group in self._groups.values())
+
     # Decisions.
 
     def decide(self, request: GroupRequest, moment: Moment) -> Result:
