@@ -281,8 +281,8 @@ class Broker:
         The image here is old, and there may be a newer one: somebody hears the controller, or there may be one among
         those that are not heard.
         """
-        there_may_be = self.cluster.peers.hear_controller() or not self.cluster.hears_majority
-        return self.controller.is_stale and there_may_be
+        cluster = self.cluster
+        return self.controller.is_stale and (cluster.peers.hear_controller() or not cluster.hears_majority)
 
     @property
     def _flags(self) -> int:
