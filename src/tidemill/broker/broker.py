@@ -77,6 +77,7 @@ class Broker:
             entropy=machine.entropy,
             clock=self.awake_clock,
             live=lambda: self.cluster.live(),
+            says_it_leads=lambda: self.cluster.says_it_leads(METADATA_SHARD),
             call_soon=machine.turns.call_soon,
             warn=lambda sentence: machine.events.warning("metadata", problem=sentence),
             failed=machine.failed,

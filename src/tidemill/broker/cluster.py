@@ -209,6 +209,11 @@ class Cluster:
     def _is_leaderless(self, shard_id: ShardId) -> bool:
         return shard_id in self._image().shards and self.leader(shard_id) is None
 
+    def says_it_leads(self, shard_id: ShardId) -> BrokerId | None:
+        """The broker that leads a shard, as it has told itself."""
+        leader = self.leaders.leader(shard_id)
+        return None if leader is None else leader.broker_id
+
     def _controller(self) -> Voter | None:
         shard = self._shards().get(METADATA_SHARD)
         return None if shard is None else shard.replica.leader

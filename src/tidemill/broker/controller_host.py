@@ -45,13 +45,14 @@ class ControllerHost:
         entropy: Entropy,
         clock: Clock,
         live: Callable[[], frozenset[BrokerId]],
+        says_it_leads: Callable[[], BrokerId | None],
         call_soon: Callable[[Callable[[], None]], object],
         warn: Callable[[str], None],
         failed: Callable[[BaseException], None],
     ) -> None:
         """
-        `live` are the brokers that are heard of, and this one; `warn` tells of what was decided for the worse; `failed`
-        ends the process.
+        `live` are the brokers that are heard of, and this one; `says_it_leads` is who does of the metadata, as it tells
+        of itself; `warn` tells of what was decided for the worse; `failed` ends the process.
         """
         self.image: ClusterImage = EMPTY
         self.on_image: Callable[[ClusterImage, ClusterImage], None] | None = None  # (before, now)
@@ -61,6 +62,7 @@ class ControllerHost:
         self._entropy = entropy
         self._clock = clock
         self._live = live
+        self._says_it_leads = says_it_leads
         self._call_soon = call_soon
         self._warn = warn
         self._failed = failed
@@ -124,8 +126,8 @@ class ControllerHost:
             return False
         if shard.replica.leads:
             return self._controller is not None
-        leader = shard.replica.leader
-        return leader is not None and leader.broker_id in self._live()
+        leader = shard.replica.leader  # followed last: it may have stepped down, and its successor not be heard here
+        return leader is not None and self._says_it_leads() == leader.broker_id and leader.broker_id in self._live()
 
     @property
     def is_stale(self) -> bool:

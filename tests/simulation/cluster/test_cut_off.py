@@ -312,3 +312,33 @@ def test_who_leaves_office_leaves_it_to_somebody_who_hears_the_controller() -> N
     hand.wait(30)
     assert replica_of(third).is_serving
     assert term == replica_of(third).replica.term
+
+
+def test_a_coordinator_hears_no_controller_where_that_has_moved_out_of_its_reach() -> None:
+    """
+    The broker that it followed is alive, and follows another: that one's word is missing, and the balancer moved it.
+    """
+    run = ClusterRun(1, knobs(3).without_faults())
+    for machine in run.machines:
+        machine.start()
+    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
+    hand = Hand(run)
+    hand.call(hand.client.create_topic("tides", 1, 3))
+    hand.group_there()
+    controller, coordinator = apart(run, groups_of)
+    (third,) = (machine for machine in run.machines if machine not in (controller, coordinator))
+    assert errors.NONE == hand.commit(coordinator, "tides", 500)
+    cut(run, third, coordinator)
+    assert controller.broker is not None
+    metadata = controller.broker.shard_table.shards[METADATA_SHARD]
+    assert metadata.hand_over(third.voter)
+    pass_time(run, lambda: leads(third))
+    hand.wait(5)
+
+    assert [errors.NONE, errors.NONE] == hand.make_again(third, "tides")
+    refused = hand.commit(coordinator, "tides", 7)
+    hand.wait(10)
+
+    assert refused in (errors.COORDINATOR_NOT_AVAILABLE, errors.NOT_COORDINATOR)
+    now = next(machine for machine in run.machines if machine is not coordinator and groups_of(machine).is_serving)
+    assert (errors.NONE, [-1]) == hand.fetch(now, "tides")
