@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
+from tidemill.metadata.apply import apply
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.insync import MIN_INSYNC, check_default_min_insync, check_min_insync, default_min_insync
 from tidemill.metadata.metadata_records import (
@@ -111,6 +112,8 @@ def _each_for_itself(
             answers[resource] = AlteredResource(resource=resource, problem=problem)
             continue
         records += made
+        if any(record.key == MIN_INSYNC for record in made):  # it is judged upon what came before in this request, too
+            grounds = replace(grounds, image=apply(grounds.image, made))
         answers[resource] = AlteredResource(resource=resource)
     return Result(() if validate_only else tuple(records), tuple(answers.values()))
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.metadata.controller_world import Cluster, Counting
-from tidemill.metadata.configs import AlterConfigs, Change, Operation
+from tidemill.metadata.configs import AlterConfigs, Change, IncrementalAlterConfigs, Operation
 from tidemill.metadata.controller import Controller
 from tidemill.metadata.metadata_records import ConfigResource
 from tidemill.metadata.topics import CreateInternalTopic, CreateTopics, NewTopic
@@ -120,6 +120,21 @@ def test_a_default_cannot_be_taken_back_to_what_is_above() -> None:
     assert [errors.INVALID_CONFIG] * 2 == [told(answer)[0] for answer in answers]
     assert (0, "") == told(cluster.set(TOPIC, Change(KEY, Operation.SET, "2")))
     assert (0, "") == told(cluster.set(default, Change(KEY, Operation.DELETE, None)))
+
+
+@pytest.mark.parametrize("is_default_first", [False, True])
+def test_one_request_cannot_do_it_in_two_steps(is_default_first: bool) -> None:
+    """The topic's own setting is taken back, and the default raised: each alone may be."""
+    cluster = Cluster(brokers=3)
+    cluster.create("t", replication_factor=1, settings=((KEY, "1"),))
+    steps = (
+        (TOPIC, (Change(KEY, Operation.DELETE, None),)),
+        (ConfigResource(4, ""), (Change(KEY, Operation.SET, "3"),)),
+    )
+
+    answers = cluster.do(IncrementalAlterConfigs(resources=steps[::-1] if is_default_first else steps))
+
+    assert [0, errors.INVALID_CONFIG] == [told(answer)[0] for answer in answers]
 
 
 def test_the_default_of_any_broker_counts() -> None:
