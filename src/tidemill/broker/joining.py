@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tidemill.broker.machine import Machine
+from tidemill.broker.peers import GIVEN_UP_MS
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.peer import frame as frames
@@ -40,6 +41,7 @@ class Joining:
         self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
         self._done: Callable[[join.Response], None] | None = done
         self._links: Links | None = None
+        self._heard_at: dict[Link, int] = {}
         self._problem: str | None = None  # that somebody has answered, or who was linked is gone
         self._timers: list[Any] = []
 
@@ -56,14 +58,23 @@ class Joining:
         def told() -> None:
             problem = self._problem or links.last_failure or "nobody has answered"
             self._machine.events.warning("waiting to join", join=",".join(self._addresses), problem=problem)
+            self._give_up()
             self._tell()
 
         self._timers = [self._machine.call_later(TELL_MS / 1_000, told)]
+
+    def _give_up(self) -> None:
+        """Whoever is alive sends heartbeats: a link that is silent has lost its other end, and is made anew."""
+        now = self._machine.clock.monotonic_ms()
+        for link, heard_at in [*self._heard_at.items()]:
+            if now - heard_at > GIVEN_UP_MS:
+                link.close(f"nothing was heard for {GIVEN_UP_MS} ms")
 
     def hello(self) -> Hello:
         return Hello(cluster_id="", voter=None, incarnation=self._incarnation, address="")
 
     def linked(self, link: Link) -> None:
+        self._heard_at[link] = self._machine.clock.monotonic_ms()
         self._ask(link)
 
     def _ask(self, link: Link) -> None:
@@ -71,6 +82,7 @@ class Joining:
             link.send(frames.encode_request(0, join.API.encode_request(0, self._request, 0)))
 
     def received(self, link: Link, frame: memoryview) -> None:
+        self._heard_at[link] = self._machine.clock.monotonic_ms()
         for section in frames.sections(frame):
             if isinstance(section, frames.Response):
                 data = section.data
@@ -90,6 +102,7 @@ class Joining:
             done(answer)
 
     def lost(self, link: Link, why: str) -> None:
+        self._heard_at.pop(link, None)
         self._problem = why
 
 

@@ -1,0 +1,57 @@
+"""A broker that asks to join, and whose only address goes silent before it has answered."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.cluster.test_scenarios import knobs, pass_time
+from tidemill.simulation.broker_machine import BrokerMachine
+from tidemill.simulation.cluster import ClusterRun
+from tidemill.simulation.crash_fate import ALL_KEPT
+from tidemill.simulation.machine import seconds
+
+AGAIN_S = 40.0  # until the silence is noticed, and the link made anew
+
+
+def wait(run: ClusterRun, duration_s: float) -> None:
+    run.timeline.run_until(run.timeline.now_us + seconds(duration_s))
+
+
+def killed(run: ClusterRun, one: BrokerMachine, _: BrokerMachine) -> None:
+    one.kill()
+    wait(run, 1)
+    one.start()
+
+
+def without_power(run: ClusterRun, one: BrokerMachine, _: BrokerMachine) -> None:
+    one.lose_power(ALL_KEPT)
+    wait(run, 1)
+    one.start()
+
+
+def cut_off(run: ClusterRun, one: BrokerMachine, two: BrokerMachine) -> None:
+    run.network.blocked |= {(one.name, two.name), (two.name, one.name)}
+    wait(run, 30)
+    run.network.heal()
+
+
+@pytest.mark.parametrize("silence", [killed, without_power, cut_off])
+def test_who_joins_asks_again_when_the_one_it_asked_comes_back(
+    silence: Callable[[ClusterRun, BrokerMachine, BrokerMachine], None],
+) -> None:
+    """
+    Nothing says that the other end of its link is gone, and it has nothing to send that would find that out.
+    """
+    run = ClusterRun(1, knobs(2).without_faults())
+    one, two = run.machines
+    one.start()
+    pass_time(run, lambda: one.is_ready)
+    wait(run, 2)
+    one.pace.stalled_until_us = run.timeline.now_us + seconds(3)  # the answer waits for the disk
+    two.start()
+    wait(run, 1)
+    assert two.broker is None
+
+    silence(run, one, two)
+
+    pass_time(run, lambda: two.is_ready, AGAIN_S)
