@@ -242,6 +242,10 @@ class PartitionLog:
         self.epochs.advance(self.log_start)
         return segments[:count]
 
+    def frees(self, offset: int) -> bool:
+        """A segment goes when `offset` is settled."""
+        return bool(self._settled_count(offset))
+
     def _settled_count(self, offset: int) -> int:
         segments = self.segments
         for at, segment in enumerate(segments):

@@ -9,6 +9,7 @@ entries that it cuts and that no block holds yet never leave.
 
 from collections import deque
 from collections.abc import Iterator
+from fractions import Fraction
 from itertools import chain
 from typing import Final
 
@@ -19,7 +20,7 @@ from tidemill.storage.journal_block import HEADER_BYTES, padded
 from tidemill.storage.row import ROW_BYTES
 
 LOG_START: Final = int(Command.LOG_START)
-METADATA_DIVISOR: Final = 16  # of the ring: half of the reserve is left to facts
+ROOM_KEPT: Final = Fraction(3, 32)  # of the ring, by what frees: three quarters of the reserve, for facts that follow
 
 
 class RowQueue:
@@ -74,6 +75,7 @@ class RowQueue:
         """What the next block holds: one row at least, else as many as `bytes_max` and the ring have room for."""
         facts, entries = self._facts, self.entries
         free, room = journal.free, journal.free_for_entries
+        free_for_log_starts = free - int(journal.capacity * ROOM_KEPT)
         size = HEADER_BYTES
         taken: list[tuple[ShardId, Entry]] = []
         while facts:
@@ -88,7 +90,7 @@ class RowQueue:
             for _, entry in entries:
                 grown = size + ROW_BYTES + entry.payload_bytes
                 if (grown > bytes_max and (count or taken)) or (
-                    padded(grown) > room and not (_is_log_start(entry) and padded(grown) <= free)
+                    padded(grown) > room and not (_is_log_start(entry) and padded(grown) <= free_for_log_starts)
                 ):
                     break
                 size = grown
@@ -98,7 +100,7 @@ class RowQueue:
             if count:
                 self._look_again()
             elif entries and padded(size + ROW_BYTES + entries[0][1].payload_bytes) > room:
-                size = self._take_what_frees(taken, size, min(bytes_max, free - journal.capacity // METADATA_DIVISOR))
+                size = self._take_what_frees(taken, size, min(bytes_max, free_for_log_starts))
         self.bytes -= size - HEADER_BYTES
         return taken
 

@@ -5,7 +5,9 @@ from typing import Any
 
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry
+from tidemill.storage.journal_block import PAGE_BYTES
 from tidemill.storage.row_queue import RowQueue
+from tidemill.storage.shard_log import vote_row
 
 HOT, COLD = ShardId(7), ShardId(8)
 MIB = 1 << 20
@@ -64,7 +66,7 @@ def test_what_was_passed_by_is_looked_at_again_when_there_is_room() -> None:
     assert 0 == queue.bytes
 
 
-def test_half_of_the_reserve_is_left_to_votes() -> None:
+def test_the_rest_of_the_reserve_is_left_to_votes() -> None:
     """
     Who cannot vote any more is missing to others.
     """
@@ -72,4 +74,22 @@ def test_half_of_the_reserve_is_left_to_votes() -> None:
     queue.put(HOT, [batch(1)])
     queue.put(METADATA_SHARD, [batch(9, 10_000)])
 
-    assert [] == queue.take(ring(MIB), MIB)
+    assert [] == queue.take(ring(3 * MIB // 2), MIB)
+
+
+def test_log_starts_one_at_a_time_leave_votes_their_part() -> None:
+    """
+    Each takes a page, and another for what it settles; and nothing waits before it.
+    """
+    queue, free, index = RowQueue(), 2 * MIB, 1
+    queue.put(HOT, [log_start(index)])
+    while queue.take(ring(free), MIB):
+        index += 1
+        free -= 2 * PAGE_BYTES
+        queue.put(HOT, [log_start(index)])
+
+    queue.put_fact(COLD, vote_row(5, None))
+
+    assert index > 10
+    assert free > MIB // 2
+    assert [COLD] == [shard_id for shard_id, _ in queue.take(ring(free), MIB)]

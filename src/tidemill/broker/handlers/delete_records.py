@@ -4,6 +4,8 @@ DeleteRecords (key 21): v0-2
 Moves the log start of partitions forward, and answers with where it is when that has committed.  Offset -1 is the high
 watermark; nothing above it can be deleted.
 
+While the disk is full only what frees a segment is taken: the rest is KAFKA_STORAGE_ERROR.
+
 What has not committed when timeout_ms is over, or this broker leads no more, is REQUEST_TIMED_OUT.
 """
 
@@ -87,10 +89,12 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
             answer.error_code = _problem(topic.name, partition, offset)
             if answer.error_code:
                 continue
-            if offset > partition.log_start:
-                awaited.move(partition, offset, context.now_ms, answer)
-            else:
+            if offset <= partition.log_start:
                 answer.low_watermark = partition.log_start
+            elif context.broker.storage_problem() is not None and not partition.log.frees(offset):
+                answer.error_code = errors.KAFKA_STORAGE_ERROR  # it would only take room
+            else:
+                awaited.move(partition, offset, context.now_ms, answer)
     awaited.all_begun()
     return awaited.response if awaited.is_done else awaited
 

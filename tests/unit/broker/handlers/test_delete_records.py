@@ -85,6 +85,20 @@ def test_what_cannot_be_deleted_is_told() -> None:
     ] == codes
 
 
+def test_on_a_full_disk_only_what_makes_room_is_deleted() -> None:
+    """
+    The rest would take of the journal's last pages, and keep from them what frees files.
+    """
+    world = world_with_records()
+    deleted(world, 1)
+    world.disk.free_bytes = 1 << 20
+    world.pass_time(1_000)
+
+    answers = [deleted(world, offset) for offset in (1, 2, -1)]
+
+    assert [(errors.NONE, 1), (errors.KAFKA_STORAGE_ERROR, -1), (errors.NONE, 4)] == answers
+
+
 def test_the_answer_waits_for_the_commit() -> None:
     """
     Nothing is answered before the log start's row is in the journal.
