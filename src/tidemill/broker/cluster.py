@@ -25,6 +25,7 @@ from tidemill.storage.data_directory import Identity
 
 # As long as Kafka's (`broker.session.timeout.ms`).  A client that hears in one answer that a broker is gone, and who
 # leads its partitions now, may forget both: librdkafka 2.16 does, for up to a second.
+HEARD_MS: Final = 1_000  # four ticks: clients are sent to leaders whose last heartbeat is no older
 LISTED_MS: Final = 9_000
 
 
@@ -158,7 +159,17 @@ class Cluster:
 
     def leader(self, shard_id: ShardId) -> Leader | None:
         found = self.leaders.leader(shard_id)
-        return None if found is None or not self.is_up(found.broker_id) else found
+        return None if found is None or not self._is_heard(found.broker_id) else found
+
+    def _is_heard(self, broker_id: BrokerId) -> bool:
+        """
+        Of late: clients that are sent to a broker which has just fallen silent wait there until their requests time
+        out, and are better told that nobody is known to lead now.
+        """
+        if broker_id == self._identity.broker_id:
+            return True
+        known = self._image().brokers.get(broker_id)
+        return known is not None and self.peers.is_alive(known.voter) and self.peers.was_alive(known.voter, HEARD_MS)
 
     def is_up(self, broker_id: BrokerId) -> bool:
         """It is this broker, or one that is alive as far as this one has heard: only such lead."""

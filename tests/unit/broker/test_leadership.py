@@ -12,6 +12,7 @@ from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.group_member import committing
 from tidemill.batches.builder import build_batch
 from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId
 from tidemill.model.topic import OFFSETS_TOPIC
 from tidemill.wire.messages import (
     delete_groups,
@@ -240,3 +241,22 @@ def test_only_what_is_below_the_log_or_above_its_end_is_out_of_range(on_follower
     codes = [asked(on_follower, 1, "Fetch", offset) for offset in (-1, 3)]
 
     assert ([errors.OFFSET_OUT_OF_RANGE] * 2, 2) == (codes, leader.partition("flights").log.end_offset)
+
+
+def test_clients_are_not_sent_to_a_leader_that_has_just_fallen_silent() -> None:
+    """
+    Their requests would wait there until they time out; others will lead before that.
+    """
+    world = ClusterWorld()
+    world.create("flights", brokers=(1, 2, 3))
+    topic = world[2].broker.image.topics["flights"]
+    world.hold(sender=(1,))
+    led = []
+
+    for _ in range(6):
+        leader = world[2].broker.cluster.leader_of(topic, 0)
+        led.append(0 if leader is None else leader.broker_id)
+        world.pass_time(250)
+
+    assert [1, 0] == [led[0], led[-1]]
+    assert world[2].broker.cluster.is_up(BrokerId(1))
