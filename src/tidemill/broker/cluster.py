@@ -169,7 +169,8 @@ class Cluster:
         if broker_id == self._identity.broker_id:
             return True
         known = self._image().brokers.get(broker_id)
-        return known is not None and self.peers.is_alive(known.voter) and self.peers.was_alive(known.voter, HEARD_MS)
+        age_ms = None if known is None else self.peers.heartbeat_age_ms(known.voter)
+        return age_ms is not None and age_ms <= HEARD_MS
 
     def is_up(self, broker_id: BrokerId) -> bool:
         """It is this broker, or one that is alive as far as this one has heard: only such lead."""

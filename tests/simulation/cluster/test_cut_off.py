@@ -35,6 +35,14 @@ TOPIC_RESOURCE, SET = 2, 0
 LONG_S = 330  # longer than two looks at retention are apart
 
 
+def ready_brokers(count: int) -> ClusterRun:
+    run = ClusterRun(1, knobs(count).without_faults())
+    for machine in run.machines:
+        machine.start()
+    pass_time(run, lambda: all(machine.is_ready and voters(machine) == count for machine in run.machines), 90)
+    return run
+
+
 class Hand:
     """Who asks single brokers."""
 
@@ -103,10 +111,7 @@ def cut(run: ClusterRun, one: BrokerMachine, other: BrokerMachine) -> None:
 
 def old_records(replication_factor: int) -> tuple[Hand, BrokerMachine, BrokerMachine]:
     """In a partition whose retention they are past; who leads the metadata, and another, who leads the partition."""
-    run = ClusterRun(1, knobs(3).without_faults())
-    for machine in run.machines:
-        machine.start()
-    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
+    run = ready_brokers(3)
     hand = Hand(run)
     controller = next(machine for machine in run.machines if leads(machine))
     away = next(machine for machine in run.machines if machine is not controller)
@@ -167,10 +172,7 @@ def test_a_coordinator_that_is_cut_off_from_the_controller_takes_no_commits() ->
     A name may stand for another topic by now: the commit would go with the one that was deleted.
     """
 
-    run = ClusterRun(1, knobs(3).without_faults())
-    for machine in run.machines:
-        machine.start()
-    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
+    run = ready_brokers(3)
     hand = Hand(run)
     hand.call(hand.client.create_topic("tides", 1, 3))
     hand.group_there()
@@ -289,10 +291,7 @@ def test_who_leaves_office_leaves_it_to_somebody_who_hears_the_controller() -> N
     """
     Two of three replicas do not, and have as much of the log as the third.
     """
-    run = ClusterRun(1, knobs(5).without_faults())
-    for machine in run.machines:
-        machine.start()
-    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 5 for machine in run.machines), 90)
+    run = ready_brokers(5)
     hand = Hand(run)
     controller, first, second, third, _ = sorted(run.machines, key=lambda machine: not leads(machine))
     asked = create_topics.Request.Topic
@@ -318,10 +317,7 @@ def test_a_coordinator_hears_no_controller_where_that_has_moved_out_of_its_reach
     """
     The broker that it followed is alive, and follows another: that one's word is missing, and the balancer moved it.
     """
-    run = ClusterRun(1, knobs(3).without_faults())
-    for machine in run.machines:
-        machine.start()
-    pass_time(run, lambda: all(machine.is_ready and voters(machine) == 3 for machine in run.machines))
+    run = ready_brokers(3)
     hand = Hand(run)
     hand.call(hand.client.create_topic("tides", 1, 3))
     hand.group_there()
