@@ -1,0 +1,193 @@
+"""Every step of a change of the members, killed at each: no matter who dies and when, the change comes to its end.
+
+{1, 2, 3} becomes {2, 3, 4}, the leader itself among those that leave: 4 learns, votes, and 1 goes.  A step is one
+message that arrives or one sync that returns.  After each of them one of the four is killed, and comes back at once, or
+when the others have gone as far as they can without it.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from random import Random
+
+import pytest
+
+from tests.simulation.raft.raft_mutants import (
+    follower_answers_before_its_sync,
+    keeps_a_truncated_membership,
+    majority_is_half,
+)
+from tests.unit.raft.transcript import Hand, voter
+from tidemill.raft.entry import COMMAND, Command, Entry
+from tidemill.raft.messages import Message
+from tidemill.raft.replica import Replica
+from tidemill.raft.voters import IllegalChange, Membership, step_towards
+
+BEFORE, ADDED = (1, 2, 3), 4
+PLANNED = (2, 3, 4)
+EVERYBODY = (*BEFORE, ADDED)
+ROUNDS_MAX = 20  # of settling, and so many steps of one: what takes longer stands still
+STEPS_MAX = 1_000
+ORDERS = range(3)
+FOUNDED = Membership(tuple(voter(number) for number in BEFORE))
+VOTERS_CHANGE = bytes([Command.VOTERS])
+
+
+class Killed(Exception):
+    """The step at which somebody dies is over."""
+
+
+class Steps(Hand):
+    """Looks at all replicas after every step, and stops behind one of them."""
+
+    def __init__(self, order: int) -> None:
+        super().__init__()
+        self.random = Random(order)
+        self.step = 0
+        self.last_step: int | None = None
+        self.leaders: dict[int, int] = {}  # by term
+        self.committed: dict[int, Entry] = {}  # by index
+
+    def _arrive(self, pair: tuple[int, int], message: Message) -> None:
+        super()._arrive(pair, message)
+        self._look()
+
+    def do_sync(self, number: str) -> None:
+        super().do_sync(number)
+        self._look()
+
+    def _look(self) -> None:
+        for at, replica in self.replicas.items():
+            in_force = self._in_force(at)
+            assert replica.membership == in_force, f"{at} goes by {replica.membership}, and its log says {in_force}"
+            if replica.leads:
+                assert self.leaders.setdefault(replica.term, at) == at, f"two lead term {replica.term}"
+            for index in range(1, replica.commit_index + 1):
+                entry = self.memories[at].entry_at(index)
+                before = self.committed.setdefault(index, entry)
+                same = (before.term, before.kind, bytes(before.payload or b""))
+                assert (entry.term, entry.kind, bytes(entry.payload or b"")) == same, f"{at} has another entry {index}"
+        self.step += 1
+        if self.step == self.last_step:
+            raise Killed
+
+    def _in_force(self, at: int) -> Membership:
+        """What the last entry of its log says that changes the members, committed or not."""
+        changes = [it for it in self.memories[at].entries if it.kind == COMMAND and it.payload[:1] == VOTERS_CHANGE]
+        return Membership.decode(changes[-1].payload, 1) if changes else FOUNDED
+
+    def do_settle(self) -> None:
+        """In any order that messages and disks may have; between two replicas messages do not overtake each other."""
+        for _ in range(STEPS_MAX):
+            ready = [pair for pair, queue in self.messages.items() if queue]
+            syncing = [at for at in self.replicas if self.queued[at]]
+            if not ready and not syncing:
+                return
+            chosen = self.random.randrange(len(ready) + len(syncing))
+            if chosen < len(ready):
+                self._arrive(ready[chosen], self.messages[ready[chosen]].popleft())
+            else:
+                self.do_sync(str(syncing[chosen - len(ready)]))
+        raise AssertionError("the replicas do not come to rest")
+
+    def kill(self, victim: int) -> None:
+        self.do_crash(str(victim))
+        for other in self.replicas:
+            self.do_reborn(str(other), str(victim))
+
+    def begin_again(self, victim: int) -> None:
+        self.do_start(str(victim))
+        for other in self.replicas:
+            if other != victim:
+                self.do_meet(str(other), str(victim))
+
+    # What a controller does with them.
+
+    def lead(self) -> tuple[int, Replica] | None:
+        """Who leads, after an election if it takes one; None if nobody that is alive can be elected."""
+        for at in (None, *sorted(self.replicas)):
+            if at is not None:
+                for replica in self.replicas.values():
+                    replica.leader = replica.leader if replica.leader == replica.me else None
+                for _ in range(2):
+                    if at in self.replicas:
+                        self._tick(at, 10_000)
+                self.do_settle()
+            leading = [(replica.term, at) for at, replica in self.replicas.items() if replica.is_confirmed]
+            if leading:
+                at = max(leading)[1]
+                return at, self.replicas[at]
+        return None
+
+    def go_on(self) -> bool:
+        """Change the members as the plan says, and write between the changes; whether all is done."""
+        planned = tuple(voter(number) for number in PLANNED)
+        for _ in range(ROUNDS_MAX):
+            self.do_settle()
+            if (found := self.lead()) is None:
+                return False
+            at, leader = found
+            replication = leader.replication
+            assert replication is not None
+            alive = {me: match for me, match in replication.matches.items() if int(me.broker_id) in self.replicas}
+            caught_up = [leader.me, *(me for me, match in alive.items() if match == leader.last_index)]
+            step = step_towards(leader.membership, planned, caught_up)
+            if step is None:
+                return leader.membership.members == planned
+            try:
+                leader.change_membership(step, self.now_ms)
+            except IllegalChange:
+                return False  # whoever is away has to come back
+            self._carry_out(at)
+            self.do_propose(str(at), f"at{self.step}")
+        raise AssertionError("the change comes to no end")
+
+
+def begun(order: int) -> Steps:
+    hand = Steps(order)
+    hand.do_voters(*map(str, BEFORE))
+    hand.do_spare(str(ADDED))
+    hand.do_elect("1")
+    hand.step = 0
+    return hand
+
+
+def steps_of_it(order: int) -> int:
+    hand = begun(order)
+    assert hand.go_on(), hand.standing()
+    return hand.step
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("is_back_at_once", [True, False], ids=["back at once", "back later"])
+@pytest.mark.parametrize("victim", EVERYBODY)
+def test_a_change_in_which_somebody_is_killed_comes_to_its_end(victim: int, is_back_at_once: bool, order: int) -> None:
+    """And nothing that was committed on the way is lost, nor do two lead one term."""
+    for step in range(1, steps_of_it(order) + 1):
+        hand = begun(order)
+        hand.last_step = step
+        with pytest.raises(Killed):
+            hand.go_on()
+        hand.kill(victim)
+        if not is_back_at_once:
+            hand.go_on()
+        hand.begin_again(victim)
+
+        assert hand.go_on(), f"killed at step {step}\n{hand.standing()}"
+        hand.do_settle()
+
+        logs = [[(entry.term, entry.index) for entry in hand.memories[at].entries] for at in PLANNED]
+        assert logs[0] == logs[1] == logs[2], f"killed at step {step}\n{hand.standing()}"
+        assert len(logs[0]) >= len(hand.committed)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [majority_is_half, keeps_a_truncated_membership, follower_answers_before_its_sync],
+    ids=lambda it: it.__name__,
+)
+def test_it_finds_a_planted_bug(planted: Callable[[], AbstractContextManager[None]]) -> None:
+    """Else it would find none that nobody planted."""
+    with planted(), pytest.raises(AssertionError):
+        for victim in EVERYBODY:
+            for order in ORDERS:
+                test_a_change_in_which_somebody_is_killed_comes_to_its_end(victim, True, order)
