@@ -28,6 +28,7 @@ class LeaderTable:
         self._own: dict[ShardId, tuple[int, int]] = {}  # (term or 0, version of the change), oldest change first
         self._told: dict[Voter, dict[ShardId, int]] = {}
         self._leaders: dict[ShardId, Leader] = {}
+        self._said_by: dict[ShardId, Voter] = {}  # whose word that is: a broker may have another directory by now
         self._terms: dict[ShardId, int] = {}  # the highest that was ever known
 
     def leader(self, shard_id: ShardId) -> Leader | None:
@@ -41,6 +42,7 @@ class LeaderTable:
         """Its topic is gone, and shard ids are not used again: nobody needs to be told, or held to its terms."""
         self._own.pop(shard_id, None)
         self._leaders.pop(shard_id, None)
+        self._said_by.pop(shard_id, None)
         for terms in (self._terms, *self._told.values()):
             terms.pop(shard_id, None)
 
@@ -83,12 +85,12 @@ class LeaderTable:
             self._set(voter, shard_id, 0)
 
     def _set(self, voter: Voter, shard_id: ShardId, term: int) -> None:
-        known = self._leaders.get(shard_id)
         if not term:
-            if known is not None and known.broker_id == voter.broker_id:
-                del self._leaders[shard_id]
+            if self._said_by.get(shard_id) == voter:
+                del self._leaders[shard_id], self._said_by[shard_id]
             return
         if term < self._terms.get(shard_id, 0):
             return  # it has not heard of its successor yet
         self._terms[shard_id] = term
         self._leaders[shard_id] = Leader(voter.broker_id, term)
+        self._said_by[shard_id] = voter

@@ -37,3 +37,18 @@ def test_of_a_deleted_shard_nothing_is_kept() -> None:
     assert [] == table.changes_since(1)
     assert {} == table.led_counts()
     assert [0, 0, 0, 0] == [len(kept) for kept in (table._own, table._leaders, table._terms, table._told[OTHER])]
+
+
+def test_what_a_broker_leads_with_a_new_directory_outlives_the_word_of_the_old_one() -> None:
+    """
+    A host lost power, its link is half open for 10 s more, and the broker leads again by then, from an empty disk.
+    """
+    table, other_disk = LeaderTable(ME), Voter(OTHER.broker_id, DirectoryId(b"n" * 16))
+    table.told(OTHER, [(SHARD, 4)], is_whole=True)
+    table.told(other_disk, [(SHARD, 6)], is_whole=True)
+
+    table.forget(OTHER)
+
+    assert Leader(OTHER.broker_id, 6) == table.leader(SHARD)
+    table.forget(other_disk)
+    assert table.leader(SHARD) is None
