@@ -294,9 +294,14 @@ class Shard:
         return durable if near is None or near > durable else near
 
     @property
+    def _is_alone(self) -> bool:
+        """The only voter; a leader that has appended its own removal is none, and others may have elected another."""
+        return self.replica.voters == (self.replica.me,)
+
+    @property
     def takes_more(self) -> bool:
         """What other replicas lack has a bound, whoever waits for it; a lone one lacks only what requests may hold."""
-        return self._uncommitted.bytes < BYTES_MAX or len(self.replica.voters) == 1
+        return self._uncommitted.bytes < BYTES_MAX or self._is_alone
 
     def when_still_leading(self, waiter: Waiter) -> None:
         """
@@ -305,7 +310,7 @@ class Shard:
         """
         if not self.is_serving:
             waiter(False)
-        elif len(self.replica.voters) == 1:
+        elif self._is_alone:
             waiter(True)
         else:
             self._next_askers.append(waiter)

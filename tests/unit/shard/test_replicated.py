@@ -148,6 +148,22 @@ def test_a_read_waits_until_a_majority_still_follows() -> None:
     assert ([], ["first True"], ["first True", "second True"]) == (unanswered, after_one, heard)
 
 
+def test_a_leader_that_has_left_its_own_membership_asks_too() -> None:
+    """
+    The one voter that is left is another, who may have elected itself by now.
+    """
+    replicated, heard = Replicated(), list[str]()
+    replicated.lead()
+    for voters in ((ME, SECOND), (SECOND,)):
+        replicated.shard.change_membership(Membership(voters), NOW)
+        if ME in voters:
+            replicated.answer(SECOND)
+
+    replicated.shard.when_still_leading(told(heard, "read"))
+
+    assert [] == heard
+
+
 def test_lost_leadership_fails_whoever_waits() -> None:
     """
     Commits, reads and readers: a higher term says that the outcome is not known here any more.
