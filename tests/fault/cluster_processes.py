@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, ElectionType, TopicPartition
+from confluent_kafka import Consumer, ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -335,10 +335,25 @@ class ClusterProcesses:
     def _end_offsets(self, topic: str) -> dict[int, int]:
         reader = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "end offsets", "log_level": 0})
         try:
-            places = [TopicPartition(topic, number) for number in self.leaders(topic)]
-            return {it.partition: reader.get_watermark_offsets(it, timeout=WAIT_SECONDS_MAX)[1] for it in places}
+            return {number: _end_offset(reader, TopicPartition(topic, number)) for number in self.leaders(topic)}
         finally:
             reader.close()
+
+
+def _end_offset(reader: Consumer, place: TopicPartition) -> int:
+    """librdkafka hands it to whoever asks that the leader has just moved, as the balance does behind a restart."""
+    ends: list[int] = []
+
+    def is_told() -> bool:
+        try:
+            ends.append(reader.get_watermark_offsets(place, timeout=WAIT_SECONDS_MAX)[1])
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                raise
+        return bool(ends)
+
+    wait_until(is_told, f"the end of {place.topic}-{place.partition}")
+    return ends[-1]
 
 
 def wait_until(is_so: Callable[[], Any], what: str, *, seconds_max: float = WAIT_SECONDS_MAX) -> None:
