@@ -15,7 +15,7 @@ from tidemill.telemetry.event_log import EventLog
 if TYPE_CHECKING:
     from tidemill.http.application import Application
 
-CONNECTIONS_MAX: Final = 256  # scrapers and health checks; one more is answered with 503
+CONNECTIONS_MAX: Final = 1_024  # scrapers and health checks; whoever comes after them is answered with 503
 BACKLOG: Final = 128
 DRAIN_S: Final = 1  # stopping must take less than two seconds in all
 IMPORTED_IN_TURN: Final = ("logging.config", "click", "h11", "uvicorn")
