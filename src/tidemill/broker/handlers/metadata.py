@@ -3,6 +3,10 @@
 The brokers that are up or were a moment ago, topics, and who leads what.  Leader and epoch are one pair: while a leader
 has not confirmed its term there is none, and the answer waits for one (`broker/awaited_leaders`).
 
+Who asks a broker that is cut off, and so knows no leader, is hung up on: clients ask another broker then, at once.
+REBOOTSTRAP_REQUIRED (KIP-1102) would make them give up all connections, also those to leaders who are well, and a third
+of them would ask the same broker again: librdkafka takes two seconds for each such turn.
+
 v4   allow_auto_topic_creation
 v5   offline_replicas: those that are not up
 v7   leader_epoch
@@ -32,9 +36,10 @@ TopicResponse = Response.Topic
 PartitionResponse = Response.Topic.Partition
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
-    if context.version >= 13 and not context.broker.cluster.hears_majority:
-        return _elsewhere(context)
+def handle(request: Request, context: RequestContext) -> Response | Pending | None:
+    if _is_cut_off_from(request, context):
+        context.connection.close()
+        return None
     broker = context.broker
     pending = Pending()
 
@@ -68,15 +73,10 @@ def _found(image: ClusterImage, asked: Request.Topic) -> Topic | None:
     return image.topic_by_id(asked.topic_id) if asked.name is None else image.topic(asked.name)
 
 
-def _elsewhere(context: RequestContext) -> Response:
-    """This broker is cut off: a client that is connected to nobody else would ask it for ever."""
-    return Response(
-        error_code=errors.REBOOTSTRAP_REQUIRED,
-        brokers=context.broker.endpoints_for(context.connection.listener),
-        cluster_id=context.broker.image.cluster_id,
-        controller_id=-1,
-        topics=(),
-    )
+def _is_cut_off_from(request: Request, context: RequestContext) -> bool:
+    """What this broker leads without the others' votes is still told of."""
+    cluster = context.broker.cluster
+    return not cluster.hears_majority and all(cluster.leader(it) is None for it in _shards(request, context))
 
 
 def _to_create(request: Request, context: RequestContext) -> list[str]:
