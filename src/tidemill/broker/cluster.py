@@ -10,6 +10,7 @@ from tidemill.broker.leader_table import Leader, LeaderTable
 from tidemill.broker.led_topics import LedTopics
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers import Peers
+from tidemill.broker.replica_lag import ReplicaLag
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.image import Shard as PlannedShard
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
@@ -47,6 +48,7 @@ class Cluster:
         self.address = ""  # host:port of the peer listener, once it is bound
         self.join: Sequence[str] = ()  # addresses to ask or once heard of, beside those that the image knows
         self.leaders = LeaderTable(identity.voter)
+        self._lag = ReplicaLag(shards=shards, is_alive=self.is_alive, clock=awake_clock)
         self.peers = Peers(
             hello=self.hello,
             leaders=self.leaders,
@@ -55,7 +57,7 @@ class Cluster:
             call_soon=machine.turns.call_soon,
             is_syncing=is_syncing,
             flags=flags,
-            unserved=self._unserved,
+            behind=self._lag.look,
         )
         self.controller_link = ControllerLink(self._controller, self.peers.ask)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
@@ -194,19 +196,18 @@ class Cluster:
         return has_majority(voters, [voter for voter in voters if self.is_up(voter.broker_id)])
 
     def in_sync(self, planned: PlannedShard) -> list[BrokerId]:
-        """The replicas that are whole, on brokers that are alive, as far as this broker has heard."""
+        """The replicas that have what is committed (`broker/replica_lag`), as far as this broker has heard."""
         me, shard_id = self._identity.voter, planned.shard_id
-        shard = self._shards().get(shard_id)
-        is_whole = shard is None or not shard.replica.is_damaged
+        is_here = not self._lag.is_behind(shard_id)
         return [
             voter.broker_id
             for voter in planned.replicas
-            if (is_whole if voter == me else self.peers.serves(voter, shard_id))
+            if (is_here if voter == me else self.peers.is_in_sync(voter, shard_id))
         ]
 
-    def _unserved(self) -> tuple[ShardId, ...]:
-        """Those whose replica here is damaged."""
-        return tuple(shard_id for shard_id, shard in self._shards().items() if shard.replica.is_damaged)
+    def has(self, voter: Voter) -> bool:
+        """It is this broker, or one with that directory is alive as far as this one has heard."""
+        return voter == self._identity.voter or self.peers.is_alive(voter)
 
     def when_led(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
         """Called when these topics are in the image here, and each of their shards has a leader; or after a while."""

@@ -17,7 +17,7 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """`in_sync` are the replicas that are up: a leader counts a majority of them, and needs no list of its own."""
+    """A leader counts a majority, and needs no list of those in sync: it is for people and their tools."""
 
     error_code: int
     leader_id: int
@@ -37,13 +37,12 @@ def partition_view(
     leader = cluster.leader(shard_id)
     if leader is not None and leader.broker_id not in listed:
         leader = None
-    in_sync = cluster.in_sync(planned)
     replicas = [voter.broker_id for voter in planned.replicas]
     return PartitionView(
         error_code=errors.NONE if leader else errors.LEADER_NOT_AVAILABLE,
         leader_id=leader.broker_id if leader else NOBODY,
         leader_epoch=leader.term if leader else NOBODY,
         replicas=replicas,
-        in_sync=in_sync,
-        offline=[broker_id for broker_id in replicas if broker_id not in in_sync],
+        in_sync=cluster.in_sync(planned),
+        offline=[voter.broker_id for voter in planned.replicas if not cluster.has(voter)],
     )

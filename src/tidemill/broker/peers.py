@@ -37,6 +37,7 @@ class _Peer:
 
     __slots__ = (
         "asked",
+        "behind",
         "correlation",
         "flags",
         "heard_at",
@@ -45,7 +46,6 @@ class _Peer:
         "out",
         "out_bytes",
         "told_version",
-        "unserved",
     )
 
     def __init__(self, link: Link, now_ms: int) -> None:
@@ -54,7 +54,7 @@ class _Peer:
         self.heartbeat_at = now_ms  # … that says the other end does what a voter must
         self.told_version = 0  # of the leader table
         self.flags = 0  # of its last heartbeat
-        self.unserved: frozenset[ShardId] = frozenset()  # its replicas that are damaged
+        self.behind: frozenset[ShardId] | None = None  # its replicas that are out of sync; None: not told yet
         self.out: list[Buffer] = []
         self.out_bytes = 0
         self.correlation = 0
@@ -74,14 +74,15 @@ class Peers:
         call_soon: Callable[[Callable[[], None]], object],
         is_syncing: Callable[[], bool],
         flags: Callable[[], int],
-        unserved: Callable[[], tuple[ShardId, ...]],
+        behind: Callable[[], tuple[ShardId, ...]],
     ) -> None:
         """
         `is_syncing`: this broker's journal does what a voter's must; while it does not, nobody shall count on it.
-        `flags` are those of `peer.frame`, for its heartbeat.  `unserved`: shards whose replica here is damaged.
+        `flags` are those of `peer.frame`, for its heartbeat.  `behind`: shards whose replica here is out of
+        sync, asked at each tick.
         """
         self._flags = flags
-        self._unserved = unserved
+        self._behind = behind
         self.hello = hello
         self.links: Links | None = None
         self.receive: Callable[[Voter, ShardId, Message], None] = _nowhere
@@ -120,9 +121,12 @@ class Peers:
         heartbeat_at = self._lost.get(voter) if peer is None else peer.heartbeat_at
         return heartbeat_at is not None and self._clock.monotonic_ms() - heartbeat_at <= within_ms
 
-    def serves(self, voter: Voter, shard_id: ShardId) -> bool:
-        """It is alive, and its replica of the shard is whole, as it has told."""
-        return self.is_alive(voter) and shard_id not in self._by_voter[voter].unserved
+    def is_in_sync(self, voter: Voter, shard_id: ShardId) -> bool:
+        """It is alive, and its replica of the shard has what is committed, as it has told."""
+        if not self.is_alive(voter):
+            return False
+        behind = self._by_voter[voter].behind
+        return behind is not None and shard_id not in behind
 
     def heartbeat_age_ms(self, voter: Voter) -> int | None:
         """Since the last one; None without a link."""
@@ -150,7 +154,7 @@ class Peers:
     def tick(self) -> None:
         """Called a few times a second."""
         now_ms = self._clock.monotonic_ms()
-        heartbeat = frames.encode_heartbeat(frames.Heartbeat(self._leaders.version, self._flags(), self._unserved()))
+        heartbeat = frames.encode_heartbeat(frames.Heartbeat(self._leaders.version, self._flags(), self._behind()))
         is_syncing = self._is_syncing()
         for peer in list(self._peers.values()):
             if now_ms - peer.heard_at > GIVEN_UP_MS:
@@ -253,10 +257,10 @@ class Peers:
                     asked = peer.asked.pop(correlation, None)
                     if asked is not None:
                         asked[0](data)
-                case frames.Heartbeat(_, flags, unserved):
+                case frames.Heartbeat(_, flags, behind):
                     peer.heartbeat_at = peer.heard_at
                     peer.flags = flags
-                    peer.unserved = frozenset(unserved)
+                    peer.behind = frozenset(behind)
 
     def _answer(self, peer: _Peer, correlation: int, data: memoryview) -> None:
         def respond(parts: Sequence[Buffer]) -> None:

@@ -45,8 +45,8 @@ class Heartbeat:
     """Of the sender's table of what it leads."""
     flags: int
     """LEAVES_OFFICE, HEARS_CONTROLLER; those that are not known here say nothing."""
-    unserved: tuple[ShardId, ...]
-    """Shards that the sender has and does not serve, ascending."""
+    behind: tuple[ShardId, ...]
+    """Shards whose replica on the sender is out of sync: damaged, without a vote, or behind; ascending."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ Section = Heartbeat | Leaders | Message | Request | Response
 
 def encode_heartbeat(heartbeat: Heartbeat) -> list[Buffer]:
     head = _HEARTBEAT.pack(heartbeat.leader_version, heartbeat.flags)
-    body = head + b"".join(map(_U64.pack, heartbeat.unserved))
+    body = head + b"".join(map(_U64.pack, heartbeat.behind))
     return [_SECTION.pack(HEARTBEAT, len(body)) + body]
 
 
@@ -130,8 +130,8 @@ def _decode(kind: int, body: memoryview) -> Section:
         return Message(ShardId(_U64.unpack_from(body)[0]), body[_U64.size :])
     if kind == HEARTBEAT and size >= _HEARTBEAT.size and not (size - _HEARTBEAT.size) % _U64.size:
         leader_version, flags = _HEARTBEAT.unpack_from(body)
-        unserved = (ShardId(shard) for (shard,) in _U64.iter_unpack(body[_HEARTBEAT.size :]))
-        return Heartbeat(leader_version, flags, tuple(unserved))
+        behind = (ShardId(shard) for (shard,) in _U64.iter_unpack(body[_HEARTBEAT.size :]))
+        return Heartbeat(leader_version, flags, tuple(behind))
     if kind == LEADERS and size >= _PAIR.size and not size % _PAIR.size:
         (from_version, to_version), *terms = _PAIR.iter_unpack(body)
         return Leaders(from_version, to_version, tuple((ShardId(shard), term) for shard, term in terms))

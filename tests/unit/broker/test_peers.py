@@ -54,7 +54,7 @@ class Linked:
         self.clock = HandClock()
         self.awake_clock = AwakeClock(self.clock)
         self.turns: list[Callable[[], None]] = []
-        self.unserved: tuple[ShardId, ...] = ()
+        self.behind: tuple[ShardId, ...] = ()
         self.table = LeaderTable(ME)
         self.peers = Peers(
             hello=lambda: Hello(cluster_id="c", voter=ME, incarnation=1, address="h:1"),
@@ -64,7 +64,7 @@ class Linked:
             call_soon=self.turns.append,
             is_syncing=lambda: True,
             flags=lambda: 0,
-            unserved=lambda: self.unserved,
+            behind=lambda: self.behind,
         )
         self.link = HandLink()
         self.peers.linked(self.link)
@@ -85,8 +85,8 @@ class Linked:
         self.awake_clock.tick()
         self.peers.tick()
 
-    def hear(self, *unserved: ShardId) -> None:
-        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, 0, unserved))
+    def hear(self, *behind: ShardId) -> None:
+        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, 0, behind))
         self.peers.received(self.link, memoryview(b"".join(heartbeat)))
 
 
@@ -207,19 +207,20 @@ def test_nobody_is_silent_for_a_broker_that_stood_still(linked: Linked) -> None:
         linked.hear()
 
 
-def test_a_broker_serves_what_it_does_not_call_damaged(linked: Linked) -> None:
+def test_a_broker_is_in_sync_where_it_does_not_say_that_it_is_behind(linked: Linked) -> None:
     """
     Each heartbeat says it anew, here and there.
     """
     shard_id = ShardId(7)
+    untold = linked.peers.is_alive(OTHER), linked.peers.is_in_sync(OTHER, shard_id)
     linked.hear(shard_id)
-    before = linked.peers.is_alive(OTHER), linked.peers.serves(OTHER, shard_id), linked.peers.serves(OTHER, ShardId(8))
+    before = [linked.peers.is_in_sync(OTHER, it) for it in (shard_id, ShardId(8))]
     linked.hear()
-    after = linked.peers.serves(OTHER, shard_id)
-    linked.unserved = (shard_id,)
+    after = linked.peers.is_in_sync(OTHER, shard_id)
+    linked.behind = (shard_id,)
     linked.peers.tick()
     linked.turn()
 
-    assert ((True, False, True), True) == (before, after)
+    assert ((True, False), [False, True], True) == (untold, before, after)
     told = [it for frame in linked.link.frames for it in frames.sections(memoryview(frame))]
-    assert (shard_id,) == next(it.unserved for it in told if isinstance(it, frames.Heartbeat))
+    assert (shard_id,) == next(it.behind for it in told if isinstance(it, frames.Heartbeat))

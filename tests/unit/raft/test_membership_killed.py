@@ -27,7 +27,7 @@ PLANNED = (2, 3, 4)
 EVERYBODY = (*BEFORE, ADDED)
 ROUNDS_MAX = 20  # of settling, and so many steps of one: what takes longer stands still
 STEPS_MAX = 1_000
-ORDERS = range(3)
+ORDERS = range(2)
 FOUNDED = Membership(tuple(voter(number) for number in BEFORE))
 VOTERS_CHANGE = bytes([Command.VOTERS])
 
