@@ -77,6 +77,7 @@ class Broker:
             entropy=machine.entropy,
             clock=self.awake_clock,
             live=lambda: self.cluster.live(),
+            hears_this=lambda voter: self.cluster.peers.hears_this(voter),
             says_it_leads=lambda: self.cluster.says_it_leads(METADATA_SHARD),
             call_soon=machine.turns.call_soon,
             warn=lambda sentence: machine.events.warning("metadata", problem=sentence),
@@ -173,6 +174,8 @@ class Broker:
     def _serving_changed(self, shard: Shard) -> None:
         if shard.shard_id == METADATA_SHARD:
             self.controller.serving_changed()
+        if shard.is_serving:
+            self._left_at = None  # whoever must leave was elected all the same, and others are asked at the next tick
         self.memberships.serving_changed()
         self.coordinators.serving_changed(shard)
 
