@@ -223,9 +223,9 @@ class Cluster:
         return shard_id in self._image().shards and self.leader(shard_id) is None
 
     def says_it_leads(self, shard_id: ShardId) -> BrokerId | None:
-        """The broker that leads a shard, as it has told itself."""
+        """The broker that leads a shard, as it has told itself; it is up."""
         leader = self.leaders.leader(shard_id)
-        return None if leader is None else leader.broker_id
+        return None if leader is None or not self.is_up(leader.broker_id) else leader.broker_id
 
     def _controller(self) -> Voter | None:
         shard = self._shards().get(METADATA_SHARD)

@@ -34,11 +34,11 @@ class HandOvers:
         by_leader: dict[BrokerId, list[Move]] = {}
         unled = []
         for shard_id, to in moves:
-            leader = self._cluster.leader(shard_id)
+            leader = self._cluster.says_it_leads(shard_id)
             if leader is None:
                 unled.append(shard_id)
             else:
-                by_leader.setdefault(leader.broker_id, []).append((shard_id, to))
+                by_leader.setdefault(leader, []).append((shard_id, to))
         for broker_id, asked in by_leader.items():
             if broker_id == self._cluster.me.broker_id:
                 unled += self.here(asked)

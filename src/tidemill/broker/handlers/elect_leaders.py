@@ -58,8 +58,7 @@ class _Awaited(Pending):
         """The leader tables may have changed."""
         cluster = self._context.broker.cluster
         for shard_id, to in [*self._moves.items()]:
-            leader = cluster.leader(shard_id)
-            if leader is not None and leader.broker_id == to:
+            if cluster.says_it_leads(shard_id) == to:
                 del self._moves[shard_id]
         if not self._moves:
             self._settle()
@@ -88,9 +87,9 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
     broker = context.broker
     leaders: dict[ShardId, BrokerId] = {}
     for shard_id in broker.image.shards:
-        leader = broker.cluster.leader(shard_id)
+        leader = broker.cluster.says_it_leads(shard_id)
         if leader is not None:
-            leaders[shard_id] = leader.broker_id
+            leaders[shard_id] = leader
     asked = request.topic_partitions
     wanted = None if asked is None else [(topic.topic, topic.partitions) for topic in asked]
     is_unclean = request.election_type == UNCLEAN
