@@ -19,7 +19,7 @@ from tidemill.metadata.brokers import GrowReplicas
 from tidemill.metadata.controller import Command, Controller
 from tidemill.metadata.image import EMPTY, ClusterImage
 from tidemill.metadata.metadata_records import BrokerRecord, Record, SnapshotEndRecord, decode, encode
-from tidemill.model.broker_id import BrokerId
+from tidemill.model.broker_id import BrokerId, Voter
 from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
 from tidemill.shard.append import append_own
@@ -45,6 +45,7 @@ class ControllerHost:
         entropy: Entropy,
         clock: Clock,
         live: Callable[[], frozenset[BrokerId]],
+        hears_this: Callable[[Voter], bool],
         says_it_leads: Callable[[], BrokerId | None],
         call_soon: Callable[[Callable[[], None]], object],
         warn: Callable[[str], None],
@@ -62,6 +63,7 @@ class ControllerHost:
         self._entropy = entropy
         self._clock = clock
         self._live = live
+        self._hears_this = hears_this
         self._says_it_leads = says_it_leads
         self._call_soon = call_soon
         self._warn = warn
@@ -127,7 +129,7 @@ class ControllerHost:
         if shard.replica.leads:
             return self._controller is not None
         leader = shard.replica.leader  # followed last: it may have stepped down, and its successor not be heard here
-        return leader is not None and self._says_it_leads() == leader.broker_id and leader.broker_id in self._live()
+        return leader is not None and self._says_it_leads() == leader.broker_id and self._hears_this(leader)
 
     @property
     def is_stale(self) -> bool:

@@ -53,7 +53,7 @@ class _Peer:
         self.heard_at = now_ms  # anything
         self.heartbeat_at = now_ms  # … that says the other end does what a voter must
         self.told_version = 0  # of the leader table
-        self.flags = 0  # of its last heartbeat
+        self.flags = frames.LEAVES_OFFICE  # of its last heartbeat; until there is one nobody is to rely on it
         self.behind: frozenset[ShardId] | None = None  # its replicas that are out of sync; None: not told yet
         self.out: list[Buffer] = []
         self.out_bytes = 0
@@ -111,6 +111,10 @@ class Peers:
         """It is alive, and does not hand over what it leads."""
         return self.is_alive(voter) and not self._by_voter[voter].flags & frames.LEAVES_OFFICE
 
+    def hears_this(self, voter: Voter) -> bool:
+        """It is alive, and this broker is to it: what is asked here reaches it, too."""
+        return self.is_alive(voter) and bool(self._by_voter[voter].flags & frames.HEARS_YOU)
+
     def hear_controller(self) -> bool:
         """One of those that are alive does, as it says."""
         return any(self._by_voter[voter].flags & frames.HEARS_CONTROLLER for voter in self.alive())
@@ -154,7 +158,9 @@ class Peers:
     def tick(self) -> None:
         """Called a few times a second."""
         now_ms = self._clock.monotonic_ms()
-        heartbeat = frames.encode_heartbeat(frames.Heartbeat(self._leaders.version, self._flags(), self._behind()))
+        version, flags, behind = self._leaders.version, self._flags(), self._behind()
+        to_silent = frames.encode_heartbeat(frames.Heartbeat(version, flags, behind))
+        to_heard = frames.encode_heartbeat(frames.Heartbeat(version, flags | frames.HEARS_YOU, behind))
         is_syncing = self._is_syncing()
         for peer in list(self._peers.values()):
             if now_ms - peer.heard_at > GIVEN_UP_MS:
@@ -162,7 +168,7 @@ class Peers:
                 continue
             self._give_up(peer, now_ms)
             if is_syncing:
-                self._put(peer, heartbeat)
+                self._put(peer, to_heard if now_ms - peer.heartbeat_at <= SILENT_MS else to_silent)
             if peer.link.hello.voter is not None:
                 self._tell_leaders(peer)  # what found no room before
 

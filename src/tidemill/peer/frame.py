@@ -22,6 +22,8 @@ LEAVES_OFFICE: Final = 1
 """The sender of the heartbeat hands over what it leads, or would: nobody shall hand anything over to it."""
 HEARS_CONTROLLER: Final = 2
 """The sender is the controller, or hears it."""
+HEARS_YOU: Final = 4
+"""The sender hears the broker that it sends this to: a cut may be open in one direction."""
 
 FRAME_BYTES_MAX: Final = 64 << 20
 """Of all sections of one frame; what does not fit is for the next."""
@@ -44,7 +46,7 @@ class Heartbeat:
     leader_version: int
     """Of the sender's table of what it leads."""
     flags: int
-    """LEAVES_OFFICE, HEARS_CONTROLLER; those that are not known here say nothing."""
+    """LEAVES_OFFICE, HEARS_CONTROLLER, HEARS_YOU; those that are not known here say nothing."""
     behind: tuple[ShardId, ...]
     """Shards whose replica on the sender is out of sync: damaged, without a vote, or behind; ascending."""
 

@@ -195,6 +195,53 @@ def test_a_coordinator_that_is_cut_off_from_the_controller_takes_no_commits() ->
     assert (errors.NONE, [8]) == hand.fetch(now, "tides")
 
 
+def test_a_coordinator_whom_the_controller_does_not_hear_takes_no_commits() -> None:
+    """
+    It hears the controller, and what it is owed of the metadata waits for an answer that never comes.
+    """
+    run = ready_brokers(3)
+    hand = Hand(run)
+    hand.call(hand.client.create_topic("tides", 1, 3))
+    hand.group_there()
+    controller, coordinator = apart(run, groups_of)
+    hand.wait(2)
+    assert errors.NONE == hand.commit(coordinator, "tides", 500)
+    run.network.blocked |= {(coordinator.name, controller.name)}
+    hand.wait(0.3)
+    assert errors.NONE == hand.alter(controller, "tides", "retention.ms", "70000000")  # the last that it hears of
+    hand.wait(6)  # the link is given up after 10
+
+    assert [errors.NONE, errors.NONE] == hand.make_again(controller, "tides")
+    refused = hand.commit(coordinator, "tides", 7)
+
+    assert refused in (errors.COORDINATOR_NOT_AVAILABLE, errors.NOT_COORDINATOR)
+    run.network.heal()
+    hand.wait(20)
+    now = next(machine for machine in run.machines if groups_of(machine).is_serving)
+    assert (errors.NONE, [-1]) == hand.fetch(now, "tides")
+
+
+def test_one_with_a_full_disk_that_is_elected_lets_another_lead_at_once() -> None:
+    """
+    It has votes and hears others: it leaves again before a client has waited for long.
+    """
+    run = three_brokers_with_a_topic()
+    hand = Hand(run)
+    leader = next(machine for machine in run.machines if replica_of(machine).is_serving)
+    full = next(machine for machine in run.machines if machine is not leader)
+    full.disk.free_bytes = 1 << 20
+    hand.wait(8)
+    assert full.broker is not None
+    assert full.broker.storage_problem() is not None
+    replica_of(leader).replica.hand_over(full.voter)  # whoever hands over asks first; an election does not
+    replica_of(leader).carry_out()
+    pass_time(run, lambda: bool(replica_of(full).is_serving))
+
+    hand.wait(1)
+
+    assert [True] == [replica_of(it).is_serving for it in run.machines if it is not full and replica_of(it).is_serving]
+
+
 def test_a_broker_that_missed_much_is_ready_when_it_knows_the_cluster_as_it_is() -> None:
     """
     By what was set before it went, its records have expired.
