@@ -1,5 +1,6 @@
 """A broker that does not hear the controller, and is heard by others, goes by what it knew: it must not act on that."""
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.simulation.cluster.test_scenarios import (
     voters,
 )
 from tests.unit.broker.group_member import committing
+from tidemill.batches.builder import build_batch
 from tidemill.model import errors
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import NO_TOPIC_ID, OFFSETS_TOPIC
@@ -27,7 +29,9 @@ from tidemill.wire.messages import (
     delete_topics,
     find_coordinator,
     incremental_alter_configs,
+    init_producer_id,
     offset_fetch,
+    produce,
 )
 from tidemill.wire.schema import Message
 
@@ -385,3 +389,59 @@ def test_a_coordinator_hears_no_controller_where_that_has_moved_out_of_its_reach
     assert refused in (errors.COORDINATOR_NOT_AVAILABLE, errors.NOT_COORDINATOR)
     now = next(machine for machine in run.machines if machine is not coordinator and groups_of(machine).is_serving)
     assert (errors.NONE, [-1]) == hand.fetch(now, "tides")
+
+
+def test_what_was_sent_behind_a_batch_of_unknown_outcome_is_not_taken_before_it() -> None:
+    """
+    The first two of a producer: one was appended by a leader that was deposed, and is truncated; the other, which
+    was on its way, comes when that broker leads again, and would be the first of somebody whom nobody knows.
+    """
+    run = three_brokers_with_a_topic()
+    hand = Hand(run)
+    old = next(machine for machine in run.machines if replica_of(machine).is_serving)
+    others = [machine for machine in run.machines if machine is not old]
+    asked = init_producer_id.Request(transactional_id=None, transaction_timeout_ms=60_000)
+    producer = hand.call(hand.client.ask_any(asked))
+    assert errors.NONE == producer.error_code
+
+    def batch(sequence: int) -> produce.Request:
+        data = build_batch(
+            [(None, b"%d" % sequence, (), 1)],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+        )
+        part = produce.Request.Topic.Partition(index=0, records=memoryview(bytes(data)))
+        topic = produce.Request.Topic(name="flights", partition_data=[part])
+        return produce.Request(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[topic])
+
+    def outcome(answer: Any) -> tuple[int, int]:
+        part = answer.responses[0].partition_responses[0]
+        return part.error_code, part.base_offset
+
+    client = hand.client.name
+
+    async def send_both() -> list[Any]:
+        connection = await hand.client.connection((old.name, KAFKA_PORT))
+        for other in others:
+            cut(run, old, other)
+        first = connection.send(batch(0), 9)
+        await asyncio.sleep(0.2)
+        run.network.blocked |= {(client, old.name), (old.name, client)}
+        return [first, connection.send(batch(1), 9)]
+
+    sent = hand.call(send_both())
+    pass_time(run, lambda: any(replica_of(machine).is_serving for machine in others))
+    run.network.blocked = {pair for pair in run.network.blocked if client in pair}
+    end = replica_of(old).log.last_index
+    pass_time(run, lambda: replica_of(old).replica.match_index == replica_of(others[0]).log.last_index >= end)
+    now = next(machine for machine in others if replica_of(machine).is_serving)
+    pass_time(run, lambda: replica_of(now).hand_over(old.voter))
+    pass_time(run, lambda: bool(replica_of(old).is_serving))
+    assert producer.producer_id not in replica_of(old).log.partitions[0].producers
+    run.network.heal()
+    pass_time(run, lambda: all(answer.done() for answer in sent))
+
+    assert [(errors.REQUEST_TIMED_OUT, -1)] * 2 == [outcome(answer.result()) for answer in sent]
+    (first, at), (second, behind) = [outcome(hand.ask(old, batch(number), 9)) for number in (0, 1)]
+    assert (errors.NONE, errors.NONE, at + 1) == (first, second, behind)

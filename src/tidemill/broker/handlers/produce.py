@@ -19,11 +19,13 @@ v10   current_leader, node_endpoints with NOT_LEADER_OR_FOLLOWER (KIP-951)
 v13   topics by id
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from tidemill.broker.deadlines import Deadlines
 from tidemill.broker.new_leaders import NewLeaders
-from tidemill.broker.pipelines import SENT_AGAIN
+from tidemill.broker.pipelines import SENT_AGAIN, Place
 from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.topic import INTERNAL_TOPICS
@@ -57,7 +59,15 @@ class _Awaited(Pending):
         self._deadlines = deadlines
         self._timeout_ms = max(timeout_ms, 0)
 
-    def wait_for(self, partition: Partition, appended: Appended, answer: PartitionResponse, acks: int) -> None:
+    def wait_for(
+        self,
+        partition: Partition,
+        appended: Appended,
+        answer: PartitionResponse,
+        acks: int,
+        deposed: Callable[[], None],
+    ) -> None:
+        """`deposed` is called when nobody knows what becomes of it: it may be truncated."""
         at = self._begun
         self._begun += 1
         shard, index = partition.shard, appended.log_index
@@ -70,6 +80,7 @@ class _Awaited(Pending):
                 _refuse(
                     answer, errors.REQUEST_TIMED_OUT, "this broker leads no more: look for the record, or send again"
                 )
+                deposed()
             if not unknown and self._begun < 0:
                 self._arrived()
 
@@ -173,7 +184,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
             if appended.error_code in SENT_AGAIN and data.records is not None:
                 pipelines.refuse(place, data.records, appended.error_code, broker.clock.monotonic_ms())
             if not appended.error_code and partition is not None:
-                awaited.wait_for(partition, appended, answer, acks)
+                awaited.wait_for(partition, appended, answer, acks, partial(_deposed, context, place, data.records))
     if wrong and context.version >= NEW_LEADERS_SINCE:
         response.node_endpoints = _hint(context, wrong)
     if acks == 0:
@@ -182,6 +193,13 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
             context.connection.close()  # as in Kafka, so that the client looks for the leader again
     awaited.all_begun(acks)
     return awaited.response if awaited.is_done and awaited.response is not None else awaited
+
+
+def _deposed(context: RequestContext, place: Place, batch: memoryview | None) -> None:
+    """The client sends it again, and before it nothing of what it has sent behind it."""
+    if batch is not None:
+        now_ms = context.broker.clock.monotonic_ms()
+        context.connection.pipelines.refuse(place, batch, errors.REQUEST_TIMED_OUT, now_ms)
 
 
 def _refusal(request: Request, context: RequestContext) -> Appended | None:
