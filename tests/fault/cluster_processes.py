@@ -286,11 +286,16 @@ class ClusterProcesses:
         return found
 
     def elect_preferred(self, topic: str, partition: int) -> None:
-        """Let the first of its replicas lead."""
+        """Let the first of its replicas lead, as soon as it can: others hear by a heartbeat that it is ready."""
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         place = TopicPartition(topic, partition)
-        problems = client.elect_leaders(ElectionType.PREFERRED, [place]).result(WAIT_SECONDS_MAX)
-        assert problems[place] is None, problems
+
+        def is_elected() -> bool:
+            problem = client.elect_leaders(ElectionType.PREFERRED, [place]).result(WAIT_SECONDS_MAX)[place]
+            assert problem is None or problem.code() == KafkaError.PREFERRED_LEADER_NOT_AVAILABLE, problem
+            return problem is None
+
+        wait_until(is_elected, f"the preferred leader of {topic}-{partition}")
 
     def controller(self) -> int:
         found: list[int] = []

@@ -48,7 +48,7 @@ class Cluster:
         self.address = ""  # host:port of the peer listener, once it is bound
         self.join: Sequence[str] = ()  # addresses to ask or once heard of, beside those that the image knows
         self.leaders = LeaderTable(identity.voter)
-        self._lag = ReplicaLag(shards=shards, is_alive=self.is_alive, clock=awake_clock)
+        self._lag = ReplicaLag(image=image, shards=shards, is_alive=self.is_alive, clock=awake_clock)
         self.peers = Peers(
             hello=self.hello,
             leaders=self.leaders,
@@ -57,7 +57,7 @@ class Cluster:
             call_soon=machine.turns.call_soon,
             is_syncing=is_syncing,
             flags=flags,
-            behind=self._lag.look,
+            lagging=self._lag.look,
         )
         self.controller_link = ControllerLink(self._controller, self.peers.ask)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
@@ -196,13 +196,20 @@ class Cluster:
         return has_majority(voters, [voter for voter in voters if self.is_up(voter.broker_id)])
 
     def in_sync(self, planned: PlannedShard) -> list[BrokerId]:
-        """The replicas that have what is committed (`broker/replica_lag`), as far as this broker has heard."""
-        me, shard_id = self._identity.voter, planned.shard_id
-        is_here = not self._lag.is_behind(shard_id)
+        """
+        The replicas that have what is committed, as their leader has told (`broker/replica_lag`): while there is none
+        nobody knows.
+        """
+        shard_id = planned.shard_id
+        leader = self.leaders.said_by(shard_id)
+        if leader is None:
+            return []
+        lagging = self._lag.lagging if leader == self.me else self.peers.lagging(leader)
         return [
             voter.broker_id
             for voter in planned.replicas
-            if (is_here if voter == me else self.peers.is_in_sync(voter, shard_id))
+            if self.has(voter)
+            and (voter == leader or (lagging is not None and (shard_id, voter.broker_id) not in lagging))
         ]
 
     def has(self, voter: Voter) -> bool:

@@ -34,6 +34,10 @@ class LeaderTable:
     def leader(self, shard_id: ShardId) -> Leader | None:
         return self._leaders.get(shard_id)
 
+    def said_by(self, shard_id: ShardId) -> Voter | None:
+        """The leader, as the process that it is."""
+        return self._said_by.get(shard_id)
+
     def led_counts(self) -> Counter[BrokerId]:
         """How many shards each broker leads."""
         return Counter(leader.broker_id for leader in self._leaders.values())

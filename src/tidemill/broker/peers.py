@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from tidemill.broker.leader_table import LeaderTable
+from tidemill.broker.replica_lag import Lagging
 from tidemill.model.broker_id import Voter
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
@@ -37,11 +38,11 @@ class _Peer:
 
     __slots__ = (
         "asked",
-        "behind",
         "correlation",
         "flags",
         "heard_at",
         "heartbeat_at",
+        "lagging",
         "link",
         "out",
         "out_bytes",
@@ -54,7 +55,7 @@ class _Peer:
         self.heartbeat_at = now_ms  # … that says the other end does what a voter must
         self.told_version = 0  # of the leader table
         self.flags = frames.LEAVES_OFFICE  # of its last heartbeat; until there is one nobody is to rely on it
-        self.behind: frozenset[ShardId] | None = None  # its replicas that are out of sync; None: not told yet
+        self.lagging: frozenset[Lagging] | None = None  # replicas of what it leads; None: not told yet
         self.out: list[Buffer] = []
         self.out_bytes = 0
         self.correlation = 0
@@ -74,7 +75,7 @@ class Peers:
         call_soon: Callable[[Callable[[], None]], object],
         is_syncing: Callable[[], bool],
         flags: Callable[[], int],
-        behind: Callable[[], tuple[ShardId, ...]],
+        lagging: Callable[[], tuple[Lagging, ...]],
     ) -> None:
         """
         `is_syncing`: this broker's journal does what a voter's must; while it does not, nobody shall count on it.
@@ -82,7 +83,7 @@ class Peers:
         sync, asked at each tick.
         """
         self._flags = flags
-        self._behind = behind
+        self._lagging = lagging
         self.hello = hello
         self.links: Links | None = None
         self.receive: Callable[[Voter, ShardId, Message], None] = _nowhere
@@ -125,12 +126,10 @@ class Peers:
         heartbeat_at = self._lost.get(voter) if peer is None else peer.heartbeat_at
         return heartbeat_at is not None and self._clock.monotonic_ms() - heartbeat_at <= within_ms
 
-    def is_in_sync(self, voter: Voter, shard_id: ShardId) -> bool:
-        """It is alive, and its replica of the shard has what is committed, as it has told."""
-        if not self.is_alive(voter):
-            return False
-        behind = self._by_voter[voter].behind
-        return behind is not None and shard_id not in behind
+    def lagging(self, leader: Voter) -> frozenset[Lagging] | None:
+        """Which replicas of what it leads are out of sync, as it told last; None: it has not yet."""
+        peer = self._by_voter.get(leader)
+        return None if peer is None else peer.lagging
 
     def heartbeat_age_ms(self, voter: Voter) -> int | None:
         """Since the last one; None without a link."""
@@ -158,9 +157,9 @@ class Peers:
     def tick(self) -> None:
         """Called a few times a second."""
         now_ms = self._clock.monotonic_ms()
-        version, flags, behind = self._leaders.version, self._flags(), self._behind()
-        to_silent = frames.encode_heartbeat(frames.Heartbeat(version, flags, behind))
-        to_heard = frames.encode_heartbeat(frames.Heartbeat(version, flags | frames.HEARS_YOU, behind))
+        version, flags, lagging = self._leaders.version, self._flags(), self._lagging()
+        to_silent = frames.encode_heartbeat(frames.Heartbeat(version, flags, lagging))
+        to_heard = frames.encode_heartbeat(frames.Heartbeat(version, flags | frames.HEARS_YOU, lagging))
         is_syncing = self._is_syncing()
         for peer in list(self._peers.values()):
             if now_ms - peer.heard_at > GIVEN_UP_MS:
@@ -263,10 +262,10 @@ class Peers:
                     asked = peer.asked.pop(correlation, None)
                     if asked is not None:
                         asked[0](data)
-                case frames.Heartbeat(_, flags, behind):
+                case frames.Heartbeat(_, flags, lagging):
                     peer.heartbeat_at = peer.heard_at
                     peer.flags = flags
-                    peer.behind = frozenset(behind)
+                    peer.lagging = frozenset(lagging)
 
     def _answer(self, peer: _Peer, correlation: int, data: memoryview) -> None:
         def respond(parts: Sequence[Buffer]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from tidemill.model.broker_id import BrokerId
 from tidemill.model.shard import ShardId
 from tidemill.peer.link import Buffer
 
@@ -47,8 +48,8 @@ class Heartbeat:
     """Of the sender's table of what it leads."""
     flags: int
     """LEAVES_OFFICE, HEARS_CONTROLLER, HEARS_YOU; those that are not known here say nothing."""
-    behind: tuple[ShardId, ...]
-    """Shards whose replica on the sender is out of sync: damaged, without a vote, or behind; ascending."""
+    lagging: tuple[tuple[ShardId, BrokerId], ...]
+    """Replicas that are out of sync, of shards that the sender leads: shard and broker, ascending."""
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ Section = Heartbeat | Leaders | Message | Request | Response
 
 def encode_heartbeat(heartbeat: Heartbeat) -> list[Buffer]:
     head = _HEARTBEAT.pack(heartbeat.leader_version, heartbeat.flags)
-    body = head + b"".join(map(_U64.pack, heartbeat.behind))
+    body = head + b"".join(_PAIR.pack(*pair) for pair in heartbeat.lagging)
     return [_SECTION.pack(HEARTBEAT, len(body)) + body]
 
 
@@ -130,10 +131,10 @@ def _decode(kind: int, body: memoryview) -> Section:
     size = len(body)
     if kind == MESSAGE and size >= _U64.size:
         return Message(ShardId(_U64.unpack_from(body)[0]), body[_U64.size :])
-    if kind == HEARTBEAT and size >= _HEARTBEAT.size and not (size - _HEARTBEAT.size) % _U64.size:
+    if kind == HEARTBEAT and size >= _HEARTBEAT.size and not (size - _HEARTBEAT.size) % _PAIR.size:
         leader_version, flags = _HEARTBEAT.unpack_from(body)
-        behind = (ShardId(shard) for (shard,) in _U64.iter_unpack(body[_HEARTBEAT.size :]))
-        return Heartbeat(leader_version, flags, tuple(behind))
+        lagging = ((ShardId(shard), BrokerId(it)) for shard, it in _PAIR.iter_unpack(body[_HEARTBEAT.size :]))
+        return Heartbeat(leader_version, flags, tuple(lagging))
     if kind == LEADERS and size >= _PAIR.size and not size % _PAIR.size:
         (from_version, to_version), *terms = _PAIR.iter_unpack(body)
         return Leaders(from_version, to_version, tuple((ShardId(shard), term) for shard, term in terms))

@@ -103,7 +103,6 @@ class Replica:
         "role",
         "term",
         "term_start_index",
-        "told_commit_index",
         "voted_for",
         "window",
     )
@@ -135,7 +134,6 @@ class Replica:
         self.leader: Voter | None = None  # of `term`, as far as this replica knows
         self.durable_index = log.last_index  # recovery has synced what it found
         self.match_index = 0  # the log is alike with the leader's up to here
-        self.told_commit_index = 0  # what a leader said last that it has committed; it may not be here yet
         self.commit_index = commit_index
         self.term_start_index = 0  # the index of the first entry of the term that this replica leads
         self.replication: Replication | None = None  # while it leads
@@ -530,7 +528,6 @@ class Replica:
             self._messages.append((sender, AppendAnswer(term=self.term, rejected_index=max(append.prev_index, 1))))
             return
         self._follow_leader(sender)
-        self.told_commit_index = append.commit_index
         if self.installing is not None:
             self._answer_installing()
             return

@@ -7,7 +7,9 @@ import pytest
 from tests.unit.broker.broker_world import Client
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.broker.cluster import LISTED_MS
+from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model import errors
+from tidemill.model.broker_id import BrokerId
 from tidemill.wire.messages import describe_cluster, describe_topic_partitions, metadata
 
 FLIGHTS = metadata.Request(topics=[metadata.Request.Topic(name="flights")])
@@ -122,7 +124,9 @@ def test_a_broker_that_is_cut_off_calls_nobody_down() -> None:
     assert [1, 2, 3] == [it.broker_id for it in world[3].ask(request).brokers]
 
 
-@pytest.mark.parametrize("asked", [FLIGHTS, metadata.Request(topics=None)], ids=["a topic", "all"])
+@pytest.mark.parametrize(
+    "asked", [FLIGHTS, metadata.Request(topics=None), metadata.Request(topics=[])], ids=["a topic", "all", "none"]
+)
 def test_who_asks_a_broker_that_is_cut_off_for_leaders_is_hung_up_on(asked: metadata.Request) -> None:
     """
     A client asks another broker then, at once, and goes on with those whom it has.  Told of no leader, or sent back to
@@ -152,6 +156,33 @@ def test_a_broker_that_is_cut_off_tells_of_what_it_leads_alone() -> None:
 
     topic = asked_for_long(world, 3, metadata.Request(topics=[metadata.Request.Topic(name="alone")])).topics[0]
     assert (errors.NONE, 3) == (topic.partitions[0].error_code, topic.partitions[0].leader_id)
+    assert [1, 2, 3] == [it.node_id for it in world[3].ask(metadata.Request(topics=[])).brokers]
+
+
+def test_a_replica_is_in_sync_as_its_leader_says() -> None:
+    """
+    Every broker tells the same of it: also of one that is up and has not heard yet that it is to have a replica.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    world.lead("flights", by=1)
+    world.pass_time(500)
+    world.hold(to=[3])
+    world[1].produce("flights", b"meanwhile")
+    world.pass_time(500)
+    given_time = [list(described(world, number).isr_nodes) for number in (1, 2)]
+    brokers_of_it = tuple(BrokerId(number) for number in (1, 2, 3))
+    more = NewTopic(name="more", partition_count=-1, replication_factor=-1, assignments=((0, brokers_of_it),))
+    world[1].broker.controller.submit(CreateTopics(topics=(more,)))
+    world.pass_time(1_000)
+    (shard_id,) = world[1].broker.image.topics["more"].shard_ids
+    planned = world[1].broker.image.shards[shard_id]
+    new = [node.broker.cluster.in_sync(planned) for node in (world[1], world[2])]
+    world.hold()
+    world.pass_time(1_000)
+
+    assert ([[1, 2, 3], [1, 2, 3]], [[1, 2], [1, 2]]) == (given_time, new)
+    assert [[1, 2, 3]] * 3 == [node.broker.cluster.in_sync(planned) for node in world.nodes]
 
 
 @pytest.mark.parametrize("silent", [True, False])

@@ -9,6 +9,7 @@ from tests.unit.broker.broker_world import HandClock
 from tidemill.broker.awake_clock import STEP_MS_MAX, AwakeClock
 from tidemill.broker.leader_table import LeaderTable
 from tidemill.broker.peers import ASKED_MS, FRAME_BYTES, SILENT_MS, Peers
+from tidemill.broker.replica_lag import Lagging
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.peer import frame as frames
@@ -54,7 +55,7 @@ class Linked:
         self.clock = HandClock()
         self.awake_clock = AwakeClock(self.clock)
         self.turns: list[Callable[[], None]] = []
-        self.behind: tuple[ShardId, ...] = ()
+        self.lagging: tuple[Lagging, ...] = ()
         self.table = LeaderTable(ME)
         self.peers = Peers(
             hello=lambda: Hello(cluster_id="c", voter=ME, incarnation=1, address="h:1"),
@@ -64,7 +65,7 @@ class Linked:
             call_soon=self.turns.append,
             is_syncing=lambda: True,
             flags=lambda: 0,
-            behind=lambda: self.behind,
+            lagging=lambda: self.lagging,
         )
         self.link = HandLink()
         self.peers.linked(self.link)
@@ -85,8 +86,8 @@ class Linked:
         self.awake_clock.tick()
         self.peers.tick()
 
-    def hear(self, *behind: ShardId) -> None:
-        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, 0, behind))
+    def hear(self, *lagging: Lagging, flags: int = 0) -> None:
+        heartbeat = frames.encode_heartbeat(frames.Heartbeat(0, flags, lagging))
         self.peers.received(self.link, memoryview(b"".join(heartbeat)))
 
 
@@ -207,20 +208,35 @@ def test_nobody_is_silent_for_a_broker_that_stood_still(linked: Linked) -> None:
         linked.hear()
 
 
-def test_a_broker_is_in_sync_where_it_does_not_say_that_it_is_behind(linked: Linked) -> None:
+def test_replicas_that_lag_are_told_with_each_heartbeat(linked: Linked) -> None:
     """
-    Each heartbeat says it anew, here and there.
+    Each says it anew, here and there; before the first nothing is known.
     """
-    shard_id = ShardId(7)
-    untold = linked.peers.is_alive(OTHER), linked.peers.is_in_sync(OTHER, shard_id)
-    linked.hear(shard_id)
-    before = [linked.peers.is_in_sync(OTHER, it) for it in (shard_id, ShardId(8))]
+    lagging = (ShardId(7), BrokerId(3))
+    untold = linked.peers.lagging(OTHER)
+    linked.hear(lagging)
+    before = linked.peers.lagging(OTHER)
     linked.hear()
-    after = linked.peers.is_in_sync(OTHER, shard_id)
-    linked.behind = (shard_id,)
+    after = linked.peers.lagging(OTHER)
+    linked.lagging = (lagging,)
     linked.peers.tick()
     linked.turn()
 
-    assert ((True, False), [False, True], True) == (untold, before, after)
-    told = [it for frame in linked.link.frames for it in frames.sections(memoryview(frame))]
-    assert (shard_id,) == next(it.behind for it in told if isinstance(it, frames.Heartbeat))
+    assert (None, {lagging}, frozenset()) == (untold, before, after)
+    told = linked.link.sections()
+    assert (lagging,) == next(it.lagging for it in told if isinstance(it, frames.Heartbeat))
+
+
+def test_a_heartbeat_says_whether_its_receiver_is_heard(linked: Linked) -> None:
+    """
+    A cut may be open in one direction.
+    """
+    for _ in range(SILENT_MS // 250 + 1):
+        linked.tick(250)
+        linked.turn()
+    told = [it.flags & frames.HEARS_YOU for it in linked.link.sections() if isinstance(it, frames.Heartbeat)]
+    before = linked.peers.hears_this(OTHER)
+    linked.hear(flags=frames.HEARS_YOU)
+
+    assert [frames.HEARS_YOU] * (SILENT_MS // 250) + [0] == told
+    assert (False, True) == (before, linked.peers.hears_this(OTHER))

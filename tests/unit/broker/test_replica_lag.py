@@ -1,4 +1,4 @@
-"""Which replicas are in sync, as others are told."""
+"""Which replicas are in sync, as their leader tells."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,119 +9,123 @@ from tests.unit.broker.broker_world import HandClock
 from tidemill.broker.replica_lag import LAG_MS, ReplicaLag
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
+from tidemill.raft.progress import Pace, Progress
 
 SHARD = ShardId(7)
-ME, LEADER = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
+ME, OTHER, THIRD = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
 TICK_MS = 250
 
 
-class Followed:
-    """One replica that follows a leader; what it has and was told is set by hand."""
+class Led:
+    """One shard that is led here; how far the other replica is, and what is committed, is set by hand."""
 
     def __init__(self) -> None:
+        self.progress = Progress(next_index=1, pace=Pace.REPLICATE)
         self.replica = SimpleNamespace(
-            me=ME, voters=(ME, LEADER), leader=LEADER, leads=False, is_damaged=False, installing=None,
-            told_commit_index=0, match_index=0, durable_index=40,
+            me=ME, voters=(ME, OTHER), leads=True, term=1, commit_index=0,
+            replication=SimpleNamespace(members={OTHER: self.progress}),
         )  # fmt: skip
         self.clock = HandClock()
-        self.alive = {LEADER}
+        self.alive = {OTHER}
+        self.planned = [ME, OTHER]
         shards: Any = {SHARD: SimpleNamespace(replica=self.replica)}
+        image: Any = SimpleNamespace(shards={SHARD: SimpleNamespace(replicas=self.planned)})
         self.shards = shards
-        self.lag = ReplicaLag(shards=lambda: self.shards, is_alive=lambda it: it in self.alive, clock=self.clock)
+        self.lag = ReplicaLag(
+            image=lambda: image, shards=lambda: self.shards, is_alive=lambda it: it in self.alive, clock=self.clock
+        )
 
-    def hear(self, commit_index: int, *, has: int) -> None:
-        self.replica.told_commit_index, self.replica.match_index, self.replica.durable_index = commit_index, has, has
-
-    def look(self) -> bool:
+    def look(self, commit_index: int, *, has: int) -> bool:
         """Whether it is in sync, a tick later."""
+        self.replica.commit_index, self.progress.match_index = commit_index, has
         self.clock.now_ms += TICK_MS
-        behind = self.lag.look()
-        assert (SHARD in behind) is self.lag.is_behind(SHARD)
-        return SHARD not in behind
-
-    def keep_up(self) -> None:
-        self.hear(50, has=50)
-        self.look()
-        assert self.look()
+        told = self.lag.look()
+        assert set(told) == self.lag.lagging
+        return (SHARD, OTHER.broker_id) not in told
 
 
-def test_one_that_starts_is_out_until_it_has_caught_up() -> None:
+def test_one_that_lags_is_out_until_it_has_what_was_committed_a_tick_before() -> None:
     """
-    It may have been away for long, and its leader has not said yet what it lacks.
+    It has just started, or has just been made: whoever stops another broker then makes the shard unavailable.
     """
-    followed = Followed()
-    seen = [followed.look(), followed.look()]
-    for commit_index, has in ((1_000, 40), (1_000, 900), (1_100, 1_000), (1_100, 1_050)):
-        followed.hear(commit_index, has=has)
-        seen.append(followed.look())
+    led = Led()
 
-    assert [False, False, False, False, True, True] == seen
+    seen = [led.look(*at, has=has) for *at, has in ((1_000, 0), (1_000, 900), (1_100, 1_000), (1_200, 1_050))]
+
+    assert [False, False, True, True] == seen
 
 
-def test_one_that_lags_is_given_time() -> None:
+def test_one_that_was_in_sync_is_given_time() -> None:
     """
     Under load every follower is a little behind at every look.
     """
-    followed = Followed()
-    followed.keep_up()
-    followed.hear(1_000, has=50)
-    seen = [followed.look() for _ in range(LAG_MS // TICK_MS + 2)]
-    followed.hear(1_100, has=1_000)
+    led = Led()
+    led.look(50, has=50)
 
-    assert (True, True, False, True) == (seen[0], seen[-2], seen[-1], followed.look())
+    seen = [led.look(1_000, has=50), led.look(1_000, has=50)]
+    led.clock.now_ms += LAG_MS
+    seen += [led.look(2_000, has=900), led.look(2_000, has=2_000)]
+
+    assert [True, True, False, True] == seen
 
 
-def test_what_is_not_heard_of_a_leader_counts_for_nothing() -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda led: led.alive.clear(),
+        lambda led: led.progress.damaged((1, 5)),
+        lambda led: led.progress.install(),
+        lambda led: setattr(led.replica, "voters", (ME, THIRD)),
+        lambda led: led.replica.replication.members.clear(),
+    ],
+    ids=["not alive", "damaged", "installs", "no voter", "no member"],
+)
+def test_one_that_does_not_count_is_out_at_once(change: Any) -> None:
     """
-    Others may still hear this broker, and believe it.
+    However much it had: nobody may wait for it.
     """
-    followed = Followed()
-    followed.keep_up()
-    followed.alive.clear()
+    led = Led()
+    was = led.look(50, has=50)
 
-    seen = [followed.look() for _ in range(LAG_MS // TICK_MS + 1)]
+    change(led)
 
-    assert (True, False) == (seen[0], seen[-1])
+    assert (True, False) == (was, led.look(50, has=50))
 
 
-@pytest.mark.parametrize("change", [{"is_damaged": True}, {"installing": (9, 1)}, {"voters": (LEADER,)}], ids=str)
-def test_one_that_does_not_count_is_out_at_once_and_catches_up_before_it_is_back(change: dict[str, Any]) -> None:
+def test_one_that_was_away_catches_up_before_it_is_back() -> None:
     """
-    However much it has: nobody may wait for it, or read from it.
+    That it was in sync a moment ago says nothing.
     """
-    followed = Followed()
-    followed.keep_up()
-    was = {name: getattr(followed.replica, name) for name in change}
+    led = Led()
+    led.look(50, has=50)
+    led.alive.clear()
+    led.look(90, has=50)
+    led.alive.add(OTHER)
 
-    vars(followed.replica).update(change)
-    out = followed.look()
-    vars(followed.replica).update(was)
-    seen = []
-    for has in (50, 50, 60):
-        followed.hear(60, has=has)
-        seen.append(followed.look())
-
-    assert (False, [False, False, True]) == (out, seen)
+    assert [False, False, True] == [led.look(90, has=50), led.look(90, has=80), led.look(90, has=90)]
 
 
-def test_a_leader_is_in_sync_with_itself() -> None:
+def test_a_new_reign_begins_anew() -> None:
     """
-    Alone, too, where nobody tells it anything.
+    What was known of replicas is of a time when others may have led.
     """
-    followed = Followed()
-    followed.replica.leads, followed.replica.leader = True, ME
+    led = Led()
+    led.look(50, has=50)
+    led.replica.term = 3
 
-    assert followed.look()
+    assert not led.look(60, has=0)
 
 
-def test_of_a_shard_that_is_gone_nothing_is_kept() -> None:
+def test_of_what_is_not_led_here_nothing_is_told_or_kept() -> None:
     """
-    Topics come and go.
+    Topics come and go, and so do leaders.
     """
-    followed = Followed()
-    followed.keep_up()
+    led = Led()
+    led.look(50, has=0)
+    led.replica.leads = False
+    told = led.lag.look()
+    led.replica.leads = True
+    led.look(50, has=0)
+    led.shards.clear()
 
-    followed.shards.clear()
-    followed.lag.look()
-
-    assert [0, 0] == [len(followed.lag._told), len(followed.lag._near_at)]
+    assert ((), (), 0) == (told, led.lag.look(), len(led.lag._led))

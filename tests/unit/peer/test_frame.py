@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.peer.session_pair import joined
+from tidemill.model.broker_id import BrokerId
 from tidemill.model.shard import ShardId
 from tidemill.peer.frame import (
     Heartbeat,
@@ -28,7 +29,9 @@ SHARDS = U64.map(ShardId)
 U32 = st.integers(0, (1 << 32) - 1)
 DATA = st.binary(max_size=60).map(memoryview)
 SECTIONS: st.SearchStrategy[Section] = st.one_of(
-    st.builds(Heartbeat, U64, st.integers(0, 255), st.lists(SHARDS, max_size=4).map(tuple)),
+    st.builds(
+        Heartbeat, U64, st.integers(0, 255), st.lists(st.tuples(SHARDS, U64.map(BrokerId)), max_size=4).map(tuple)
+    ),
     st.builds(Leaders, U64, U64, st.lists(st.tuples(SHARDS, U64), max_size=4).map(tuple)),
     st.builds(Message, SHARDS, DATA),
     st.builds(Request, U32, DATA),
@@ -85,8 +88,8 @@ def test_every_truncation_within_a_section_is_refused() -> None:
     What comes before it has been handed out.
     """
     last = Message(ShardId(7), memoryview(b"data"))
-    whole = frame(Heartbeat(3, 0, (ShardId(4),)), Leaders(0, 2, ((ShardId(5), 6),)), last)
-    borders = {0, 22, 22 + 37}
+    whole = frame(Heartbeat(3, 0, ((ShardId(4), BrokerId(2)),)), Leaders(0, 2, ((ShardId(5), 6),)), last)
+    borders = {0, 30, 30 + 37}
 
     for length in range(len(whole)):
         if length in borders:

@@ -7,6 +7,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from tests.unit.peer.session_pair import KEY, acceptor, dialler, handshake, hello, joined, linked
+from tidemill.model.broker_id import BrokerId
 from tidemill.model.shard import ShardId
 from tidemill.peer.frame import (
     LEAVES_OFFICE,
@@ -32,7 +33,9 @@ def test_the_bytes_are_those_of_the_page() -> None:
         "hello": encode_hello(hello(1)),
         "hello joining": encode_hello(hello(1, cluster_id="", voter=None)),
         **{f"handshake {step}": said for step, said in enumerate(handshake(dialler(), acceptor()), 1)},
-        "heartbeat": joined(encode_heartbeat(Heartbeat(3, LEAVES_OFFICE, (ShardId(4), ShardId(500))))),
+        "heartbeat": joined(
+            encode_heartbeat(Heartbeat(3, LEAVES_OFFICE, ((ShardId(4), BrokerId(2)), (ShardId(500), BrokerId(3)))))
+        ),
         "leaders": joined(encode_leaders(Leaders(3, 5, ((ShardId(4), 17), (ShardId(6), 0))))),
         "message": joined(encode_message(ShardId(4), [b"raft", b"batch"])),
         "request": joined(encode_request(9, [b"header", b"body"])),
