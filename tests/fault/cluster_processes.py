@@ -311,15 +311,13 @@ class ClusterProcesses:
         wait_until(is_known, "a controller")
         return found[-1]
 
+    def is_in_sync(self, topic: str) -> bool:
+        """Every replica of every partition is, as their leaders say."""
+        replicas = [it for known in self.ask_any([topic]).topics for it in known.partitions]
+        return bool(replicas) and all(len(it.isr_nodes) == len(it.replica_nodes) for it in replicas)
+
     def wait_until_in_sync(self, topic: str) -> None:
-        """Every replica of every partition is alive, as the leaders' side sees it."""
-
-        def is_so() -> bool:
-            answer = self.ask_any([topic]).topics
-            replicas = [it for known in answer for it in known.partitions]
-            return bool(replicas) and all(len(it.isr_nodes) == len(it.replica_nodes) for it in replicas)
-
-        wait_until(is_so, f"replicas of {topic} in sync")
+        wait_until(lambda: self.is_in_sync(topic), f"replicas of {topic} in sync")
 
     def wait_until_alike(self, topic: str, *, seconds_max: float = 30.0) -> None:
         """What is committed is the same on every broker's disk, byte for byte."""
