@@ -48,7 +48,7 @@ class Cluster:
         self.address = ""  # host:port of the peer listener, once it is bound
         self.join: Sequence[str] = ()  # addresses to ask or once heard of, beside those that the image knows
         self.leaders = LeaderTable(identity.voter)
-        self._lag = ReplicaLag(image=image, shards=shards, is_alive=self.is_alive, clock=awake_clock)
+        self._lag = ReplicaLag(image=image, shards=shards, alive=lambda: self.peers.alive(), clock=awake_clock)
         self.peers = Peers(
             hello=self.hello,
             leaders=self.leaders,
@@ -134,6 +134,7 @@ class Cluster:
     def serving_changed(self, shard: Shard) -> None:
         """A shard has come to be led here, or is not any more."""
         self.leaders.leads(shard.shard_id, shard.replica.term if shard.is_serving else 0)
+        self._lag.serving_changed(shard)
         self.peers.tell_leaders()
         self._serving_changed(shard)
         self._changed()

@@ -98,6 +98,9 @@ class Peers:
         self._is_syncing = is_syncing
         self._peers: dict[Link, _Peer] = {}
         self._by_voter: dict[Voter, _Peer] = {}
+        self._heartbeat: tuple[int, int, tuple[Lagging, ...]] | None = None  # the last one, and its bytes
+        self._to_silent: list[Buffer] = []
+        self._to_heard: list[Buffer] = []
         self._lives: dict[Voter, int] = {}  # the incarnation that was met last
         self._lost: dict[Voter, int] = {}  # those whose link has ended: when their last heartbeat came
         self._is_scheduled = False
@@ -157,9 +160,12 @@ class Peers:
     def tick(self) -> None:
         """Called a few times a second."""
         now_ms = self._clock.monotonic_ms()
-        version, flags, lagging = self._leaders.version, self._flags(), self._lagging()
-        to_silent = frames.encode_heartbeat(frames.Heartbeat(version, flags, lagging))
-        to_heard = frames.encode_heartbeat(frames.Heartbeat(version, flags | frames.HEARS_YOU, lagging))
+        heartbeat = self._leaders.version, self._flags(), self._lagging()
+        if heartbeat != self._heartbeat:
+            self._heartbeat = heartbeat
+            version, flags, lagging = heartbeat
+            self._to_silent = frames.encode_heartbeat(frames.Heartbeat(version, flags, lagging))
+            self._to_heard = frames.encode_heartbeat(frames.Heartbeat(version, flags | frames.HEARS_YOU, lagging))
         is_syncing = self._is_syncing()
         for peer in list(self._peers.values()):
             if now_ms - peer.heard_at > GIVEN_UP_MS:
@@ -167,7 +173,7 @@ class Peers:
                 continue
             self._give_up(peer, now_ms)
             if is_syncing:
-                self._put(peer, to_heard if now_ms - peer.heartbeat_at <= SILENT_MS else to_silent)
+                self._put(peer, self._to_heard if now_ms - peer.heartbeat_at <= SILENT_MS else self._to_silent)
             if peer.link.hello.voter is not None:
                 self._tell_leaders(peer)  # what found no room before
 

@@ -5,7 +5,7 @@ so for `LAG_MS`.  One that does not vote, is damaged, installs a snapshot, or is
 whatever it has.  Only the leader knows: who lags is told of what it lacks last.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidemill.metadata.image import ClusterImage
@@ -13,23 +13,25 @@ from tidemill.model.broker_id import BrokerId, Voter
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 from tidemill.raft.progress import Pace
-from tidemill.raft.replica import Replica
 from tidemill.shard.shard import Shard
 
 LAG_MS: Final = 30_000  # Kafka's `replica.lag.time.max.ms`
+RESTED_TICKS: Final = 8  # of a shard where nothing happens every eighth look is enough: there may be a thousand of them
 
 Lagging = tuple[ShardId, BrokerId]
 
 
 class _Led:
-    """One shard, while it is led here in one term."""
+    """One shard, while it is led here."""
 
-    __slots__ = ("commit_index", "near_at", "term")
+    __slots__ = ("commit_index", "is_at_rest", "lagging", "near_at", "shard")
 
-    def __init__(self, term: int, commit_index: int) -> None:
-        self.term = term
-        self.commit_index = commit_index  # at the last look
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self.commit_index = shard.replica.commit_index  # at the last look
         self.near_at: dict[Voter, int] = {}  # when each replica last had what was committed a look before
+        self.lagging: list[Lagging] = []
+        self.is_at_rest = False  # everybody who counts has all that is committed
 
 
 class ReplicaLag:
@@ -38,49 +40,69 @@ class ReplicaLag:
         *,
         image: Callable[[], ClusterImage],
         shards: Callable[[], dict[ShardId, Shard]],
-        is_alive: Callable[[Voter], bool],
+        alive: Callable[[], frozenset[Voter]],
         clock: Clock,
     ) -> None:
         self._image = image
         self._shards = shards
-        self._is_alive = is_alive
+        self._alive = alive
         self._clock = clock
         self._led: dict[ShardId, _Led] = {}
+        self._looks = 0
+        self._seen_image: ClusterImage | None = None
+        self._seen_alive: frozenset[Voter] = frozenset()
+        self._told: tuple[Lagging, ...] = ()
         self.lagging: frozenset[Lagging] = frozenset()
         """As of the last look."""
 
-    def look(self) -> tuple[Lagging, ...]:
-        """Called at each tick; ascending."""
-        now_ms = self._clock.monotonic_ms()
-        planned = self._image().shards
-        shards = self._shards()
-        lagging: list[Lagging] = []
-        for shard_id in [it for it in self._led if it not in shards]:
-            del self._led[shard_id]
-        for shard_id, shard in shards.items():
-            replica = shard.replica
-            plan = planned.get(shard_id)
-            if not replica.leads or plan is None:
-                self._led.pop(shard_id, None)
-                continue
-            led = self._led.get(shard_id)
-            if led is None or led.term != replica.term:
-                led = self._led[shard_id] = _Led(replica.term, replica.commit_index)
-            for voter in plan.replicas:
-                if voter != replica.me and not self._is_in_sync(led, replica, voter, now_ms):
-                    lagging.append((shard_id, voter.broker_id))
-            led.commit_index = replica.commit_index
-        self.lagging = frozenset(lagging)
-        return tuple(sorted(lagging))
+    def serving_changed(self, shard: Shard) -> None:
+        """It has come to be led here, or is not any more."""
+        self._led.pop(shard.shard_id, None)
+        if shard.is_serving:
+            self._led[shard.shard_id] = _Led(shard)
 
-    def _is_in_sync(self, led: _Led, replica: Replica, voter: Voter, now_ms: int) -> bool:
-        assert replica.replication is not None, "a leader replicates"
-        progress = replica.replication.members.get(voter)
-        counts = progress is not None and progress.promised is None and progress.pace is not Pace.SNAPSHOT
-        if progress is None or not counts or voter not in replica.voters or not self._is_alive(voter):
-            led.near_at.pop(voter, None)
-            return False
-        if progress.match_index >= led.commit_index:
-            led.near_at[voter] = now_ms
-        near_at = led.near_at.get(voter)
-        return near_at is not None and now_ms - near_at <= LAG_MS
+    def look(self) -> tuple[Lagging, ...]:
+        """Called at each tick; ascending, and the same object while nothing has changed."""
+        now_ms = self._clock.monotonic_ms()
+        image, alive = self._image(), self._alive()
+        self._looks += 1
+        has_changed = image is not self._seen_image or alive != self._seen_alive
+        self._seen_image, self._seen_alive = image, alive
+        if is_rest_over := has_changed or self._looks % RESTED_TICKS == 0:
+            shards = self._shards()
+            self._led = {shard_id: led for shard_id, led in self._led.items() if shards.get(shard_id) is led.shard}
+        has_news = is_rest_over
+        for shard_id, led in self._led.items():
+            if is_rest_over or not led.is_at_rest or led.shard.is_restless:
+                before = led.lagging
+                planned = image.shards.get(shard_id)
+                self._look_at(led, () if planned is None else planned.replicas, alive, now_ms)
+                has_news = has_news or led.lagging != before
+        if has_news:
+            told = tuple(sorted(it for led in self._led.values() for it in led.lagging))
+            if told != self._told:
+                self._told, self.lagging = told, frozenset(told)
+        return self._told
+
+    def _look_at(self, led: _Led, planned: Sequence[Voter], alive: frozenset[Voter], now_ms: int) -> None:
+        shard_id, replica = led.shard.shard_id, led.shard.replica
+        members = {} if replica.replication is None else replica.replication.members
+        led.lagging = []
+        led.is_at_rest = True
+        for voter in planned:
+            if voter == replica.me:
+                continue
+            progress = members.get(voter)
+            counts = progress is not None and progress.promised is None and progress.pace is not Pace.SNAPSHOT
+            if progress is None or not counts or voter not in replica.voters or voter not in alive:
+                led.near_at.pop(voter, None)
+                led.lagging.append((shard_id, voter.broker_id))
+                continue
+            if progress.match_index >= led.commit_index:
+                led.near_at[voter] = now_ms
+            if progress.match_index < replica.commit_index:
+                led.is_at_rest = False
+            near_at = led.near_at.get(voter)
+            if near_at is None or now_ms - near_at > LAG_MS:
+                led.lagging.append((shard_id, voter.broker_id))
+        led.commit_index = replica.commit_index
