@@ -27,26 +27,27 @@ class LeaderTable:
         self._me = me
         self._own: dict[ShardId, tuple[int, int]] = {}  # (term or 0, version of the change), oldest change first
         self._told: dict[Voter, dict[ShardId, int]] = {}
-        self._leaders: dict[ShardId, Leader] = {}
-        self._said_by: dict[ShardId, Voter] = {}  # whose word that is: a broker may have another directory by now
+        # With whose word that is: a broker may have another directory by now.
+        self._leaders: dict[ShardId, tuple[Voter, Leader]] = {}
         self._terms: dict[ShardId, int] = {}  # the highest that was ever known
 
     def leader(self, shard_id: ShardId) -> Leader | None:
-        return self._leaders.get(shard_id)
+        known = self._leaders.get(shard_id)
+        return None if known is None else known[1]
 
     def said_by(self, shard_id: ShardId) -> Voter | None:
-        """The leader, as the process that it is."""
-        return self._said_by.get(shard_id)
+        """The leader, with the directory that it has."""
+        known = self._leaders.get(shard_id)
+        return None if known is None else known[0]
 
     def led_counts(self) -> Counter[BrokerId]:
         """How many shards each broker leads."""
-        return Counter(leader.broker_id for leader in self._leaders.values())
+        return Counter(voter.broker_id for voter, _ in self._leaders.values())
 
     def deleted(self, shard_id: ShardId) -> None:
         """Its topic is gone, and shard ids are not used again: nobody needs to be told, or held to its terms."""
         self._own.pop(shard_id, None)
         self._leaders.pop(shard_id, None)
-        self._said_by.pop(shard_id, None)
         for terms in (self._terms, *self._told.values()):
             terms.pop(shard_id, None)
 
@@ -90,11 +91,10 @@ class LeaderTable:
 
     def _set(self, voter: Voter, shard_id: ShardId, term: int) -> None:
         if not term:
-            if self._said_by.get(shard_id) == voter:
-                del self._leaders[shard_id], self._said_by[shard_id]
+            if self.said_by(shard_id) == voter:
+                del self._leaders[shard_id]
             return
         if term < self._terms.get(shard_id, 0):
             return  # it has not heard of its successor yet
         self._terms[shard_id] = term
-        self._leaders[shard_id] = Leader(voter.broker_id, term)
-        self._said_by[shard_id] = voter
+        self._leaders[shard_id] = voter, Leader(voter.broker_id, term)

@@ -79,8 +79,8 @@ class Peers:
     ) -> None:
         """
         `is_syncing`: this broker's journal does what a voter's must; while it does not, nobody shall count on it.
-        `flags` are those of `peer.frame`, for its heartbeat.  `behind`: shards whose replica here is out of
-        sync, asked at each tick.
+        `flags` are those of `peer.frame`, for its heartbeat.  `lagging`: replicas that are out of
+        sync, of shards that are led here, asked at each tick.
         """
         self._flags = flags
         self._lagging = lagging

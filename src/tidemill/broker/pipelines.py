@@ -52,7 +52,7 @@ class Pipelines:
         return bool(self._refused)
 
     def refuse(self, place: Place, batch: memoryview, code: int, now_ms: int) -> None:
-        """`batch` was refused with one of `SENT_AGAIN`."""
+        """`batch` was refused with one of `SENT_AGAIN`, or its leader was deposed: it may be truncated."""
         if len(batch) < HEADER_BYTES or len(place[0]) > NAME_LENGTH_MAX:
             return
         header = read_header(batch)

@@ -66,9 +66,9 @@ class ReplicaLag:
         now_ms = self._clock.monotonic_ms()
         image, alive = self._image(), self._alive()
         self._looks += 1
-        has_changed = image is not self._seen_image or alive != self._seen_alive
+        is_rest_over = image is not self._seen_image or alive != self._seen_alive or self._looks % RESTED_TICKS == 0
         self._seen_image, self._seen_alive = image, alive
-        if is_rest_over := has_changed or self._looks % RESTED_TICKS == 0:
+        if is_rest_over:
             shards = self._shards()
             self._led = {shard_id: led for shard_id, led in self._led.items() if shards.get(shard_id) is led.shard}
         has_news = is_rest_over

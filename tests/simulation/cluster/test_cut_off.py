@@ -150,6 +150,18 @@ def apart(run: ClusterRun, shard_of: Any) -> tuple[BrokerMachine, BrokerMachine]
     return controller, leader
 
 
+def with_a_commit() -> tuple[Hand, BrokerMachine, BrokerMachine]:
+    """At 500 of "tides"; who leads the metadata, and another, who coordinates the group."""
+    run = ready_brokers(3)
+    hand = Hand(run)
+    hand.call(hand.client.create_topic("tides", 1, 3))
+    hand.group_there()
+    controller, coordinator = apart(run, groups_of)
+    hand.wait(2)
+    assert errors.NONE == hand.commit(coordinator, "tides", 500)
+    return hand, controller, coordinator
+
+
 def test_a_leader_that_is_cut_off_from_the_controller_deletes_nothing() -> None:
     """
     Its settings may be yesterday's; it lets somebody lead who hears the controller.
@@ -176,13 +188,8 @@ def test_a_coordinator_that_is_cut_off_from_the_controller_takes_no_commits() ->
     A name may stand for another topic by now: the commit would go with the one that was deleted.
     """
 
-    run = ready_brokers(3)
-    hand = Hand(run)
-    hand.call(hand.client.create_topic("tides", 1, 3))
-    hand.group_there()
-    controller, coordinator = apart(run, groups_of)
-    hand.wait(2)
-    assert errors.NONE == hand.commit(coordinator, "tides", 500)
+    hand, controller, coordinator = with_a_commit()
+    run = hand.run
     cut(run, controller, coordinator)
     hand.wait(4)
 
@@ -203,13 +210,8 @@ def test_a_coordinator_whom_the_controller_does_not_hear_takes_no_commits() -> N
     """
     It hears the controller, and what it is owed of the metadata waits for an answer that never comes.
     """
-    run = ready_brokers(3)
-    hand = Hand(run)
-    hand.call(hand.client.create_topic("tides", 1, 3))
-    hand.group_there()
-    controller, coordinator = apart(run, groups_of)
-    hand.wait(2)
-    assert errors.NONE == hand.commit(coordinator, "tides", 500)
+    hand, controller, coordinator = with_a_commit()
+    run = hand.run
     run.network.blocked |= {(coordinator.name, controller.name)}
     hand.wait(0.3)
     assert errors.NONE == hand.alter(controller, "tides", "retention.ms", "70000000")  # the last that it hears of

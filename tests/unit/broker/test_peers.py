@@ -227,6 +227,18 @@ def test_replicas_that_lag_are_told_with_each_heartbeat(linked: Linked) -> None:
     assert (lagging,) == next(it.lagging for it in told if isinstance(it, frames.Heartbeat))
 
 
+def test_nobody_hands_over_to_one_that_has_not_said_that_it_stays_in_office(linked: Linked) -> None:
+    """
+    It has just started, or its disk is full: its first heartbeat tells.
+    """
+    before = linked.peers.is_alive(OTHER), linked.peers.may_lead(OTHER)
+    linked.hear()
+    stays = linked.peers.may_lead(OTHER)
+    linked.hear(flags=frames.LEAVES_OFFICE)
+
+    assert ((True, False), True, False) == (before, stays, linked.peers.may_lead(OTHER))
+
+
 def test_a_heartbeat_says_whether_its_receiver_is_heard(linked: Linked) -> None:
     """
     A cut may be open in one direction.
@@ -235,6 +247,7 @@ def test_a_heartbeat_says_whether_its_receiver_is_heard(linked: Linked) -> None:
         linked.tick(250)
         linked.turn()
     told = [it.flags & frames.HEARS_YOU for it in linked.link.sections() if isinstance(it, frames.Heartbeat)]
+    linked.hear()
     before = linked.peers.hears_this(OTHER)
     linked.hear(flags=frames.HEARS_YOU)
 

@@ -76,8 +76,9 @@ def _found(image: ClusterImage, asked: Request.Topic) -> Topic | None:
 def _is_cut_off_from(request: Request, context: RequestContext) -> bool:
     """Shards that are led without the others' votes are still told of; who asks for none may want any of them."""
     broker = context.broker
-    asked = _shards(request, context) or broker.image.shards
-    return not broker.cluster.hears_majority and all(broker.cluster.leader(it) is None for it in asked)
+    if broker.cluster.hears_majority:
+        return False
+    return all(broker.cluster.leader(it) is None for it in _shards(request, context) or broker.image.shards)
 
 
 def _to_create(request: Request, context: RequestContext) -> list[str]:

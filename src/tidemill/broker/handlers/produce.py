@@ -10,7 +10,8 @@ them, where it is the number of replicas.  Fewer that live: NOT_ENOUGH_REPLICAS,
 timeout_ms is over: NOT_ENOUGH_REPLICAS_AFTER_APPEND where only some of them are missing, else REQUEST_TIMED_OUT.  So is
 what waits when this broker does not lead any more: the outcome is not known.
 
-What an idempotent producer sent behind a batch that was refused for now is refused alike (`broker/pipelines.py`).
+What an idempotent producer sent behind a batch that was refused for now, or whose outcome is not known, is refused
+alike (`broker/pipelines.py`).
 
 v0-2  older formats: UNSUPPORTED_FOR_MESSAGE_FORMAT, told per partition
 v3    record batch v2; transactional_id (refused: transactions are not built yet)
