@@ -18,7 +18,14 @@ from tidemill.metadata.apply import apply
 from tidemill.metadata.brokers import GrowReplicas
 from tidemill.metadata.controller import Command, Controller
 from tidemill.metadata.image import EMPTY, ClusterImage
-from tidemill.metadata.metadata_records import BrokerRecord, Record, SnapshotEndRecord, decode, encode
+from tidemill.metadata.metadata_records import (
+    BrokerRecord,
+    MetadataFormatError,
+    Record,
+    SnapshotEndRecord,
+    decode,
+    encode,
+)
 from tidemill.model.broker_id import BrokerId, Voter
 from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
@@ -208,7 +215,7 @@ class ControllerHost:
     def _go_on(self, bytes_max: int | None = None) -> bool:
         """
         A broker that cannot read the cluster's metadata follows yesterday's until it has been repaired; where nobody
-        does that, it ends, for it would not start either.
+        does that, it ends, for it would not start either; nor would it with records that it does not know.
         """
         try:
             return self._follow(bytes_max)
@@ -216,6 +223,9 @@ class ControllerHost:
             assert self._shard is not None, "there is no metadata shard yet"
             if not self._shard.damage.suspect(problem):
                 self._failed(problem)
+            return False
+        except MetadataFormatError as problem:
+            self._failed(problem)
             return False
 
     def _follow(self, bytes_max: int | None = None) -> bool:

@@ -4,18 +4,15 @@ The run is appended in one go, in chunks, and closed by a SnapshotEndRecord; onl
 start move to the run's first offset.  A run without its end is harmless: its records set what is already so.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator
 from typing import Final
 
-from tidemill.metadata.apply import apply
-from tidemill.metadata.image import EMPTY, ClusterImage
+from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import (
     BrokerRecord,
     ClusterRecord,
     ConfigRecord,
     FeatureRecord,
-    MetadataFormatError,
     ProducerIdsRecord,
     Record,
     ReplicasRecord,
@@ -23,10 +20,12 @@ from tidemill.metadata.metadata_records import (
     ShardRecord,
     SnapshotEndRecord,
     TopicRecord,
+    encode,
 )
 from tidemill.model.broker_id import BrokerId
 
-CHUNK_RECORDS_MAX: Final = 1_000  # about 64 KiB: one batch, far below any bound of a journal block
+CHUNK_RECORDS_MAX: Final = 1_000  # about 64 KiB: one batch
+CHUNK_BYTES_MAX: Final = 512 << 10  # a chunk ends with the record that reaches it: names have up to 32 KB
 
 
 def snapshot_records(image: ClusterImage) -> Iterator[Record]:
@@ -40,17 +39,16 @@ def snapshot_records(image: ClusterImage) -> Iterator[Record]:
 
 def snapshot_chunks(image: ClusterImage, records_max: int = CHUNK_RECORDS_MAX) -> Iterator[tuple[Record, ...]]:
     """The same, in pieces that fit one batch each."""
-    records = snapshot_records(image)
-    while chunk := tuple(islice(records, records_max)):
-        yield chunk
-
-
-def restore(records: Sequence[Record], *, end_offset: int) -> ClusterImage:
-    """The image that a whole snapshot run holds; it stands for `end_offset`, the first offset behind the run."""
-    last = records[-1] if records else None
-    if not isinstance(last, SnapshotEndRecord) or last.record_count != len(records) - 1:
-        raise MetadataFormatError(f"a metadata snapshot of {len(records)} records is not whole")
-    return apply(EMPTY, records, end_offset=end_offset)
+    chunk: list[Record] = []
+    byte_count = 0
+    for record in snapshot_records(image):
+        chunk.append(record)
+        byte_count += len(encode(record))
+        if len(chunk) == records_max or byte_count >= CHUNK_BYTES_MAX:
+            yield tuple(chunk)
+            chunk, byte_count = [], 0
+    if chunk:
+        yield tuple(chunk)
 
 
 def _state(image: ClusterImage) -> Iterator[Record]:

@@ -11,7 +11,7 @@ may run off the loop, one call at a time, while nothing is appended to the shard
 from collections.abc import Iterable
 from contextlib import suppress
 
-from tidemill.batches.batch import MAGIC, MAGIC_POSITION, MalformedBatch, crc_matches, spans
+from tidemill.batches.batch import MAGIC, MAGIC_POSITION, BatchHeader, MalformedBatch, crc_matches, spans
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.storage import paths
 from tidemill.storage.block import Run, spread_run
@@ -138,9 +138,9 @@ class InstallCopy:
         batches = [batch for data in chunk for batch in self._checked(log, memoryview(data))]
         if offset != log.end_offset or not batches:
             raise ChunkRefused(f"{len(batches)} batches came for offset {offset}; {log.end_offset} is next")
-        for batch, base_offset, end_offset, max_timestamp in self._in_place(log, batches):
-            segment, position = log.place(len(batch), max_timestamp, base_offset)
-            log.end_offset = end_offset
+        for batch, header in self._in_place(log, batches):
+            segment, position = log.place(len(batch), header.max_timestamp, header.base_offset, header.leader_epoch)
+            log.end_offset = header.end_offset
             self._unwritten.append(Run(segment, position, [batch], position + len(batch), is_read=False))
         theirs = self._theirs[number].epochs
         log.epochs.starts = [start for start in theirs if start.start_offset < log.end_offset]
@@ -155,8 +155,8 @@ class InstallCopy:
             raise ChunkRefused(f"{log.directory}: the last batch is not whole")
         return found
 
-    def _in_place(self, log: PartitionLog, batches: list[memoryview]) -> list[tuple[memoryview, int, int, int]]:
-        """Each with base offset, end offset and largest timestamp: dense, of the epochs of the table, and undamaged."""
+    def _in_place(self, log: PartitionLog, batches: list[memoryview]) -> list[tuple[memoryview, BatchHeader]]:
+        """Each with its header: dense, of the epochs of the table, and undamaged."""
         epochs, end_offset_max = self._epochs[log.partition], self._theirs[log.partition].end_offset
         expected = log.end_offset
         is_first = not log.segments  # its first batch may begin below the log start
@@ -173,7 +173,7 @@ class InstallCopy:
                     f"{log.directory}: offsets {base_offset} to {end_offset - 1} of epoch {header.leader_epoch} came, "
                     f"where {expected} of epoch {epoch} is next; or the batch is damaged"
                 )
-            placed.append((batch, base_offset, end_offset, header.max_timestamp))
+            placed.append((batch, header))
             expected, is_first = end_offset, False
         return placed
 

@@ -32,7 +32,7 @@ from tidemill.storage.offset_index import RELATIVE_OFFSET_MAX
 from tidemill.storage.partition_state import PartitionState
 from tidemill.storage.producer_states import NO_PRODUCER_ID, ProducerBatch, ProducerStates
 from tidemill.storage.segment import UNKNOWN_TIMESTAMP as UNKNOWN
-from tidemill.storage.segment import Segment, SegmentDamaged, build_index, load_index, read_start, walk
+from tidemill.storage.segment import Segment, SegmentDamaged, load_index, walk
 from tidemill.storage.tail_cache import Tail, TailCache
 
 SEGMENT_POSITION_MAX: Final = (1 << 32) - 1  # positions are 4 B in rows and indexes
@@ -115,7 +115,7 @@ class PartitionLog:
         header = entry.header or read_header(payload)
         base_offset = entry.base_offset
         assert base_offset == self.end_offset, f"{entry} does not continue {self.end_offset} in {self.directory}"
-        segment, entry.position = self.place(len(payload), header.max_timestamp, base_offset)
+        segment, entry.position = self.place(len(payload), header.max_timestamp, base_offset, entry.term)
         entry.segment_base = segment.base_offset
         self.end_offset = base_offset + entry.record_count
         self.unread_bytes += len(payload)
@@ -124,12 +124,12 @@ class PartitionLog:
         self._cache.add(self.tail, entry)
         return segment
 
-    def place(self, size: int, max_timestamp: int, base_offset: int) -> tuple[Segment, int]:
+    def place(self, size: int, max_timestamp: int, base_offset: int, epoch: int) -> tuple[Segment, int]:
         """Where the next batch lies: its segment, and its position there."""
         segment = self.segments[-1] if self.segments else None
         if segment is None or self._is_full(segment, size, max_timestamp, base_offset):
             segment = self._next_segment(base_offset)
-        return segment, segment.place(size, max_timestamp, base_offset, self.config.index_interval_bytes)
+        return segment, segment.place(size, max_timestamp, base_offset, self.config.index_interval_bytes, epoch)
 
     def state(self) -> PartitionState:
         """As it is, but for its producers."""
@@ -407,9 +407,6 @@ class PartitionLog:
         index = segment.index or load_index(self._disk, segment, self.config.index_interval_bytes)
         file = segment.opened(self._disk)
         point, start = index.point_before(offset - segment.base_offset)
-        if start and read_start(file, start) != segment.base_offset + point:
-            index = build_index(self._disk, segment, self.config.index_interval_bytes)  # the file's was an older one
-            point, start = index.point_before(offset - segment.base_offset)
         for position, base_offset, header in walk(file, segment.path, start, written, segment.base_offset + point):
             if base_offset > offset:
                 raise SegmentDamaged(segment.path, position, offset, f"the next batch begins at offset {base_offset}")

@@ -9,18 +9,17 @@ entries that it cuts and that no block holds yet never leave.
 
 from collections import deque
 from collections.abc import Iterator
-from fractions import Fraction
 from itertools import chain
 from typing import Final
 
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry
-from tidemill.storage.journal import Journal
+from tidemill.storage.journal import RESERVE_DIVISOR, Journal
 from tidemill.storage.journal_block import HEADER_BYTES, padded
 from tidemill.storage.row import ROW_BYTES
 
 LOG_START: Final = int(Command.LOG_START)
-ROOM_KEPT: Final = Fraction(3, 32)  # of the ring, by what frees: three quarters of the reserve, for facts that follow
+KEPT_QUARTERS: Final = 3  # of the reserve, by what frees: for facts that follow
 
 
 class RowQueue:
@@ -75,7 +74,7 @@ class RowQueue:
         """What the next block holds: one row at least, else as many as `bytes_max` and the ring have room for."""
         facts, entries = self._facts, self.entries
         free, room = journal.free, journal.free_for_entries
-        free_for_log_starts = free - int(journal.capacity * ROOM_KEPT)
+        free_for_log_starts = free - journal.capacity * KEPT_QUARTERS // (4 * RESERVE_DIVISOR)
         size = HEADER_BYTES
         taken: list[tuple[ShardId, Entry]] = []
         while facts:

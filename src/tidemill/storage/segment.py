@@ -7,7 +7,7 @@ from typing import Final
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, crc_matches, read_header
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk, File
-from tidemill.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from tidemill.storage.offset_index import RELATIVE_OFFSET_MAX, UNKNOWN_EPOCH, OffsetIndex
 from tidemill.storage.partition_state import SegmentState
 
 WALK_BYTES: Final = 256 << 10  # read ahead while walking headers: a few small batches, or one header of a large one
@@ -75,14 +75,14 @@ class Segment:
                 raise SegmentDamaged(self.path, 0, self.base_offset, "the file is missing") from None
         return file
 
-    def place(self, size: int, max_timestamp: int, offset: int, interval_bytes: int) -> int:
+    def place(self, size: int, max_timestamp: int, offset: int, interval_bytes: int, epoch: int) -> int:
         """Append a batch of `size` bytes; its position."""
         position = self.size
         if not position:
             self.created_at = max_timestamp
         index = self.index
         if index is not None and position >= index.next_position:
-            index.add(offset - self.base_offset, position, self.max_timestamp, interval_bytes)
+            index.add(offset - self.base_offset, position, self.max_timestamp, interval_bytes, epoch)
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
         self.size = position + size
@@ -153,14 +153,11 @@ def _is_whole(file: File, position: int, size: int) -> bool:
     return not size or crc_matches(file.read(position, size))
 
 
-def read_start(file: File, position: int) -> int:
-    """The base offset of the batch that should begin at `position`; -1 when the file ends before."""
-    data = file.read(position, HEADER_BYTES)
-    return read_header(data).base_offset if len(data) == HEADER_BYTES else -1
-
-
 def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
-    """Give a segment its index: from its file if that is whole, else by walking the headers.  May wait for the disk."""
+    """
+    Give a segment its index: from its file if that is whole and this segment's, for another may have had the same
+    base offset before; else by walking the headers.  May wait for the disk.
+    """
     path = paths.index_file(segment.path)
     if disk.exists(path):
         file = disk.open(path)
@@ -168,10 +165,20 @@ def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex
             index = OffsetIndex.decode(file.read(0, file.size()), segment.size)
         finally:
             file.close()
-        if index is not None:
+        if index is not None and _is_of(index, segment.opened(disk), segment.base_offset):
             segment.index = index
             return index
     return build_index(disk, segment, interval_bytes)
+
+
+def _is_of(index: OffsetIndex, file: File, base_offset: int) -> bool:
+    """The segment has the batch that the last point was made for."""
+    relative_offset, position = index.last_point
+    data = file.read(position, HEADER_BYTES)
+    if len(data) < HEADER_BYTES:
+        return False
+    header = read_header(data)
+    return (header.base_offset, header.leader_epoch) == (base_offset + relative_offset, index.last_epoch)
 
 
 def build_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
@@ -185,15 +192,15 @@ def build_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetInde
     with suppress(SegmentDamaged):
         for position, offset, header in batches:
             if position >= index.next_position and 0 <= offset - segment.base_offset <= RELATIVE_OFFSET_MAX:
-                index.add(offset - segment.base_offset, position, max_timestamp, interval_bytes)
+                index.add(offset - segment.base_offset, position, max_timestamp, interval_bytes, header.leader_epoch)
             max_timestamp = max(max_timestamp, header.max_timestamp)
     segment.index = index
     return index
 
 
 def save_index(disk: Disk, segment: Segment) -> None:
-    """Keep a closed segment's index beside it.  Not synced: it is a hint, with a CRC."""
-    if segment.index is None:
+    """Keep a closed segment's index beside it.  Not synced: it is a hint, with a CRC, and says whose it is."""
+    if segment.index is None or segment.index.last_epoch == UNKNOWN_EPOCH:
         return
     file = disk.open(paths.index_file(segment.path), create=True)
     try:

@@ -1,6 +1,7 @@
 """Put everything of a data directory out of the way, and lose nothing: a subdirectory that an operator can look into.
 
-The identity goes last: whoever is stopped on the way finds the rest gone at the next start, and begins again.
+The identity is copied and stays: whoever is stopped before it has another finds the rest gone at the next start, and
+begins again under the number that the cluster knows.
 """
 
 from tidemill.storage import paths
@@ -11,17 +12,26 @@ def set_aside(disk: Disk, name: str) -> int:
     """Into the subdirectory `name`; durable.  How many bytes its files have."""
     disk.make_directory(name)
     size = 0
-    moved = [paths.JOURNAL, paths.TOPICS, paths.checkpoint_file(0), paths.checkpoint_file(1), paths.IDENTITY]
-    for path in moved:
-        if path == paths.IDENTITY:
-            disk.sync_directory(name)
-            disk.sync_directory("")
+    _copy(disk, paths.IDENTITY, f"{name}/{paths.IDENTITY}")
+    disk.sync_directory(name)
+    disk.sync_directory("")  # before anything is moved there
+    for path in (paths.JOURNAL, paths.TOPICS, paths.checkpoint_file(0), paths.checkpoint_file(1)):
         if disk.exists(path):
             size += _bytes_of(disk, path)
             disk.rename(path, f"{name}/{path}")
     disk.sync_directory(name)
     disk.sync_directory("")
     return size
+
+
+def _copy(disk: Disk, path: str, to: str) -> None:
+    source, copy = disk.open(path), disk.open(to, create=True)
+    try:
+        copy.write(0, [source.read(0, source.size())])
+        copy.sync()
+    finally:
+        source.close()
+        copy.close()
 
 
 def _bytes_of(disk: Disk, path: str) -> int:

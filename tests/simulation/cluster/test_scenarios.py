@@ -9,10 +9,12 @@ from unittest.mock import patch
 import pytest
 
 from tidemill.batches.batch import MAGIC_POSITION, spans
+from tidemill.batches.builder import build_batch
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.metadata.brokers import RegisterBroker
 from tidemill.metadata.controller import Command
 from tidemill.model.shard import METADATA_SHARD
+from tidemill.shard.append import append_own
 from tidemill.shard.pending import Pending
 from tidemill.shard.shard import Shard
 from tidemill.simulation.broker_machine import BrokerMachine
@@ -220,6 +222,41 @@ def test_a_broker_whose_journal_rots_comes_back_as_another_voter(is_missed: bool
     assert (True, True) == (last.voter != before, last.voter.broker_id == before.broker_id)  # type: ignore[union-attr]
     (aside,) = [name for name in last.disk.list("") if name.startswith("damaged-")]
     assert {"identity.json", "journal", "topics"} <= {*last.disk.list(aside)}
+
+
+def test_a_broker_that_begins_again_keeps_its_number_wherever_it_is_stopped() -> None:
+    """
+    It has set its damaged directory aside, and the disk is full before it has another: what is planned for its number
+    would wait for ever, were it given another one.
+    """
+    run = three_brokers_with_a_topic()
+    last = run.machines[2]
+    before = last.voter
+    others = run.faults._others(last)
+    last._broker_id = None  # only the directory knows it
+    assert last.rot_journal(others, Random(1)) is not None
+    free = last.disk.free_bytes
+    last.disk.free_bytes = 8 << 10
+    last.start()
+    pass_time(run, lambda: not last.is_running)
+    assert [name for name in last.disk.list("") if name.startswith("damaged-")]
+
+    last.disk.free_bytes = free
+    last.start()
+
+    pass_time(run, lambda: last.is_ready and run.check.agree())
+    assert (True, True) == (last.voter != before, last.voter.broker_id == before.broker_id)  # type: ignore[union-attr]
+
+
+def test_a_broker_that_meets_a_metadata_record_of_a_newer_version_ends() -> None:
+    """Else it would go on with another opinion of the cluster than those who understand it."""
+    run = three_brokers_with_a_topic()
+    controller = next(machine for machine in run.machines if machine.broker.controller.leads)  # type: ignore[union-attr]
+    shard = controller.broker.shard_table.shards[METADATA_SHARD]  # type: ignore[union-attr]
+
+    controller.loop.call_soon(append_own, shard.partitions[0], build_batch([(None, b"\x63\x00", (), 0)]), 0)
+
+    pass_time(run, lambda: len([machine for machine in run.machines if machine.is_running]) <= 1)  # it commits no more
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -327,19 +327,19 @@ def test_a_segment(hand: Any) -> None:
 
 
 def test_a_segment_index() -> None:
-    """Three columns behind a header of 14 bytes."""
+    """Three columns behind a header of 18 bytes."""
     index = OffsetIndex()
-    index.add(0, 0, -1, 4096)
-    index.add(10, 5_000, 1_700_000_000_000, 4096)
+    index.add(0, 0, -1, 4096, 3)
+    index.add(10, 5_000, 1_700_000_000_000, 4096, 7)
 
     data = golden("segment.index", index.encode())
 
-    assert (b"TMIX", 1, crc32c(data[10:]), 2) == (
+    assert (b"TMIX", 2, crc32c(data[10:]), 7, 2) == (
         data[:4],
-        *(number(data, at, size) for at, size in ((4, 2), (6, 4), (10, 4))),
+        *(number(data, at, size) for at, size in ((4, 2), (6, 4), (10, 4), (14, 4))),
     )
-    assert [0, 10, 0, 5_000] == [number(data, at, 4) for at in range(14, 30, 4)]
-    assert [(1 << 64) - 1, 1_700_000_000_000] == [number(data, at, 8) for at in (30, 38)]
+    assert [0, 10, 0, 5_000] == [number(data, at, 4) for at in range(18, 34, 4)]
+    assert [(1 << 64) - 1, 1_700_000_000_000] == [number(data, at, 8) for at in (34, 42)]
     again = OffsetIndex.decode(data, 6_000)
     assert again is not None
     assert data == again.encode()

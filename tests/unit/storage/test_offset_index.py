@@ -14,7 +14,7 @@ def index_of(points: list[tuple[int, int, int]]) -> tuple[OffsetIndex, list[tupl
     offset = position = timestamp = 0
     for offset_step, position_step, timestamp_step in points:
         absolute.append((offset, position, timestamp))
-        index.add(offset, position, timestamp, 100)
+        index.add(offset, position, timestamp, 100, 1)
         offset, position, timestamp = offset + offset_step, position + position_step, timestamp + timestamp_step
     return index, absolute
 

@@ -221,17 +221,6 @@ def test_a_reader_under_way_leaves_no_place_of_truncated_batches(make_hand: Call
     assert not hand.log._places
 
 
-def test_a_stale_index_is_built_again(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """It is a hint: a power loss may bring back one that an older content of the file had."""
-    hand = cold_hand(make_hand, 20, index_interval=300)
-    index = hand.log.segments[0].index
-    offsets, positions, _ = index._columns
-    for at in range(1, len(offsets)):
-        positions[at] += 13
-
-    assert [17] == read_offsets(hand, 17, bytes_max=1)
-
-
 def test_timestamps_are_found_in_files_and_in_memory(make_hand: Callable[..., Any]) -> None:
     """The segment's end may still be in memory alone, and index points may lie there."""
     hand = make_hand(COLD, segment_bytes=2_000, index_interval=300)

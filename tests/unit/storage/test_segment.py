@@ -7,15 +7,16 @@ from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage.segment import Segment, SegmentDamaged, build_index, load_index, save_index, walk
 
 
-def on_disk(count: int = 10) -> tuple[SimulatedDisk, Segment]:
+def on_disk(count: int = 10, *, epoch: int = 1, disk: SimulatedDisk | None = None) -> tuple[SimulatedDisk, Segment]:
     """A segment of `count` batches of one record, all in its file."""
-    disk = SimulatedDisk()
+    disk = disk or SimulatedDisk()
     disk.make_directory("d")
     segment = Segment("d", 100)
     data = bytearray()
     for number in range(count):
-        batch = build_batch([(None, b"v" * 20, (), 1_000 + number)], base_offset=100 + number, leader_epoch=1)
-        segment.place(len(batch), 1_000 + number, 100 + number, 200)
+        timestamp = 1_000 * epoch + number
+        batch = build_batch([(None, b"v" * 20, (), timestamp)], base_offset=100 + number, leader_epoch=epoch)
+        segment.place(len(batch), timestamp, 100 + number, 200, epoch)
         data += batch
     disk.open(segment.path, create=True).write(0, [data])
     segment.spread_ended(len(data))
@@ -25,12 +26,12 @@ def on_disk(count: int = 10) -> tuple[SimulatedDisk, Segment]:
 def test_what_arrives_after_a_cut_counts_up_to_the_cut() -> None:
     """The rest of it lies where other batches will."""
     segment = Segment("d", 0)
-    segment.place(100, 1, 0, 50)
-    segment.place(100, 2, 1, 50)
+    segment.place(100, 1, 0, 50, 1)
+    segment.place(100, 2, 1, 50, 1)
     segment.spread_begins()
 
     segment.cut(100, 50)
-    segment.place(70, 3, 1, 50)
+    segment.place(70, 3, 1, 50, 2)
     segment.spread_ended(200)
 
     assert (170, 100) == (segment.size, segment.written)
@@ -73,6 +74,35 @@ def test_an_index_is_loaded_from_its_file_or_built_alike() -> None:
     again = load_index(disk, segment, 200).encode()
 
     assert built == loaded == again
+
+
+def test_an_index_of_another_content_is_none() -> None:
+    """
+    A checkpoint may write one again after its segment was truncated away; batches of equal sizes lie at its points.
+    """
+    disk, old = on_disk()
+    save_index(disk, old)
+    _, segment = on_disk(12, epoch=2, disk=disk)
+    built = build_index(disk, segment, 200).encode()
+
+    segment.index = None
+
+    assert built == load_index(disk, segment, 200).encode()
+
+
+def test_an_index_that_was_cut_is_not_kept() -> None:
+    """Nobody knows the epoch of its last point; the next point has one."""
+    disk, segment = on_disk()
+    path = "d/00000000000000000100.index"
+    segment.cut(segment.size // 2, 200)
+
+    save_index(disk, segment)
+    assert not disk.exists(path)
+
+    for number in range(5):
+        segment.place(100, 2_000 + number, 105 + number, 200, 2)
+    save_index(disk, segment)
+    assert disk.exists(path)
 
 
 def test_a_file_that_is_gone_is_damage() -> None:

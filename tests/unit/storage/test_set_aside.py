@@ -17,6 +17,7 @@ IDENTITY = Identity(
     directory_id=DirectoryId(b"d" * 16),
     journal_key=b"k" * 16,
 )
+MOVED = ["journal", "topics", "checkpoint-0"]
 
 
 @pytest.fixture
@@ -32,24 +33,28 @@ def disk(hand: Any) -> SimulatedDisk:
 
 def test_everything_is_there_under_another_name(disk: SimulatedDisk) -> None:
     """
-    Durably; the directory is as good as empty.
+    Durably; the identity is there twice, and the directory else as good as empty.
     """
     segment = "topics/" + (b"t" * 16).hex() + "/0/00000000000000000000.log"
     content = disk.open(segment).read(0, 1 << 16)
     files = ["journal/00000001.journal", "checkpoint-0", "checkpoint-1", "identity.json", segment]
-    sizes = [disk.open(path).size() for path in files if disk.exists(path)]
+    sizes = [disk.open(path).size() for path in files if disk.exists(path) and path != "identity.json"]
 
     size = set_aside(disk, "damaged-1")
 
     after = disk.after_power_loss(ALL_LOST)
-    assert (["damaged-1"], content) == ([*after.list("")], after.open(f"damaged-1/{segment}").read(0, 1 << 16))
+    assert ["damaged-1", "identity.json"] == [*after.list("")]
+    assert content == after.open(f"damaged-1/{segment}").read(0, 1 << 16)
+    copy = after.open("damaged-1/identity.json")
+    assert copy.read(0, copy.size()) == after.open("identity.json").read(0, copy.size())
     assert sum(sizes) == size
 
 
 @pytest.mark.parametrize("fate", [ALL_LOST, ALL_KEPT], ids=["lost", "kept"])
 def test_whoever_is_stopped_on_the_way_begins_again(disk: SimulatedDisk, fate: Any) -> None:
     """
-    As long as anything is where it was, so is the identity: without that the rest would be nobody's.
+    The identity is where it was all the time: without it the rest would be nobody's, and the broker would be given
+    another number than the one that its replicas are planned under.
     """
     stops = 0
     while True:
@@ -61,9 +66,10 @@ def test_whoever_is_stopped_on_the_way_begins_again(disk: SimulatedDisk, fate: A
         except PowerLost:
             stops += 1
         after = stopped.after_power_loss(fate)
-        assert read_identity(after) == IDENTITY or after.list("") == ["damaged-1"]
+        assert read_identity(after) == IDENTITY
         set_aside(after, "damaged-2")
-        found = {name for name in ("damaged-1", "damaged-2") if after.exists(f"{name}/identity.json")}
-        assert len(found) == 1
+        assert read_identity(after) == IDENTITY
+        for path in MOVED:
+            assert len([name for name in ("damaged-1", "damaged-2") if after.exists(f"{name}/{path}")]) == 1
 
     assert stops >= 7
