@@ -15,6 +15,7 @@ from tidemill.app.http_listener import HttpListener
 from tidemill.app.listeners import Address, Listener, address_of
 from tidemill.app.loop_watchdog import LoopWatchdog
 from tidemill.app.peer_links import PeerLinks
+from tidemill.app.quiet_heap import QuietHeap
 from tidemill.app.settings import Settings
 from tidemill.app.start_problem import StartProblem
 from tidemill.batches.native import is_compiled
@@ -224,10 +225,12 @@ class _Process:
 
     async def _tick(self, broker: Broker, limits: ConnectionLimits) -> None:
         """A broker that no longer ticks elects nobody and frees no journal: what ends this ends the process."""
+        heap = QuietHeap(broker.metrics, broker.machine.background_jobs, self._failed)
         try:
             while True:
                 broker.tick()
                 limits.close_idle(self.loop.time())
+                heap.tick(self.loop.time())
                 await asyncio.sleep(TICK_S)
         except Exception as error:
             self._failed(error)

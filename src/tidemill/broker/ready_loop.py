@@ -83,6 +83,7 @@ class ReadyLoop:
         if now - self._checkpoint_at >= CHECKPOINT_MS and self._store.can_checkpoint:
             self._begin_checkpoint()
         self._store.close_surplus_files()
+        self._store.cache.sweep()
         self._spread(bytes_min=0)
         self._run_background()
 

@@ -98,6 +98,7 @@ class Store:
         log = self.shards.pop(shard_id)
         for partition in log.partitions.values():
             partition.is_closed = True
+            self.cache.forget(partition.tail)
         self.closed[shard_id] = ClosedShard(log.term, log.voted_for)
         self._queue.put_fact(shard_id, Entry(Kind.CLOSED, b""))
         self._closings.append((self._queue.facts_queued, log))

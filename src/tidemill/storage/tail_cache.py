@@ -16,12 +16,13 @@ BATCH_OVERHEAD_BYTES: Final = 430  # measured: entry, numbers, places in diction
 class TailCache:
     """First in, first out.  A batch that is not in its segment yet (`entry.payload` is still there) stays."""
 
-    __slots__ = ("_batches", "bytes", "bytes_max")
+    __slots__ = ("_batches", "_gone", "bytes", "bytes_max")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes = 0  # overhead included
         self._batches: deque[tuple[Tail, Entry, Buffer]] = deque()
+        self._gone: dict[int, Tail] = {}  # by their `id`, which is theirs while they are here
 
     def add(self, tail: Tail, entry: Entry) -> None:
         payload = entry.payload
@@ -41,3 +42,21 @@ class TailCache:
             self.bytes -= len(payload) + BATCH_OVERHEAD_BYTES
             if tail.get(entry.base_offset) is payload:
                 del tail[entry.base_offset]
+
+    def forget(self, tail: Tail) -> None:
+        """Its partition is gone."""
+        tail.clear()
+        self._gone[id(tail)] = tail
+
+    def sweep(self) -> None:
+        """Let go of what is forgotten, of many partitions at once.  Called a few times a second."""
+        if not self._gone:
+            return
+        kept: deque[tuple[Tail, Entry, Buffer]] = deque()
+        for batch in self._batches:
+            if id(batch[0]) in self._gone:
+                self.bytes -= len(batch[2]) + BATCH_OVERHEAD_BYTES
+            else:
+                kept.append(batch)
+        self._batches = kept
+        self._gone.clear()

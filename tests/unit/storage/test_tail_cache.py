@@ -48,3 +48,20 @@ def test_a_batch_that_took_a_truncated_ones_offset_stays() -> None:
     added(cache, tail, 1)
 
     assert ([0, 1], 2 * KEPT) == ([*tail], cache.bytes)
+
+
+def test_of_a_partition_that_is_gone_nothing_stays() -> None:
+    """Nor is it counted; what others have is as it was."""
+    cache, gone, other = TailCache(3 * KEPT), Tail(), Tail()
+    added(cache, gone, 0)
+    added(cache, other, 0)
+    added(cache, gone, 1, is_written=False)
+
+    cache.forget(gone)
+    cache.sweep()
+
+    assert ([], [0], KEPT) == ([*gone], [*other], cache.bytes)
+    added(cache, other, 1)
+    added(cache, other, 2)
+    added(cache, other, 3)
+    assert [1, 2, 3] == [*other]

@@ -1,0 +1,38 @@
+"""Memory goes back when the load is over, and not before."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tidemill.app.quiet_heap import LOAD_BYTES, LOOK_S, QuietHeap
+from tidemill.telemetry.metrics import Metrics
+
+
+class Counted:
+    """`shard.jobs.Jobs` that counts."""
+
+    def __init__(self) -> None:
+        self.submitted = 0
+
+    def submit(
+        self, job: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[BaseException], None]
+    ) -> None:
+        self.submitted += 1
+        done(job())
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def test_memory_goes_back_once_behind_each_load() -> None:
+    """While much moves it would only be taken again, and where little has moved there is none."""
+    metrics, jobs = Metrics(), Counted()
+    heap = QuietHeap(metrics, jobs, fail)
+    seen = []
+    for look, moved in enumerate([0, 1_000, LOAD_BYTES, LOAD_BYTES, 1_000, 0, 0, LOAD_BYTES // 2, 0, LOAD_BYTES, 0]):
+        metrics.journal_bytes += moved
+        heap.tick(look * LOOK_S)
+        heap.tick(look * LOOK_S + LOOK_S / 2)
+        seen.append(jobs.submitted)
+
+    assert [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2] == seen
