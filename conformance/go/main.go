@@ -449,7 +449,8 @@ func (d *driver) administrate(ctx context.Context, r request) (any, error) {
 		return nil, first(answers[r.Name].Err, err)
 	case "topics":
 		counts := map[string]int{}
-		topics, err := d.admin.ListTopicsWithInternal(ctx)
+		// Asked for what is authorized, kadm asks the broker; else it answers from metadata that may be 50 ms old.
+		topics, err := d.admin.ListTopicsWithInternal(kadm.WithAuthorizedOps(ctx))
 		for name, topic := range topics {
 			if topic.Err == nil {
 				counts[name] = len(topic.Partitions)

@@ -1,7 +1,7 @@
 """From what shards queued to what is durable: one block, one sync, for the whole broker.
 
     turn:     gather the next block, unless one is in the air ──▶ journal's thread: write, sync
-    written:  the next turn first, so that the disk works while answers go out ──▶ every shard advances
+    written:  every shard advances ──▶ a turn, behind what else has arrived: the next block is the larger for it
     beside:   spread what is written over the segments, several blocks at once ──▶ a thread of its own
 
 On a third thread and a step at a time: checkpoints, growth of the ring, removal of files.  Steps are paced: a
@@ -136,13 +136,11 @@ class ReadyLoop:
         metrics.journal_bytes += block.size
         reports = self._store.written(block)
         if self._store.has_pending:
-            self._start()
+            self.wake()
         failures = self._advance(reports)
         if self._store.wants_checkpoint:
             self._begin_checkpoint()
         self._run_background()
-        if self._store.has_pending and not self._is_writing:
-            self._start()
         self._settle_idle()
         if failures:
             raise ExceptionGroup("shards could not tell whoever waited", failures)
