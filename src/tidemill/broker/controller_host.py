@@ -273,12 +273,12 @@ class ControllerHost:
         while offset < log.end_offset:
             try:
                 found = log.read(offset, READ_BYTES, log.end_offset, may_wait=True)
-            except SegmentDamaged:
+                assert found is not None, "a read that may wait answers"
+                for records, end_offset in _records_in(found[0]):
+                    offset = end_offset
+                    yield from (record for record in records if isinstance(record, BrokerRecord))
+            except (SegmentDamaged, MetadataFormatError):
                 return  # those that are named behind it find this broker
-            assert found is not None, "a read that may wait answers"
-            for records, end_offset in _records_in(found[0]):
-                offset = end_offset
-                yield from (record for record in records if isinstance(record, BrokerRecord))
 
     def _snapshot_when_due(self) -> None:
         shard, controller = self._shard, self._controller

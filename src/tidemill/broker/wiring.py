@@ -91,12 +91,13 @@ async def _begin_again(
         )
     aside = datetime.fromtimestamp(machine.clock.wall_ms() / 1_000, UTC).strftime("damaged-%Y%m%d-%H%M%S-%f")
     size = set_aside(disk, aside)
-    machine.events.error(
-        "journal set aside",
-        directory=aside,
-        bytes=size,
-        then="this broker is a new voter; delete that directory when every topic is served again",
-    )
+    if size is not None:  # else a start before this one came so far
+        machine.events.error(
+            "journal set aside",
+            directory=aside,
+            bytes=size,
+            then="this broker is a new voter; delete that directory when every topic is served again",
+        )
     found_directory(disk, identity.journal_key, options)
     write_identity(disk, identity)
     return identity

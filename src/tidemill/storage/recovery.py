@@ -58,8 +58,8 @@ class Found:
 def found_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     """
     Make everything that a directory with an identity has: one journal file, and an empty checkpoint.  Safe to be cut
-    anywhere and begun again, as long as there is no identity.  DirectoryProblem when topics lie there: then it is the
-    identity that is lost.
+    anywhere and begun again, as long as there is no identity, or one with another key.  DirectoryProblem when topics
+    lie there: then it is the identity that is lost.
     """
     if disk.list(paths.TOPICS):
         raise DirectoryProblem(

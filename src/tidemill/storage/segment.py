@@ -7,7 +7,7 @@ from typing import Final
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, crc_matches, read_header
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk, File
-from tidemill.storage.offset_index import RELATIVE_OFFSET_MAX, UNKNOWN_EPOCH, OffsetIndex
+from tidemill.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from tidemill.storage.partition_state import SegmentState
 
 WALK_BYTES: Final = 256 << 10  # read ahead while walking headers: a few small batches, or one header of a large one
@@ -31,10 +31,11 @@ class Segment:
     """
 
     __slots__ = (
+        "_index",
         "base_offset",
         "created_at",
+        "cuts",
         "file",
-        "index",
         "is_closed",
         "max_timestamp",
         "on_disk",
@@ -63,7 +64,18 @@ class Segment:
         self.on_disk = size > 0
         self.is_closed = False  # another one follows it
         self.file: File | None = None
-        self.index: OffsetIndex | None = None if size else OffsetIndex()
+        self.cuts = 0  # how often its end was another one, not further on
+        self._index = None if size else (OffsetIndex(), 0)  # and which of these ends it is for
+
+    @property
+    def index(self) -> OffsetIndex | None:
+        """None: nobody has made it yet."""
+        made = self._index
+        return made[0] if made is not None and made[1] == self.cuts else None
+
+    def keep_index(self, index: OffsetIndex, cuts: int) -> None:
+        """It was made when there were so many cuts; if there are more it is for nobody.  Called by every thread."""
+        self._index = index, cuts
 
     def opened(self, disk: Disk) -> File:
         """The file, which exists: only the thread that spreads makes files.  Called by every thread."""
@@ -90,19 +102,21 @@ class Segment:
 
     def cut(self, size: int, interval_bytes: int) -> None:
         """Batches from `size` on are gone.  Their bytes may stay in the file until others lie over them."""
+        index = self.index
+        self.cuts += 1
         self.size = size
         self.written = min(self.written, size)
         self.truncated_to = min(self.truncated_to, size)
-        if self.index is not None:
-            self.index.truncate(size, interval_bytes)
+        if index is not None:
+            index.truncate(size, interval_bytes)
+            self._index = index, self.cuts
 
     def state(self) -> SegmentState:
         return SegmentState(self.base_offset, self.size, self.max_timestamp, self.created_at)
 
     def restore(self, state: SegmentState) -> None:
         """An install has cut it, or copied more into it; durably."""
-        if state.size != self.size:
-            self.index = None  # built again when somebody reads
+        self.cuts += 1
         self.size = self.written = state.size
         self.max_timestamp, self.created_at = state.max_timestamp, state.created_at
         self.truncated_to = _NEVER
@@ -153,38 +167,49 @@ def _is_whole(file: File, position: int, size: int) -> bool:
     return not size or crc_matches(file.read(position, size))
 
 
+def read_start(file: File, position: int) -> tuple[int, int]:
+    """Base offset and epoch of the batch that should begin at `position`; -1 when the file ends before."""
+    data = file.read(position, HEADER_BYTES)
+    if len(data) < HEADER_BYTES:
+        return -1, -1
+    header = read_header(data)
+    return header.base_offset, header.leader_epoch
+
+
 def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
     """
     Give a segment its index: from its file if that is whole and this segment's, for another may have had the same
     base offset before; else by walking the headers.  May wait for the disk.
     """
-    path = paths.index_file(segment.path)
-    if disk.exists(path):
-        file = disk.open(path)
-        try:
-            index = OffsetIndex.decode(file.read(0, file.size()), segment.size)
-        finally:
-            file.close()
-        if index is not None and _is_of(index, segment.opened(disk), segment.base_offset):
-            segment.index = index
+    while True:
+        cuts = segment.cuts
+        index = _kept_index(disk, segment, segment.written) or built_index(disk, segment, interval_bytes)
+        segment.keep_index(index, cuts)
+        if cuts == segment.cuts:
             return index
-    return build_index(disk, segment, interval_bytes)
 
 
-def _is_of(index: OffsetIndex, file: File, base_offset: int) -> bool:
-    """The segment has the batch that the last point was made for."""
-    relative_offset, position = index.last_point
-    data = file.read(position, HEADER_BYTES)
-    if len(data) < HEADER_BYTES:
-        return False
-    header = read_header(data)
-    return (header.base_offset, header.leader_epoch) == (base_offset + relative_offset, index.last_epoch)
+def _kept_index(disk: Disk, segment: Segment, written: int) -> OffsetIndex | None:
+    """From its file.  What lies behind `written` is not this segment's yet, or not any more."""
+    try:
+        file = disk.open(paths.index_file(segment.path))
+    except FileNotFoundError:
+        return None
+    try:
+        index = OffsetIndex.decode(file.read(0, file.size()), written)
+    finally:
+        file.close()
+    if index is None:
+        return None
+    relative_offset, position, epoch = index.last_point
+    found = read_start(segment.opened(disk), position)
+    return index if found == (segment.base_offset + relative_offset, epoch) else None
 
 
-def build_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
+def built_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
     """
-    Give a segment its index by walking the headers.  May wait for the disk.  Where no batch can be found it ends: who
-    looks for one behind that walks there himself, and is told.
+    By walking the headers.  May wait for the disk.  Where no batch can be found it ends: who looks for one behind that
+    walks there himself, and is told.
     """
     index = OffsetIndex()
     max_timestamp = UNKNOWN_TIMESTAMP
@@ -194,17 +219,17 @@ def build_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetInde
             if position >= index.next_position and 0 <= offset - segment.base_offset <= RELATIVE_OFFSET_MAX:
                 index.add(offset - segment.base_offset, position, max_timestamp, interval_bytes, header.leader_epoch)
             max_timestamp = max(max_timestamp, header.max_timestamp)
-    segment.index = index
     return index
 
 
 def save_index(disk: Disk, segment: Segment) -> None:
     """Keep a closed segment's index beside it.  Not synced: it is a hint, with a CRC, and says whose it is."""
-    if segment.index is None or segment.index.last_epoch == UNKNOWN_EPOCH:
+    index = segment.index
+    data = None if index is None else index.encode()
+    if data is None:
         return
     file = disk.open(paths.index_file(segment.path), create=True)
     try:
-        data = segment.index.encode()
         file.truncate(len(data))
         file.write(0, [data])
     finally:

@@ -4,21 +4,27 @@ The identity is copied and stays: whoever is stopped before it has another finds
 begins again under the number that the cluster knows.
 """
 
+from typing import Final
+
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk
 
+MOVED: Final = (paths.JOURNAL, paths.TOPICS, paths.checkpoint_file(0), paths.checkpoint_file(1))
 
-def set_aside(disk: Disk, name: str) -> int:
-    """Into the subdirectory `name`; durable.  How many bytes its files have."""
+
+def set_aside(disk: Disk, name: str) -> int | None:
+    """Into the subdirectory `name`; durable.  How many bytes its files have; None when nothing is left to move."""
+    found = [path for path in MOVED if disk.exists(path)]
+    if not found:
+        return None
     disk.make_directory(name)
     size = 0
     _copy(disk, paths.IDENTITY, f"{name}/{paths.IDENTITY}")
     disk.sync_directory(name)
     disk.sync_directory("")  # before anything is moved there
-    for path in (paths.JOURNAL, paths.TOPICS, paths.checkpoint_file(0), paths.checkpoint_file(1)):
-        if disk.exists(path):
-            size += _bytes_of(disk, path)
-            disk.rename(path, f"{name}/{path}")
+    for path in found:
+        size += _bytes_of(disk, path)
+        disk.rename(path, f"{name}/{path}")
     disk.sync_directory(name)
     disk.sync_directory("")
     return size

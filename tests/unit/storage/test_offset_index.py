@@ -57,6 +57,7 @@ def test_an_index_is_read_as_it_was_written(points: list[tuple[int, int, int]]) 
     """Unless a byte of it is wrong, or the segment is shorter."""
     index, absolute = index_of(points)
     data = index.encode()
+    assert data is not None
 
     again = OffsetIndex.decode(data, absolute[-1][1] + 1)
 

@@ -97,7 +97,7 @@ def test_a_batch_that_counts_wrongly_takes_few_others_with_it(
     file = hand.disk.open(segment.path)
     at = 10 * segment.size // 100 + byte
     file.write(at, [bytes([file.read(at, 1)[0] ^ 1 << bit])])
-    segment.index = None
+    segment._index = None
 
     refused = []
     for number in range(100):
@@ -128,7 +128,7 @@ def test_a_flipped_bit_is_told_and_never_served(make_hand: Callable[..., Any], b
     for byte in (*range(start, start + HEADER_BYTES + 3), end - 1):
         file.write(byte, [bytes([whole[byte] ^ 1 << bit])])
         if not has_index:
-            segment.index = None
+            segment._index = None
         for offset in range(15):
             hand.log._places.clear()
             place = offset // 3 * segment.size // 5

@@ -1,10 +1,14 @@
 """A segment: what of it is decided, what of it lies in its file."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from tidemill.batches.builder import build_batch
 from tidemill.simulation.disk import SimulatedDisk
-from tidemill.storage.segment import Segment, SegmentDamaged, build_index, load_index, save_index, walk
+from tidemill.storage import segment as segment_module
+from tidemill.storage.segment import Segment, SegmentDamaged, built_index, load_index, save_index, walk
 
 
 def on_disk(count: int = 10, *, epoch: int = 1, disk: SimulatedDisk | None = None) -> tuple[SimulatedDisk, Segment]:
@@ -64,13 +68,13 @@ def test_a_walk_that_meets_no_batch_says_where() -> None:
 def test_an_index_is_loaded_from_its_file_or_built_alike() -> None:
     """A damaged one is built again."""
     disk, segment = on_disk()
-    built = build_index(disk, segment, 200).encode()
+    built = built_index(disk, segment, 200).encode()
     save_index(disk, segment)
 
-    segment.index = None
+    segment._index = None
     loaded = load_index(disk, segment, 200).encode()
     disk.open("d/00000000000000000100.index").write(20, [b"?"])
-    segment.index = None
+    segment._index = None
     again = load_index(disk, segment, 200).encode()
 
     assert built == loaded == again
@@ -83,11 +87,42 @@ def test_an_index_of_another_content_is_none() -> None:
     disk, old = on_disk()
     save_index(disk, old)
     _, segment = on_disk(12, epoch=2, disk=disk)
-    built = build_index(disk, segment, 200).encode()
+    built = built_index(disk, segment, 200).encode()
 
-    segment.index = None
+    segment._index = None
 
     assert built == load_index(disk, segment, 200).encode()
+
+
+def test_an_index_made_before_a_cut_is_nobodys() -> None:
+    """Whoever made it beside the loop may come with it afterwards."""
+    disk, segment = on_disk()
+    index, cuts = built_index(disk, segment, 200), segment.cuts
+    segment.cut(segment.size // 2, 200)
+    segment._index = None
+
+    segment.keep_index(index, cuts)
+
+    assert segment.index is None
+    assert load_index(disk, segment, 200) is segment.index
+
+
+def test_who_makes_an_index_while_the_segment_is_cut_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its own look-up would go by points that lead nowhere."""
+    disk, segment = on_disk()
+    segment._index = None
+    met = walk
+
+    def cut_at_its_end(*args: Any) -> Iterator[Any]:
+        yield from met(*args)
+        if not segment.cuts:
+            segment.cut(segment.size // 2, 200)
+
+    monkeypatch.setattr(segment_module, "walk", cut_at_its_end)
+
+    index = load_index(disk, segment, 200)
+
+    assert (index, True) == (segment.index, index.last_point[1] < segment.size)
 
 
 def test_an_index_that_was_cut_is_not_kept() -> None:

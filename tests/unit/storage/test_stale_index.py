@@ -1,0 +1,165 @@
+"""
+Where the end of a segment is cut while somebody reads, saves or makes its index, none of the points that lead there
+is kept: batches of others lie there soon, and some have the same sizes.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tidemill.shard.damage import _read_again
+from tidemill.storage import segment as segment_module
+from tidemill.storage.partition_log import LogConfig
+from tidemill.storage.store import StoreOptions
+
+COLD = StoreOptions(
+    journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=1 << 20, cache_bytes_max=0
+)
+Make = Callable[..., Any]
+
+
+def started_again(hand: Any) -> Any:
+    """Nothing of an index is in memory."""
+    hand.checkpoint()
+    hand.checkpoint()
+    again = hand.restarted(options=COLD)
+    for partition in again.shard.partitions.values():
+        partition.config = LogConfig(segment_bytes=1 << 30, index_interval_bytes=300)
+    return again
+
+
+def finish(hand: Any) -> None:
+    """All is in the segments, and committed."""
+    hand.write_all()
+    hand.commit()
+    hand.store.cache.evict()
+
+
+def check(hand: Any, read_offsets: Any) -> None:
+    """Each offset is found where it is."""
+    for offset in range(hand.log.end_offset):
+        hand.log._places.clear()
+        assert [offset] == read_offsets(hand, offset, bytes_max=1)
+
+
+@pytest.mark.parametrize("size", [77, 100], ids=["other sizes", "the same sizes"])
+def test_an_index_file_counts_for_nothing_behind_a_cut(make_hand: Make, read_offsets: Any, size: int) -> None:
+    """The bytes that were cut still lie in the file when it is read."""
+    hand = make_hand(COLD, segment_bytes=3_000, index_interval=300)
+    entries = hand.append(20)
+    hand.write_all()
+    hand.shard.commit(entries[4].index)
+    hand = started_again(hand)
+
+    hand.store.truncate(hand.shard, entries[6].index)
+    hand.next_timestamp = 5_000
+    hand.append(40, size=size, term=2)
+    hand.store.cache.evict()
+    assert [0] == read_offsets(hand, 0, bytes_max=1)
+    finish(hand)
+
+    check(hand, read_offsets)
+    assert 6 == hand.log.first_at_or_after(2_000, hand.log.end_offset).base_offset
+
+
+def test_an_index_that_was_made_meanwhile_is_made_again(
+    make_hand: Make, read_offsets: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a reader's thread, which walks long.  After another start, too: the segment is closed, and its index saved."""
+    hand = make_hand(COLD, index_interval=300)
+    entries = hand.append(20)
+    hand.write_all()
+    hand.shard.commit(entries[4].index)
+    hand = started_again(hand)
+    walk = segment_module.walk
+    cuts = []
+
+    def cut_at_its_end(*args: Any) -> Iterator[Any]:
+        yield from walk(*args)
+        if not cuts:
+            cuts.append(hand.store.truncate(hand.shard, entries[6].index))
+
+    monkeypatch.setattr(segment_module, "walk", cut_at_its_end)
+    assert [0] == read_offsets(hand, 0, bytes_max=1)
+    hand.append(40, size=77, term=2)
+    finish(hand)
+
+    check(hand, read_offsets)
+    _read_again(hand.log, 0, hand.log.end_offset)
+    hand.log.roll()
+    hand.append(1, term=2)
+    finish(hand)
+    check(started_again(hand), read_offsets)
+
+
+def test_a_cut_while_an_index_is_saved(make_hand: Make, read_offsets: Any) -> None:
+    """By a checkpoint, in a thread of its own; what it has begun to save is of a segment that was there."""
+    hand = make_hand(COLD, segment_bytes=3_000, index_interval=300)
+    entries = hand.append(40)
+    hand.write_all()
+    hand.shard.commit(entries[2].index)
+    hand.store.begin_checkpoint()
+    hand.write_all()
+    hand.spread()
+    steps = hand.store.checkpoint_steps()
+    disk, real = hand.disk, hand.disk.open
+
+    def cut_behind_it(path: str, **options: Any) -> Any:
+        file = real(path, **options)
+        if path.endswith(".index"):
+            disk.open = real
+            hand.store.truncate(hand.shard, entries[4].index)
+        return file
+
+    disk.open = cut_behind_it
+    for _ in steps:
+        pass
+    hand.store.checkpointed()
+    hand.append(40, size=77, term=2)
+    finish(hand)
+
+    check(hand, read_offsets)
+    check(started_again(hand), read_offsets)
+
+
+def test_a_segment_that_was_cut_away_leaves_an_index_that_nobody_believes(make_hand: Make) -> None:
+    """
+    A checkpoint that was under way makes it again, behind the removal; another segment of the same name has batches of
+    the same sizes, and no checkpoint saves its index before the next start.
+    """
+    hand = make_hand(COLD, segment_bytes=1_900, index_interval=1)
+    hand.append(10)
+    hand.commit()
+    hand.write_all()
+    tail = hand.append(25)
+    hand.write_all()
+    first, second = hand.log.segments[1:3]
+    hand.store.begin_checkpoint()
+    steps = hand.store.checkpoint_steps()
+    next(steps)
+    hand.store.truncate(hand.shard, next(entry for entry in tail if entry.base_offset == first.base_offset).index)
+    hand.next_timestamp += 10_000
+    hand.append(4, term=2)
+    hand.write_all()
+    for _ in steps:
+        pass
+    hand.store.checkpointed()
+    assert hand.disk.exists(second.path.removesuffix(".log") + ".index")
+    hand.commit()
+    hand.checkpoint()
+    while len(hand.log.segments) < 4:
+        hand.append(1, term=2)
+        if len(hand.log.segments) == 3 and hand.log.segments[2].size > 1_700:
+            hand.write_all()
+            hand.commit()
+            hand.checkpoint()  # the last one finds it open
+    hand.commit()
+    hand.write_all()
+    batches = [(header.base_offset, header.max_timestamp) for header in hand.log._walked(hand.log.segments[2], -1)]
+
+    again = hand.restarted(options=COLD)
+
+    assert batches
+    for base_offset, timestamp in batches:
+        assert base_offset == again.log.first_at_or_after(timestamp, again.log.end_offset).base_offset
