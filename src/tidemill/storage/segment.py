@@ -103,12 +103,13 @@ class Segment:
     def cut(self, size: int, interval_bytes: int) -> None:
         """Batches from `size` on are gone.  Their bytes may stay in the file until others lie over them."""
         index = self.index
-        self.cuts += 1
         self.size = size
         self.written = min(self.written, size)
         self.truncated_to = min(self.truncated_to, size)
         if index is not None:
             index.truncate(size, interval_bytes)
+        self.cuts += 1  # last: who counts as many has met the new end
+        if index is not None:
             self._index = index, self.cuts
 
     def state(self) -> SegmentState:
@@ -116,11 +117,11 @@ class Segment:
 
     def restore(self, state: SegmentState) -> None:
         """An install has cut it, or copied more into it; durably."""
-        self.cuts += 1
         self.size = self.written = state.size
         self.max_timestamp, self.created_at = state.max_timestamp, state.created_at
         self.truncated_to = _NEVER
         self.on_disk = True
+        self.cuts += 1  # last, as in `cut`
 
     def spread_begins(self) -> None:
         self.truncated_to = _NEVER

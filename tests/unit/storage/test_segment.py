@@ -125,6 +125,37 @@ def test_who_makes_an_index_while_the_segment_is_cut_makes_it_again(monkeypatch:
     assert (index, True) == (segment.index, index.last_point[1] < segment.size)
 
 
+class Watched(Segment):
+    """Somebody reads at the moment that a cut is counted."""
+
+    __slots__ = ("_count", "read")
+
+    @property
+    def cuts(self) -> int:  # type: ignore[override]
+        return self._count
+
+    @cuts.setter
+    def cuts(self, count: int) -> None:
+        self._count = count
+        if count:
+            self.read()
+
+
+def test_who_has_counted_a_cut_has_met_the_new_end() -> None:
+    """Else an index over what was cut would be of the right count."""
+    disk, whole = on_disk()
+    segment = Watched("d", 100, size=whole.size)
+    segment.read = lambda: load_index(disk, segment, 200)
+
+    segment.cut(whole.size // 2, 200)
+    cut = segment.index
+    segment.restore(whole.state()._replace(size=whole.size // 4))
+    restored = segment.index
+
+    assert cut is not None and restored is not None
+    assert (cut.last_point[1] < whole.size // 2, restored.last_point[1] < whole.size // 4) == (True, True)
+
+
 def test_an_index_that_was_cut_is_not_kept() -> None:
     """Nobody knows the epoch of its last point; the next point has one."""
     disk, segment = on_disk()
