@@ -32,6 +32,7 @@ from tidemill.storage.store import Store, StoreOptions
 FIRST_BROKER: Final = BrokerId(1)
 AGAIN_S: Final = 0.2
 STILL_ALIVE_MS: Final = 15_000  # for so long others may take a broker for alive that has died: they give up its link
+ASIDE: Final = "damaged-"  # how directories of what was set aside are called
 HAND_OVER_S: Final = 1.0  # a clean stop waits so long for others to lead what was led here
 
 
@@ -89,15 +90,16 @@ async def _begin_again(
             f"{damage}; and tidemill.join leads to cluster {identity.cluster_id}, where this directory belongs to "
             f"{known.cluster_id}: name a broker of that one"
         )
-    aside = datetime.fromtimestamp(machine.clock.wall_ms() / 1_000, UTC).strftime("damaged-%Y%m%d-%H%M%S-%f")
-    size = set_aside(disk, aside)
-    if size is not None:  # else a start before this one came so far
-        machine.events.error(
-            "journal set aside",
-            directory=aside,
-            bytes=size,
-            then="this broker is a new voter; delete that directory when every topic is served again",
-        )
+    moment = datetime.fromtimestamp(machine.clock.wall_ms() / 1_000, UTC)
+    size = set_aside(disk, moment.strftime(f"{ASIDE}%Y%m%d-%H%M%S-%f"))
+    machine.events.error(
+        "journal set aside",
+        directories=", ".join(
+            name for name in disk.list("") if name.startswith(ASIDE)
+        ),  # a start may have been stopped
+        bytes=size,
+        then="this broker is a new voter; delete those directories when every topic is served again",
+    )
     found_directory(disk, identity.journal_key, options)
     write_identity(disk, identity)
     return identity

@@ -65,10 +65,17 @@ class OsDisk:
 
     def make_directory(self, path: str) -> None:
         self._check_writable(path)
-        where = self._root
-        for part in path_parts(path):
-            where = os.path.join(where, part)
-            _make_directory(where)
+        while True:
+            where = self._root
+            try:
+                for part in path_parts(path):
+                    where = os.path.join(where, part)
+                    _make_directory(where)
+            except FileNotFoundError:
+                if not os.path.isdir(self._root):
+                    raise
+                continue  # another thread has removed a parent, which was empty
+            return
 
     def rename(self, old: str, new: str) -> None:
         self._check_writable(new)

@@ -11,7 +11,7 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry
 from tidemill.raft.ready import Vote
 from tidemill.storage import paths
-from tidemill.storage.disk import Buffer, Disk, DiskFull
+from tidemill.storage.disk import Buffer, Disk, DiskFull, remove_if_there
 from tidemill.storage.journal import Extent, Journal, RingFile, write_block
 from tidemill.storage.segment import Segment
 
@@ -80,8 +80,7 @@ class Spread:
         """Once: a second try of a spread that found the disk full has files of these names by then."""
         for block in self.blocks:
             for path in block.stale_files:
-                if disk.exists(path):
-                    disk.remove(path)
+                remove_if_there(disk, path)
                 self.changed_directories.append(path.rpartition("/")[0])
             block.stale_files = []
 

@@ -9,7 +9,9 @@ could lead elsewhere is a ValueError (`storage/disk_path.py`), and so is any use
 Twins: `runtime/os_disk.py` and `simulation/disk.py`; one contract suite runs on both.
 """
 
+import errno
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -110,3 +112,18 @@ class Disk(Protocol):
     def lock(self) -> None:
         """Take the data directory for this process until it ends; BlockingIOError when another holds it."""
         ...
+
+
+def remove_if_there(disk: Disk, path: str) -> None:
+    """A file that another thread may remove as well: what a truncation has left, of a shard that is closed."""
+    with suppress(FileNotFoundError):
+        disk.remove(path)
+
+
+def remove_if_empty(disk: Disk, path: str) -> None:
+    """A directory that another thread may put something into meanwhile: a topic's, with a first batch."""
+    try:
+        disk.remove_directory(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+            raise

@@ -12,11 +12,11 @@ from tidemill.storage.disk import Disk
 MOVED: Final = (paths.JOURNAL, paths.TOPICS, paths.checkpoint_file(0), paths.checkpoint_file(1))
 
 
-def set_aside(disk: Disk, name: str) -> int | None:
-    """Into the subdirectory `name`; durable.  How many bytes its files have; None when nothing is left to move."""
+def set_aside(disk: Disk, name: str) -> int:
+    """Into the subdirectory `name`, if there is anything to move; durable.  How many bytes its files have."""
     found = [path for path in MOVED if disk.exists(path)]
     if not found:
-        return None
+        return 0
     disk.make_directory(name)
     size = 0
     _copy(disk, paths.IDENTITY, f"{name}/{paths.IDENTITY}")

@@ -21,7 +21,7 @@ from tidemill.raft.ready import Vote
 from tidemill.storage import paths
 from tidemill.storage.block import Block, Report, Run, Spread, spread_run
 from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_closed, encode_shard, write_checkpoint
-from tidemill.storage.disk import Disk, File
+from tidemill.storage.disk import Disk, File, remove_if_empty, remove_if_there
 from tidemill.storage.install_row import apply_install_row, split_install_row
 from tidemill.storage.journal import RESERVE_DIVISOR, Journal, Place, prepare_file
 from tidemill.storage.journal_block import HEADER_BYTES, PAGE_BYTES, encode_block, padded
@@ -561,8 +561,7 @@ def sync_segment(segment: Segment, known: File | None = None) -> None:
 def remove_segment(disk: Disk, segment: Segment) -> None:
     segment.file = None  # dropped, not closed: a reader may use it
     for path in (segment.path, paths.index_file(segment.path)):
-        if disk.exists(path):
-            disk.remove(path)
+        remove_if_there(disk, path)
 
 
 def remove_shard(disk: Disk, log: ShardLog) -> None:
@@ -571,9 +570,6 @@ def remove_shard(disk: Disk, log: ShardLog) -> None:
     for partition in log.partitions.values():
         directory = partition.directory
         for name in disk.list(directory):
-            disk.remove(f"{directory}/{name}")
-        if disk.exists(directory):
-            disk.remove_directory(directory)
-    topic = paths.topic_directory(log.opening.topic_id)
-    if disk.exists(topic) and not disk.list(topic):
-        disk.remove_directory(topic)
+            remove_if_there(disk, f"{directory}/{name}")
+        remove_if_empty(disk, directory)
+    remove_if_empty(disk, paths.topic_directory(log.opening.topic_id))

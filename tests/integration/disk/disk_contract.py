@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tidemill.storage.disk import Disk
+from tidemill.storage.disk import Disk, remove_if_empty, remove_if_there
 
 MIB = 1 << 20
 
@@ -256,6 +256,23 @@ class DiskContract:
         disk.make_directory("")
 
         assert [disk.exists(path) for path in ("", "x", "x/y", "x/y/z", "x/z")] == [True, True, True, True, False]
+
+    def test_what_may_be_gone_already_is_removed_as_well(self, disk: Disk) -> None:
+        """A file that is not there; a directory that is not there, or has something in it."""
+        disk.make_directory("x/y")
+        disk.open("x/y/file", create=True).close()
+
+        for _ in range(2):
+            remove_if_empty(disk, "x/y")
+            assert disk.exists("x/y/file")
+        for _ in range(2):
+            remove_if_there(disk, "x/y/file")
+            remove_if_there(disk, "x/none/file")
+        for _ in range(2):
+            remove_if_empty(disk, "x/y")
+            remove_if_empty(disk, "x/none/y")
+
+        assert [] == [*disk.list("x")]
 
     def test_a_rename_replaces(self, disk: Disk) -> None:
         """

@@ -54,6 +54,25 @@ def test_what_is_made_is_for_the_owner_only(disk: OsDisk, root: Path) -> None:
     assert modes == [0o700, 0o700, 0o700, 0o600, 0o600]
 
 
+def test_a_directory_is_made_though_its_parent_goes_meanwhile(
+    disk: OsDisk, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread found the parent empty."""
+    mkdir = os.mkdir
+    gone = []
+
+    def without_parent(path: str, *more: int) -> None:
+        if path.endswith("/y") and not gone:
+            gone.append(os.rmdir(root / "x"))
+        mkdir(path, *more)
+
+    monkeypatch.setattr(os, "mkdir", without_parent)
+
+    disk.make_directory("x/y")
+
+    assert (1, True) == (len(gone), disk.exists("x/y"))
+
+
 def test_the_kernel_may_take_a_write_in_pieces(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     A short write is gone on with where it stopped, in the middle of a part or not.

@@ -66,3 +66,17 @@ def test_an_index_is_read_as_it_was_written(points: list[tuple[int, int, int]]) 
     assert OffsetIndex.decode(data, absolute[-1][1]) is None
     assert OffsetIndex.decode(data[:-1], 1 << 30) is None
     assert OffsetIndex.decode(data[:-1] + bytes([data[-1] ^ 1]), 1 << 30) is None
+
+
+def test_an_index_is_saved_while_it_grows() -> None:
+    """In another thread, where a point has its position and its timestamp, and no offset yet."""
+    index, _ = index_of([(5, 100, 10), (5, 100, 10)])
+    whole = index.last_point
+    _, positions, timestamps, _ = index._columns
+    positions.append(200)
+    timestamps.append(20)
+
+    saved = OffsetIndex.decode(index.encode() or b"", 1 << 30)
+
+    assert saved is not None
+    assert whole == saved.last_point

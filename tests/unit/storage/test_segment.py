@@ -8,6 +8,7 @@ import pytest
 from tidemill.batches.builder import build_batch
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage import segment as segment_module
+from tidemill.storage.offset_index import OffsetIndex
 from tidemill.storage.segment import Segment, SegmentDamaged, built_index, load_index, save_index, walk
 
 
@@ -92,6 +93,26 @@ def test_an_index_of_another_content_is_none() -> None:
     segment._index = None
 
     assert built == load_index(disk, segment, 200).encode()
+
+
+def test_an_index_of_the_same_epoch_and_other_offsets_is_none() -> None:
+    """Batches of one leader, and of another size; also where the file ends before the point."""
+    disk, segment = on_disk()
+    path = "d/00000000000000000100.index"
+    index = OffsetIndex()
+    index.add(0, 0, -1, 200, 1)
+    index.add(7, segment.size // 2, 1_000, 200, 1)
+    disk.open(path, create=True).write(0, [index.encode() or b""])
+    built = built_index(disk, segment, 200).encode()
+    segment._index = None
+    assert built == load_index(disk, segment, 200).encode()
+
+    save_index(disk, segment)
+    segment.opened(disk).truncate(segment.size // 2)
+    segment._index = None
+    shorter = load_index(disk, segment, 200)
+
+    assert shorter.last_point[1] < segment.size // 2
 
 
 def test_an_index_made_before_a_cut_is_nobodys() -> None:

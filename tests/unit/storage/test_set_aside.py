@@ -68,7 +68,7 @@ def test_whoever_is_stopped_on_the_way_begins_again(disk: SimulatedDisk, fate: A
         after = stopped.after_power_loss(fate)
         assert read_identity(after) == IDENTITY
         set_aside(after, "damaged-2")
-        assert (IDENTITY, None) == (read_identity(after), set_aside(after, "damaged-3"))
+        assert (IDENTITY, 0) == (read_identity(after), set_aside(after, "damaged-3"))
         for path in MOVED:
             assert len([name for name in ("damaged-1", "damaged-2") if after.exists(f"{name}/{path}")]) == 1
 

@@ -1,0 +1,99 @@
+"""
+What two threads remove, or one removes and the other makes, at the same moment: the spread's and the background's.  An
+error in either would end the broker.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.unit.storage.conftest import SHARD
+from tidemill.batches.builder import build_batch
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import BATCH, Entry
+
+Make = Callable[..., Any]
+
+
+def written(hand: Any) -> tuple[list[Callable[[], None]], Any]:
+    """A block, then what is to be removed behind it, and what is to be spread."""
+    store = hand.store
+    block = store.gather()
+    block.write(store.journal)
+    store.written(block)
+    steps, spread = store.removal_steps(), store.gather_spread(0)
+    assert steps and spread is not None
+    return steps, spread
+
+
+def cut_and_closed(make_hand: Make) -> tuple[Any, str, list[Callable[[], None]], Any]:
+    """A truncation has left files, and before they go the shard is closed."""
+    hand = make_hand(segment_bytes=1_900, index_interval=300)
+    hand.append(5)
+    hand.commit()
+    hand.write_all()
+    tail = hand.append(40)
+    hand.write_all()
+    hand.store.truncate(hand.shard, tail[0].index)
+    directory = hand.log.directory
+    hand.store.close_shard(SHARD)
+    return hand, directory, *written(hand)
+
+
+def carry_out(steps: list[Callable[[], None]]) -> None:
+    for step in steps:
+        step()
+
+
+def once(hand: Any, call: str, then: Callable[[], None], when: Callable[[Any, Any], bool]) -> None:
+    """Behind the first such `call` of the disk the other thread does what it has to."""
+    real = getattr(hand.disk, call)
+
+    def hooked(path: str, *more: Any, **named: Any) -> Any:
+        found = real(path, *more, **named)
+        if when(path, found):
+            setattr(hand.disk, call, real)
+            then()
+        return found
+
+    setattr(hand.disk, call, hooked)
+
+
+def test_a_shard_goes_while_what_was_cut_from_it_is_removed(make_hand: Make) -> None:
+    """By the thread that spreads."""
+    hand, directory, steps, spread = cut_and_closed(make_hand)
+    once(hand, "remove", lambda: carry_out(steps), lambda path, _: True)
+
+    spread.carry_out(hand.disk)
+
+    assert not hand.disk.exists(directory)
+
+
+def test_what_was_cut_goes_while_its_shard_is_removed(make_hand: Make) -> None:
+    """By the thread beside."""
+    hand, directory, steps, spread = cut_and_closed(make_hand)
+    once(hand, "list", lambda: spread.carry_out(hand.disk), lambda _, found: bool(found))
+
+    carry_out(steps)
+
+    assert not hand.disk.exists(directory)
+
+
+def test_a_shard_goes_while_another_of_its_topic_gets_its_first_batch(make_hand: Make) -> None:
+    """The topic's directory is about to be removed, for it is empty."""
+    hand = make_hand()
+    hand.append(5)
+    hand.commit()
+    hand.write_all()
+    other = hand.open_shard(ShardId(2), first=2, count=1)
+    hand.write_all()
+    gone = hand.log.directory
+    hand.store.close_shard(SHARD)
+    batch = build_batch([(None, b"v", (), 1_000)], base_offset=0, leader_epoch=1)
+    entry = Entry(BATCH, batch, partition=2, record_count=1, append_time=1_000, index=other.last_index + 1, term=1)
+    hand.store.append(other, [entry])
+    steps, spread = written(hand)
+    once(hand, "remove_directory", lambda: spread.carry_out(hand.disk), lambda path, _: path == gone)
+
+    carry_out(steps)
+
+    assert (False, True) == (hand.disk.exists(gone), hand.disk.exists(other.partitions[2].segments[0].path))
