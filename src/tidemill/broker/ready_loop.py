@@ -25,7 +25,7 @@ SYNC_MS_MAX: Final = 2_000  # a block that takes longer says that the disk hangs
 CHECKPOINT_MS: Final = (
     10_000  # a checkpoint at least this often while anything is written: bounds what a restart reads again
 )
-SPREAD_BYTES: Final = 4 << 20  # of written blocks, spread at once; what is less waits in memory for the next tick
+SPREAD_BYTES: Final = 1 << 20  # of written blocks, spread at once; what is less waits in memory for the next tick
 
 
 class Turns(Protocol):
