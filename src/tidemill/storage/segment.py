@@ -168,7 +168,7 @@ def _is_whole(file: File, position: int, size: int) -> bool:
     return not size or crc_matches(file.read(position, size))
 
 
-def read_start(file: File, position: int) -> tuple[int, int]:
+def _read_start(file: File, position: int) -> tuple[int, int]:
     """Base offset and epoch of the batch that should begin at `position`; -1 when the file ends before."""
     data = file.read(position, HEADER_BYTES)
     if len(data) < HEADER_BYTES:
@@ -203,7 +203,7 @@ def _kept_index(disk: Disk, segment: Segment, written: int) -> OffsetIndex | Non
     if index is None:
         return None
     relative_offset, position, epoch = index.last_point
-    found = read_start(segment.opened(disk), position)
+    found = _read_start(segment.opened(disk), position)
     return index if found == (segment.base_offset + relative_offset, epoch) else None
 
 
