@@ -100,7 +100,7 @@ P50_MS_MAX = 20.0
 
 REPLICATED = (
     Case(name="produce-100b", kind=Kind.PRODUCE, unit=RATE, target=1.0, load=LONG_100B,
-         checkpoints_min=CHECKPOINTS_MIN, rounds_max=3),
+         checkpoints_min=CHECKPOINTS_MIN),
     Case(name="produce-100b-64", kind=Kind.PRODUCE, unit=RATE, target=2.0, load=LONG_64,
          checkpoints_min=CHECKPOINTS_MIN, rounds_max=3),
     Case(name="produce-1kb", kind=Kind.PRODUCE, unit=RATE, target=1.0, load=LONG_1KB,
