@@ -5,7 +5,7 @@ Three brokers of ours beside three of Apache Kafka's: replication factor 3, acks
 
 A produce run lasts for three checkpoints of each of our brokers and more, or its case is missed: what the journal takes
 before it is given back proves no rate.  Where that would take Kafka too long it is sent fewer records, and a note says
-so: what is compared are rates, and CPU seconds per million records.  About 20 minutes, and 15 GB of disk.
+so: what is compared are rates, and CPU seconds per million records.  About 22 minutes, and 15 GB of disk.
 """
 
 import os

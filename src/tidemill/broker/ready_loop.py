@@ -25,7 +25,13 @@ SYNC_MS_MAX: Final = 2_000  # a block that takes longer says that the disk hangs
 CHECKPOINT_MS: Final = (
     10_000  # a checkpoint at least this often while anything is written: bounds what a restart reads again
 )
-SPREAD_BYTES: Final = 1 << 20  # of written blocks, spread at once; what is less waits in memory for the next tick
+SPREAD_BYTES: Final = 1 << 20
+"""
+Of written blocks, spread at once; what is less waits in memory for the next tick.
+
+Measured: 2 MiB spare three brokers a tenth of their CPU at 100 B, and cost one broker 6 to 9 % of its rate at 1 KB;
+4 MiB cost it up to a quarter.
+"""
 
 
 class Turns(Protocol):
