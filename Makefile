@@ -2,9 +2,7 @@
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
-# The first that runs: a name on the PATH may be a shim of a version that is not installed.
-BASE_PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
-	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
+BASE_PYTHON ?= $(shell tools/base_python.sh)
 STAMP := $(VENV)/made-from-pyproject
 JAVA_MISSING := Java 17 or newer is missing: install it, on Debian with `apt-get install openjdk-17-jre-headless`.
 
