@@ -6,7 +6,7 @@
 #
 # The distribution's comes first.  It was built with profile-guided optimization; what a version manager compiled
 # usually was not: with it, three brokers and their client took a sixth fewer records of 100 bytes a second.
-# A name on the PATH may be a shim of a version that is not installed, so each is run.
+# `make BASE_PYTHON=…` takes another one.  A name may be a shim of a version that is not installed, so each is run.
 
 is_new='import sys; sys.exit(sys.version_info < (3, 11))'
 is_complete='

@@ -1,6 +1,8 @@
 """Which Python the virtual environment is made from: stand-ins answer the two questions that each is asked."""
 
 import subprocess
+import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -9,17 +11,17 @@ SCRIPT = Path(__file__).resolve().parents[3] / "tools" / "base_python.sh"
 OLD, BARE, COMPLETE = (False, True), (True, False), (True, True)  # is new, is complete
 
 
-def chosen(folder: Path, *answers: tuple[bool, bool]) -> str:
-    """The name of the one that is taken, of candidates `0`, `1`, …"""
-    candidates = []
-    for number, (is_new, is_complete) in enumerate(answers):
-        path = folder / str(number)
-        answer = f'case "$2" in *ensurepip*) exit {not is_complete:d};; *) exit {not is_new:d};; esac'
-        path.write_text(f"#!/bin/sh\n{answer}\n")
-        path.chmod(0o755)
-        candidates.append(str(path))
-    told = subprocess.run([SCRIPT, *candidates], capture_output=True, text=True, check=True).stdout
-    return Path(told.strip()).name
+def stand_in(path: Path, is_new: bool, is_complete: bool) -> Path:
+    answer = f'case "$2" in *ensurepip*) exit {not is_complete:d};; *) exit {not is_new:d};; esac'
+    path.write_text(f"#!/bin/sh\n{answer}\n")
+    path.chmod(0o755)
+    return path
+
+
+def chosen(*candidates: Path) -> str:
+    told = subprocess.run([SCRIPT, *candidates], capture_output=True, text=True, check=True)
+    assert told.stderr == ""
+    return told.stdout.strip()
 
 
 @pytest.mark.parametrize(
@@ -34,11 +36,19 @@ def chosen(folder: Path, *answers: tuple[bool, bool]) -> str:
 )
 def test_choice(tmp_path: Path, answers: list[tuple[bool, bool]], expected: str):
     """New enough is a must; what is missing besides can be put up with."""
-    assert chosen(tmp_path, *answers) == expected
+    candidates = [stand_in(tmp_path / str(number), *answer) for number, answer in enumerate(answers)]
+    assert Path(chosen(*candidates)).name == expected
 
 
 def test_a_name_without_a_program_is_passed_over(tmp_path: Path):
     """As a shim of a version that is not installed."""
-    missing = str(tmp_path / "missing")
-    told = subprocess.run([SCRIPT, missing], capture_output=True, text=True, check=True)
-    assert (told.stdout, told.stderr) == ("\n", "")
+    there = stand_in(tmp_path / "there", *BARE)
+    assert chosen(tmp_path / "missing", there) == str(there)
+    assert chosen(tmp_path / "missing") == ""
+
+
+def test_a_real_one_is_complete_with_its_headers(tmp_path: Path):
+    """What the stand-ins only claim is asked of this interpreter."""
+    ours, bare = Path(sys.executable), stand_in(tmp_path / "bare", *BARE)
+    has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
+    assert chosen(bare, ours) == str(ours if has_headers else bare)
