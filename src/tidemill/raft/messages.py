@@ -76,7 +76,7 @@ class Offer:
     term: int
     index: int
     index_term: int
-    append_time: int  # of the newest entry in it, or of a later one
+    append_time: int  # of the newest entry in it
     membership: Membership  # in force at `index`
     partitions: Buffer = field(repr=False)  # opaque here; `storage/partition_state.py`
 

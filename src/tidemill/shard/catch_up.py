@@ -54,7 +54,7 @@ def snapshot_of(log: ShardLog) -> Snapshot:
     return Snapshot(
         index=index,
         term=log.term_at(index),
-        append_time=log.entry_at(index).append_time if index >= log.first_index else log.last_append_time,
+        append_time=log.committed_append_time,
         membership=[membership for at, membership in log.memberships if at <= index][-1],
         end_offsets={state.partition: state.end_offset for state in states},
         partitions=encode_partitions(states),

@@ -16,6 +16,7 @@ from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.history import Broken, History
 from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.shard_log import ShardLog
+from tidemill.storage.store import Store
 
 READ_BYTES: Final = 1 << 20
 
@@ -151,7 +152,8 @@ class ClusterCheck:
                         if not partition.shard.damage.suspect(problem):
                             raise  # nobody repairs it
                         return False
-                    states.setdefault((topic_id, number), []).append((machine.name, _state(partition)))
+                    state = _state(machine.broker.store, partition)
+                    states.setdefault((topic_id, number), []).append((machine.name, state))
             if not self._is_placed(machine):
                 return False
         if len({image.offset for image in images}) > 1:
@@ -226,12 +228,15 @@ class ClusterCheck:
         return lines
 
 
-def _state(partition: Partition) -> tuple[Any, ...]:
-    """The bounds first: only who has the same must have the same else."""
-    log = partition.log
+def _state(store: Store, partition: Partition) -> tuple[Any, ...]:
+    """The bounds first: only who has the same must have the same else; but each forgets who is silent when it may."""
+    log, shard = partition.log, partition.shard.log
+    silent_since = shard.committed_append_time - store.options.producer_expiration_ms
+    silent = log.producers.silent(shard.commit_index, silent_since)
     producers = {
         producer_id: (batch.epoch, batch.last_sequence, batch.end_offset)
         for producer_id, batch in log.producers.newest().items()
+        if producer_id not in silent
     }
     epochs = [(start.epoch, start.start_offset) for start in log.epochs.starts]
     return (

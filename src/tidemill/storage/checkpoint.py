@@ -109,7 +109,7 @@ def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
     saved = log.commit_index
     last = log.last_index if queued.first_index is None else queued.first_index - 1
     parts += [
-        _BOUNDARY.pack(saved, log.term_at(saved), log.last_append_time),
+        _BOUNDARY.pack(saved, log.term_at(saved), log.committed_append_time),
         log.memberships[0][1].encode(),
         COUNT.pack(last - saved),
     ]
@@ -170,8 +170,7 @@ def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> 
 
 
 def _read_shard(reader: ByteReader, log: ShardLog) -> None:
-    saved, saved_term, log.last_append_time = reader.numbers(_BOUNDARY)
-    log.restore_boundary(saved, saved_term)
+    log.restore_boundary(*reader.numbers(_BOUNDARY))
     log.memberships = [(0, reader.membership())]
     for _ in range(reader.count()):
         _, entry, length, _ = decode_row(reader.data, reader.at)
@@ -196,9 +195,9 @@ def _measure_batches(log: ShardLog) -> None:
 
 
 def _read_installing(reader: ByteReader, log: ShardLog) -> None:
-    committed, _, log.last_append_time = reader.numbers(_BOUNDARY)
+    committed, _, last_append_time = reader.numbers(_BOUNDARY)
     index, term, last_index, last_term = reader.numbers(_INSTALLING)
-    log.restore_boundary(last_index, last_term)
+    log.restore_boundary(last_index, last_term, last_append_time)
     log.commit_index = committed
     log.memberships = [(0, reader.membership())]
     log.begin_install(index, term, reader.partitions())

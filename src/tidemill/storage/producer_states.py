@@ -3,8 +3,8 @@ KIP-360.
 
 A window holds the batches that are not committed yet, and behind them the five newest committed ones: so whatever is
 truncated, what is left is the state as of the last entry that is left, and nothing has to be read again.  Batches are
-told apart by the log index of their entry.  Producers expire by the append times of the log, never by a clock: equal
-logs have equal states.
+told apart by the log index of their entry.  Producers expire by the append times of what is committed, never by a
+clock, nor by an entry that may be truncated: equal logs agree on who is silent, whenever each forgets him.
 """
 
 from collections import deque
@@ -89,14 +89,27 @@ class ProducerStates:
             if not window:
                 del self._producers[producer_id]
 
-    def expire(self, now_ms: int, expiration_ms: int) -> None:
+    def silent(self, committed_index: int, before_ms: int) -> set[int]:
         """
-        Forget producers that have written nothing for `expiration_ms` of append time, but not the newest
+        Producers that have written nothing since `before_ms` of append time, as far as is committed; but not the newest
         `PRODUCERS_KEPT`: when a clock jumps by days, somebody may be about to send again what he sent a second ago.
+        Who is silent stays so until he writes.
         """
-        gone = [p for p, window in self._producers.items() if now_ms - window[-1].append_time > expiration_ms]
-        gone.sort(key=lambda producer_id: self._producers[producer_id][-1].log_index)
-        for producer_id in gone[: max(0, len(self._producers) - PRODUCERS_KEPT)]:
+        producers = self._producers
+        old = [
+            (window[-1].log_index, producer_id)
+            for producer_id, window in producers.items()
+            if window[-1].append_time < before_ms and window[-1].log_index <= committed_index
+        ]
+        if not old or len(producers) <= PRODUCERS_KEPT:
+            return set()
+        newest_first = sorted((_newest_committed(it, committed_index) for it in producers.values()), reverse=True)
+        kept_from = newest_first[PRODUCERS_KEPT - 1] if PRODUCERS_KEPT else committed_index + 1
+        return {producer_id for log_index, producer_id in old if log_index < kept_from}
+
+    def expire(self, committed_index: int, before_ms: int) -> None:
+        """Forget who is silent."""
+        for producer_id in self.silent(committed_index, before_ms):
             del self._producers[producer_id]
 
     def saved(self, committed_index: int, last_index: int) -> dict[int, tuple[ProducerBatch, ...]]:
@@ -115,3 +128,8 @@ class ProducerStates:
     def newest(self) -> dict[int, ProducerBatch]:
         """The newest batch of each producer (what DescribeProducers shows)."""
         return {producer_id: window[-1] for producer_id, window in self._producers.items()}
+
+
+def _newest_committed(window: deque[ProducerBatch], committed_index: int) -> int:
+    """Its log index; 0: nothing is committed."""
+    return next((batch.log_index for batch in reversed(window) if batch.log_index <= committed_index), 0)

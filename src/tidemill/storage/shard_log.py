@@ -68,6 +68,7 @@ class ShardLog:
 
     __slots__ = (
         "_term_starts",
+        "_time_before",
         "changed",
         "commit_index",
         "damage",
@@ -100,6 +101,7 @@ class ShardLog:
         self.first_index = 1
         self.last_index = 0
         self.last_append_time = 0
+        self._time_before = 0  # append time of the entry before `first_index`
         self.entries: deque[Entry] = deque()  # from `first_index` to `last_index`
         self._term_starts: list[tuple[int, int]] = [(0, 0)]  # (first index, term)
         self.is_led = True  # here, so that readers come here; until something else is known
@@ -114,8 +116,9 @@ class ShardLog:
         numbers = range(opening.first_partition, opening.first_partition + opening.partition_count)
         self.partitions = {number: PartitionLog(disk, cache, opening.topic_id, number) for number in numbers}
 
-    def restore_boundary(self, index: int, term: int) -> None:
+    def restore_boundary(self, index: int, term: int, append_time: int) -> None:
         """The log continues after (index, term), whose rows are no longer kept."""
+        self.last_append_time = self._time_before = append_time
         self.first_index = index + 1
         self.last_index = index
         self.commit_index = index
@@ -144,7 +147,7 @@ class ShardLog:
         The partitions hold what is alike with a snapshot.  The last row that was here stays known, for votes claim it.
         """
         committed = self.commit_index
-        self.restore_boundary(self.last_index, self.term_at(self.last_index))
+        self.restore_boundary(self.last_index, self.term_at(self.last_index), self.last_append_time)
         self.commit_index = committed
         self.installing = (index, term)
         self.restore_partitions(states)
@@ -156,8 +159,7 @@ class ShardLog:
 
     def end_install(self, index: int, term: int, last_append_time: int, membership: Membership) -> None:
         """The log begins anew behind the snapshot, which the partitions hold."""
-        self.restore_boundary(index, term)
-        self.last_append_time = last_append_time
+        self.restore_boundary(index, term, last_append_time)
         self.memberships = [(index, membership)]
         self.installing = None
         if not (self.marked or self.damaged_unmarked):
@@ -171,6 +173,12 @@ class ShardLog:
         at = bisect_right(self._term_starts, index, key=lambda start: start[0]) - 1
         assert at >= 0 and index <= self.last_index, f"term of entry {index} of shard {self.shard_id} is not known"
         return self._term_starts[at][1]
+
+    @property
+    def committed_append_time(self) -> int:
+        """Of the last committed entry; nothing that is truncated later can have moved it."""
+        is_here = self.commit_index >= self.first_index
+        return self.entry_at(self.commit_index).append_time if is_here else self._time_before
 
     def term_start(self, index: int) -> tuple[int, int]:
         """(First index that is known of it, term) of the entry at `index`."""
@@ -238,6 +246,7 @@ class ShardLog:
             self.last_index -= 1
             if entry.kind == BATCH:
                 firsts[entry.partition] = entry
+        self.last_append_time = self.entries[-1].append_time if self.entries else self._time_before
         cut: list[Segment] = []
         for number, entry in firsts.items():
             partition = self.partitions[number]
@@ -268,7 +277,7 @@ class ShardLog:
             forgettable = min(forgettable, max(needed_index - 1, self.last_index - NEEDED_ENTRIES_MAX))
         spare = min(index, forgettable) - self.first_index + 1
         while spare > 0 and (entries[0].payload is None or entries[0].kind != BATCH):
-            entries.popleft()
+            self._time_before = entries.popleft().append_time
             self.first_index += 1
             spare -= 1
         starts = self._term_starts

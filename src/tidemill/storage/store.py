@@ -402,14 +402,16 @@ class Store:
             if shard_id not in closing:
                 capture.sections.append(encode_closed(shard_id, closed))
         for log in [*self.shards.values(), *closing.values()]:
+            if log.changed and log.installing is None:
+                silent_since = log.committed_append_time - self.options.producer_expiration_ms
+                for partition in log.partitions.values():
+                    partition.producers.expire(log.commit_index, silent_since)
             rows = queued.get(log.shard_id)
             if rows is not None:
                 if not rows.is_opening:
                     capture.sections.append(encode_shard(log, rows))
                 continue
             if log.changed:
-                for partition in log.partitions.values():
-                    partition.producers.expire(log.last_append_time, self.options.producer_expiration_ms)
                 log.section = encode_shard(log)
                 log.changed = False
             capture.sections.append(log.section)

@@ -241,7 +241,7 @@ def test_a_checkpoint(hand: Any) -> None:
     at += 2
     assert 50 == opening
     assert 0 == take(4)  # no damage
-    assert [2, 1, hand.shard.last_append_time, 1, 1] == [
+    assert [2, 1, hand.shard.committed_append_time, 1, 1] == [
         take(size) for size in (8, 8, 8, 2, 4)
     ]  # S, term, time, voters
     at += 16 + 2

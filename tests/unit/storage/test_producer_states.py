@@ -89,16 +89,16 @@ def test_another_batch_with_the_same_first_sequence_is_no_retry() -> None:
 
 
 def test_producers_expire_by_append_time() -> None:
-    """Logs that are equal have equal states."""
+    """Never by a clock."""
     states = ProducerStates()
     states.append(7, batch(0, index=1, at=5), 1)
     for number in range(PRODUCERS_KEPT):
         states.append(100 + number, batch(0, index=2 + number, at=DAY), 1)
 
-    states.expire(DAY + 5, DAY)
+    states.expire(committed_index=1 + PRODUCERS_KEPT, before_ms=5)
     assert 7 in states
     assert errors.OUT_OF_ORDER_SEQUENCE_NUMBER == check(states, 17)
-    states.expire(DAY + 6, DAY)
+    states.expire(committed_index=1 + PRODUCERS_KEPT, before_ms=6)
     assert 7 not in states
     assert errors.NONE == check(states, 17)
 
@@ -110,9 +110,65 @@ def test_the_newest_stay_whatever_a_clock_says() -> None:
     for number in reversed(written):
         states.append(number, batch(0, index=1_000 - number), 1)
 
-    states.expire(30 * DAY, DAY)
+    states.expire(committed_index=1_000, before_ms=29 * DAY)
 
     assert sorted(states.newest()) == written[:PRODUCERS_KEPT]
+
+
+def remembered(states: ProducerStates, committed: int, before_ms: int) -> dict[int, ProducerBatch]:
+    silent = states.silent(committed, before_ms)
+    return {producer_id: it for producer_id, it in states.newest().items() if producer_id not in silent}
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("append"), st.integers(0, PRODUCERS_KEPT + 5)),
+            st.tuples(st.just("silence"), st.integers(1, DAY)),
+            st.tuples(st.just("commit"), st.integers(0, 100)),
+            st.tuples(st.just("truncate"), st.integers(1, 100)),
+        ),
+        max_size=40,
+    ),
+    st.lists(st.booleans(), min_size=40, max_size=40),
+)
+def test_replicas_agree_on_who_is_silent_whenever_each_forgets(
+    life: list[tuple[str, int]], forgets: list[bool]
+) -> None:
+    """Nobody is taken for silent for the sake of what is truncated then; what is forgotten was silent and stays so."""
+    early, late = ProducerStates(), ProducerStates()
+    log: list[tuple[int, ProducerBatch]] = []
+    committed = 0
+    now_ms = DAY
+
+    def append(producer_id: int) -> None:
+        it = batch(0, index=len(log) + 1, at=now_ms)
+        log.append((producer_id, it))
+        for states in (early, late):
+            states.append(producer_id, it, committed)
+
+    for producer_id in range(PRODUCERS_KEPT + 5):
+        append(producer_id)
+    for (what, number), is_forgotten in zip(life, forgets, strict=False):
+        if what == "append":
+            append(number)
+        elif what == "silence":
+            now_ms += number
+        elif what == "commit":
+            committed = min(len(log), committed + number)
+        else:
+            del log[max(committed, len(log) - number) :]
+            now_ms = log[-1][1].append_time if log else now_ms
+            for states in (early, late):
+                states.truncate(len(log) + 1)
+        before_ms = (log[committed - 1][1].append_time if committed else 0) - DAY
+        if is_forgotten:
+            early.expire(committed, before_ms)
+
+        newest = {producer_id: it for producer_id, it in log}
+        fresh = {producer_id: it for producer_id, it in newest.items() if it.append_time >= before_ms}
+        assert remembered(early, committed, before_ms) == remembered(late, committed, before_ms)
+        assert fresh.items() <= early.newest().items()
 
 
 def test_what_was_saved_is_loaded() -> None:
