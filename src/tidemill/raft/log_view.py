@@ -21,6 +21,11 @@ class LogView(Protocol):
         """0 for an empty log."""
         ...
 
+    @property
+    def last_append_time(self) -> int:
+        """Of its last entry; 0 for an empty log."""
+        ...
+
     def term_at(self, index: int) -> int:
         """For `first_index − 1` up to `last_index`; 0 for index 0."""
         ...

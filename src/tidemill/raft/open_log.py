@@ -28,6 +28,10 @@ class OpenLog:
         return self._new[-1].term if self._new else self._kept.term_at(self._kept_last)
 
     @property
+    def last_append_time(self) -> int:
+        return self._new[-1].append_time if self._new else self._kept.last_append_time
+
+    @property
     def has_changed(self) -> bool:
         """There is something to hand out."""
         return bool(self._new) or self._cut_from is not None

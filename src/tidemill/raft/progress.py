@@ -43,7 +43,8 @@ class Progress:
     is_waiting: bool = False  # a probe is on the way
     is_offered: bool = False  # a snapshot: it was told, and has asked for bytes of it not long ago
     snapshot_index: int = 0  # of that one; what comes behind it is kept for this member
-    heard_at: int = 0  # when it last answered, or was first sent something after all was answered
+    heard_at: int | None = None  # when it last answered, or was sent something after all was answered; None: since the
+    # last tick
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)  # (last index, bytes) of each message
     in_flight_bytes: int = 0
 
@@ -57,10 +58,10 @@ class Progress:
         """Something was sent that was not answered yet."""
         return self.is_waiting or bool(self.in_flight)
 
-    def sent(self, last_index: int, size: int, now_ms: int) -> None:
+    def sent(self, last_index: int, size: int) -> None:
         """A message with entries up to `last_index`, or with none."""
         if not self.is_owed:
-            self.heard_at = now_ms
+            self.heard_at = None
         if self.pace is Pace.PROBE:
             self.is_waiting = True
         else:

@@ -17,6 +17,7 @@ What must hold:
   it had before, until the snapshot is durable.
 - A damaged replica does not vote either, and takes only a snapshot that is not before the last entry it answered for.
 - Who is alive says the pair of brokers (`tick`): there are no heartbeats per shard, and an idle replica sends nothing.
+- Only a tick knows what time it is, and a replica that sleeps has none: what happens between two is timed by the later.
 """
 
 from collections.abc import Callable
@@ -80,6 +81,7 @@ class Replica:
         "_election",
         "_full_since",
         "_given_up",
+        "_has_led",
         "_is_installed",
         "_jitter_ms",
         "_log",
@@ -87,6 +89,7 @@ class Replica:
         "_messages",
         "_now_ms",
         "_offer",
+        "_pause_ms",
         "_pulls",
         "_transfer",
         "_tries",
@@ -157,10 +160,12 @@ class Replica:
         self._jitter_ms = jitter_ms
         self._now_ms = 0
         self._append_time = 0
-        self._deadline = 0  # when to stand for election
+        self._deadline: int | None = None  # when to stand for election
+        self._pause_ms: int | None = None  # … so long after the next tick
         self._tries = 0  # to be elected, since somebody led
         self._full_since: int | None = None  # the journal here has no room for entries
         self._given_up = 0  # times since then
+        self._has_led = False  # and has heard of no other leader since: whoever followed it may still do
         self._alive: Alive = nobody
 
     # What others look at.
@@ -256,14 +261,27 @@ class Replica:
         if self.role is Role.LEADER:
             self._tick_leader()
         elif self._is_led():
-            self._deadline = self._tries = 0
+            self._wait(None)
+            self._tries = 0
         elif self._may_stand():
-            if not self._deadline:
-                is_leaving = self.leader is not None and is_alive(self.leader)  # let it commit that it does
-                waits_ms = self._jitter_ms() + (ELECTION_MS if is_leaving else 0)
-                self._deadline = now_ms + (waits_ms if len(self.voters) > 1 else 0)
+            if self._deadline is None:
+                self._deadline = now_ms + self._next_pause_ms()
             if now_ms >= self._deadline:
                 self._stand(is_transfer=False)
+        elif self._has_led:
+            self._give_up_if_full()
+
+    def _wait(self, pause_ms: int | None) -> None:
+        """With standing for election; None: it is not known yet how long."""
+        self._deadline, self._pause_ms = None, pause_ms
+
+    def _next_pause_ms(self) -> int:
+        if self._pause_ms is not None:
+            return self._pause_ms
+        if len(self.voters) == 1:
+            return 0
+        is_leaving = self.leader is not None and self._alive(self.leader)  # let it commit that it does
+        return self._jitter_ms() + (ELECTION_MS if is_leaving else 0)
 
     def _tick_leader(self) -> None:
         assert self.replication is not None, "a leader replicates"
@@ -284,12 +302,11 @@ class Replica:
     def _give_up_if_full(self) -> None:
         """
         What it appends gets onto others' disks, and never onto its own: it serves nothing of that.  It asks one after
-        another to lead, until somebody does.
+        another to lead, until somebody does; also when it does not lead any more, for others may not know, and follow.
         """
-        assert self.replication is not None, "a leader replicates"
         if self._full_since is None or self._now_ms - self._full_since < FULL_MS * (self._given_up + 1):
             return
-        matches = self.replication.matches
+        matches = {} if self.replication is None else self.replication.matches
         able = [voter for voter in self.voters if voter != self.me and self._alive(voter)]
         able.sort(key=lambda voter: matches.get(voter, 0), reverse=True)
         if able:
@@ -348,7 +365,7 @@ class Replica:
 
     def _stand(self, *, is_transfer: bool) -> None:
         """Ask whether it would be elected; a single voter, and whom the leader has asked, need not."""
-        self._deadline = self._now_ms + min(FIRST_ELECTION_MS << self._tries, ELECTION_MS) + self._jitter_ms()
+        self._wait(min(FIRST_ELECTION_MS << self._tries, ELECTION_MS) + self._jitter_ms())
         self._tries = min(self._tries + 1, 8)
         self.leader = None
         if is_transfer or len(self.voters) == 1:
@@ -394,7 +411,8 @@ class Replica:
         self._pulls.clear()
         self._election = None
         self._transfer = None
-        self._deadline = 0
+        self._wait(None)
+        self._has_led = self._has_led and leader is None
 
     def _decide(self) -> None:
         """The votes may suffice by now, or suffice no more."""
@@ -411,9 +429,9 @@ class Replica:
 
     def _step_back(self) -> None:
         """No candidate any more; it stands again when it would have."""
-        deadline = self._deadline
+        deadline, pause_ms = self._deadline, self._pause_ms
         self._follow(self.term, None)
-        self._deadline = deadline
+        self._deadline, self._pause_ms = deadline, pause_ms
 
     def _goes_first(self, other: Voter) -> bool:
         """Two who ask at the same time would split the votes: the one whose place is earlier goes on."""
@@ -423,10 +441,11 @@ class Replica:
     def _lead(self) -> None:
         self.role = Role.LEADER
         self.leader = self.me
+        self._has_led = True
         self._election = None
         self.term_start_index = self._log.last_index + 1
         self.replication = Replication(self.me, self._log, self.membership, self.window)
-        self.propose(no_op(self._append_time))
+        self.propose(no_op(max(self._append_time, self._log.last_append_time)))
 
     # What comes.
 
@@ -451,7 +470,7 @@ class Replica:
                 self._on_offer(sender, message)
             case Pull():
                 replication = self.replication
-                if message.term == self.term and replication and replication.pulled(sender, self._now_ms):
+                if message.term == self.term and replication and replication.pulled(sender):
                     self._pulls.append((sender, message))
             case Chunk():
                 is_ours = self.installing is not None and message.index == self.installing[0]
@@ -497,7 +516,7 @@ class Replica:
             return
         if self.voted_for is None:
             self._set_term(self.term, sender)
-            self._deadline = self._now_ms + ELECTION_MS + self._jitter_ms()
+            self._wait(ELECTION_MS + self._jitter_ms())
         self._messages.append((sender, VoteAnswer(term=self.term, is_granted=True)))
 
     def _question_leader(self) -> None:
@@ -634,7 +653,7 @@ class Replica:
         replication = self.replication
         if replication is None or answer.term != self.term:
             return
-        if replication.answered(sender, answer, self._now_ms):
+        if replication.answered(sender, answer):
             self._count()
         if answer.is_installing:
             self._commit(min(answer.commit_index, self._log.last_index))  # an earlier leader has, and said so
@@ -749,7 +768,7 @@ class Replica:
             messages, self._messages = self._messages, []
         installs: list[Voter] = []
         if self.replication is not None and self.replication.members:
-            messages += self.replication.messages(self.term, self.commit_index, self._now_ms)
+            messages += self.replication.messages(self.term, self.commit_index)
             installs += self.replication.needing_offer()
         truncate_from, entries = self._log.take()
         pulls, self._pulls = self._pulls, []
@@ -769,7 +788,7 @@ class Replica:
     def offered(self, member: Voter, index: int) -> None:
         """An Offer of the snapshot at `index` has left."""
         assert self.replication is not None, "only a leader offers"
-        self.replication.offered(member, index, self._now_ms)
+        self.replication.offered(member, index)
 
     def advance(self, term: int, index: int, vote: Vote | None = None) -> bool:
         """

@@ -46,7 +46,7 @@ class Replication:
     def answered_serials(self) -> dict[Voter, int]:
         return {**self._serials, self._me: self.serial}
 
-    def answered(self, member: Voter, answer: AppendAnswer, now_ms: int) -> bool:
+    def answered(self, member: Voter, answer: AppendAnswer) -> bool:
         """Whether the member has come further than was known."""
         progress = self.members.get(member)
         if progress is None:
@@ -62,11 +62,11 @@ class Replication:
                 progress.is_offered = False  # it is there, and what comes behind is gone by now: another one
             return False
         if not rejected:
-            progress.heard_at = now_ms
+            progress.heard_at = None
             return progress.accepted(answer.match_index)
         # The logs have met before where it replicates: a message was late, or is lost and will be missed (`retry`).
         if progress.pace is Pace.PROBE and rejected == progress.next_index - 1:
-            progress.heard_at = now_ms
+            progress.heard_at = None
             meeting = self._log.probable_match(min(answer.hint_index, rejected - 1), answer.hint_term)
             progress.probe(meeting + 1)
         return False
@@ -79,13 +79,13 @@ class Replication:
             if progress.pace is not Pace.SNAPSHOT:
                 progress.probe_again()
 
-    def offered(self, member: Voter, index: int, now_ms: int) -> None:
+    def offered(self, member: Voter, index: int) -> None:
         """It was told of the snapshot at `index`."""
         progress = self.members.get(member)
         if progress is not None:
             progress.is_offered = True
             progress.snapshot_index = index
-            progress.heard_at = now_ms
+            progress.heard_at = None
 
     def damaged(self, member: Voter, promised: tuple[int, int], now_ms: int) -> None:
         """It says so twice a second: also when an offer, or what it asked for then, was lost."""
@@ -93,7 +93,7 @@ class Replication:
         if progress is not None:
             self._serials.pop(member, None)
             progress.damaged(promised)
-            if now_ms - progress.heard_at >= RETRY_MS:
+            if progress.heard_at is not None and now_ms - progress.heard_at >= RETRY_MS:
                 progress.is_offered = False
 
     def promised(self, member: Voter) -> tuple[int, int] | None:
@@ -101,12 +101,12 @@ class Replication:
         progress = self.members.get(member)
         return None if progress is None else progress.promised
 
-    def pulled(self, member: Voter, now_ms: int) -> bool:
+    def pulled(self, member: Voter) -> bool:
         """Whether it is a member that installs what it was offered."""
         progress = self.members.get(member)
         if progress is None or progress.pace is not Pace.SNAPSHOT:
             return False
-        progress.heard_at = now_ms
+        progress.heard_at = None
         return True
 
     def needing_install(self) -> list[Voter]:
@@ -127,6 +127,8 @@ class Replication:
     def retry(self, now_ms: int, commit_index: int, is_alive: Callable[[Voter], bool]) -> None:
         """Whoever is alive and owes an answer, or does not know what is committed, is asked again."""
         for member, progress in self.members.items():
+            if progress.heard_at is None:
+                progress.heard_at = now_ms
             if now_ms - progress.heard_at < RETRY_MS or not is_alive(member):
                 continue
             if progress.pace is Pace.SNAPSHOT:
@@ -147,7 +149,7 @@ class Replication:
         lags = progress.commit_index < min(commit_index, progress.match_index)
         return progress.pace is Pace.SNAPSHOT or progress.is_owed or lags or self._serials.get(member, 0) < self.serial
 
-    def messages(self, term: int, commit_index: int, now_ms: int) -> Iterator[tuple[Voter, Append]]:
+    def messages(self, term: int, commit_index: int) -> Iterator[tuple[Voter, Append]]:
         """What each may be sent now.  Members whose next entry is gone here come to need an install instead."""
         log = self._log
         for member, progress in self.members.items():
@@ -163,7 +165,7 @@ class Replication:
                     break
                 progress.commit_sent = max(progress.commit_sent, known)
                 progress.serial_sent = self.serial
-                progress.sent(prev_index + len(entries), size, now_ms)
+                progress.sent(prev_index + len(entries), size)
                 yield (
                     member,
                     Append(

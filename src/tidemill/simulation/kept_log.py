@@ -79,6 +79,10 @@ class Kept:
         return self.first_index + len(self.entries) - 1
 
     @property
+    def last_append_time(self) -> int:
+        return self.entries[-1].append_time if self.entries else 0
+
+    @property
     def content(self) -> tuple[Record, ...]:
         """What files hold, from index 1 on."""
         rows = [] if self.is_damaged else self.entries

@@ -23,6 +23,10 @@ class Log:
     def last_index(self) -> int:
         return len(self.entries)
 
+    @property
+    def last_append_time(self) -> int:
+        return self.entries[-1].append_time if self.entries else 0
+
     def term_at(self, index: int) -> int:
         return self.entries[index - 1].term if index else 0
 

@@ -198,6 +198,7 @@ def test_a_member_that_installs_more_than_a_kept_snapshot_has_is_offered_a_newer
 
     leader.shard.receive(LEARNER, installing)
     leader.tick()
+    leader.tick()
 
     assert [replica.commit_index] == [message.index for message in leader.sent if isinstance(message, Offer)]
 
@@ -271,6 +272,7 @@ def test_who_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
     gone: the same offer would be answered at once, and made at once, for as long as the other takes.
     """
     asks = AppendAnswer(term=leader.shard.replica.term, rejected_index=leader.shard.log.last_index, hint_index=0)
+    leader.tick()
     leader.tick()
     leader.shard.receive(LEARNER, asks)
     leader.write(0, b"behind the snapshot")

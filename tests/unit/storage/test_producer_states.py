@@ -165,7 +165,7 @@ def test_replicas_agree_on_who_is_silent_whenever_each_forgets(
         if is_forgotten:
             early.expire(committed, before_ms)
 
-        newest = {producer_id: it for producer_id, it in log}
+        newest = dict(log)
         fresh = {producer_id: it for producer_id, it in newest.items() if it.append_time >= before_ms}
         assert remembered(early, committed, before_ms) == remembered(late, committed, before_ms)
         assert fresh.items() <= early.newest().items()

@@ -1,0 +1,116 @@
+"""Three replicas that tick and talk by hand: who is heard, who stands still, and whose journal has no room."""
+
+from collections import deque
+
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.raft.entry import BATCH, Entry
+from tidemill.raft.messages import Message
+from tidemill.raft.replica import Replica
+from tidemill.raft.voters import Membership
+
+VOTERS = tuple(Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
+A, B, C = VOTERS
+TICK_MS = 250
+
+
+class Log:
+    first_index = 1
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    @property
+    def last_index(self) -> int:
+        return len(self.entries)
+
+    def term_at(self, index: int) -> int:
+        return self.entries[index - 1].term if index else 0
+
+    @property
+    def last_append_time(self) -> int:
+        return self.entries[-1].append_time if self.entries else 0
+
+    def entry_at(self, index: int) -> Entry:
+        return self.entries[index - 1]
+
+
+class World:
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+        self.full: set[Voter] = set()
+        self.paused: set[Voter] = set()
+        self.unheard: set[Voter] = set()  # by A
+        self.deaf: set[Voter] = set()  # what A says does not reach them, and they do not hear its heartbeats
+        self.logs = {it: Log() for it in VOTERS}
+        self.mail: deque[tuple[Voter, Voter, Message]] = deque()
+        self.replicas = {
+            it: Replica(
+                me=it,
+                memberships=[(0, Membership(VOTERS))],
+                term=0,
+                voted_for=None,
+                log=self.logs[it],
+                commit_index=0,
+                jitter_ms=lambda number=it.broker_id: 50 * number,
+            )
+            for it in VOTERS
+        }
+
+    def carry_out(self, me: Voter) -> None:
+        replica, log = self.replicas[me], self.logs[me]
+        while replica.has_ready:
+            ready = replica.ready()
+            if ready.truncate_from is not None:
+                del log.entries[ready.truncate_from - 1 :]
+            log.entries += ready.entries
+            self.mail += [(me, to, message) for to, message in ready.messages]
+            if me not in self.full and log.entries:
+                replica.advance(log.entries[-1].term, log.last_index, ready.vote)
+            elif ready.vote is not None:
+                replica.advance(0, 0, ready.vote)  # votes find room always
+            if not (ready.messages or ready.entries or ready.vote or ready.truncate_from):
+                return
+
+    def settle(self) -> None:
+        """Everything arrives, but for those that stand still."""
+        waiting: list[tuple[Voter, Voter, Message]] = []
+        while self.mail:
+            if self.paused.intersection(self.mail[0][:2]):
+                waiting.append(self.mail.popleft())
+            else:
+                self.step()
+        self.mail.extend(waiting)
+
+    def step(self) -> None:
+        """The oldest message arrives."""
+        sender, to, message = self.mail.popleft()
+        if sender == A and to in self.deaf:
+            return
+        self.replicas[to].receive(sender, message)
+        self.carry_out(to)
+
+    def pass_time(self, ms: int) -> None:
+        for _ in range(ms // TICK_MS):
+            self.now_ms += TICK_MS
+            for it in VOTERS:
+                if it not in self.paused:
+                    self._tick(it)
+                    self.settle()
+
+    def pass_ms(self, me: Voter, ms: int) -> None:
+        """A tick of one of them; nothing arrives meanwhile."""
+        self.now_ms += ms
+        self._tick(me)
+
+    def _tick(self, me: Voter) -> None:
+        unheard = self.unheard if me == A else {A} if me in self.deaf else set[Voter]()
+        self.replicas[me].tick(self.now_ms, self.now_ms, lambda it: it not in unheard, lacks_room=me in self.full)
+        self.carry_out(me)
+
+    def propose(self, me: Voter, append_time: int = 0) -> None:
+        self.replicas[me].propose(Entry(BATCH, b"", append_time=append_time or self.now_ms))
+        self.carry_out(me)
+
+    @property
+    def leads(self) -> list[bool]:
+        return [self.replicas[it].leads for it in VOTERS]

@@ -1,0 +1,76 @@
+"""Nobody ticks a replica that sleeps: what it does when it is woken is timed by its next tick, not by its last one."""
+
+import pytest
+
+from tests.unit.raft.replica_world import A, B, C, World
+from tidemill.raft.messages import Depose
+from tidemill.raft.replica import Role
+
+
+@pytest.mark.parametrize("slept_ms", [0, 60_000])
+def test_the_successor_does_not_give_up_its_election_at_its_first_tick(slept_ms: int) -> None:
+    """
+    Its vote is on disk and the others are asked; their answers come after the tick.
+    """
+    world = World()
+    world.pass_time(2_000)
+    assert not any(it.is_restless for it in world.replicas.values())
+    world.now_ms += slept_ms
+
+    world.replicas[A].hand_over(B)
+    world.carry_out(A)
+    depose = next(it for it in world.mail if isinstance(it[2], Depose))
+    world.mail.remove(depose)
+    world.replicas[B].receive(A, depose[2])
+    world.carry_out(B)
+    term = world.replicas[B].term
+    world.pass_ms(B, 10)
+    role = world.replicas[B].role
+    world.settle()
+
+    assert (Role.CANDIDATE, Role.LEADER, term) == (role, world.replicas[B].role, world.replicas[B].term)
+
+
+def test_who_has_voted_lets_the_election_end_before_it_stands_itself() -> None:
+    world = World()
+    world.pass_time(2_000)
+    world.now_ms += 60_000
+    world.replicas[A].hand_over(B)
+    world.carry_out(A)
+    while world.replicas[C].voted_for != B:
+        world.step()
+    world.pass_ms(C, 10)
+
+    assert (Role.FOLLOWER, B) == (world.replicas[C].role, world.replicas[C].voted_for)
+
+
+def test_what_was_sent_a_moment_ago_is_not_taken_for_lost() -> None:
+    """
+    The first entry after an hour of silence: its answer is on the way when the tick comes.
+    """
+    world = World()
+    world.pass_time(2_000)
+    world.now_ms += 3_600_000
+    world.propose(A)
+    sent = len(world.mail)
+
+    world.pass_ms(A, 10)
+
+    assert sent == len(world.mail)
+
+
+def test_append_time_does_not_go_back_when_another_leads() -> None:
+    """
+    Its wall clock was looked at when it fell asleep; the log has newer entries.
+    """
+    world = World()
+    world.pass_time(2_000)
+    world.propose(A, append_time=world.now_ms + 50_000)
+    world.settle()
+    world.replicas[A].hand_over(B)
+    world.carry_out(A)
+    world.settle()
+
+    times = [it.append_time for it in world.logs[B].entries]
+    assert world.replicas[B].leads
+    assert sorted(times) == times
