@@ -18,8 +18,9 @@ from tidemill.storage.segment import Segment
 
 class Report(NamedTuple):
     """
-    What of a shard is durable when the block is synced: its newest entry in there, by term and index, and its newest
-    vote.  Says nothing once the log does not hold that entry any more (rule J9).
+    What of a shard is durable when the block is synced: the newest entry in there that the log still holds, by term
+    and index, and its newest vote.  One that was cut while the block was written says nothing, though it is there again
+    by now: the row that cuts it may be on the disk before it (rule J9).
     """
 
     shard_id: ShardId
@@ -44,7 +45,6 @@ class Run:
 class Block:
     sequence: int
     rows: list[tuple[ShardId, Entry]]
-    reports: list[Report]
     extents: list[Extent]
     joined: RingFile | None
     parts: list[Buffer]

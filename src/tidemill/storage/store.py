@@ -215,7 +215,7 @@ class Store:
         facts_gathered = self._queue.facts_gathered
         while self._before and self._before[0][0] <= facts_gathered:
             self._before.popleft()
-        block = Block(journal.sequence, rows, self._reports(rows), extents, joined, parts, size)
+        block = Block(journal.sequence, rows, extents, joined, parts, size)
         while self._stale_files and self._stale_files[0][0] <= facts_gathered:
             block.stale_files.append(self._stale_files.popleft()[1])
         self._airborne = block
@@ -227,7 +227,7 @@ class Store:
         installing: dict[ShardId, None] = {}
         for shard_id, entry in reversed(rows):
             if entry.kind <= COMMAND:
-                if shard_id not in newest and shard_id in self.shards:
+                if shard_id not in newest and (log := self.shards.get(shard_id)) is not None and log.holds(entry):
                     newest[shard_id] = entry
             elif entry.kind == Kind.VOTE and shard_id not in votes:
                 votes[shard_id] = Vote(entry.term, read_vote(entry))
@@ -250,7 +250,7 @@ class Store:
         self._unspread.append(block)
         self._unspread_bytes += block.size
         block.parts = []
-        return block.reports
+        return self._reports(block.rows)
 
     # ── and from there to the segments ─────────────────────────────────────────────────────────────────────────
 

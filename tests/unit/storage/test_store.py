@@ -425,7 +425,7 @@ def test_a_report_names_only_entries_that_are_still_there(make_hand: Callable[..
     block = hand.store.gather()
 
     assert [(1, 1), (2, 2)] == [(row.term, row.index) for _, row in block.rows]
-    assert [(2, 2)] == [(report.term, report.log_index) for report in block.reports]
+    assert [(2, 2)] == [(report.term, report.log_index) for report in hand.store.written(block)]
 
 
 def test_what_nobody_reads_goes_around_the_page_cache(

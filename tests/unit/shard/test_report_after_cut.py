@@ -1,0 +1,119 @@
+"""A sync that returns after its entries were cut, and came again: a member answers for what is on its disk (J9)."""
+
+from dataclasses import replace
+
+from tidemill.batches.builder import build_batch
+from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.shard import ShardId
+from tidemill.model.topic import TopicId
+from tidemill.model.topic_config import compile_topic_config
+from tidemill.raft.entry import BATCH, Entry, no_op
+from tidemill.raft.messages import Append, AppendAnswer, Message
+from tidemill.raft.voters import Membership
+from tidemill.shard.jobs import Workers
+from tidemill.shard.shard import Shard
+from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.storage.block import Block
+from tidemill.storage.recovery import found_directory, open_store
+from tidemill.storage.shard_log import Opening
+from tidemill.storage.store import StoreOptions
+
+VOTERS = tuple(Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in range(1, 6))
+ME, SECOND, THIRD = VOTERS[:3]
+KEY = b"k" * 16
+NOW = 1_000_000
+PAGE = 4096
+OPTIONS = replace(
+    StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=4 << 20),
+    block_bytes_max=4 * PAGE,
+)
+
+
+class Road:
+    def __init__(self) -> None:
+        self.sent: list[tuple[Voter, Message]] = []
+
+    def is_alive(self, voter: Voter) -> bool:
+        return True
+
+    may_lead = is_alive
+
+    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+        self.sent.append((to, message))
+
+    def serving_changed(self, shard: Shard) -> None: ...
+
+    def damage_changed(self, shard: Shard) -> None: ...
+
+
+def entry(index: int, term: int) -> Entry:
+    it = no_op(NOW)
+    it.index, it.term = index, term
+    return it
+
+
+def test_who_answers_has_on_disk_what_it_answers_for() -> None:
+    disk = SimulatedDisk()
+    found_directory(disk, KEY, OPTIONS)
+    store, _ = open_store(disk, KEY, OPTIONS)
+    road = Road()
+
+    def opening(topic: bytes) -> Opening:
+        return Opening(
+            topic_id=TopicId(topic * 16),
+            first_partition=0,
+            partition_count=1,
+            feature_level=1,
+            membership=Membership(VOTERS),
+        )
+
+    log = store.open_shard(ShardId(1), opening(b"t"))
+    busy = store.open_shard(ShardId(2), opening(b"u"))
+    workers = Workers(SimulatedJobs(), SimulatedJobs(), lambda error: None)
+    shard = Shard(store, log, ME, "t", compile_topic_config({}), lambda: None, lambda: 0, road, workers)
+
+    def begin() -> Block:
+        block = store.gather()
+        assert block is not None
+        block.write(store.journal)
+        return block
+
+    def end(block: Block) -> None:
+        for report in store.written(block):
+            if report.shard_id == 1:
+                shard.advance(report)
+
+    def append(leader: Voter, term: int, prev: tuple[int, int], *entries: Entry) -> None:
+        shard.receive(leader, Append(term=term, prev_index=prev[0], prev_term=prev[1], entries=entries, commit_index=0))
+
+    # SECOND leads term 1; everybody has 1 and 2, only SECOND and this broker get 3
+    append(SECOND, 1, (0, 0), entry(1, 1), entry(2, 1))
+    while (block := store.gather()) is not None:
+        block.write(store.journal)
+        end(block)
+    append(SECOND, 1, (2, 1), entry(3, 1))
+    slow = begin()  # the disk is slow with this one
+    # … another shard of this broker has a block's worth waiting
+    for number in range(8):
+        payload = build_batch([(None, b"v" * 2_000, (), NOW)], base_offset=number, leader_epoch=1)
+        row = Entry(BATCH, payload, partition=0, base_offset=number, record_count=1)
+        row.index, row.term, row.append_time = number + 1, 1, NOW
+        store.append(busy, [row])
+    # THIRD leads term 2 (votes of 3, 4, 5), and this broker takes its entry 3 instead
+    append(THIRD, 2, (2, 1), entry(3, 2))
+    # SECOND leads term 3 (votes of 2, 4, 5, which have not seen term 2's entry), with its old entry 3
+    append(SECOND, 3, (2, 1), entry(3, 1))
+    road.sent.clear()
+
+    end(slow)  # a report that was handed over in term 1
+    end(begin())  # votes and the truncation; the other shard's rows fill it
+
+    answered = [it.match_index for to, it in road.sent if to == SECOND and isinstance(it, AppendAnswer)]
+    found, _ = open_store(disk.after_power_loss(ALL_LOST), KEY, OPTIONS)
+    left = found.shards[ShardId(1)]
+    assert max(answered, default=0) <= left.last_index, (
+        f"term {shard.replica.term}: answered for {answered}, durable_index {shard.replica.durable_index}; "
+        f"after a power loss the log ends at {left.last_index}"
+    )
