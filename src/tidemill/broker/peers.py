@@ -49,10 +49,10 @@ class _Peer:
         "told_version",
     )
 
-    def __init__(self, link: Link, now_ms: int) -> None:
+    def __init__(self, link: Link, now_ms: int, heartbeat_at: int | None) -> None:
         self.link = link
         self.heard_at = now_ms  # anything
-        self.heartbeat_at = now_ms  # … that says the other end does what a voter must
+        self.heartbeat_at = heartbeat_at  # … that says the other end does what a voter must; on another link, maybe
         self.told_version = 0  # of the leader table
         self.flags = frames.LEAVES_OFFICE  # of its last heartbeat; until there is one nobody is to rely on it
         self.lagging: frozenset[Lagging] | None = None  # replicas of what it leads; None: not told yet
@@ -109,7 +109,10 @@ class Peers:
 
     def is_alive(self, voter: Voter) -> bool:
         peer = self._by_voter.get(voter)
-        return peer is not None and self._clock.monotonic_ms() - peer.heartbeat_at <= SILENT_MS
+        return peer is not None and self._is_heard(peer)
+
+    def _is_heard(self, peer: _Peer) -> bool:
+        return peer.heartbeat_at is not None and self._clock.monotonic_ms() - peer.heartbeat_at <= SILENT_MS
 
     def may_lead(self, voter: Voter) -> bool:
         """It is alive, and does not hand over what it leads."""
@@ -125,9 +128,15 @@ class Peers:
 
     def was_alive(self, voter: Voter, within_ms: int) -> bool:
         """Its last heartbeat is at most so old, also if its link has ended since."""
-        peer = self._by_voter.get(voter)
-        heartbeat_at = self._lost.get(voter) if peer is None else peer.heartbeat_at
+        heartbeat_at = self._heartbeat_of(voter)
         return heartbeat_at is not None and self._clock.monotonic_ms() - heartbeat_at <= within_ms
+
+    def _heartbeat_of(self, voter: Voter | None) -> int | None:
+        """When its last one came, on whatever link."""
+        if voter is None:
+            return None
+        peer = self._by_voter.get(voter)
+        return self._lost.get(voter) if peer is None else peer.heartbeat_at
 
     def lagging(self, leader: Voter) -> frozenset[Lagging] | None:
         """Which replicas of what it leads are out of sync, as it told last; None: it has not yet."""
@@ -135,9 +144,10 @@ class Peers:
         return None if peer is None else peer.lagging
 
     def heartbeat_age_ms(self, voter: Voter) -> int | None:
-        """Since the last one; None without a link."""
+        """Since the last one; None without a link, and before the first."""
         peer = self._by_voter.get(voter)
-        return None if peer is None else self._clock.monotonic_ms() - peer.heartbeat_at
+        heartbeat_at = None if peer is None else peer.heartbeat_at
+        return None if heartbeat_at is None else self._clock.monotonic_ms() - heartbeat_at
 
     def alive(self) -> frozenset[Voter]:
         return frozenset(filter(self.is_alive, self._by_voter))
@@ -173,7 +183,7 @@ class Peers:
                 continue
             self._give_up(peer, now_ms)
             if is_syncing:
-                self._put(peer, self._to_heard if now_ms - peer.heartbeat_at <= SILENT_MS else self._to_silent)
+                self._put(peer, self._to_heard if self._is_heard(peer) else self._to_silent)
             if peer.link.hello.voter is not None:
                 self._tell_leaders(peer)  # what found no room before
 
@@ -237,7 +247,9 @@ class Peers:
         voter = link.hello.voter
         if voter == self.hello().voter:
             return "this is the same broker"
-        peer = self._peers[link] = _Peer(link, self._clock.monotonic_ms())
+        peer = self._peers[link] = _Peer(link, self._clock.monotonic_ms(), self._heartbeat_of(voter))
+        if self._to_silent and self._is_syncing():
+            self._put(peer, self._to_silent)  # as at the last tick; the other end counts on nobody before
         if voter is not None:
             self._by_voter[voter] = peer
             self._tell_leaders(peer)
@@ -288,7 +300,8 @@ class Peers:
         voter = link.hello.voter
         if voter is not None and self._by_voter.get(voter) is peer:
             del self._by_voter[voter]
-            self._lost[voter] = peer.heartbeat_at
+            if peer.heartbeat_at is not None:
+                self._lost[voter] = peer.heartbeat_at
             self._leaders.forget(voter)
             self.lost_sight()
         self._forget_asked(peer)

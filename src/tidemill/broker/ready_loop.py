@@ -21,7 +21,7 @@ from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
 
 IDLE_MS: Final = 1_000  # after which an empty block tells that the newest one is synced (rule J5)
-SYNC_MS_MAX: Final = 2_000  # a block that takes longer says that the disk hangs
+SYNC_MS_MAX: Final = 1_000  # a block that takes longer says that the disk hangs; the others wait for 2 s more
 CHECKPOINT_MS: Final = (
     10_000  # a checkpoint at least this often while anything is written: bounds what a restart reads again
 )

@@ -56,6 +56,7 @@ class Linked:
         self.awake_clock = AwakeClock(self.clock)
         self.turns: list[Callable[[], None]] = []
         self.lagging: tuple[Lagging, ...] = ()
+        self.is_syncing = True
         self.table = LeaderTable(ME)
         self.peers = Peers(
             hello=lambda: Hello(cluster_id="c", voter=ME, incarnation=1, address="h:1"),
@@ -63,7 +64,7 @@ class Linked:
             leaders_changed=lambda: None,
             clock=self.awake_clock,
             call_soon=self.turns.append,
-            is_syncing=lambda: True,
+            is_syncing=lambda: self.is_syncing,
             flags=lambda: 0,
             lagging=lambda: self.lagging,
         )
@@ -190,6 +191,7 @@ def test_whoever_is_not_heard_is_not_alive(linked: Linked) -> None:
     """
     2 s after its last heartbeat, as this broker's own ticks count them.
     """
+    linked.hear()
     alive = []
     for _ in range(SILENT_MS // 250 + 1):
         alive.append(linked.peers.is_alive(OTHER))
@@ -198,10 +200,47 @@ def test_whoever_is_not_heard_is_not_alive(linked: Linked) -> None:
     assert ([True] * (SILENT_MS // 250 + 1), False) == (alive, linked.peers.is_alive(OTHER))
 
 
+def test_a_link_alone_makes_nobody_alive(linked: Linked) -> None:
+    """
+    A broker whose journal hangs can make one; who was heard a moment ago, on another, goes on.
+    """
+    before = linked.peers.is_alive(OTHER)
+    linked.hear()
+    linked.peers.lost(linked.link, "reset")
+    lost = linked.peers.is_alive(OTHER)
+    linked.peers.linked(linked.link)
+    again = linked.peers.is_alive(OTHER)
+    linked.peers.lost(linked.link, "reset")
+    for _ in range(SILENT_MS // 250 + 1):
+        linked.tick(250)
+    linked.peers.linked(linked.link)
+
+    assert (False, False, True, False) == (before, lost, again, linked.peers.is_alive(OTHER))
+
+
+def test_who_meets_another_says_at_once_that_it_is_alive(linked: Linked) -> None:
+    """
+    Not before the first tick: until then it has nothing to say; and not while its journal hangs.
+    """
+    linked.turn()
+    first = [it for it in linked.link.sections() if isinstance(it, frames.Heartbeat)]
+    linked.tick(250)
+    said = []
+    for linked.is_syncing in (True, False):
+        linked.peers.lost(linked.link, "reset")
+        linked.link.frames.clear()
+        linked.peers.linked(linked.link)
+        linked.turn()
+        said.append(sum(isinstance(it, frames.Heartbeat) for it in linked.link.sections()))
+
+    assert ([], [1, 0]) == (first, said)
+
+
 def test_nobody_is_silent_for_a_broker_that_stood_still(linked: Linked) -> None:
     """
     What the others said meanwhile waits in its sockets; a stall after each tick is no silence either.
     """
+    linked.hear()
     for _ in range(10):
         linked.tick(60_000)
         assert linked.peers.is_alive(OTHER)
@@ -236,13 +275,14 @@ def test_nobody_hands_over_to_one_that_has_not_said_that_it_stays_in_office(link
     stays = linked.peers.may_lead(OTHER)
     linked.hear(flags=frames.LEAVES_OFFICE)
 
-    assert ((True, False), True, False) == (before, stays, linked.peers.may_lead(OTHER))
+    assert ((False, False), True, False) == (before, stays, linked.peers.may_lead(OTHER))
 
 
 def test_a_heartbeat_says_whether_its_receiver_is_heard(linked: Linked) -> None:
     """
     A cut may be open in one direction.
     """
+    linked.hear()
     for _ in range(SILENT_MS // 250 + 1):
         linked.tick(250)
         linked.turn()
