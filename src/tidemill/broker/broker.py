@@ -108,6 +108,7 @@ class Broker:
             self.shard_table.shards,
             turns=machine.turns,
             clock=machine.clock,
+            awake_clock=self.awake_clock,
             journal_jobs=machine.journal_jobs,
             spread_jobs=machine.spread_jobs,
             background_jobs=machine.background_jobs,

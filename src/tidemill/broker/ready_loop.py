@@ -48,17 +48,22 @@ class ReadyLoop:
         *,
         turns: Turns,
         clock: Clock,
+        awake_clock: Clock,
         journal_jobs: Jobs,
         spread_jobs: Jobs,
         background_jobs: Jobs,
         failed: Callable[[BaseException], None],
         metrics: Metrics,
     ) -> None:
-        """`failed` ends the process: a sync that failed is never tried again (rule J8)."""
+        """
+        `failed` ends the process: a sync that failed is never tried again (rule J8).  It is `awake_clock` by which a disk
+        hangs: who was given no CPU hears late of syncs, too.
+        """
         self._store = store
         self._shards = shards
         self._turns = turns
         self._clock = clock
+        self._awake_clock = awake_clock
         self._journal_jobs = journal_jobs
         self._spread_jobs = spread_jobs
         self._background_jobs = background_jobs
@@ -68,8 +73,8 @@ class ReadyLoop:
         self._is_scheduled = False
         self._is_background_busy = False
         self._is_stopping = False
-        self._written_at = self._started_at = clock.monotonic_ms()
-        self._checkpoint_at = self._spread_at = self._step_at = clock.monotonic_ms()
+        self._written_at = self._checkpoint_at = clock.monotonic_ms()
+        self._started_at = self._spread_at = self._step_at = awake_clock.monotonic_ms()
         self._idle_waiters: list[Callable[[], None]] = []
 
     def wake(self) -> None:
@@ -99,7 +104,7 @@ class ReadyLoop:
         What is handed to the journal becomes durable; a disk that hangs must not keep this broker in office.  It hangs
         as well when the ring is full, and a single step of what would make room does not return.
         """
-        longest_ago = self._clock.monotonic_ms() - SYNC_MS_MAX
+        longest_ago = self._awake_clock.monotonic_ms() - SYNC_MS_MAX
         if self._is_writing and self._started_at < longest_ago:
             return False
         is_spread_late = self._store.is_spreading and self._spread_at < longest_ago
@@ -125,7 +130,7 @@ class ReadyLoop:
                 self._run_background()
             return
         self._is_writing = True
-        self._started_at = self._clock.monotonic_ms()
+        self._started_at = self._awake_clock.monotonic_ms()
         store = self._store
 
         def write() -> Block:
@@ -168,7 +173,7 @@ class ReadyLoop:
         spread = self._store.gather_spread(bytes_min)
         if spread is None:
             return
-        self._spread_at = self._clock.monotonic_ms()
+        self._spread_at = self._awake_clock.monotonic_ms()
         disk = self._store.disk
 
         def carry_out() -> Spread:
@@ -216,7 +221,7 @@ class ReadyLoop:
     ) -> None:
         """Carry out `steps`, each a job of its own, and give what the last one yields to `done`; or call `full`."""
         self._is_background_busy = True
-        self._step_at = self._clock.monotonic_ms()
+        self._step_at = self._awake_clock.monotonic_ms()
         last: File | None = None
 
         def step() -> tuple[bool, File | None]:
@@ -227,7 +232,7 @@ class ReadyLoop:
 
         def stepped(outcome: tuple[bool, File | None]) -> None:
             nonlocal last
-            self._step_at = self._clock.monotonic_ms()
+            self._step_at = self._awake_clock.monotonic_ms()
             is_over, result = outcome
             if not is_over:
                 last = result

@@ -81,9 +81,9 @@ class Replica:
         "_election",
         "_full_since",
         "_given_up",
-        "_has_led",
         "_is_installed",
         "_jitter_ms",
+        "_led_term",
         "_log",
         "_memberships",
         "_messages",
@@ -165,7 +165,7 @@ class Replica:
         self._tries = 0  # to be elected, since somebody led
         self._full_since: int | None = None  # the journal here has no room for entries
         self._given_up = 0  # times since then
-        self._has_led = False  # and has heard of no other leader since: whoever followed it may still do
+        self._led_term = 0  # that it led last, while it has heard of no leader since: others may still follow it there
         self._alive: Alive = nobody
 
     # What others look at.
@@ -251,8 +251,8 @@ class Replica:
         """
         if not lacks_room:
             self._full_since, self._given_up = None, 0
-        elif self._full_since is None:
-            self._full_since = now_ms
+        elif self._full_since is None or now_ms - self._now_ms >= FULL_MS:  # it slept meanwhile: who knows
+            self._full_since, self._given_up = now_ms, 0
         self._now_ms = now_ms
         self._append_time = append_time
         self._alive = is_alive
@@ -268,7 +268,7 @@ class Replica:
                 self._deadline = now_ms + self._next_pause_ms()
             if now_ms >= self._deadline:
                 self._stand(is_transfer=False)
-        elif self._has_led:
+        elif self._led_term:
             self._give_up_if_full()
 
     def _wait(self, pause_ms: int | None) -> None:
@@ -302,7 +302,7 @@ class Replica:
     def _give_up_if_full(self) -> None:
         """
         What it appends gets onto others' disks, and never onto its own: it serves nothing of that.  It asks one after
-        another to lead, until somebody does; also when it does not lead any more, for others may not know, and follow.
+        another to lead, until somebody does; also when it does not lead any more, for those of its term may not know.
         """
         if self._full_since is None or self._now_ms - self._full_since < FULL_MS * (self._given_up + 1):
             return
@@ -310,7 +310,7 @@ class Replica:
         able = [voter for voter in self.voters if voter != self.me and self._alive(voter)]
         able.sort(key=lambda voter: matches.get(voter, 0), reverse=True)
         if able:
-            self._messages.append((able[self._given_up % len(able)], Depose(term=self.term)))
+            self._messages.append((able[self._given_up % len(able)], Depose(term=self._led_term)))
         self._given_up += 1
 
     def _may_stand(self) -> bool:
@@ -412,7 +412,8 @@ class Replica:
         self._election = None
         self._transfer = None
         self._wait(None)
-        self._has_led = self._has_led and leader is None
+        if leader is not None:
+            self._led_term = 0
 
     def _decide(self) -> None:
         """The votes may suffice by now, or suffice no more."""
@@ -441,7 +442,7 @@ class Replica:
     def _lead(self) -> None:
         self.role = Role.LEADER
         self.leader = self.me
-        self._has_led = True
+        self._led_term = self.term
         self._election = None
         self.term_start_index = self._log.last_index + 1
         self.replication = Replication(self.me, self._log, self.membership, self.window)

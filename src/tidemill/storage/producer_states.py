@@ -8,6 +8,7 @@ clock, nor by an entry that may be truncated: equal logs agree on who is silent,
 """
 
 from collections import deque
+from heapq import nlargest
 from typing import Final, NamedTuple
 
 from tidemill.model import errors
@@ -103,8 +104,8 @@ class ProducerStates:
         ]
         if not old or len(producers) <= PRODUCERS_KEPT:
             return set()
-        newest_first = sorted((_newest_committed(it, committed_index) for it in producers.values()), reverse=True)
-        kept_from = newest_first[PRODUCERS_KEPT - 1] if PRODUCERS_KEPT else committed_index + 1
+        newest = nlargest(PRODUCERS_KEPT, [_newest_committed(it, committed_index) for it in producers.values()])
+        kept_from = newest[-1] if newest else committed_index + 1
         return {producer_id for log_index, producer_id in old if log_index < kept_from}
 
     def expire(self, committed_index: int, before_ms: int) -> None:
@@ -132,4 +133,7 @@ class ProducerStates:
 
 def _newest_committed(window: deque[ProducerBatch], committed_index: int) -> int:
     """Its log index; 0: nothing is committed."""
+    last = window[-1].log_index
+    if last <= committed_index:
+        return last
     return next((batch.log_index for batch in reversed(window) if batch.log_index <= committed_index), 0)

@@ -41,6 +41,7 @@ class World:
         self.paused: set[Voter] = set()
         self.unheard: set[Voter] = set()  # by A
         self.deaf: set[Voter] = set()  # what A says does not reach them, and they do not hear its heartbeats
+        self.cut: set[Voter] = set()  # the link between these two
         self.logs = {it: Log() for it in VOTERS}
         self.mail: deque[tuple[Voter, Voter, Message]] = deque()
         self.replicas = {
@@ -84,7 +85,7 @@ class World:
     def step(self) -> None:
         """The oldest message arrives."""
         sender, to, message = self.mail.popleft()
-        if sender == A and to in self.deaf:
+        if (sender == A and to in self.deaf) or {sender, to} == self.cut:
             return
         self.replicas[to].receive(sender, message)
         self.carry_out(to)
@@ -104,6 +105,8 @@ class World:
 
     def _tick(self, me: Voter) -> None:
         unheard = self.unheard if me == A else {A} if me in self.deaf else set[Voter]()
+        if me in self.cut:
+            unheard = unheard | self.cut - {me}
         self.replicas[me].tick(self.now_ms, self.now_ms, lambda it: it not in unheard, lacks_room=me in self.full)
         self.carry_out(me)
 

@@ -1,6 +1,8 @@
-"""A leader that cannot stand again steps down: whoever does not hear of it must not follow it for ever."""
+"""A leader without room asks others to lead; whoever does not hear that it stepped down must not follow it for ever."""
 
 from tests.unit.raft.replica_world import A, B, C, World
+from tidemill.raft.messages import Depose, VoteRequest
+from tidemill.raft.replica import FULL_MS
 
 
 def step_down_unheard(world: World, *, is_full: bool) -> None:
@@ -50,3 +52,47 @@ def test_who_never_led_deposes_nobody_though_it_is_full_and_hears_no_leader() ->
 
     assert [True, False, False] == world.leads
     assert 1 == world.replicas[A].term
+
+
+def asks_to_lead(world: World) -> int:
+    return sum(isinstance(message, Depose) for _, _, message in world.mail)
+
+
+def test_a_leader_that_slept_is_not_full_since_it_fell_asleep() -> None:
+    """
+    Somebody came or went, and all shards looked: in a moment without room, and in another an hour later.
+    """
+    world = World()
+    world.pass_time(2_000)
+    world.full = {A}
+    world.pass_ms(A, 250)
+    world.full = set()
+    assert not world.replicas[A].is_restless
+    world.now_ms += 3_600_000
+    world.full = {A}
+    for _ in range(FULL_MS // 250):
+        world.pass_ms(A, 250)
+    before = asks_to_lead(world)
+    world.pass_ms(A, 250)
+
+    assert (0, 1) == (before, asks_to_lead(world))
+
+
+def test_who_led_and_is_full_deposes_no_leader_of_a_later_term() -> None:
+    """
+    It has heard of that term, and never of who leads in it: their link broke.
+    """
+    world = World()
+    world.pass_time(2_000)
+    world.full = {A}
+    while not asks_to_lead(world):
+        world.pass_ms(A, 250)
+    while not any(isinstance(it[2], VoteRequest) for it in world.mail):
+        world.step()
+    world.step()
+    assert 2 == world.replicas[A].term
+    world.cut = {A, B}
+    world.pass_time(20_000)
+
+    assert [False, True, False] == world.leads
+    assert 2 == world.replicas[B].term
