@@ -39,6 +39,7 @@ class Run:
     parts: list[Buffer]
     end: int
     is_read: bool = True  # soon, as far as is known
+    is_led: bool = True  # here
 
 
 @dataclass(slots=True)

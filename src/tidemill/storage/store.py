@@ -70,6 +70,7 @@ class Store:
         self._dirty_directories: dict[str, None] = {}
         self._unspread: list[Block] = []  # durable, oldest first; in memory until they are in the segments
         self._unspread_bytes = 0
+        self.mostly_follows = False  # as far as the last spread tells: others lead what it was of
         self._spreading: Spread | None = None
         self._airborne: Block | None = None
         self._found_disk_full = False  # the next checkpoint spreads what is left, and nobody else does
@@ -280,7 +281,10 @@ class Store:
     def _spread_of_all(self) -> Spread:
         blocks, self._unspread = self._unspread, []
         self._unspread_bytes = 0
-        return Spread(blocks, self._runs(blocks))
+        runs = self._runs(blocks)
+        led = sum(run.end - run.position for run in runs if run.is_led)
+        self.mostly_follows = 2 * led <= sum(run.end - run.position for run in runs)
+        return Spread(blocks, runs)
 
     def _runs(self, blocks: list[Block]) -> list[Run]:
         """What goes to which segment; nothing of what was truncated, settled or closed since."""
@@ -305,7 +309,8 @@ class Store:
                 if run is not None:
                     done.append(run)
                 is_read = log.is_led and log.partitions[entry.partition].is_read
-                runs[segment] = Run(segment, entry.position, [payload], entry.position + len(payload), is_read)
+                end = entry.position + len(payload)
+                runs[segment] = Run(segment, entry.position, [payload], end, is_read, log.is_led)
         for segment in runs:
             segment.spread_begins()
         return done + list(runs.values())

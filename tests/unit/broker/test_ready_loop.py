@@ -1,5 +1,7 @@
 """What is queued gets written, what runs beside it gets its turn, and a stop comes to its end."""
 
+import pytest
+
 from tests.unit.broker.broker_world import OPTIONS, BrokerWorld, Client
 from tests.unit.broker.test_kafka_connection import produce_of
 from tidemill.broker.ready_loop import CHECKPOINT_MS, IDLE_MS, SPREAD_BYTES, SYNC_MS_MAX
@@ -59,6 +61,18 @@ def test_written_blocks_are_spread_when_they_are_many() -> None:
         world.produce("flights", b"x" * 100_000)
 
     assert log.segments[0].written > 0
+
+
+def test_who_mostly_follows_spreads_twice_as_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = idle_world()
+    store = world.broker.store
+    asked: list[int] = []
+    monkeypatch.setattr(store, "gather_spread", asked.append)
+
+    for store.mostly_follows in (False, True):
+        world.produce("flights", b"x")
+
+    assert {SPREAD_BYTES, 2 * SPREAD_BYTES} == {*asked}
 
 
 def fill_ring(world: BrokerWorld) -> None:

@@ -428,6 +428,17 @@ def test_a_report_names_only_entries_that_are_still_there(make_hand: Callable[..
     assert [(2, 2)] == [(report.term, report.log_index) for report in hand.store.written(block)]
 
 
+def test_a_store_knows_whether_others_lead_most_of_what_it_spreads(make_hand: Callable[..., Any]) -> None:
+    hand = make_hand(OPTIONS)
+    known = []
+    for hand.shard.is_led in (True, False, True):
+        hand.append(1)
+        hand.write_all()
+        known.append(hand.store.mostly_follows)
+
+    assert [False, True, False] == known
+
+
 def test_what_nobody_reads_goes_around_the_page_cache(
     make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
