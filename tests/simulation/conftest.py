@@ -1,16 +1,21 @@
 """What was explored is told at the end of the run, whether or not anything failed."""
 
 import gc
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.simulation.cluster.what_happened import never_happened
+
 EXPLORED = pytest.StashKey[list[str]]()
+MET = pytest.StashKey[Counter[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[EXPLORED] = []
+    config.stash[MET] = Counter()
 
 
 @pytest.fixture
@@ -19,15 +24,27 @@ def explored(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     return request.config.stash[EXPLORED]
 
 
+@pytest.fixture
+def met(request: pytest.FixtureRequest) -> Counter[str]:
+    """How often which fault struck, and what came of it."""
+    return request.config.stash[MET]
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    stash = session.config.stash
     told = getattr(session.config, "workeroutput", None)  # where several processes share the tests
     if told is not None:
-        told["explored"] = session.config.stash[EXPLORED]
+        told |= {"explored": stash[EXPLORED], "met": dict(stash[MET])}
+    elif missing := never_happened(stash[MET]):
+        stash[EXPLORED].append(f"FAILED: in all lots of seeds there was never: {', '.join(missing)}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    node.config.stash[EXPLORED] += getattr(node, "workeroutput", {}).get("explored", [])
+    told = getattr(node, "workeroutput", {})
+    node.config.stash[EXPLORED] += told.get("explored", [])
+    node.config.stash[MET].update(told.get("met", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

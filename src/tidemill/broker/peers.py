@@ -131,10 +131,8 @@ class Peers:
         heartbeat_at = self._heartbeat_of(voter)
         return heartbeat_at is not None and self._clock.monotonic_ms() - heartbeat_at <= within_ms
 
-    def _heartbeat_of(self, voter: Voter | None) -> int | None:
+    def _heartbeat_of(self, voter: Voter) -> int | None:
         """When its last one came, on whatever link."""
-        if voter is None:
-            return None
         peer = self._by_voter.get(voter)
         return self._lost.get(voter) if peer is None else peer.heartbeat_at
 
@@ -247,15 +245,19 @@ class Peers:
         voter = link.hello.voter
         if voter == self.hello().voter:
             return "this is the same broker"
-        peer = self._peers[link] = _Peer(link, self._clock.monotonic_ms(), self._heartbeat_of(voter))
+        incarnation = link.hello.incarnation
+        heartbeat_at = None  # another process has sent none yet
+        if voter is not None and self._lives.get(voter) == incarnation:
+            heartbeat_at = self._heartbeat_of(voter)
+        peer = self._peers[link] = _Peer(link, self._clock.monotonic_ms(), heartbeat_at)
         if self._to_silent and self._is_syncing():
             self._put(peer, self._to_silent)  # as at the last tick; the other end counts on nobody before
         if voter is not None:
             self._by_voter[voter] = peer
             self._tell_leaders(peer)
-            if self._lives.get(voter, link.hello.incarnation) != link.hello.incarnation:
+            if self._lives.get(voter, incarnation) != incarnation:
                 self.began_again(voter)
-            self._lives[voter] = link.hello.incarnation
+            self._lives[voter] = incarnation
             self.met_again(voter)
         return None
 

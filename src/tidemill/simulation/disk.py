@@ -62,7 +62,7 @@ class SimulatedDisk:
         self.cut_before: int | None = None
         """The number of the operation before which the power goes."""
         self.fail_sync_at: int | None = None
-        """The number of the operation that fails, if it is a sync or a directory sync."""
+        """The number of the operation from which on the next sync, or directory sync, fails; one only."""
         self.before_operation: Callable[[Operation], None] | None = None
         self.free_bytes: int | None = None
         """None: endless."""
@@ -182,7 +182,7 @@ class SimulatedDisk:
             if isinstance(directory, Content):
                 _refuse(NotADirectoryError, errno.ENOTDIR, path)
             number = self._begin(Kind.SYNC_DIRECTORY, path)
-            if number == self.fail_sync_at:
+            if self._fails_sync(number):
                 raise SyncFailed(errno.EIO, f"sync of directory {path!r} failed")
             settled = set()
             for run in dependent(self._state.pending):
@@ -191,6 +191,12 @@ class SimulatedDisk:
                     for touched, name, node in change.effects:
                         _put(touched.durable, name, node)
             self._state.pending = [change for change in self._state.pending if change.number not in settled]
+
+    def _fails_sync(self, number: int) -> bool:
+        if self.fail_sync_at is None or number < self.fail_sync_at:
+            return False
+        self.fail_sync_at = None
+        return True
 
     def free_space(self) -> int:
         self._check_power()
@@ -504,7 +510,7 @@ class SimulatedFile:
         with disk._turn:
             self._check()
             number = disk._begin(Kind.SYNC, self._path, file=self._content.number)
-            if number == disk.fail_sync_at:
+            if disk._fails_sync(number):
                 self._content.fail_sync()
                 raise SyncFailed(errno.EIO, f"sync of {self._path!r} failed")
             self._content.sync()

@@ -69,6 +69,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     try:
         with LeaderMover([f"127.0.0.1:{port}" for port in peers], MOVE_SECONDS) as mover:
             yield RunningCluster(processes.bootstrap, mover)
+        assert mover.moved or mover.rounds < 2, f"{mover.rounds} rounds moved no leader"
     finally:
         processes.stop()
 

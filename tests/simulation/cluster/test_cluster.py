@@ -6,16 +6,14 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from tests.simulation.cluster.cluster_mutants import MUTANTS, ClusterMutant
+from tests.simulation.cluster.what_happened import LOTS, note
 from tests.simulation.hash_seeds import printed_under_two
-from tidemill.raft.entry import Kind
 from tidemill.simulation.cluster import ClusterRun
-from tidemill.simulation.cluster_faults import Fault
 from tidemill.simulation.cluster_knobs import ClusterKnobs
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.recovery import JournalDamaged
@@ -24,7 +22,6 @@ from tidemill.storage.segment import SegmentDamaged
 ASKED = os.environ.get("TIDEMILL_CLUSTER_SEEDS")
 ALONE = int(ASKED or "16")
 TOGETHER = -(-int(ASKED or "30") * 5 // 4)  # so many of three brokers or more
-LOTS = 4  # of seeds, so that a failure is told soon
 SEVERAL = (2, 3, 3, 3, 5)
 RUN = """
 from random import Random
@@ -37,26 +34,8 @@ for seed, brokers in ((5, 1), (12, 1), (3, 3)):
 """
 
 
-EFFECTS = (Kind.TRUNCATE.name, Kind.INSTALLED.name, Kind.SETTLED.name, "SyncFailed", "PowerLost")
-
-
 def run_of(seed: int, brokers: int) -> ClusterRun:
     return ClusterRun(seed, ClusterKnobs.draw(Random(seed), brokers))
-
-
-@pytest.fixture(scope="module")
-def met() -> Iterator[Counter[str]]:
-    """What all lots together went through: a fault that never happens finds nothing."""
-    found: Counter[str] = Counter()
-    yield found
-    assert found["lots"] < 2 * LOTS or not [what for what in (*Fault, *EFFECTS) if not found[what]], found
-
-
-def note(met: Counter[str], run: ClusterRun) -> None:
-    met.update({str(fault): count for fault, count in run.faults.struck.items()})
-    for machine in run.machines:
-        met.update({Kind(kind).name: count for kind, count in machine.rows.items()})
-        met.update(machine.ends)
 
 
 @pytest.mark.timeout(7200)

@@ -218,6 +218,20 @@ def test_a_link_alone_makes_nobody_alive(linked: Linked) -> None:
     assert (False, False, True, False) == (before, lost, again, linked.peers.is_alive(OTHER))
 
 
+def test_a_new_process_is_not_alive_by_the_heartbeat_of_the_one_before(linked: Linked) -> None:
+    """
+    It is back within 2 s of a kill, and its journal hangs.
+    """
+    linked.hear()
+    linked.peers.lost(linked.link, "killed")
+    linked.link.hello = replace(linked.link.hello, incarnation=7)
+    linked.peers.linked(linked.link)
+    before = linked.peers.is_alive(OTHER)
+    linked.hear()
+
+    assert (False, True) == (before, linked.peers.is_alive(OTHER))
+
+
 def test_who_meets_another_says_at_once_that_it_is_alive(linked: Linked) -> None:
     """
     Not before the first tick: until then it has nothing to say; and not while its journal hangs.
