@@ -283,7 +283,8 @@ class Store:
         self._unspread_bytes = 0
         runs = self._runs(blocks)
         led = sum(run.end - run.position for run in runs if run.is_led)
-        self.mostly_follows = 2 * led <= sum(run.end - run.position for run in runs)
+        followed = sum(run.end - run.position for run in runs if not run.is_led)
+        self.mostly_follows = 0 < followed >= led
         return Spread(blocks, runs)
 
     def _runs(self, blocks: list[Block]) -> list[Run]:

@@ -436,7 +436,10 @@ def test_a_store_knows_whether_others_lead_most_of_what_it_spreads(make_hand: Ca
         hand.write_all()
         known.append(hand.store.mostly_follows)
 
-    assert [False, True, False] == known
+    hand.store.vote(hand.shard.shard_id, hand.shard, 2, None)
+    hand.write_all()
+
+    assert [False, True, False, False] == [*known, hand.store.mostly_follows]
 
 
 def test_what_nobody_reads_goes_around_the_page_cache(
