@@ -25,7 +25,7 @@ from tidemill.peer import join, register
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
 from tidemill.storage.disk import Disk
-from tidemill.storage.recovery import Found, JournalDamaged, found_directory, open_store
+from tidemill.storage.recovery import Found, JournalDamaged, check_nothing_lost, found_directory, open_store
 from tidemill.storage.set_aside import set_aside
 from tidemill.storage.store import Store, StoreOptions
 
@@ -42,6 +42,7 @@ async def open_directory(
     """Whose directory this is, and what is in it.  An empty one founds a cluster, or joins that at `addresses`."""
     identity = read_identity(disk)
     if identity is None:
+        check_nothing_lost(disk)  # before the cluster hears of it: who is admitted takes the place of what is here
         identity = await _new_identity(broker_id, addresses, machine)
         found_directory(disk, identity.journal_key, options)
         write_identity(disk, identity)

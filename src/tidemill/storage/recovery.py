@@ -55,17 +55,21 @@ class Found:
     damaged: dict[ShardId, str] = field(default_factory=dict)
 
 
-def found_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
-    """
-    Make everything that a directory with an identity has: one journal file, and an empty checkpoint.  Safe to be cut
-    anywhere and begun again, as long as there is no identity, or one with another key.  DirectoryProblem when topics
-    lie there: then it is the identity that is lost.
-    """
+def check_nothing_lost(disk: Disk) -> None:
+    """Of a directory without an identity.  DirectoryProblem when topics lie there: then it is the identity that is."""
     if disk.list(paths.TOPICS):
         raise DirectoryProblem(
             f"{paths.IDENTITY} is missing, but {paths.TOPICS}/ is not empty: restore it, or use an empty log.dirs; "
             "nothing was changed"
         )
+
+
+def found_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
+    """
+    Make everything that a directory with an identity has: one journal file, and an empty checkpoint.  Safe to be cut
+    anywhere and begun again, as long as there is no identity, or one with another key.
+    """
+    check_nothing_lost(disk)
     disk.make_directory(paths.JOURNAL)
     disk.make_directory(paths.TOPICS)
     for name in disk.list(paths.JOURNAL):

@@ -13,7 +13,7 @@ from tidemill.batches.builder import build_batch
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.metadata.brokers import RegisterBroker
 from tidemill.metadata.controller import Command
-from tidemill.model.shard import METADATA_SHARD
+from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.shard.append import append_own
 from tidemill.shard.pending import Pending
 from tidemill.shard.shard import Shard
@@ -24,6 +24,8 @@ from tidemill.simulation.cluster_knobs import ClusterKnobs
 from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST
 from tidemill.simulation.history import Broken
 from tidemill.simulation.machine import seconds
+from tidemill.storage import paths
+from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.store import StoreOptions
 
 SEEDS_OF_CONTROL = 40
@@ -246,6 +248,55 @@ def test_a_broker_that_begins_again_keeps_its_number_wherever_it_is_stopped() ->
 
     pass_time(run, lambda: last.is_ready and run.check.agree())
     assert (True, True) == (last.voter != before, last.voter.broker_id == before.broker_id)  # type: ignore[union-attr]
+
+
+def test_a_broker_that_has_lost_its_identity_takes_nobodys_place() -> None:
+    """
+    It is not started, and is told to restore the file.  Had it asked the cluster before, another directory would have
+    its number then, and the one with the data could not come back.
+    """
+    run = three_brokers_with_a_topic()
+    last = run.machines[2]
+    last.kill()
+    pass_time(run, lambda: all(last.voter not in machine.broker.cluster.live() for machine in run.machines[:2]))  # type: ignore[union-attr]
+    before = last.voter
+    file = last.disk.open(paths.IDENTITY)
+    identity = file.read(0, file.size())
+    last.disk.remove(paths.IDENTITY)
+
+    last.start()
+    with pytest.raises(DirectoryProblem, match="nothing was changed"):
+        pass_time(run, lambda: False)
+    last.kill()
+    restored = last.disk.open(paths.IDENTITY, create=True)
+    restored.write(0, [identity])
+    restored.sync()
+    last.start()
+
+    pass_time(run, lambda: last.is_ready and run.check.agree())
+    assert before == last.voter
+    assert 3 == voters(last)
+
+
+def test_a_clean_stop_lets_others_lead_before_it_is_over() -> None:
+    """
+    Clients are answered without a break: nobody waits until a broker is missed and another has been elected.
+    """
+    run = three_brokers_with_a_topic()
+
+    def led_by(*machines: BrokerMachine) -> set[ShardId]:
+        shards = [it for machine in machines if machine.broker for it in machine.broker.shard_table.shards.values()]
+        return {shard.shard_id for shard in shards if shard.replica.leads}
+
+    leader = max(run.machines, key=lambda machine: len(led_by(machine)))
+    led = led_by(leader)
+    assert led
+
+    leader.stop()
+    while leader.is_running:
+        run.timeline.run_until(run.timeline.now_us + seconds(0.001))
+
+    assert led <= led_by(*(machine for machine in run.machines if machine is not leader))
 
 
 def test_a_broker_that_meets_a_metadata_record_of_a_newer_version_ends() -> None:
