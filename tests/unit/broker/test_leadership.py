@@ -234,6 +234,16 @@ def test_an_unconfirmed_leader_serves_what_is_known_to_be_committed(on_unconfirm
     assert (errors.NONE, known) == (partition.error_code, partition.high_watermark)
 
 
+@pytest.mark.parametrize(("version", "code"), [(4, errors.LEADER_NOT_AVAILABLE), (5, errors.OFFSET_NOT_AVAILABLE)])
+def test_older_clients_are_told_what_makes_them_try_again(
+    on_unconfirmed: dict[str, ClusterWorld], version: int, code: int
+) -> None:
+    """KIP-207: OFFSET_NOT_AVAILABLE came with version 5, and ends the call of a client that does not know it."""
+    answered = on_unconfirmed["flights"][2].client.ask(listing(0), version)
+
+    assert code == first_partition(answered)
+
+
 def test_only_what_is_below_the_log_or_above_its_end_is_out_of_range(on_follower: ClusterWorld) -> None:
     """Between the high watermark and the end there is nothing yet, and a client must not begin anew because of that."""
     leader = on_follower[1]

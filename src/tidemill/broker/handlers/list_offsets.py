@@ -3,7 +3,8 @@
 Offsets by timestamp, and by the names of the ends: −1 latest, −2 earliest, −3 largest timestamp (KIP-734), −4
 earliest local (KIP-405), −5 latest tiered (KIP-1005: none), −6 earliest to be tiered (KIP-1023: none).
 
-v2  isolation_level (the last stable offset is the high watermark) v4  leader epochs v6  flexible
+v2  isolation_level (the last stable offset is the high watermark) v4  leader epochs
+v5  OFFSET_NOT_AVAILABLE  v6  flexible
 """
 
 from typing import Final
@@ -24,6 +25,8 @@ LARGEST_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
+
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5  # the version; who speaks an older one would not try again (KIP-207)
 
 PartitionRequest = Request.Topic.Partition
 PartitionResponse = Response.Topic.Partition
@@ -57,6 +60,8 @@ def _problem(context: RequestContext, topic: str, partition: Partition | None, a
     if partition is None:
         return context.broker.missing_partition(topic, b"", asked.partition_index)
     code = leadership_problem(partition, asked.current_leader_epoch)
+    if code == errors.OFFSET_NOT_AVAILABLE and context.version < OFFSET_NOT_AVAILABLE_SINCE:
+        return errors.LEADER_NOT_AVAILABLE
     if code:
         return code
     if asked.timestamp < EARLIEST_PENDING_UPLOAD:
