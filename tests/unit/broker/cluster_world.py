@@ -25,6 +25,7 @@ from tidemill.model.shard import METADATA_SHARD
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer, LinkOwner
 from tidemill.shard.shard import Shard
+from tidemill.simulation.disk import SimulatedDisk
 
 TICK_MS = 50
 WAIT_MS_MAX = 20_000
@@ -131,12 +132,14 @@ class MemoryLinks:
 class Node(BrokerWorld):
     """One broker; `step` and `pass_time` are those of the whole cluster."""
 
-    def __init__(self, cluster: "ClusterWorld", number: int, static: Mapping[str, str]) -> None:
+    def __init__(
+        self, cluster: "ClusterWorld", number: int, static: Mapping[str, str], disk: SimulatedDisk | None = None
+    ) -> None:
         self.cluster = cluster
         self.number = number
         self.address = f"127.0.0.1:{9300 + number}"
         self.links: list[MemoryLinks] = []
-        super().__init__(static, clock=cluster.clock, endpoints=endpoints_of(number))
+        super().__init__(static, disk=disk, clock=cluster.clock, endpoints=endpoints_of(number))
 
     async def _up(self) -> Broker:
         self.entropy = SeededEntropy(self.number)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -11,6 +12,7 @@ from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.broker import controller_host
 from tidemill.metadata import controller
 from tidemill.metadata.snapshot import snapshot_chunks
+from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model.shard import METADATA_SHARD
 
 
@@ -75,3 +77,22 @@ def test_the_metadata_that_an_install_brought_are_read_a_part_a_turn(world: Clus
 
     assert len(offsets) > 3
     assert [2, 22] == [*images]
+
+
+def test_what_is_there_already_is_told_by_who_still_leads() -> None:
+    """
+    Nothing is written for that, so a controller that has been deposed and does not know it could tell of what is gone.
+    """
+    world = ClusterWorld()
+    world.create("flights")
+    again = CreateTopics(topics=(NewTopic(name="flights", partition_count=1, replication_factor=3),))
+    host = world[1].broker.controller
+    told: list[Any] = []
+    world.network.held = lambda _source, _destination: True
+
+    host.submit(again).then(told.append)
+    world.settle()
+    while_it_believes_to_lead = (host.leads, [*told])
+    world.pass_time(3_000)
+
+    assert ((True, []), [None]) == (while_it_believes_to_lead, told)

@@ -7,6 +7,7 @@ import pytest
 from tests.unit.broker.broker_world import Client
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.broker.cluster import LISTED_MS
+from tidemill.broker.partition_view import partition_view
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
@@ -59,6 +60,22 @@ def test_every_broker_tells_the_true_leader_as_one_pair() -> None:
                 list(partition.isr_nodes),
                 list(partition.offline_replicas),
             )
+
+
+def test_a_leader_that_the_same_answer_does_not_list_is_not_named() -> None:
+    """The client could not reach it, and librdkafka asks for a broker that it has no address of for ever."""
+    world = ClusterWorld()
+    world.create("flights", brokers=(2, 3, 1))
+    broker = world[1].broker
+
+    views = [
+        partition_view(broker.image, broker.cluster, broker.image.topics["flights"], 0, listed)
+        for listed in ({1, 2, 3}, {1, 3})
+    ]
+
+    assert [errors.NONE, errors.LEADER_NOT_AVAILABLE] == [view.error_code for view in views]
+    assert [2, -1] == [view.leader_id for view in views]
+    assert -1 == views[1].leader_epoch
 
 
 def test_a_broker_is_listed_for_a_while_after_its_end() -> None:

@@ -1,15 +1,18 @@
 """A broker comes up, whoever leads, and whatever has become of its disk."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.cluster_world import ClusterWorld, Node
 from tidemill.broker import wiring
+from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import NOTHING
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.simulation.disk import SimulatedDisk
+from tidemill.storage.data_directory import DirectoryProblem, read_identity, write_identity
 from tidemill.storage.recovery import JournalDamaged
 
 
@@ -46,5 +49,23 @@ def test_a_lone_founder_with_a_damaged_journal_is_not_started() -> None:
 
     with pytest.raises(JournalDamaged, match=r"nothing was changed.*tidemill\.join"):
         asyncio.run(wiring.open_directory(disk, None, (), world._machine(), world.options))
+
+    assert before == disk.list("")
+
+
+def test_a_damaged_broker_that_is_sent_to_another_cluster_keeps_what_it_has() -> None:
+    """
+    That one would give it nothing of what it had.
+    """
+    alone = BrokerWorld()
+    alone.create("flights")
+    disk = with_rot_in_the_journal(alone)
+    identity = read_identity(disk)
+    assert identity is not None
+    write_identity(disk, replace(identity, broker_id=BrokerId(4)))  # the other cluster has one with its number
+    before = disk.list("")
+
+    with pytest.raises(DirectoryProblem, match=f"belongs to {identity.cluster_id}: name a broker of that one"):
+        Node(ClusterWorld(), 4, NOTHING, disk)
 
     assert before == disk.list("")

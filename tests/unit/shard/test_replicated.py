@@ -240,6 +240,21 @@ def test_who_does_not_wait_for_a_majority_waits_until_it_has_come_near(monkeypat
     assert [f"{number} True" for number in range(6)] == heard
 
 
+def test_fewer_disks_than_commit_are_never_enough() -> None:
+    """min.insync.replicas may be less than a majority; what another leader may cut is not answered for that."""
+    replicated, heard = Replicated(), list[str]()
+    replicated.lead()
+    index = replicated.append(b"x")
+    replicated.shard.when_held(index, 1, told(heard, "one"))
+
+    replicated.sync()
+    on_one = [*heard]
+    replicated.shard.when_held(index, 1, told(heard, "another"))
+    replicated.answer(SECOND)
+
+    assert ([], {"one True", "another True"}) == (on_one, {*heard})
+
+
 def test_a_leader_whose_followers_lag_takes_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that gave up waiting send again; they are told that they may, and are taken when there is room."""
     monkeypatch.setattr(shard_module, "BYTES_MAX", 5 * (uncommitted.ENTRY_BYTES + 100))
