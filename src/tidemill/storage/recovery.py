@@ -67,7 +67,7 @@ def check_nothing_lost(disk: Disk) -> None:
 def found_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     """
     Make everything that a directory with an identity has: one journal file, and an empty checkpoint.  Safe to be cut
-    anywhere and begun again, as long as there is no identity, or one with another key.
+    anywhere and begun again, as long as there is no identity, or one with another key.  Raises as `check_nothing_lost`.
     """
     check_nothing_lost(disk)
     disk.make_directory(paths.JOURNAL)

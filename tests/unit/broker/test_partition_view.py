@@ -63,7 +63,7 @@ def test_every_broker_tells_the_true_leader_as_one_pair() -> None:
 
 
 def test_a_leader_that_the_same_answer_does_not_list_is_not_named() -> None:
-    """The client could not reach it, and librdkafka asks for a broker that it has no address of for ever."""
+    """The client is not told how to reach it."""
     world = ClusterWorld()
     world.create("flights", brokers=(2, 3, 1))
     broker = world[1].broker

@@ -62,7 +62,7 @@ def test_a_damaged_broker_that_is_sent_to_another_cluster_keeps_what_it_has() ->
     disk = with_rot_in_the_journal(alone)
     identity = read_identity(disk)
     assert identity is not None
-    write_identity(disk, replace(identity, broker_id=BrokerId(4)))  # the other cluster has one with its number
+    write_identity(disk, replace(identity, broker_id=BrokerId(4)))  # its own is alive in the other cluster
     before = disk.list("")
 
     with pytest.raises(DirectoryProblem, match=f"belongs to {identity.cluster_id}: name a broker of that one"):
