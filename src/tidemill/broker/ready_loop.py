@@ -1,6 +1,7 @@
 """From what shards queued to what is durable: one block, one sync, for the whole broker.
 
     turn:     gather the next block, unless one is in the air ──▶ journal's thread: write, sync
+              or a second behind it, if as much is queued as a block takes: it would not grow by waiting
     written:  every shard advances ──▶ a turn, behind what else has arrived: the next block is the larger for it
     beside:   spread what is written over the segments, several blocks at once ──▶ a thread of its own
 
@@ -15,7 +16,7 @@ from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 from tidemill.shard.jobs import Jobs
 from tidemill.shard.shard import Shard
-from tidemill.storage.block import Block, Report, Spread
+from tidemill.storage.block import AIRBORNE_MAX, Block, Report, Spread
 from tidemill.storage.disk import DiskFull, File
 from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
@@ -70,7 +71,7 @@ class ReadyLoop:
         self._background_jobs = background_jobs
         self._failed = failed
         self._metrics = metrics
-        self._is_writing = False
+        self._airborne = 0  # blocks
         self._is_scheduled = False
         self._is_background_busy = False
         self._is_stopping = False
@@ -87,7 +88,7 @@ class ReadyLoop:
     def tick(self) -> None:
         """Called a few times a second."""
         now = self._clock.monotonic_ms()
-        if not self._is_writing:
+        if not self._airborne:
             if self._store.has_pending:
                 self._start()
             elif not self._store.is_settled and now - self._written_at >= IDLE_MS:
@@ -106,7 +107,7 @@ class ReadyLoop:
         as well when the ring is full, and a single step of what would make room does not return.
         """
         longest_ago = self._awake_clock.monotonic_ms() - SYNC_MS_MAX
-        if self._is_writing and self._started_at < longest_ago:
+        if self._airborne and self._started_at < longest_ago:
             return False
         is_spread_late = self._store.is_spreading and self._spread_at < longest_ago
         is_step_late = self._is_background_busy and self._step_at < longest_ago
@@ -119,19 +120,25 @@ class ReadyLoop:
 
     def _turn(self) -> None:
         self._is_scheduled = False
-        if not self._is_writing:
-            self._start()
-            self._settle_idle()
+        while self._may_start and self._start():
+            pass
+        self._settle_idle()
 
-    def _start(self, *, empty: bool = False) -> None:
+    @property
+    def _may_start(self) -> bool:
+        return not self._airborne or (self._airborne < AIRBORNE_MAX and self._store.has_full_block)
+
+    def _start(self, *, empty: bool = False) -> bool:
+        """False when there is nothing to write, or no room."""
         block = self._store.gather(empty=empty)
         if block is None:
             if self._store.has_pending and self._store.can_checkpoint:
                 self._begin_checkpoint()  # the ring is full: only a checkpoint makes room
                 self._run_background()
-            return
-        self._is_writing = True
-        self._started_at = self._awake_clock.monotonic_ms()
+            return False
+        if not self._airborne:
+            self._started_at = self._awake_clock.monotonic_ms()
+        self._airborne += 1
         store = self._store
 
         def write() -> Block:
@@ -139,10 +146,12 @@ class ReadyLoop:
             return block
 
         self._journal_jobs.submit(write, self._written, self._failed)
+        return True
 
     def _written(self, block: Block) -> None:
-        self._is_writing = False
+        self._airborne -= 1
         self._written_at = self._clock.monotonic_ms()
+        self._started_at = self._awake_clock.monotonic_ms()
         metrics = self._metrics
         metrics.journal_blocks += 1
         metrics.journal_bytes += block.size
@@ -211,7 +220,7 @@ class ReadyLoop:
         self._store.checkpointed()
         self._metrics.checkpoints += 1
         self._metrics.checkpoint_seconds += (self._clock.monotonic_ms() - self._checkpoint_at) / 1_000
-        if self._store.has_pending and not self._is_writing:
+        if self._store.has_pending and not self._airborne:
             self._start()
 
     def _background(
@@ -258,17 +267,11 @@ class ReadyLoop:
         if not (self._idle_waiters or self._is_stopping):
             return
         store = self._store
-        if (
-            self._is_writing
-            or self._is_background_busy
-            or self._is_scheduled
-            or store.has_pending
-            or store.is_spreading
-        ):
+        if self._airborne or self._is_background_busy or self._is_scheduled or store.has_pending or store.is_spreading:
             return
         if self._is_stopping and not store.is_settled:
             self._start(empty=True)
-            if self._is_writing:
+            if self._airborne:
                 return
         waiters, self._idle_waiters = self._idle_waiters, []
         for waiter in waiters:
@@ -282,7 +285,7 @@ class ReadyLoop:
         self._is_stopping = True
         if self._store.can_checkpoint:
             self._begin_checkpoint()
-        if not self._is_writing:
+        if not self._airborne:
             self._start(empty=not self._store.has_pending)
         self._run_background()
 

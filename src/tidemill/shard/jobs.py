@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 class Jobs(Protocol):
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]) -> None:
-        """Bounding how many are under way is the caller's part: one block for the journal, a window for readers."""
+        """Bounding how many are under way is the caller's part: two blocks for the journal, a window for readers."""
         ...
 
 

@@ -5,6 +5,7 @@ beside it, so that a crash point finds a checkpoint half done while later blocks
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from tidemill.model.broker_id import Voter
@@ -12,8 +13,8 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry
 from tidemill.raft.replica import Replica, nobody
 from tidemill.simulation.store_model import Row, StoreHistory
-from tidemill.storage.block import Report
-from tidemill.storage.disk import Disk, DiskFull, File
+from tidemill.storage.block import AIRBORNE_MAX, Block, Report
+from tidemill.storage.disk import Disk, DiskFull, File, SyncFailed
 from tidemill.storage.partition_log import LogConfig
 from tidemill.storage.shard_log import Opening, ShardLog
 from tidemill.storage.store import Step, Store
@@ -31,6 +32,8 @@ class StoreDriver:
         self.checkpoints = 0
         self.checkpoints_failed = 0
         self.spreads_full = 0
+        self.airborne_max = AIRBORNE_MAX
+        self.pairs = 0  # of blocks that were in the air together
         self.spread_bytes_min = 0  # more: blocks are spread several at once, and rows change between
         self.runs_beside = True  # False: no checkpoint, no growth, no removal
         self.before_spread: Callable[[], None] = _nothing
@@ -105,18 +108,50 @@ class StoreDriver:
     # What the loop does.
 
     def block(self, *, empty: bool = False) -> bool:
-        """One block all the way; False when there was none to gather."""
+        """
+        One block all the way, with a full one that follows it at once; False when there was none to gather.  Every
+        other time the second is written before the loop hears of the first.
+        """
         store = self.store
-        block = store.gather(empty=empty)
-        if block is None:
+        airborne = self._gather(empty=empty)
+        if not airborne:
             if store.has_pending and store.can_checkpoint and self.runs_beside:
                 store.begin_checkpoint()
             self.beside()
             return False
-        self.history.gather(block.sequence, [shard_id for shard_id, _ in block.rows])
-        self.beside()
-        block.write(store.journal)
-        self.beside()
+        self.pairs += len(airborne) - 1
+        is_heard_late = airborne[0].sequence % 2 == 0
+        for block in airborne:
+            self.beside()
+            self._write(block, airborne)
+            self.beside()
+            if not is_heard_late:
+                self._written(block)
+        for block in airborne if is_heard_late else ():
+            self._written(block)
+        return True
+
+    def _gather(self, *, empty: bool) -> list[Block]:
+        airborne: list[Block] = []
+        while not airborne or (len(airborne) < self.airborne_max and self.store.has_full_block):
+            block = self.store.gather(empty=empty and not airborne)
+            if block is None:
+                break
+            self.history.gather(block.sequence, [shard_id for shard_id, _ in block.rows])
+            airborne.append(block)
+        return airborne
+
+    def _write(self, block: Block, airborne: list[Block]) -> None:
+        try:
+            block.write(self.store.journal)
+        except SyncFailed:
+            for behind in airborne[airborne.index(block) + 1 :]:  # the thread goes on until the loop has heard
+                with suppress(SyncFailed):
+                    behind.write(self.store.journal)
+            raise
+
+    def _written(self, block: Block) -> None:
+        store = self.store
         reports = store.written(block)
         self.history.acknowledge(block.sequence)
         for report in reports:
@@ -124,7 +159,6 @@ class StoreDriver:
         if store.wants_checkpoint and self.runs_beside:
             store.begin_checkpoint()
         self.beside()
-        return True
 
     def _spread(self, bytes_min: int) -> None:
         spread = self.store.gather_spread(bytes_min)

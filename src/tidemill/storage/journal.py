@@ -4,12 +4,13 @@ The loop reserves space and gathers blocks; one thread job at a time writes and 
 `docs/formats/journal.md`.
 """
 
+import errno
 from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tidemill.storage import paths
-from tidemill.storage.disk import Buffer, Disk, DiskFull, File
+from tidemill.storage.disk import Buffer, Disk, DiskFull, File, SyncFailed
 from tidemill.storage.journal_block import PAGE_BYTES, decode_header
 
 RESERVE_DIVISOR: Final = 8  # an eighth of the ring is for what frees it (rule J7)
@@ -48,6 +49,7 @@ class Journal:
         self._position = head.position
         self.sequence = sequence  # of the newest block
         self.synced = 0  # the newest sequence that is known to be synced
+        self.written = 0  # the newest that was synced, as the journal's thread knows
         self.used = 0
         self.laps = 0
         self._live: deque[tuple[int, int]] = deque()  # (sequence, size) of the blocks that are not free yet
@@ -77,7 +79,7 @@ class Journal:
         """Recovery has walked to the end: the next block begins at `place`."""
         self._slot = next(i for i, file in enumerate(self.ring) if file.number == place.number)
         self._position = place.position
-        self.synced = self.sequence
+        self.synced = self.written = self.sequence
 
     def account(self, sequence: int, size: int) -> None:
         """A block that recovery found is in use."""
@@ -126,6 +128,14 @@ class Journal:
         live = self._live
         while live and live[0][0] <= sequence:
             self.used -= live.popleft()[1]
+
+    def check_follows(self, sequence: int) -> None:
+        """
+        Raises SyncFailed where the block before is not durable: one behind it would meet, at the next start but one, a
+        block of its predecessor's number, and pass for what follows that (rule J10).  On the journal's thread.
+        """
+        if self.written != sequence - 1:
+            raise SyncFailed(errno.EIO, f"block {sequence} is not written: block {sequence - 1} was not")
 
     def join(self, joined: RingFile) -> None:
         """Give a prepared file its name, durably (rule J1).  On the journal's thread, before the block is written."""

@@ -2,8 +2,8 @@
 
 The loop queues rows (`append`, `vote`, `truncate`, …) and takes them out a block at a time (`gather`).  One thread
 writes and syncs the block; then the loop learns of it (`written`).  The bytes of written blocks are spread over the
-segments by a second one, several blocks at once (`gather_spread`, `spread_ended`).  At most one block and one spread
-are in the air.  A checkpoint runs beside that, on a third thread, as a list of steps.
+segments by a second one, several blocks at once (`gather_spread`, `spread_ended`).  At most two blocks and one
+spread are in the air.  A checkpoint runs beside that, on a third thread, as a list of steps.
 
 What must hold stands in `docs/formats/journal.md`.  Nothing here waits, but for the steps, `Block.write` and
 `Spread.carry_out`.
@@ -72,7 +72,7 @@ class Store:
         self._unspread_bytes = 0
         self.mostly_follows = False  # as far as the last spread tells: others lead what it was of
         self._spreading: Spread | None = None
-        self._airborne: Block | None = None
+        self._airborne: deque[Block] = deque()  # gathered and not written yet, oldest first
         self._found_disk_full = False  # the next checkpoint spreads what is left, and nobody else does
         self._before: deque[tuple[int, ShardId, VoteBefore]] = deque()  # by queued votes; first their number
         self._stale_files: deque[tuple[int, str]] = deque()  # of truncations; first the fact that must be synced before
@@ -168,7 +168,7 @@ class Store:
         """
         Whether the segments have all that was queued of a shard, and nothing on its way will touch its files.
         """
-        blocks = self._unspread + ([] if self._airborne is None else [self._airborne])
+        blocks = [*self._unspread, *self._airborne]
         blocks += [] if self._spreading is None else self._spreading.blocks
         blocks += [] if self._capture is None else self._capture.spread.blocks
         rows = itertools.chain(self._queue, *[block.rows for block in blocks])
@@ -190,6 +190,11 @@ class Store:
     @property
     def has_pending(self) -> bool:
         return bool(self._queue)
+
+    @property
+    def has_full_block(self) -> bool:
+        """As much is queued as a block takes."""
+        return self._queue.bytes >= self.options.block_bytes_max
 
     @property
     def is_settled(self) -> bool:
@@ -216,10 +221,10 @@ class Store:
         facts_gathered = self._queue.facts_gathered
         while self._before and self._before[0][0] <= facts_gathered:
             self._before.popleft()
-        block = Block(journal.sequence, rows, extents, joined, parts, size)
+        block = Block(journal.sequence, rows, extents, joined, parts, size, facts_gathered)
         while self._stale_files and self._stale_files[0][0] <= facts_gathered:
             block.stale_files.append(self._stale_files.popleft()[1])
-        self._airborne = block
+        self._airborne.append(block)
         return block
 
     def _reports(self, rows: list[tuple[ShardId, Entry]]) -> list[Report]:
@@ -246,8 +251,8 @@ class Store:
     def written(self, block: Block) -> list[Report]:
         """The block is durable: what that means to whom."""
         self.journal.synced = block.sequence
-        self._facts_synced = self._queue.facts_gathered  # one block is in the air at most
-        self._airborne = None
+        self._facts_synced = block.facts_gathered
+        self._airborne.popleft()
         self._unspread.append(block)
         self._unspread_bytes += block.size
         block.parts = []
@@ -509,7 +514,7 @@ class Store:
         grown = journal.capacity + self.options.journal_file_bytes
         return (
             not self._preparing
-            and (self._airborne is None or self._airborne.joined is None)
+            and not any(block.joined for block in self._airborne)
             and journal.prepared is None
             and grown <= self.options.journal_bytes_max
             and journal.used * 2 > journal.capacity

@@ -75,6 +75,7 @@ class Explorer:
         self.blocks += history.gathered
         self.deeds += _deeds(disk.log)
         self.deeds["truncations"] += script.truncations
+        self.deeds["pairs"] += driver.pairs
         store.cache.evict()
         assert store.cache.bytes <= OPTIONS.cache_bytes_max, "the tail cache has outgrown its bound"
 

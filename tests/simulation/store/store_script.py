@@ -27,7 +27,7 @@ OPTIONS = StoreOptions(
     journal_first_bytes=64 << 10,
     journal_file_bytes=32 << 10,
     journal_bytes_max=96 << 10,
-    block_bytes_max=16 << 10,
+    block_bytes_max=8 << 10,
     cache_bytes_max=8 << 10,
     checkpoint_bytes=48 << 10,
 )
@@ -249,15 +249,19 @@ class StoreScript:
 
 
 def agreed_index(durable: list[ModelEntry], log: ShardLog) -> int:
-    """The newest index up to which what is durable is what the log has."""
+    """The newest index up to which what is durable is what the log has, and not another of the same term."""
     agreed = log.commit_index
-    while (
-        agreed < min(len(durable), log.last_index)
-        and durable[agreed].term == log.entry_at(agreed + 1).term
-        and durable[agreed].base_offset == log.entry_at(agreed + 1).base_offset
-    ):
+    while agreed < min(len(durable), log.last_index) and _is_same(durable[agreed], log.entry_at(agreed + 1)):
         agreed += 1
     return agreed
+
+
+def _is_same(model: ModelEntry, entry: Entry) -> bool:
+    payload = entry.payload  # None: it is in its segment, so it was durable before
+    return (
+        (model.term, model.base_offset, model.append_time) == (entry.term, entry.base_offset, entry.append_time)
+        and (payload is None or model.payload == payload)
+    )  # fmt: skip
 
 
 def _nothing() -> None:

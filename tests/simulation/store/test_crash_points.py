@@ -20,7 +20,13 @@ from tidemill.storage.recovery import found_directory, open_store
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SOAK_SEEDS = range(1, 9)
-DEEDS = ("rolls", "segments_removed", "partitions_deleted", "truncations")  # of which the script must do several
+DEEDS = (
+    "rolls",
+    "segments_removed",
+    "partitions_deleted",
+    "truncations",
+    "pairs",
+)  # of which the script must do several
 
 
 def explore(explorer: Explorer, seed: int, explored: list[str], rounds: int = 25) -> None:

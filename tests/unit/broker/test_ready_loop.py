@@ -1,5 +1,7 @@
 """What is queued gets written, what runs beside it gets its turn, and a stop comes to its end."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.broker.broker_world import OPTIONS, BrokerWorld, Client
@@ -33,6 +35,25 @@ def test_a_checkpoint_comes_in_time_though_a_block_is_always_in_the_air() -> Non
     world.broker.tick()
 
     assert world.broker.store.is_checkpointing
+
+
+@pytest.mark.parametrize(("queued_blocks", "airborne"), [(0.5, 1), (1.5, 1), (2.5, 2), (6.5, 2)])
+def test_a_full_block_follows_the_one_in_the_air_at_once(queued_blocks: float, airborne: int) -> None:
+    """
+    Else the journal's thread rests until the loop has heard.  What is less than a block would grow by waiting.
+    """
+    world = idle_world()
+    block_bytes = world.broker.store.options.block_bytes_max // 8
+    world.broker.store.options = replace(world.broker.store.options, block_bytes_max=block_bytes)
+    for _ in range(int(queued_blocks * 8)):
+        Client(world).send(produce_of(block_bytes // 8), 9)
+    while world.turns.turn():
+        pass
+
+    assert airborne == world.journal_jobs.unreported
+
+    world.settle()
+    assert not world.broker.store.has_pending
 
 
 def test_an_answer_does_not_wait_until_its_bytes_are_in_the_segment() -> None:

@@ -10,7 +10,7 @@ from tidemill.batches.batch import crc_matches
 from tidemill.raft.entry import Kind
 from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.storage import partition_log
-from tidemill.storage.disk import DiskFull
+from tidemill.storage.disk import DiskFull, SyncFailed
 from tidemill.storage.journal_block import PAGE_BYTES
 from tidemill.storage.store import StoreOptions
 
@@ -53,6 +53,44 @@ def test_more_rows_than_the_ring_holds_pass_through_it(make_hand: Callable[..., 
 
     assert not hand.store.has_pending
     assert 60 == len(read_all(hand.restarted(hand.disk.after_kill())))
+
+
+def test_no_block_is_written_behind_one_whose_sync_failed(make_hand: Callable[..., Any]) -> None:
+    """
+    It would be whole: once a later process had written a block of the same size in the place of the first, a start
+    would take both for rows of the log.
+    """
+    hand = make_hand(OPTIONS)
+    hand.append(2, size=3 * PAGE_BYTES)
+    blocks = [hand.store.gather(), hand.store.gather()]
+    hand.disk.fail_sync_at = hand.disk.operations + 1
+    with pytest.raises(SyncFailed):
+        blocks[0].write(hand.store.journal)
+    operations = hand.disk.operations
+
+    with pytest.raises(SyncFailed, match="block 3 is not written: block 2 was not"):
+        blocks[1].write(hand.store.journal)
+
+    assert operations == hand.disk.operations
+
+
+def test_files_go_when_the_block_that_allows_it_is_synced(make_hand: Callable[..., Any]) -> None:
+    """Rule D1, with the block in the air behind another: that one's sync says nothing of it."""
+    hand = make_hand(OPTIONS, segment_bytes=3 * PAGE_BYTES)
+    hand.append(2, size=3 * PAGE_BYTES)
+    hand.write_all()
+    hand.commit()
+    hand.append(1, size=3 * PAGE_BYTES)
+    first = hand.store.gather()
+    hand.store.settle(hand.shard, 0, hand.log.segments[-1].base_offset)
+    second = hand.store.gather()
+    for block in (first, second):
+        block.write(hand.store.journal)
+
+    hand.store.written(first)
+    assert [] == hand.store.removal_steps()
+    hand.store.written(second)
+    assert [] != hand.store.removal_steps()
 
 
 def test_a_truncation_finds_room_in_a_full_ring(make_hand: Callable[..., Any]) -> None:
