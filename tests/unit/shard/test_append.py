@@ -7,11 +7,13 @@ import pytest
 
 from tidemill.batches.batch import crc_matches, read_header
 from tidemill.batches.builder import build_batch
+from tidemill.batches.checksum import JOINED_BYTES_MIN, crc32c
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
+from tidemill.raft.entry import BATCH
 from tidemill.raft.messages import Message
 from tidemill.raft.voters import Membership
 from tidemill.shard import lookup
@@ -159,6 +161,29 @@ def test_a_clock_that_jumps_makes_no_retry_new(led: Callable[..., Led]) -> None:
     retry = shard.append_of(0, now=NOW + 25 * 3_600_000)
 
     assert (errors.NONE, first.base_offset) == (retry.error_code, retry.base_offset)
+
+
+@pytest.mark.parametrize("value_bytes", [10, JOINED_BYTES_MIN - 100, JOINED_BYTES_MIN, 200_000])
+@pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
+def test_a_rows_checksum_is_that_of_its_bytes(led: Callable[..., Led], timestamp_type: str, value_bytes: int) -> None:
+    """A large batch is not read again for it: it follows from the batch's own, and from what was stamped."""
+    shard = led(message_timestamp_type=timestamp_type)
+    shard.append(value=bytes(value_bytes))
+
+    entry = shard.shard.log.entries[-1]
+
+    assert (BATCH, crc32c(entry.payload)) == (entry.kind, entry.checksum())
+
+
+def test_records_that_change_behind_the_check_do_not_fit_their_row(led: Callable[..., Led]) -> None:
+    """Memory that fails is found when the row is read, and not sealed."""
+    shard = led()
+    shard.append(value=bytes(200_000))
+    entry = shard.shard.log.entries[-1]
+
+    entry.payload[-100] ^= 1
+
+    assert crc32c(entry.payload) != entry.checksum()
 
 
 def test_log_append_time_is_stamped(led: Callable[..., Led]) -> None:
