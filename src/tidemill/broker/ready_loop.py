@@ -71,7 +71,6 @@ class ReadyLoop:
         self._background_jobs = background_jobs
         self._failed = failed
         self._metrics = metrics
-        self._airborne = 0  # blocks
         self._is_scheduled = False
         self._is_background_busy = False
         self._is_stopping = False
@@ -88,7 +87,7 @@ class ReadyLoop:
     def tick(self) -> None:
         """Called a few times a second."""
         now = self._clock.monotonic_ms()
-        if not self._airborne:
+        if not self._store.airborne:
             if self._store.has_pending:
                 self._start()
             elif not self._store.is_settled and now - self._written_at >= IDLE_MS:
@@ -107,7 +106,7 @@ class ReadyLoop:
         as well when the ring is full, and a single step of what would make room does not return.
         """
         longest_ago = self._awake_clock.monotonic_ms() - SYNC_MS_MAX
-        if self._airborne and self._started_at < longest_ago:
+        if self._store.airborne and self._started_at < longest_ago:
             return False
         is_spread_late = self._store.is_spreading and self._spread_at < longest_ago
         is_step_late = self._is_background_busy and self._step_at < longest_ago
@@ -126,19 +125,20 @@ class ReadyLoop:
 
     @property
     def _may_start(self) -> bool:
-        return not self._airborne or (self._airborne < AIRBORNE_MAX and self._store.has_full_block)
+        airborne = self._store.airborne
+        return not airborne or (airborne < AIRBORNE_MAX and self._store.has_full_block)
 
     def _start(self, *, empty: bool = False) -> bool:
         """False when there is nothing to write, or no room."""
+        is_first = not self._store.airborne
         block = self._store.gather(empty=empty)
         if block is None:
             if self._store.has_pending and self._store.can_checkpoint:
                 self._begin_checkpoint()  # the ring is full: only a checkpoint makes room
                 self._run_background()
             return False
-        if not self._airborne:
+        if is_first:
             self._started_at = self._awake_clock.monotonic_ms()
-        self._airborne += 1
         store = self._store
 
         def write() -> Block:
@@ -149,7 +149,6 @@ class ReadyLoop:
         return True
 
     def _written(self, block: Block) -> None:
-        self._airborne -= 1
         self._written_at = self._clock.monotonic_ms()
         self._started_at = self._awake_clock.monotonic_ms()
         metrics = self._metrics
@@ -220,7 +219,7 @@ class ReadyLoop:
         self._store.checkpointed()
         self._metrics.checkpoints += 1
         self._metrics.checkpoint_seconds += (self._clock.monotonic_ms() - self._checkpoint_at) / 1_000
-        if self._store.has_pending and not self._airborne:
+        if self._store.has_pending and not self._store.airborne:
             self._start()
 
     def _background(
@@ -267,11 +266,11 @@ class ReadyLoop:
         if not (self._idle_waiters or self._is_stopping):
             return
         store = self._store
-        if self._airborne or self._is_background_busy or self._is_scheduled or store.has_pending or store.is_spreading:
+        if store.airborne or self._is_background_busy or self._is_scheduled or store.has_pending or store.is_spreading:
             return
         if self._is_stopping and not store.is_settled:
             self._start(empty=True)
-            if self._airborne:
+            if store.airborne:
                 return
         waiters, self._idle_waiters = self._idle_waiters, []
         for waiter in waiters:
@@ -285,7 +284,7 @@ class ReadyLoop:
         self._is_stopping = True
         if self._store.can_checkpoint:
             self._begin_checkpoint()
-        if not self._airborne:
+        if not self._store.airborne:
             self._start(empty=not self._store.has_pending)
         self._run_background()
 

@@ -192,6 +192,11 @@ class Store:
         return bool(self._queue)
 
     @property
+    def airborne(self) -> int:
+        """Blocks that are gathered and not written yet."""
+        return len(self._airborne)
+
+    @property
     def has_full_block(self) -> bool:
         """As much is queued as a block takes."""
         return self._queue.bytes >= self.options.block_bytes_max

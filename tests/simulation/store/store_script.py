@@ -258,10 +258,9 @@ def agreed_index(durable: list[ModelEntry], log: ShardLog) -> int:
 
 def _is_same(model: ModelEntry, entry: Entry) -> bool:
     payload = entry.payload  # None: it is in its segment, so it was durable before
-    return (
-        (model.term, model.base_offset, model.append_time) == (entry.term, entry.base_offset, entry.append_time)
-        and (payload is None or model.payload == payload)
-    )  # fmt: skip
+    if payload is not None and model.payload != payload:
+        return False
+    return (model.term, model.base_offset, model.append_time) == (entry.term, entry.base_offset, entry.append_time)
 
 
 def _nothing() -> None:

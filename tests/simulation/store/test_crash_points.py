@@ -20,13 +20,8 @@ from tidemill.storage.recovery import found_directory, open_store
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SOAK_SEEDS = range(1, 9)
-DEEDS = (
-    "rolls",
-    "segments_removed",
-    "partitions_deleted",
-    "truncations",
-    "pairs",
-)  # of which the script must do several
+# Of each the script must do several.
+DEEDS = ("rolls", "segments_removed", "partitions_deleted", "truncations", "pairs")
 
 
 def explore(explorer: Explorer, seed: int, explored: list[str], rounds: int = 25) -> None:
