@@ -23,10 +23,11 @@ SETTINGS: dict[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
     "log.retention.check.interval.ms": 200,
 }
+OFFSETS_PARTITIONS = 3
 CLUSTER_SETTINGS: dict[str, str | int] = {
     **SETTINGS,
     "default.replication.factor": 3,
-    "offsets.topic.num.partitions": 3,
+    "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
 }
 MOVE_SECONDS = 2.0
 OUTCOMES = pytest.StashKey[dict[str, dict[str, str]]]()

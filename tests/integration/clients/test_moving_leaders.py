@@ -4,18 +4,23 @@ import itertools
 import os
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as KafkaPartition
 
 from benchmarks.clusters import BROKERS
 from tests.integration.clients.adapters import CLIENTS, connect
 from tests.integration.clients.client_contract import CASES, Case, Stage
-from tests.integration.clients.client_port import Client, Outgoing, Unsupported
-from tests.integration.clients.conftest import RunningCluster
+from tests.integration.clients.client_port import WAIT_SECONDS_MAX, Client, Outgoing, Unsupported
+from tests.integration.clients.confluent_adapter import ConfluentClient
+from tests.integration.clients.conftest import OFFSETS_PARTITIONS, RunningCluster
 from tidemill.client.cluster_metadata import ClusterMetadata, LeaderUnknown
 from tidemill.client.connection_settings import from_keys
+from tidemill.coordinator.group.group_partition import partition_for
 from tidemill.model.partition import TopicPartition
+from tidemill.model.topic import OFFSETS_TOPIC
 
 NUMBERS = itertools.count(1)
 ELECTIONS = 5
@@ -48,44 +53,84 @@ def test_the_client_contract_holds_while_leaders_move(
             pytest.skip(str(reason))
 
 
-@pytest.mark.parametrize("before", [0, 3], ids=["empty", "read"])
-def test_an_idle_consumer_is_neither_reset_nor_stuck(
-    moving_client: Client, before: int, cluster: RunningCluster
-) -> None:
+def test_idle_consumers_are_neither_reset_nor_stuck(moving_client: Client, cluster: RunningCluster) -> None:
     """
-    At the end of a partition in which nothing is written, across five elections: a consumer without a reset policy
-    would be told of a reset, and what is written afterwards comes, once and at once.
+    At the end of a partition in which nothing is written, across five elections of each: a consumer without a reset
+    policy would be told of a reset, and what is written afterwards comes, once and at once.  One partition is empty,
+    the other has been read.
     """
     with staged(moving_client, cluster) as stage:
-        topic = stage.topic()
-        if before:
-            stage.send(topic, [Outgoing(value=b"before", partition=0)] * before)
-        consumer = stage.consumer(reset="none")
-        consumer.assign({(topic, 0): 0})
-        stage.take(consumer, before)
-        elected = [epoch_of(cluster, topic)]
+        idle = {stage.topic(): stage.consumer(reset="none"), stage.topic(): stage.consumer(reset="none")}
+        read = dict(zip(idle, (0, 3), strict=True))
+        for topic, consumer in idle.items():
+            stage.send(topic, [Outgoing(value=b"before", partition=0)] * read[topic])
+            consumer.assign({(topic, 0): 0})
+            stage.take(consumer, read[topic])
+        elected = {topic: {epoch_of(cluster, topic)} for topic in idle}
         until = time.monotonic() + ELECTED_SECONDS_MAX
         came = []
-        while len(elected) <= ELECTIONS and time.monotonic() < until:
-            came += consumer.poll(0.5)
-            elected = sorted({*elected, epoch_of(cluster, topic)})
+        while min(map(len, elected.values())) <= ELECTIONS and time.monotonic() < until:
+            for topic, consumer in idle.items():
+                came += consumer.poll(0.25)
+                elected[topic].add(epoch_of(cluster, topic))
 
-        stage.send(topic, [Outgoing(value=b"after", partition=0)])
-        sent_at = time.monotonic()
-        after = stage.take(consumer, 1)
+        for topic, consumer in idle.items():
+            stage.send(topic, [Outgoing(value=b"after", partition=0)])
+            sent_at = time.monotonic()
+            after = stage.take(consumer, 1)
 
-        assert ([], [(before, b"after")]) == (came, [(record.offset, record.value) for record in after])
-        assert time.monotonic() - sent_at < 5
-        assert len(elected) > ELECTIONS, f"leader epochs of {topic}: {elected}"
+            assert ([], [(read[topic], b"after")]) == (came, [(record.offset, record.value) for record in after])
+            assert time.monotonic() - sent_at < 5
+            assert len(elected[topic]) > ELECTIONS, f"leader epochs of {topic}: {sorted(elected[topic])}"
 
 
-def epoch_of(cluster: RunningCluster, topic: str) -> int:
-    """Of whoever leads its first partition, or led it last."""
+def test_a_member_whose_coordinator_moves_before_it_asks_for_its_offsets_reads_them(cluster: RunningCluster) -> None:
+    """
+    librdkafka's issue 5586: told that the coordinator is another it would never ask that one.  Where it learns of it
+    earlier, by a heartbeat, this test would test nothing.
+    """
+    client = ConfluentClient(cluster.bootstrap)
+    with staged(client, cluster) as stage:
+        topic, group = stage.topic(), f"{stage.name}-group"
+        stage.send(topic, [Outgoing(value=b"%d" % index, partition=0) for index in range(3)])
+
+        def assigned(consumer: Consumer, partitions: list[KafkaPartition]) -> None:
+            partition = partition_for(group, OFFSETS_PARTITIONS)
+            before = epoch_of(cluster, OFFSETS_TOPIC, partition)
+            stage.until(lambda: epoch_of(cluster, OFFSETS_TOPIC, partition) > before, "the coordinator moves")
+            stack.enter_context(stage.still())
+            consumer.assign(partitions)
+
+        consumer = Consumer({
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 60_000,
+            "heartbeat.interval.ms": 50_000,
+            "log_level": 0,
+        })  # fmt: skip
+        told, values = set(), []
+        with ExitStack() as stack:
+            stack.callback(consumer.close)
+            consumer.subscribe([topic], on_assign=assigned)
+            until = time.monotonic() + WAIT_SECONDS_MAX
+            while len(values) < 3 and time.monotonic() < until:
+                if (message := consumer.poll(0.2)) is not None:
+                    error = message.error()
+                    told.add(error.code() if error else None)
+                    values += [] if error else [message.value()]
+
+        assert [b"0", b"1", b"2"] == values
+        assert KafkaError.NOT_COORDINATOR in told, f"it asked the right one: {told}"
+
+
+def epoch_of(cluster: RunningCluster, topic: str, partition: int = 0) -> int:
+    """Of whoever leads the partition, or led it last."""
     known = ClusterMetadata(from_keys({"bootstrap.servers": cluster.bootstrap}))
     try:
         while True:
             known.refresh([topic])
             with suppress(LeaderUnknown):
-                return known.leader(TopicPartition(topic, 0)).epoch
+                return known.leader(TopicPartition(topic, partition)).epoch
     finally:
         known.close()

@@ -4,12 +4,17 @@ OffsetFetch (key 9): v1-10
 Where groups left off; −1 and no error where nothing is committed.  What was committed for a topic that was deleted is
 not shown for one that took its name.
 
-v2  topics=null: all that is committed; error_code (before, each partition carries it)
+v2  topics=null: all that is committed; error_code (before, only the partitions carry it)
 v5  committed_leader_epoch
 v7  require_stable: there are no transactions yet that could make an offset unstable
 v8  many groups at once (KIP-709)
 v9  member_id and member_epoch: not looked at for classic groups
 v10 topics by id: UNKNOWN_TOPIC_ID
+
+A group that cannot be asked now, or not here, has its error, and so has each partition that was asked for; but from
+v9 on that is STALE_MEMBER_EPOCH.  librdkafka (2.4 to 2.16; its issue 5586) asks for those again.  Partitions with
+another error, or that are not listed (Kafka lists none), it never asks for again, and never reads.  It asks at once,
+thousands of times a second, so that its answer takes a moment.  Kafka's own client looks no further than the group.
 """
 
 from collections.abc import Sequence
@@ -28,6 +33,7 @@ Group = Response.Group
 Topic = Response.Group.Topic
 Partition = Response.Group.Topic.Partition
 NOTHING: Final = -1
+REFUSED_AFTER_S: Final = 0.1
 
 
 class _Asked:
@@ -60,10 +66,12 @@ class _Asked:
                 self.partitions.append(TopicPartitionId(topic=name, topic_id=topic_id, partition=number))
             self.topics.append(Topic(name=wanted.name, topic_id=wanted.topic_id, partitions=answers))
 
+    def refused(self, error_code: int, of_partitions: int) -> Group:
+        for answer in self.answers:
+            answer.error_code = of_partitions
+        return Group(group_id=self.group_id, topics=self.topics, error_code=error_code)
+
     def answered(self, reply: OffsetsFetched, image: ClusterImage) -> Group:
-        """A group that could not be asked has its error, and no topics (KIP-709)."""
-        if reply.error_code:
-            return Group(group_id=self.group_id, topics=(), error_code=reply.error_code)
         if self.wants_all:
             return Group(group_id=self.group_id, topics=_all(reply.offsets, image, by_id=self.by_id))
         for answer, fetched in zip(self.answers, reply.offsets, strict=True):
@@ -81,11 +89,24 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
     broker = context.broker
     groups: list[Group | None] = [None] * len(asked)
 
+    def refused(at: int, error_code: int) -> None:
+        if context.version < 9 or not asked[at].partitions or error_code not in errors.RETRIABLE:
+            found(at, asked[at].refused(error_code, error_code))
+            return
+        group = asked[at].refused(error_code, errors.STALE_MEMBER_EPOCH)
+        broker.machine.call_later(REFUSED_AFTER_S, lambda: found(at, group))
+
     def answered(at: int, reply: OffsetsFetched) -> None:
-        groups[at] = asked[at].answered(reply, broker.image)
+        if reply.error_code:
+            refused(at, reply.error_code)
+        else:
+            found(at, asked[at].answered(reply, broker.image))
+
+    def found(at: int, group: Group) -> None:
+        groups[at] = group
         if None not in groups:
-            found = [group for group in groups if group is not None]
-            pending.complete(Response(groups=found) if context.version >= 8 else _of_one(found[0], asked[0]))
+            all_found = [group for group in groups if group is not None]
+            pending.complete(Response(groups=all_found) if context.version >= 8 else _of_one(all_found[0]))
 
     for at, it in enumerate(asked):
         it.resolve(broker.image)
@@ -129,9 +150,8 @@ def _all(offsets: Sequence[FetchedOffset], image: ClusterImage, *, by_id: bool) 
     return [Topic(name=name, topic_id=topic_id, partitions=found) for (name, topic_id), found in topics.items()]
 
 
-def _of_one(group: Group, asked: _Asked) -> Response:
-    """Before v8: one group, and v1 has no place for an error but its partitions."""
-    topics = asked.topics if group.error_code else group.topics
+def _of_one(group: Group) -> Response:
+    """Before v8."""
     return Response(
         error_code=group.error_code,
         topics=[
@@ -143,11 +163,11 @@ def _of_one(group: Group, asked: _Asked) -> Response:
                         committed_offset=it.committed_offset,
                         committed_leader_epoch=it.committed_leader_epoch,
                         metadata=it.metadata,
-                        error_code=group.error_code or it.error_code,
+                        error_code=it.error_code,
                     )
                     for it in topic.partitions
                 ],
             )
-            for topic in topics
+            for topic in group.topics
         ],
     )

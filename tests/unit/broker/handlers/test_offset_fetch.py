@@ -115,20 +115,55 @@ def test_a_topic_that_was_made_again_has_no_commits(monkeypatch: pytest.MonkeyPa
     assert [[("flights", [(0, -1, 0)])], []] == [told(group.topics) for group in answered.groups]
 
 
-def test_a_group_that_cannot_be_asked_has_its_error() -> None:
+@pytest.mark.parametrize("version", range(1, 9))
+def test_a_group_that_cannot_be_asked_has_its_error(version: int) -> None:
     """
-    The group's own from v8 on, the response's from v2; v1 has no other place than the partitions.
+    The group's own from v8 on, the response's from v2; v1 has no other place than the partitions, which have it always.
     """
     world = BrokerWorld(STATIC)
     world.broker.coordinators.stop()
     some = [Request.Topic(name="flights", partition_indexes=[0])]
+    groups = [Group(group_id="g", topics=[Group.Topic(name="flights", partition_indexes=[0])])]
 
-    (group,) = world.ask(Request(groups=[Group(group_id="g", topics=None)])).groups
-    second, first = (world.ask(Request(group_id="g", topics=some), version) for version in (2, 1))
+    answered = world.ask(Request(groups=groups) if version >= 8 else Request(group_id="g", topics=some), version)
 
     code = errors.COORDINATOR_NOT_AVAILABLE
-    assert (code, code) == (group.error_code, second.error_code)
-    assert [("flights", [(0, -1, code)])] == told(first.topics)
+    said = answered.groups[0] if version >= 8 else answered
+    assert (code if version > 1 else errors.NONE) == said.error_code
+    assert [("flights", [(0, -1, code)])] == told(said.topics)
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_partitions_of_a_group_that_cannot_be_asked_are_asked_for_again(version: int) -> None:
+    """
+    librdkafka's issue 5586: a moment later, for it does so at once.
+    """
+    world = flights()
+    world.broker.coordinators.stop()
+    some = [Group.Topic(name="flights", topic_id=id_of(world, "flights"), partition_indexes=[0, 1])]
+    api, version = world.client.send(Request(groups=[Group(group_id="g", topics=some)]), version)
+    world.settle()
+    at_once = world.client.answer(api, version)
+    world.pass_time(100)
+
+    (group,) = world.client.answer(api, version).groups
+
+    assert at_once is None
+    assert errors.NOT_COORDINATOR == group.error_code
+    assert [errors.STALE_MEMBER_EPOCH] * 2 == [it.error_code for topic in group.topics for it in topic.partitions]
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+def test_all_of_a_group_that_cannot_be_asked_is_nothing(version: int) -> None:
+    """
+    And its error, at once.
+    """
+    world = BrokerWorld(STATIC)
+    world.broker.coordinators.stop()
+
+    (group,) = world.ask(Request(groups=[Group(group_id="g", topics=None)]), version).groups
+
+    assert (errors.COORDINATOR_NOT_AVAILABLE, []) == (group.error_code, list(group.topics))
 
 
 def test_a_request_without_groups_is_answered() -> None:
