@@ -183,16 +183,16 @@ class _Process:
 
     def _machine(self) -> Machine:
         journal = ThreadJobs(self.loop, name="journal")
-        spread = ThreadJobs(self.loop, name="spread")
+        write_back = ThreadJobs(self.loop, name="write_back")
         background = ThreadJobs(self.loop, name="background")
         reads = ThreadJobs(self.loop, name="read", threads=READ_THREADS)
-        self.jobs = [journal, spread, background, reads]
+        self.jobs = [journal, write_back, background, reads]
         return Machine(
             turns=self.loop,
             clock=self.clock,
             entropy=OsEntropy(),
             journal_jobs=journal,
-            spread_jobs=spread,
+            write_back_jobs=write_back,
             background_jobs=background,
             read_jobs=reads,
             call_later=self.loop.call_later,

@@ -110,7 +110,7 @@ class Broker:
             clock=machine.clock,
             awake_clock=self.awake_clock,
             journal_jobs=machine.journal_jobs,
-            spread_jobs=machine.spread_jobs,
+            write_back_jobs=machine.write_back_jobs,
             background_jobs=machine.background_jobs,
             failed=machine.failed,
             metrics=self.metrics,

@@ -20,7 +20,9 @@ class Machine:
     clock: Clock
     entropy: Entropy
     journal_jobs: Jobs
-    spread_jobs: Jobs  # a thread of its own: a disk cache that is slow to take bytes keeps no acknowledgement waiting
+    write_back_jobs: (
+        Jobs  # a thread of its own: a disk cache that is slow to take bytes keeps no acknowledgement waiting
+    )
     background_jobs: Jobs
     read_jobs: Jobs
     call_later: Callable[[float, Callable[[], None]], Any]  # seconds; gives something with `cancel()`

@@ -16,7 +16,7 @@ from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 from tidemill.shard.jobs import Jobs
 from tidemill.shard.shard import Shard
-from tidemill.storage.block import AIRBORNE_MAX, Block, Report, Spread
+from tidemill.storage.block import AIRBORNE_MAX, Block, Report, WriteBack
 from tidemill.storage.disk import DiskFull, File
 from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
@@ -26,7 +26,7 @@ SYNC_MS_MAX: Final = 1_000  # a block that takes longer says that the disk hangs
 CHECKPOINT_MS: Final = (
     10_000  # a checkpoint at least this often while anything is written: bounds what a restart reads again
 )
-SPREAD_BYTES: Final = 1 << 20
+WRITE_BACK_BYTES: Final = 1 << 20
 """
 Of written blocks, spread at once; twice as many where most of it is led elsewhere.  What is less waits in memory for
 the next tick.
@@ -52,7 +52,7 @@ class ReadyLoop:
         clock: Clock,
         awake_clock: Clock,
         journal_jobs: Jobs,
-        spread_jobs: Jobs,
+        write_back_jobs: Jobs,
         background_jobs: Jobs,
         failed: Callable[[BaseException], None],
         metrics: Metrics,
@@ -67,7 +67,7 @@ class ReadyLoop:
         self._clock = clock
         self._awake_clock = awake_clock
         self._journal_jobs = journal_jobs
-        self._spread_jobs = spread_jobs
+        self._write_back_jobs = write_back_jobs
         self._background_jobs = background_jobs
         self._failed = failed
         self._metrics = metrics
@@ -75,7 +75,7 @@ class ReadyLoop:
         self._is_background_busy = False
         self._is_stopping = False
         self._written_at = self._checkpoint_at = clock.monotonic_ms()
-        self._started_at = self._spread_at = self._step_at = awake_clock.monotonic_ms()
+        self._started_at = self._write_back_at = self._step_at = awake_clock.monotonic_ms()
         self._idle_waiters: list[Callable[[], None]] = []
 
     def wake(self) -> None:
@@ -96,7 +96,7 @@ class ReadyLoop:
             self._begin_checkpoint()
         self._store.close_surplus_files()
         self._store.cache.sweep()
-        self._spread(bytes_min=0)
+        self._write_back(bytes_min=0)
         self._run_background()
 
     @property
@@ -108,9 +108,9 @@ class ReadyLoop:
         longest_ago = self._awake_clock.monotonic_ms() - SYNC_MS_MAX
         if self._store.airborne and self._started_at < longest_ago:
             return False
-        is_spread_late = self._store.is_spreading and self._spread_at < longest_ago
+        is_write_back_late = self._store.is_writing_back and self._write_back_at < longest_ago
         is_step_late = self._is_background_busy and self._step_at < longest_ago
-        return not (self._store.lacks_room and (is_spread_late or is_step_late))
+        return not (self._store.lacks_room and (is_write_back_late or is_step_late))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Called when everything queued is durable and nothing runs beside: for a clean stop."""
@@ -177,22 +177,22 @@ class ReadyLoop:
                     failures.append(error)
         return failures
 
-    def _spread(self, bytes_min: int) -> None:
+    def _write_back(self, bytes_min: int) -> None:
         """Bytes of written blocks, when there are so many of them or a checkpoint waits for them."""
-        spread = self._store.gather_spread(bytes_min)
-        if spread is None:
+        write_back = self._store.next_write_back(bytes_min)
+        if write_back is None:
             return
-        self._spread_at = self._awake_clock.monotonic_ms()
+        self._write_back_at = self._awake_clock.monotonic_ms()
         disk = self._store.disk
 
-        def carry_out() -> Spread:
-            spread.carry_out(disk)
-            return spread
+        def carry_out() -> WriteBack:
+            write_back.carry_out(disk)
+            return write_back
 
-        self._spread_jobs.submit(carry_out, self._spread_ended, self._failed)
+        self._write_back_jobs.submit(carry_out, self._write_back_done, self._failed)
 
-    def _spread_ended(self, spread: Spread) -> None:
-        self._store.spread_ended(spread)
+    def _write_back_done(self, write_back: WriteBack) -> None:
+        self._store.write_back_done(write_back)
         self._run_background()
         self._settle_idle()
 
@@ -202,7 +202,7 @@ class ReadyLoop:
 
     def _run_background(self) -> None:
         """One thing at a time, in this order: what frees the disk, what frees the ring, what makes it larger."""
-        self._spread(SPREAD_BYTES << self._store.mostly_follows)
+        self._write_back(WRITE_BACK_BYTES << self._store.mostly_follower_writes)
         if self._is_background_busy or not self._store.has_work_beside:
             return
         removals = self._store.removal_steps()
@@ -266,7 +266,13 @@ class ReadyLoop:
         if not (self._idle_waiters or self._is_stopping):
             return
         store = self._store
-        if store.airborne or self._is_background_busy or self._is_scheduled or store.has_pending or store.is_spreading:
+        if (
+            store.airborne
+            or self._is_background_busy
+            or self._is_scheduled
+            or store.has_pending
+            or store.is_writing_back
+        ):
             return
         if self._is_stopping and not store.is_settled:
             self._start(empty=True)

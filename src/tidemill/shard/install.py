@@ -128,7 +128,7 @@ class Install:
     def go_on(self) -> None:
         """Something that is waited for may be there: what was queued is durable."""
         if self.stage is Stage.DRAINING:
-            if self._store.is_spread(self._log.shard_id):
+            if self._store.is_written_back(self._log.shard_id):
                 self._copy = InstallCopy(self._store.disk, self._log, self._high_watermarks())
                 self._cut()
         elif self.stage is Stage.JOURNALING and self._replica.installing is None:

@@ -149,7 +149,7 @@ def simulated_machine(
         journal_jobs=jobs(carried_out=carried_out),
         background_jobs=jobs(),
         read_jobs=jobs(READ_THREADS),
-        spread_jobs=jobs(),
+        write_back_jobs=jobs(),
         call_later=loop.call_later,
         failed=failed,
         links=links,

@@ -31,13 +31,13 @@ class StoreDriver:
         self.replicas: dict[ShardId, Replica] = {}
         self.checkpoints = 0
         self.checkpoints_failed = 0
-        self.spreads_full = 0
+        self.full_write_backs = 0
         self.airborne_max = AIRBORNE_MAX
         self.pairs = 0  # of blocks that were in the air together
-        self.spread_bytes_min = 0  # more: blocks are spread several at once, and rows change between
+        self.write_back_bytes_min = 0  # more: blocks are spread several at once, and rows change between
         self.runs_beside = True  # False: no checkpoint, no growth, no removal
-        self.before_spread: Callable[[], None] = _nothing
-        self.after_spread: Callable[[], None] = _nothing
+        self.before_write_back: Callable[[], None] = _nothing
+        self.after_write_back: Callable[[], None] = _nothing
         self._steps: Iterator[File | None] | None = None
         self._done: Callable[[File | None], None] = _ignore
         self._last: File | None = None
@@ -160,17 +160,17 @@ class StoreDriver:
             store.begin_checkpoint()
         self.beside()
 
-    def _spread(self, bytes_min: int) -> None:
-        spread = self.store.gather_spread(bytes_min)
-        if spread is None:
+    def _write_back(self, bytes_min: int) -> None:
+        write_back = self.store.next_write_back(bytes_min)
+        if write_back is None:
             return
         self.beside()
-        self.before_spread()
-        spread.carry_out(self.disk)
-        self.after_spread()
+        self.before_write_back()
+        write_back.carry_out(self.disk)
+        self.after_write_back()
         self.beside()
-        self.spreads_full += spread.is_full
-        self.store.spread_ended(spread)
+        self.full_write_backs += write_back.is_full
+        self.store.write_back_done(write_back)
 
     def _reported(self, report: Report, sequence: int) -> None:
         shard_id = report.shard_id
@@ -209,7 +209,7 @@ class StoreDriver:
     def _begin_beside(self) -> None:
         store = self.store
         self._last = None
-        self._spread(self.spread_bytes_min)
+        self._write_back(self.write_back_bytes_min)
         if self._steps is not None:  # begun while that was in the air
             return
         removals = store.removal_steps()

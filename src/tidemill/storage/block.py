@@ -69,7 +69,7 @@ class Block:
 
 
 @dataclass(slots=True)
-class Spread:
+class WriteBack:
     """What several blocks have for the segments: one write for batches that lie behind each other."""
 
     blocks: list[Block]  # durable, oldest first
@@ -82,7 +82,7 @@ class Spread:
         self.remove_stale_files(disk)
         try:
             for run in self.runs:
-                spread_run(disk, run, self.changed_directories)
+                write_back_run(disk, run, self.changed_directories)
         except DiskFull:
             self.is_full = True
 
@@ -95,7 +95,7 @@ class Spread:
             block.stale_files = []
 
 
-def spread_run(disk: Disk, run: Run, new_directories: list[str]) -> None:
+def write_back_run(disk: Disk, run: Run, new_directories: list[str]) -> None:
     segment = run.segment
     file = segment.file
     if file is None:

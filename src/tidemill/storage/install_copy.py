@@ -14,7 +14,7 @@ from contextlib import suppress
 from tidemill.batches.batch import MAGIC, MAGIC_POSITION, BatchHeader, MalformedBatch, crc_matches, spans
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.storage import paths
-from tidemill.storage.block import Run, spread_run
+from tidemill.storage.block import Run, write_back_run
 from tidemill.storage.disk import Buffer, Disk, DiskFull
 from tidemill.storage.leader_epochs import LeaderEpochs, meeting_offset
 from tidemill.storage.partition_log import PartitionLog
@@ -180,7 +180,7 @@ class InstallCopy:
     def flush(self) -> None:
         while self._unwritten:
             run = self._unwritten[0]
-            spread_run(self._disk, run, [])
+            write_back_run(self._disk, run, [])
             self.bytes_since_sync += len(run.parts[0])
             self._unsynced[run.segment] = None
             del self._unwritten[0]

@@ -12,7 +12,7 @@ from tidemill.batches.batch import read_header
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry, Kind
 from tidemill.storage import paths
-from tidemill.storage.block import Run, spread_run
+from tidemill.storage.block import Run, write_back_run
 from tidemill.storage.checkpoint import Checkpoint, ClosedShard, encode_checkpoint, newest_checkpoint, write_checkpoint
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
@@ -304,7 +304,7 @@ def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
                 continue  # settled meanwhile, or not whole
             directories: list[str] = []
             run = Run(segment, row.position, [row.payload], row.position + len(row.payload))
-            spread_run(store.disk, run, directories)
+            write_back_run(store.disk, run, directories)
             segments[segment] = opened[segment] = None
             made |= dict.fromkeys(directories)
             if len(opened) >= OPEN_SEGMENTS_MAX:
@@ -313,8 +313,8 @@ def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
                     written.close()
                 opened.clear()
     for segment in segments:
-        segment.spread_begins()
-        segment.spread_ended(segment.size)
+        segment.write_back_begins()
+        segment.write_back_done(segment.size)
         index = paths.index_file(segment.path)
         if store.disk.exists(index):
             store.disk.remove(index)  # of an older content, perhaps

@@ -123,10 +123,10 @@ class Segment:
         self.on_disk = True
         self.cuts += 1  # last, as in `cut`
 
-    def spread_begins(self) -> None:
+    def write_back_begins(self) -> None:
         self.truncated_to = _NEVER
 
-    def spread_ended(self, end: int) -> None:
+    def write_back_done(self, end: int) -> None:
         """Bytes up to `end` are in the file, but for what was cut meanwhile."""
         self.written = max(self.written, min(end, self.truncated_to, self.size))
 

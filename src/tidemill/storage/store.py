@@ -2,11 +2,11 @@
 
 The loop queues rows (`append`, `vote`, `truncate`, …) and takes them out a block at a time (`gather`).  One thread
 writes and syncs the block; then the loop learns of it (`written`).  The bytes of written blocks are spread over the
-segments by a second one, several blocks at once (`gather_spread`, `spread_ended`).  At most two blocks and one
+segments by a second one, several blocks at once (`next_write_back`, `write_back_done`).  At most two blocks and one
 spread are in the air.  A checkpoint runs beside that, on a third thread, as a list of steps.
 
 What must hold stands in `docs/formats/journal.md`.  Nothing here waits, but for the steps, `Block.write` and
-`Spread.carry_out`.
+`WriteBack.carry_out`.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Entry, Kind
 from tidemill.raft.ready import Vote
 from tidemill.storage import paths
-from tidemill.storage.block import Block, Report, Run, Spread, spread_run
+from tidemill.storage.block import Block, Report, Run, WriteBack, write_back_run
 from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_closed, encode_shard, write_checkpoint
 from tidemill.storage.disk import Disk, File, remove_if_empty, remove_if_there
 from tidemill.storage.install_row import apply_install_row, split_install_row
@@ -68,10 +68,10 @@ class Store:
         self.lacks_room = False  # for entries that wait, at the last look
         self._dirty_segments: dict[Segment, None] = {}
         self._dirty_directories: dict[str, None] = {}
-        self._unspread: list[Block] = []  # durable, oldest first; in memory until they are in the segments
-        self._unspread_bytes = 0
-        self.mostly_follows = False  # as far as the last spread tells: others lead what it was of
-        self._spreading: Spread | None = None
+        self._blocks_to_write_back: list[Block] = []  # durable, oldest first; in memory until they are in the segments
+        self._bytes_to_write_back = 0
+        self.mostly_follower_writes = False  # as far as the last spread tells: others lead what it was of
+        self._active_write_back: WriteBack | None = None
         self._airborne: deque[Block] = deque()  # gathered and not written yet, oldest first
         self._found_disk_full = False  # the next checkpoint spreads what is left, and nobody else does
         self._before: deque[tuple[int, ShardId, VoteBefore]] = deque()  # by queued votes; first their number
@@ -164,13 +164,13 @@ class Store:
         apply_install_row(log, row)
         self._queue.put(log.shard_id, split_install_row(row, self.options.block_bytes_max // 4))
 
-    def is_spread(self, shard_id: ShardId) -> bool:
+    def is_written_back(self, shard_id: ShardId) -> bool:
         """
         Whether the segments have all that was queued of a shard, and nothing on its way will touch its files.
         """
-        blocks = [*self._unspread, *self._airborne]
-        blocks += [] if self._spreading is None else self._spreading.blocks
-        blocks += [] if self._capture is None else self._capture.spread.blocks
+        blocks = [*self._blocks_to_write_back, *self._airborne]
+        blocks += [] if self._active_write_back is None else self._active_write_back.blocks
+        blocks += [] if self._capture is None else self._capture.write_back.blocks
         rows = itertools.chain(self._queue, *[block.rows for block in blocks])
         return not any(shard == shard_id and row.kind not in (Kind.VOTE, Kind.DAMAGED) for shard, row in rows)
 
@@ -258,44 +258,46 @@ class Store:
         self.journal.synced = block.sequence
         self._facts_synced = block.facts_gathered
         self._airborne.popleft()
-        self._unspread.append(block)
-        self._unspread_bytes += block.size
+        self._blocks_to_write_back.append(block)
+        self._bytes_to_write_back += block.size
         block.parts = []
         return self._reports(block.rows)
 
     # ── and from there to the segments ─────────────────────────────────────────────────────────────────────────
 
-    def gather_spread(self, bytes_min: int) -> Spread | None:
+    def next_write_back(self, bytes_min: int) -> WriteBack | None:
         """
         What is durable and not in the segments yet.  None while that is less than `bytes_min` and no checkpoint waits
         for it, while one is in the air, and while the disk has no room.
         """
-        if self._spreading is not None or self._found_disk_full or not self._unspread:
+        if self._active_write_back is not None or self._found_disk_full or not self._blocks_to_write_back:
             return None
         capture = self._capture
-        is_awaited = capture is not None and capture.sequence is not None and not self._is_spread(capture.sequence)
-        if not is_awaited and self._unspread_bytes < bytes_min:
+        is_awaited = (
+            capture is not None and capture.sequence is not None and not self._is_written_back(capture.sequence)
+        )
+        if not is_awaited and self._bytes_to_write_back < bytes_min:
             return None
-        self._spreading = self._spread_of_all()
-        return self._spreading
+        self._active_write_back = self._write_back_of_all()
+        return self._active_write_back
 
     @property
-    def is_spreading(self) -> bool:
-        return self._spreading is not None
+    def is_writing_back(self) -> bool:
+        return self._active_write_back is not None
 
-    def _is_spread(self, sequence: int) -> bool:
+    def _is_written_back(self, sequence: int) -> bool:
         """Whether the segments have what the durable blocks up to `sequence` hold."""
-        waiting = self._spreading.blocks if self._spreading is not None else self._unspread
+        waiting = self._active_write_back.blocks if self._active_write_back is not None else self._blocks_to_write_back
         return not waiting or waiting[0].sequence > sequence
 
-    def _spread_of_all(self) -> Spread:
-        blocks, self._unspread = self._unspread, []
-        self._unspread_bytes = 0
+    def _write_back_of_all(self) -> WriteBack:
+        blocks, self._blocks_to_write_back = self._blocks_to_write_back, []
+        self._bytes_to_write_back = 0
         runs = self._runs(blocks)
         led = sum(run.end - run.position for run in runs if run.is_led)
         followed = sum(run.end - run.position for run in runs if not run.is_led)
-        self.mostly_follows = 0 < followed >= led
-        return Spread(blocks, runs)
+        self.mostly_follower_writes = 0 < followed >= led
+        return WriteBack(blocks, runs)
 
     def _runs(self, blocks: list[Block]) -> list[Run]:
         """What goes to which segment; nothing of what was truncated, settled or closed since."""
@@ -323,32 +325,32 @@ class Store:
                 end = entry.position + len(payload)
                 runs[segment] = Run(segment, entry.position, [payload], end, is_read, log.is_led)
         for segment in runs:
-            segment.spread_begins()
+            segment.write_back_begins()
         return done + list(runs.values())
 
-    def spread_ended(self, spread: Spread) -> None:
-        self._spreading = None
-        self._dirty_directories |= dict.fromkeys(spread.changed_directories)
-        if spread.is_full:
+    def write_back_done(self, write_back: WriteBack) -> None:
+        self._active_write_back = None
+        self._dirty_directories |= dict.fromkeys(write_back.changed_directories)
+        if write_back.is_full:
             self._found_disk_full = True
-            self._spread_again(spread.blocks)
+            self._redo_write_back(write_back.blocks)
         else:
-            self._spread(spread)
+            self._write_back(write_back)
 
-    def _spread(self, spread: Spread) -> None:
+    def _write_back(self, write_back: WriteBack) -> None:
         """Its bytes are in the segments; memory may let go of them."""
-        for run in spread.runs:
-            run.segment.spread_ended(run.end)
+        for run in write_back.runs:
+            run.segment.write_back_done(run.end)
             self._dirty_segments[run.segment] = None
-        for block in spread.blocks:
+        for block in write_back.blocks:
             for _, entry in block.rows:
                 if entry.kind == BATCH:
                     entry.payload = entry.header = None
 
-    def _spread_again(self, blocks: list[Block]) -> None:
+    def _redo_write_back(self, blocks: list[Block]) -> None:
         """In order: what is read from a file has no holes."""
-        self._unspread = blocks + self._unspread
-        self._unspread_bytes += sum(block.size for block in blocks)
+        self._blocks_to_write_back = blocks + self._blocks_to_write_back
+        self._bytes_to_write_back += sum(block.size for block in blocks)
 
     def note_dirty(self, segments: list[Segment], directories: list[str]) -> None:
         """Recovery has written them: the next checkpoint syncs them."""
@@ -368,7 +370,7 @@ class Store:
     def removal_steps(self) -> list[Step]:
         """Files that are free to go, because what says so is synced; not while a spread could make them again."""
         steps: list[Step] = []
-        if self._spreading is not None:
+        if self._active_write_back is not None:
             return steps
         while self._removals and self._removals[0][0] <= self._facts_synced:
             segment = self._removals.pop(0)[1]
@@ -443,7 +445,7 @@ class Store:
         capture = self._capture
         if capture is None or capture.sequence is None or self.journal.synced < capture.sequence or capture.is_running:
             return None
-        if not self._found_disk_full and not self._is_spread(capture.sequence):
+        if not self._found_disk_full and not self._is_written_back(capture.sequence):
             return None
         capture.is_running = True
         capture.directories, self._dirty_directories = self._dirty_directories, {}
@@ -451,24 +453,24 @@ class Store:
         capture.segments = {segment: None for segment in self._dirty_segments if segment in here}  # others are removed
         self._dirty_segments = {}
         if self._found_disk_full:
-            capture.spread = self._spread_of_all()
-            capture.segments |= dict.fromkeys(run.segment for run in capture.spread.runs)  # pinned from now on
+            capture.write_back = self._write_back_of_all()
+            capture.segments |= dict.fromkeys(run.segment for run in capture.write_back.runs)  # pinned from now on
         return self._carry_out(capture, [(segment, segment.file) for segment in capture.segments])
 
     def _carry_out(self, capture: "_Capture", segments: list[tuple[Segment, File | None]]) -> Iterator[None]:
         """Rule C2: segments, directories, the checkpoint's own file."""
         assert capture.sequence is not None and capture.head is not None, "P has not been chosen"
-        spread = capture.spread
-        spread.remove_stale_files(self.disk)
-        for run in spread.runs:
-            spread_run(self.disk, run, spread.changed_directories)
+        write_back = capture.write_back
+        write_back.remove_stale_files(self.disk)
+        for run in write_back.runs:
+            write_back_run(self.disk, run, write_back.changed_directories)
             yield
         for segment, known in segments:
             sync_segment(segment, known)  # also where it was truncated since: its row may be lost
             if segment.is_closed and segment.on_disk:
                 save_index(self.disk, segment)
             yield
-        for directory in dict.fromkeys([*capture.directories, *spread.changed_directories]):
+        for directory in dict.fromkeys([*capture.directories, *write_back.changed_directories]):
             if self.disk.exists(directory):
                 self.disk.sync_directory(directory)
                 yield
@@ -483,8 +485,8 @@ class Store:
         assert capture is not None and capture.sequence is not None, "no checkpoint is under way"
         self.checkpoint_number += 1
         self.checkpoint_sequence = capture.sequence
-        if capture.spread.blocks:
-            self._spread(capture.spread)
+        if capture.write_back.blocks:
+            self._write_back(capture.write_back)
             self._found_disk_full = False
         self.journal.release(capture.sequence)
         self._capture = None
@@ -494,10 +496,10 @@ class Store:
         capture = self._capture
         assert capture is not None, "no checkpoint is under way"
         self._capture = None
-        spread = capture.spread
-        self._spread_again(spread.blocks)
+        write_back = capture.write_back
+        self._redo_write_back(write_back.blocks)
         self._dirty_segments = capture.segments | self._dirty_segments
-        self._dirty_directories |= capture.directories | dict.fromkeys(spread.changed_directories)
+        self._dirty_directories |= capture.directories | dict.fromkeys(write_back.changed_directories)
 
     def close_surplus_files(self) -> None:
         """Called a few times a second; a broker that opens no file asks none of its segments."""
@@ -505,8 +507,8 @@ class Store:
         if opened == self._opened_seen:
             return
         pinned = {*self._dirty_segments}
-        if self._spreading is not None:
-            pinned.update(run.segment for run in self._spreading.runs)
+        if self._active_write_back is not None:
+            pinned.update(run.segment for run in self._active_write_back.runs)
         if self._capture is not None:
             pinned |= self._capture.segments.keys()
         if close_surplus(self.shards.values(), pinned):
@@ -555,7 +557,7 @@ class _Capture:
         self.is_running = False
         self.segments: dict[Segment, None] = {}
         self.directories: dict[str, None] = {}
-        self.spread = Spread([], [])  # of what found the disk full
+        self.write_back = WriteBack([], [])  # of what found the disk full
 
 
 def segment_at(log: ShardLog, entry: Entry) -> Segment | None:

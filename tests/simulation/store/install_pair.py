@@ -98,7 +98,7 @@ class Side:
 
     def tick(self) -> None:
         self.now_ms += RETRY_MS
-        self._spread()
+        self._write_back()
         self.replica.tick(self.now_ms, self.now_ms, lambda _: True)
         self.carry_out()
         self.install.tick(self.now_ms)
@@ -146,7 +146,7 @@ class Side:
         self._written(block)
         self._apply()
         if block.sequence % 2 == 0:
-            self._spread()
+            self._write_back()
         if block.sequence % 5 == 0:
             self.checkpoint()
         return True
@@ -158,11 +158,11 @@ class Side:
             if report.is_installing:
                 self.install.row_is_durable()
 
-    def _spread(self) -> None:
-        spread = self.store.gather_spread(0)
-        if spread is not None:
-            spread.carry_out(self.disk)
-            self.store.spread_ended(spread)
+    def _write_back(self) -> None:
+        write_back = self.store.next_write_back(0)
+        if write_back is not None:
+            write_back.carry_out(self.disk)
+            self.store.write_back_done(write_back)
 
     def checkpoint(self) -> None:
         store = self.store
@@ -173,7 +173,7 @@ class Side:
             block = store.gather()
             if block is not None:
                 self._written(block)
-            self._spread()
+            self._write_back()
         for _ in steps:
             pass
         store.checkpointed()

@@ -48,15 +48,15 @@ def answers_before_its_sync() -> Iterator[None]:
 @contextmanager
 def compares_before_rewriting() -> Iterator[None]:
     """Recovery leaves alone what reads as it should."""
-    spread = recovery.spread_run
+    write_back = recovery.write_back_run
 
     def compared(disk: Any, run: Any, directories: list[str]) -> None:
         wanted = b"".join(run.parts)
         if disk.exists(run.segment.path) and disk.open(run.segment.path).read(run.position, len(wanted)) == wanted:
             return
-        spread(disk, run, directories)
+        write_back(disk, run, directories)
 
-    with patch.object(recovery, "spread_run", compared):
+    with patch.object(recovery, "write_back_run", compared):
         yield
 
 

@@ -52,7 +52,7 @@ class StoreScript:
         self.driver = driver
         self.disk = disk
         self.random = Random(seed)
-        driver.spread_bytes_min = 0 if seed % 2 else 24 << 10  # block by block, or several at once
+        driver.write_back_bytes_min = 0 if seed % 2 else 24 << 10  # block by block, or several at once
         self.now_ms = 1_000
         self.written = 0
         self.truncations = 0
@@ -92,9 +92,9 @@ class StoreScript:
         if number == 9:
             self._open(LATE, opening(4, 0, 1))
         if number == 15:
-            driver.before_spread, driver.after_spread = self._fill, self._make_room
+            driver.before_write_back, driver.after_write_back = self._fill, self._make_room
         if number == 16:
-            driver.before_spread = driver.after_spread = _nothing
+            driver.before_write_back = driver.after_write_back = _nothing
         if number == 19:
             driver.open_shard(SECOND, opening(3, 4, 1, ME, PEER))
             driver.vote(SECOND, 1, ME)

@@ -52,7 +52,7 @@ class Run:
         self.history = StoreHistory(StoreModel(), 0)
         config = LogConfig(segment_bytes=random.choice((3_000, 9_000)), index_interval_bytes=1024)
         self.driver = StoreDriver(opened, self.disk, self.history, config)
-        self.driver.spread_bytes_min = random.choice((0, 2 * PAGE))
+        self.driver.write_back_bytes_min = random.choice((0, 2 * PAGE))
         self.driver.airborne_max = 2 - seed % 2
         self.now_ms = 1_000
         self.opened = 0

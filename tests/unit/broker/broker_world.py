@@ -187,7 +187,7 @@ class BrokerWorld:
         self.clock = clock or HandClock()
         self.entropy: Entropy = CountingEntropy()
         self.turns = HandTurns()
-        self.journal_jobs, self.spread_jobs = SimulatedJobs(), SimulatedJobs()
+        self.journal_jobs, self.write_back_jobs = SimulatedJobs(), SimulatedJobs()
         self.background_jobs, self.read_jobs = SimulatedJobs(), SimulatedJobs()
         self.timers: list[Timer] = []
         self.events: list[str] = []
@@ -200,7 +200,7 @@ class BrokerWorld:
             clock=self.clock,
             entropy=self.entropy,
             journal_jobs=self.journal_jobs,
-            spread_jobs=self.spread_jobs,
+            write_back_jobs=self.write_back_jobs,
             background_jobs=self.background_jobs,
             read_jobs=self.read_jobs,
             call_later=self._call_later,
@@ -239,7 +239,7 @@ class BrokerWorld:
 
     def step(self) -> bool:
         """One turn, or one job and its report; False when nothing is left to do."""
-        jobs = (self.journal_jobs, self.spread_jobs, self.background_jobs, self.read_jobs)
+        jobs = (self.journal_jobs, self.write_back_jobs, self.background_jobs, self.read_jobs)
         return self.turns.turn() or any(queue.step() for queue in jobs[1 - self.writes : 3 + self.reads])
 
     def pass_time(self, duration_ms: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.broker.broker_world import OPTIONS, BrokerWorld, Client
 from tests.unit.broker.test_kafka_connection import produce_of
-from tidemill.broker.ready_loop import CHECKPOINT_MS, IDLE_MS, SPREAD_BYTES, SYNC_MS_MAX
+from tidemill.broker.ready_loop import CHECKPOINT_MS, IDLE_MS, SYNC_MS_MAX, WRITE_BACK_BYTES
 from tidemill.model import errors
 
 
@@ -78,7 +78,7 @@ def test_written_blocks_are_spread_when_they_are_many() -> None:
     """
     world = idle_world()
     log = world.partition("flights").log
-    while not log.segments or log.segments[0].size <= SPREAD_BYTES:
+    while not log.segments or log.segments[0].size <= WRITE_BACK_BYTES:
         world.produce("flights", b"x" * 100_000)
 
     assert log.segments[0].written > 0
@@ -88,12 +88,12 @@ def test_who_mostly_follows_spreads_twice_as_much_at_once(monkeypatch: pytest.Mo
     world = idle_world()
     store = world.broker.store
     asked: list[int] = []
-    monkeypatch.setattr(store, "gather_spread", asked.append)
+    monkeypatch.setattr(store, "next_write_back", asked.append)
 
-    for store.mostly_follows in (False, True):
+    for store.mostly_follower_writes in (False, True):
         world.produce("flights", b"x")
 
-    assert {SPREAD_BYTES, 2 * SPREAD_BYTES} == {*asked}
+    assert {WRITE_BACK_BYTES, 2 * WRITE_BACK_BYTES} == {*asked}
 
 
 def fill_ring(world: BrokerWorld) -> None:
@@ -101,7 +101,7 @@ def fill_ring(world: BrokerWorld) -> None:
     client = Client(world)
     while not world.broker.store.lacks_room:
         client.send(produce_of(100_000), 9)
-        while world.turns.turn() or world.journal_jobs.step() or world.spread_jobs.step():
+        while world.turns.turn() or world.journal_jobs.step() or world.write_back_jobs.step():
             pass
 
 
@@ -183,7 +183,7 @@ def test_a_stop_ends_though_the_disk_is_full() -> None:
     stopped: list[bool] = []
     world.broker.ready_loop.begin_stop()
     world.broker.ready_loop.when_idle(lambda: stopped.append(True))
-    while world.turns.turn() or world.journal_jobs.step() or world.spread_jobs.step():
+    while world.turns.turn() or world.journal_jobs.step() or world.write_back_jobs.step():
         pass  # these are the faster ones
 
     world.settle()

@@ -83,10 +83,10 @@ class Led:
             block.write(self.store.journal)
             for report in self.store.written(block):
                 self.shard.advance(report)
-            spread = self.store.gather_spread(0)
-            assert spread is not None
-            spread.carry_out(self.store.disk)
-            self.store.spread_ended(spread)
+            write_back = self.store.next_write_back(0)
+            assert write_back is not None
+            write_back.carry_out(self.store.disk)
+            self.store.write_back_done(write_back)
 
     def checkpoint(self) -> None:
         self.store.begin_checkpoint()

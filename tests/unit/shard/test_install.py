@@ -75,11 +75,11 @@ class Side:
                 block.write(self.store.journal)
                 for report in self.store.written(block):
                     self.shard.advance(report)
-            spread = self.store.gather_spread(0)
-            if spread is not None:
-                spread.carry_out(self.disk)
-                self.store.spread_ended(spread)
-            if not (self.jobs.step() or block or spread):
+            write_back = self.store.next_write_back(0)
+            if write_back is not None:
+                write_back.carry_out(self.disk)
+                self.store.write_back_done(write_back)
+            if not (self.jobs.step() or block or write_back):
                 return
 
     def tick(self) -> None:

@@ -188,10 +188,10 @@ def test_an_entry_whose_bytes_lie_in_a_segment_is_sent_from_there() -> None:
     replicated.lead()
     index = replicated.append(b"x")
     replicated.answer(SECOND)
-    spread = replicated.store.gather_spread(0)
-    assert spread is not None
-    spread.carry_out(replicated.store.disk)
-    replicated.store.spread_ended(spread)
+    write_back = replicated.store.next_write_back(0)
+    assert write_back is not None
+    write_back.carry_out(replicated.store.disk)
+    replicated.store.write_back_done(write_back)
     assert replicated.shard.log.entry_at(index).payload is None
     replicated.road.sent.clear()
 

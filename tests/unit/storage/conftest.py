@@ -88,15 +88,15 @@ class Hand:
             return False
         block.write(self.store.journal)
         self.store.written(block)
-        self.spread()
+        self.write_back()
         return True
 
-    def spread(self) -> None:
+    def write_back(self) -> None:
         """What is durable, to the segments."""
-        spread = self.store.gather_spread(0)
-        if spread is not None:
-            spread.carry_out(self.disk)
-            self.store.spread_ended(spread)
+        write_back = self.store.next_write_back(0)
+        if write_back is not None:
+            write_back.carry_out(self.disk)
+            self.store.write_back_done(write_back)
 
     def write_all(self) -> None:
         while self.write():
@@ -122,7 +122,7 @@ class Hand:
     def checkpoint(self) -> None:
         self.store.begin_checkpoint()
         self.write_all()
-        self.spread()
+        self.write_back()
         steps = self.store.checkpoint_steps()
         assert steps is not None, "P is durable by now"
         for _ in steps:

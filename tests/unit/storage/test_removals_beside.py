@@ -20,9 +20,9 @@ def written(hand: Any) -> tuple[list[Callable[[], None]], Any]:
     block = store.gather()
     block.write(store.journal)
     store.written(block)
-    steps, spread = store.removal_steps(), store.gather_spread(0)
-    assert steps and spread is not None
-    return steps, spread
+    steps, write_back = store.removal_steps(), store.next_write_back(0)
+    assert steps and write_back is not None
+    return steps, write_back
 
 
 def cut_and_closed(make_hand: Make) -> tuple[Any, str, list[Callable[[], None]], Any]:
@@ -60,18 +60,18 @@ def once(hand: Any, call: str, then: Callable[[], None], when: Callable[[Any, An
 
 def test_a_shard_goes_while_what_was_cut_from_it_is_removed(make_hand: Make) -> None:
     """By the thread that spreads."""
-    hand, directory, steps, spread = cut_and_closed(make_hand)
+    hand, directory, steps, write_back = cut_and_closed(make_hand)
     once(hand, "remove", lambda: carry_out(steps), lambda path, _: True)
 
-    spread.carry_out(hand.disk)
+    write_back.carry_out(hand.disk)
 
     assert not hand.disk.exists(directory)
 
 
 def test_what_was_cut_goes_while_its_shard_is_removed(make_hand: Make) -> None:
     """By the thread beside."""
-    hand, directory, steps, spread = cut_and_closed(make_hand)
-    once(hand, "list", lambda: spread.carry_out(hand.disk), lambda _, found: bool(found))
+    hand, directory, steps, write_back = cut_and_closed(make_hand)
+    once(hand, "list", lambda: write_back.carry_out(hand.disk), lambda _, found: bool(found))
 
     carry_out(steps)
 
@@ -91,8 +91,8 @@ def test_a_shard_goes_while_another_of_its_topic_gets_its_first_batch(make_hand:
     batch = build_batch([(None, b"v", (), 1_000)], base_offset=0, leader_epoch=1)
     entry = Entry(BATCH, batch, partition=2, record_count=1, append_time=1_000, index=other.last_index + 1, term=1)
     hand.store.append(other, [entry])
-    steps, spread = written(hand)
-    once(hand, "remove_directory", lambda: spread.carry_out(hand.disk), lambda path, _: path == gone)
+    steps, write_back = written(hand)
+    once(hand, "remove_directory", lambda: write_back.carry_out(hand.disk), lambda path, _: path == gone)
 
     carry_out(steps)
 

@@ -24,7 +24,7 @@ def on_disk(count: int = 10, *, epoch: int = 1, disk: SimulatedDisk | None = Non
         segment.place(len(batch), timestamp, 100 + number, 200, epoch)
         data += batch
     disk.open(segment.path, create=True).write(0, [data])
-    segment.spread_ended(len(data))
+    segment.write_back_done(len(data))
     return disk, segment
 
 
@@ -33,11 +33,11 @@ def test_what_arrives_after_a_cut_counts_up_to_the_cut() -> None:
     segment = Segment("d", 0)
     segment.place(100, 1, 0, 50, 1)
     segment.place(100, 2, 1, 50, 1)
-    segment.spread_begins()
+    segment.write_back_begins()
 
     segment.cut(100, 50)
     segment.place(70, 3, 1, 50, 2)
-    segment.spread_ended(200)
+    segment.write_back_done(200)
 
     assert (170, 100) == (segment.size, segment.written)
 

@@ -101,7 +101,7 @@ def test_a_cut_while_an_index_is_saved(make_hand: Make, read_offsets: Any) -> No
     hand.shard.commit(entries[2].index)
     hand.store.begin_checkpoint()
     hand.write_all()
-    hand.spread()
+    hand.write_back()
     steps = hand.store.checkpoint_steps()
     disk, real = hand.disk, hand.disk.open
 

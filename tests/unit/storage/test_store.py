@@ -146,7 +146,7 @@ def test_a_checkpoint_that_has_not_begun_to_write_is_taken_anew_by_a_truncation(
     hand.store.truncate(hand.shard, 2)
     hand.store.written(block)
     steps = hand.store.checkpoint_steps()
-    hand.spread()
+    hand.write_back()
     for _ in steps or hand.store.checkpoint_steps():
         pass
     hand.store.checkpointed()
@@ -348,11 +348,11 @@ def test_a_segment_cut_while_its_bytes_are_in_the_air_is_not_taken_for_written(m
     block = hand.store.gather()
     block.write(hand.store.journal)
     hand.store.written(block)
-    spread = hand.store.gather_spread(0)
+    write_back = hand.store.next_write_back(0)
     hand.store.truncate(hand.shard, 2)
     hand.append(2, term=2)
-    spread.carry_out(hand.disk)
-    hand.store.spread_ended(spread)
+    write_back.carry_out(hand.disk)
+    hand.store.write_back_done(write_back)
 
     assert 3 == len(read_all(hand))
     hand.write_all()
@@ -368,13 +368,13 @@ def test_no_file_is_removed_while_a_spread_could_make_it_again(make_hand: Callab
     block = hand.store.gather()
     block.write(hand.store.journal)
     hand.store.written(block)
-    spread = hand.store.gather_spread(0)
+    write_back = hand.store.next_write_back(0)
     hand.store.close_shard(hand.shard.shard_id)
     hand.write_all()
 
     hand.remove()
-    spread.carry_out(hand.disk)
-    hand.store.spread_ended(spread)
+    write_back.carry_out(hand.disk)
+    hand.store.write_back_done(write_back)
     hand.remove()
 
     assert [] == [path for path in hand.disk.file_paths() if path.startswith("topics")]
@@ -472,12 +472,12 @@ def test_a_store_knows_whether_others_lead_most_of_what_it_spreads(make_hand: Ca
     for hand.shard.is_led in (True, False, True):
         hand.append(1)
         hand.write_all()
-        known.append(hand.store.mostly_follows)
+        known.append(hand.store.mostly_follower_writes)
 
     hand.store.vote(hand.shard.shard_id, hand.shard, 2, None)
     hand.write_all()
 
-    assert [False, True, False, False] == [*known, hand.store.mostly_follows]
+    assert [False, True, False, False] == [*known, hand.store.mostly_follower_writes]
 
 
 def test_what_nobody_reads_goes_around_the_page_cache(
@@ -490,20 +490,20 @@ def test_what_nobody_reads_goes_around_the_page_cache(
     hand = make_hand(OPTIONS)
     found = []
 
-    def spread_one() -> None:
+    def write_back_one() -> None:
         hand.append(1, size=600)
         block = hand.store.gather()
         block.write(hand.store.journal)
         hand.store.written(block)
-        spread = hand.store.gather_spread(0)
-        found.append(spread.runs[0].is_read)
-        spread.carry_out(hand.disk)
-        hand.store.spread_ended(spread)
+        write_back = hand.store.next_write_back(0)
+        found.append(write_back.runs[0].is_read)
+        write_back.carry_out(hand.disk)
+        hand.store.write_back_done(write_back)
 
     for _ in range(3):
-        spread_one()
+        write_back_one()
     hand.log._read_segments(0, 1, 1, may_wait=True)
-    spread_one()
+    write_back_one()
 
     assert [True, False, False, True] == found
     assert 4 == len(read_all(hand))
