@@ -61,7 +61,9 @@ class Cluster:
         )
         self.controller_link = ControllerLink(self._controller, self.peers.ask)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
-        self._led_topics = LedTopics(image=image, is_settled=self._is_settled, call_later=machine.call_later)
+        self._led_topics = LedTopics(
+            image=image, has_known_leader=self._has_known_leader, call_later=machine.call_later
+        )
         self.awaited_leaders = AwaitedLeaders(
             is_missing=self._is_leaderless, clock=machine.clock, call_later=machine.call_later
         )
@@ -221,7 +223,7 @@ class Cluster:
         """Called when these topics are in the image here, and each of their shards has a leader; or after a while."""
         self._led_topics.wait(topics, callback)
 
-    def _is_settled(self, shard_id: ShardId) -> bool:
+    def _has_known_leader(self, shard_id: ShardId) -> bool:
         if self.leaders.leader(shard_id) is not None:
             return True
         shard = self._shards().get(shard_id)

@@ -24,12 +24,12 @@ class LedTopics:
         self,
         *,
         image: Callable[[], ClusterImage],
-        is_settled: Callable[[ShardId], bool],
+        has_known_leader: Callable[[ShardId], bool],
         call_later: Callable[[float, Callable[[], None]], Any],
     ) -> None:
-        """`is_settled`: the shard has a leader, or never will."""
+        """`has_known_leader`: the shard has a leader, or never will."""
         self._image = image
-        self._is_settled = is_settled
+        self._has_known_leader = has_known_leader
         self._call_later = call_later
         self._waiting: dict[_Waiter, None] = {}
 
@@ -59,7 +59,7 @@ class LedTopics:
         while names and (topic := image.topic(names[-1])) is not None:
             names.pop()
             shards += topic.shard_ids
-        while shards and self._is_settled(shards[-1]):
+        while shards and self._has_known_leader(shards[-1]):
             shards.pop()
         return not (names or shards)
 

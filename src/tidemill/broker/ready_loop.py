@@ -90,7 +90,7 @@ class ReadyLoop:
         if not self._store.airborne:
             if self._store.has_pending:
                 self._start()
-            elif not self._store.is_settled and now - self._written_at >= IDLE_MS:
+            elif not self._store.is_quiescent and now - self._written_at >= IDLE_MS:
                 self._start(empty=True)
         if now - self._checkpoint_at >= CHECKPOINT_MS and self._store.can_checkpoint:
             self._begin_checkpoint()
@@ -115,13 +115,13 @@ class ReadyLoop:
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Called when everything queued is durable and nothing runs beside: for a clean stop."""
         self._idle_waiters.append(callback)
-        self._settle_idle()
+        self._notify_idle()
 
     def _turn(self) -> None:
         self._is_scheduled = False
         while self._may_start and self._start():
             pass
-        self._settle_idle()
+        self._notify_idle()
 
     @property
     def _may_start(self) -> bool:
@@ -161,7 +161,7 @@ class ReadyLoop:
         if self._store.wants_checkpoint:
             self._begin_checkpoint()
         self._run_background()
-        self._settle_idle()
+        self._notify_idle()
         if failures:
             raise ExceptionGroup("shards could not tell whoever waited", failures)
 
@@ -194,7 +194,7 @@ class ReadyLoop:
     def _write_back_done(self, write_back: WriteBack) -> None:
         self._store.write_back_done(write_back)
         self._run_background()
-        self._settle_idle()
+        self._notify_idle()
 
     def _begin_checkpoint(self) -> None:
         self._checkpoint_at = self._clock.monotonic_ms()
@@ -250,19 +250,19 @@ class ReadyLoop:
             self._is_background_busy = False
             done(last)
             self._run_background()
-            self._settle_idle()
+            self._notify_idle()
 
         def failed(error: BaseException) -> None:
             self._is_background_busy = False
             if isinstance(error, DiskFull) and full is not None:
                 full()
-                self._settle_idle()
+                self._notify_idle()
                 return
             self._failed(error)
 
         self._background_jobs.submit(step, stepped, failed)
 
-    def _settle_idle(self) -> None:
+    def _notify_idle(self) -> None:
         if not (self._idle_waiters or self._is_stopping):
             return
         store = self._store
@@ -274,7 +274,7 @@ class ReadyLoop:
             or store.is_writing_back
         ):
             return
-        if self._is_stopping and not store.is_settled:
+        if self._is_stopping and not store.is_quiescent:
             self._start(empty=True)
             if store.airborne:
                 return

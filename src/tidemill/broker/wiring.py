@@ -171,7 +171,7 @@ async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
             f"this directory belongs to cluster {broker.identity.cluster_id}, and its metadata to cluster "
             f"{broker.image.cluster_id}: one of them was copied here; use another log.dirs"
         )
-    await _until(broker, lambda: all(map(_is_settled, broker.shard_table.shards.values())))
+    await _until(broker, lambda: all(map(_is_started, broker.shard_table.shards.values())))
 
 
 async def _hear_of_cluster(broker: Broker) -> None:
@@ -182,7 +182,7 @@ async def _hear_of_cluster(broker: Broker) -> None:
         await _pause(broker)
 
 
-def _is_settled(shard: Shard) -> bool:
+def _is_started(shard: Shard) -> bool:
     """What others replicate may take its time: they serve it meanwhile."""
     return shard.is_serving or shard.log.damage is not None or shard.replica.voters != (shard.replica.me,)
 

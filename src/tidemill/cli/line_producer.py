@@ -56,7 +56,7 @@ class LineProducer:
     def send(self, record: dict[str, Any], line_number: int) -> None:
         """Waits while the client's queue is full."""
 
-        def settled(error: KafkaError | None, _: Any) -> None:
+        def delivered(error: KafkaError | None, _: Any) -> None:
             if error is None:
                 self.produced_count += 1
             else:
@@ -65,11 +65,11 @@ class LineProducer:
 
         while True:
             try:
-                self._producer.produce(self._topic, on_delivery=settled, **record)
+                self._producer.produce(self._topic, on_delivery=delivered, **record)
             except BufferError:
                 self._producer.poll(FLUSH_TURN_S)
             except KafkaException as exception:  # the client itself refuses it
-                settled(exception.args[0], None)
+                delivered(exception.args[0], None)
                 return
             else:
                 self._producer.poll(0)

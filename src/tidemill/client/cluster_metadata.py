@@ -65,10 +65,10 @@ class ClusterMetadata:
                 back_off.pause(error)
                 continue
             self._take(response)
-            unsettled = [name for name, topic in self._topics.items() if topic.error_code in _TRANSIENT]
-            if not unsettled:
+            pending = [name for name, topic in self._topics.items() if topic.error_code in _TRANSIENT]
+            if not pending:
                 return
-            back_off.pause(LeaderUnknown(f"topic {unsettled[0]!r} is being created, or its leader elected"))
+            back_off.pause(LeaderUnknown(f"topic {pending[0]!r} is being created, or its leader elected"))
 
     def topics(self) -> tuple[str, ...]:
         """All that exist, but the internal ones, after `refresh(None)`."""

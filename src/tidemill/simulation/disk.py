@@ -184,13 +184,13 @@ class SimulatedDisk:
             number = self._begin(Kind.SYNC_DIRECTORY, path)
             if self._fails_sync(number):
                 raise SyncFailed(errno.EIO, f"sync of directory {path!r} failed")
-            settled = set()
+            durable = set()
             for run in dependent(self._state.pending):
                 for change in made_durable(run, directory):
-                    settled.add(change.number)
+                    durable.add(change.number)
                     for touched, name, node in change.effects:
                         _put(touched.durable, name, node)
-            self._state.pending = [change for change in self._state.pending if change.number not in settled]
+            self._state.pending = [change for change in self._state.pending if change.number not in durable]
 
     def _fails_sync(self, number: int) -> bool:
         if self.fail_sync_at is None or number < self.fail_sync_at:

@@ -531,14 +531,14 @@ class GroupRun:
     def _damage(self, node: Node) -> None:
         """Every membership that may be in force keeps a majority that is whole."""
         replica = node.replica
-        is_settled = replica is not None and replica.installing is None and self.now_ms >= node.paused_until
+        is_serving = replica is not None and replica.installing is None and self.now_ms >= node.paused_until
         damaged = [it.voter for it in self.nodes.values() if it.is_damaged or it is node]
         logs = [log for it in self.nodes.values() for log in (it.memory, it.disk)]  # a crash forgets what was cut
         known = [membership for log in logs for _, membership in log.memberships]
         for membership in known:
             if not quorum.has_majority(membership.voters, [it for it in membership.voters if it not in damaged]):
                 return
-        if is_settled and not node.is_damaged:
+        if is_serving and not node.is_damaged:
             self.damages += 1
             node.find_damage(self.rot.randrange(len(node.memory.content) + 1))
 

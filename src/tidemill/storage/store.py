@@ -202,7 +202,7 @@ class Store:
         return self._queue.bytes >= self.options.block_bytes_max
 
     @property
-    def is_settled(self) -> bool:
+    def is_quiescent(self) -> bool:
         """Nothing queued, and the newest block is known to be synced by a block behind it."""
         return not self._queue and (self._last_was_empty or self.journal.sequence == 0)
 

@@ -256,7 +256,7 @@ def test_it_stops_in_time_under_load_and_comes_back_with_everything(tmp_path: Pa
     """
     acknowledged: set[tuple[int, int]] = set()
 
-    def settled(error: KafkaError | None, record: Message) -> None:
+    def delivered(error: KafkaError | None, record: Message) -> None:
         if error is None:
             acknowledged.add((record.partition() or 0, record.offset() or 0))
 
@@ -270,7 +270,7 @@ def test_it_stops_in_time_under_load_and_comes_back_with_everything(tmp_path: Pa
         def load(producer: Producer) -> None:
             while not is_over.is_set():
                 if len(producer) < 20_000:
-                    producer.produce("load", b"x" * 200, on_delivery=settled)
+                    producer.produce("load", b"x" * 200, on_delivery=delivered)
                 producer.poll(0 if len(producer) < 20_000 else 0.005)
 
         threads = [threading.Thread(target=load, args=(producer,)) for producer in producers]

@@ -132,15 +132,17 @@ class Stage:
             assert time.monotonic() < deadline, f"not within {WAIT_SECONDS_MAX:.0f} s: {what}"
             time.sleep(0.02)
 
-    def settle(self, consumers: Sequence[Consuming], condition: Callable[[list[set[Place]]], bool], what: str) -> None:
+    def assign_until(
+        self, consumers: Sequence[Consuming], condition: Callable[[list[set[Place]]], bool], what: str
+    ) -> None:
         """Poll every member, as its application would, until their assignments are as wanted."""
 
-        def settled() -> bool:
+        def is_assigned() -> bool:
             for consumer in consumers:
                 consumer.poll(0.02)
             return condition([consumer.assignment() for consumer in consumers])
 
-        self.until(settled, what)
+        self.until(is_assigned, what)
 
     def refusal(self, work: Callable[[], object]) -> int:
         with pytest.raises(Refused) as caught:
@@ -584,13 +586,13 @@ def a_member_that_joins_and_one_that_leaves_move_partitions(stage: Stage) -> Non
     whole = {(topic, partition) for partition in range(4)}
     first, second = stage.consumer(group), stage.consumer(group)
     first.subscribe([topic])
-    stage.settle([first], lambda held: held == [whole], "the first member has all")
+    stage.assign_until([first], lambda held: held == [whole], "the first member has all")
 
     second.subscribe([topic])
-    stage.settle([first, second], split_evenly(topic, 4), "two members share")
+    stage.assign_until([first, second], split_evenly(topic, 4), "two members share")
     stage.leave(first)
     with stage.still():  # as above
-        stage.settle([second], lambda held: held == [whole], "who stays has all")
+        stage.assign_until([second], lambda held: held == [whole], "who stays has all")
 
     values = [b"%d" % index for index in range(40)]
     stage.send(topic, [Outgoing(value=value, partition=index % 4) for index, value in enumerate(values)])
@@ -604,14 +606,14 @@ def a_member_that_dies_is_replaced_after_its_session(stage: Stage) -> None:
     whole = {(topic, 0), (topic, 1)}
     survivor = stage.consumer(group)
     survivor.subscribe([topic])
-    stage.settle([survivor], lambda held: held == [whole], "the first member has all")
+    stage.assign_until([survivor], lambda held: held == [whole], "the first member has all")
     doomed = stage.member_process(group, topic)
-    stage.settle([survivor], lambda held: len(held[0]) == 1, "two members share")
+    stage.assign_until([survivor], lambda held: len(held[0]) == 1, "two members share")
 
     doomed.kill()
 
     with stage.still():  # a coordinator that moves gives every member a whole session, as Kafka's does
-        stage.settle([survivor], lambda held: held == [whole], "the dead member's partition is taken over")
+        stage.assign_until([survivor], lambda held: held == [whole], "the dead member's partition is taken over")
 
 
 @case
@@ -629,7 +631,7 @@ def a_group_reads_every_record_once_through_a_rebalance(stage: Stage) -> None:
     first.commit({(topic, partition): 50 for partition in range(4)})
     second = stage.consumer(group)
     second.subscribe([topic])
-    stage.settle([first, second], split_evenly(topic, 4), "two members share")
+    stage.assign_until([first, second], split_evenly(topic, 4), "two members share")
 
     producer.send(topic, [Outgoing(value=b"%d" % index, partition=index % 4) for index in range(200, 400)])
 
@@ -653,13 +655,13 @@ def a_static_member_comes_back_to_its_own_partitions(stage: Stage) -> None:
     first, second = (stage.consumer(group, instance_id=f"member-{index}") for index in (1, 2))
     first.subscribe([topic])
     second.subscribe([topic])
-    stage.settle([first, second], split_evenly(topic, 4), "two members share")
+    stage.assign_until([first, second], split_evenly(topic, 4), "two members share")
     held = [first.assignment(), second.assignment()]
 
     stage.leave(first)
     again = stage.consumer(group, instance_id="member-1")
     again.subscribe([topic])
-    stage.settle([again, second], lambda now: now[0] != set(), "the member is back")
+    stage.assign_until([again, second], lambda now: now[0] != set(), "the member is back")
 
     assert held == [again.assignment(), second.assignment()]
 
@@ -670,7 +672,7 @@ def groups_are_listed_and_described(stage: Stage) -> None:
     group = f"{stage.name}-group"
     member = stage.consumer(group)
     member.subscribe([topic])
-    stage.settle([member], lambda held: held == [{(topic, 0)}], "the member has its partition")
+    stage.assign_until([member], lambda held: held == [{(topic, 0)}], "the member has its partition")
     member.commit({(topic, 0): 0})
 
     described = stage.client.describe_group(group)
@@ -702,7 +704,7 @@ def a_group_with_members_is_not_deleted(stage: Stage) -> None:
     group = f"{stage.name}-group"
     member = stage.consumer(group)
     member.subscribe([topic])
-    stage.settle([member], lambda held: held == [{(topic, 0)}], "the member has its partition")
+    stage.assign_until([member], lambda held: held == [{(topic, 0)}], "the member has its partition")
 
     code = stage.refusal(lambda: stage.client.delete_group(group))
 

@@ -17,7 +17,7 @@ def idle_world() -> BrokerWorld:
     world.pass_time(IDLE_MS)
     world.pass_time(CHECKPOINT_MS)
     store = world.broker.store
-    assert store.is_settled and not store.can_checkpoint
+    assert store.is_quiescent and not store.can_checkpoint
     return world
 
 
@@ -202,7 +202,7 @@ def test_a_stop_confirms_the_block_that_was_in_the_air() -> None:
     stopped: list[bool] = []
 
     world.broker.ready_loop.begin_stop()
-    world.broker.ready_loop.when_idle(lambda: stopped.append(world.broker.store.is_settled))
+    world.broker.ready_loop.when_idle(lambda: stopped.append(world.broker.store.is_quiescent))
     world.settle()
 
     assert [True] == stopped

@@ -51,19 +51,19 @@ class _Awaited(Pending):
             if is_committed:
                 answer.low_watermark, answer.error_code = partition.log_start, errors.NONE
             self._unknown -= 1
-            self._settle()
+            self._complete_if_done()
 
         shard.when_committed(shard.move_log_start(partition.number, offset, now_ms), known)
 
     def all_begun(self) -> None:
         self._has_begun = True
         self._deadlines.add(self, self._timeout_ms)
-        self._settle()
+        self._complete_if_done()
 
     def expire(self) -> None:
         self.complete(self.response)
 
-    def _settle(self) -> None:
+    def _complete_if_done(self) -> None:
         if self._has_begun and not self._unknown:
             self._deadlines.remove(self, self._timeout_ms)
             self.complete(self.response)

@@ -61,14 +61,14 @@ class _Awaited(Pending):
             if cluster.says_it_leads(shard_id) == to:
                 del self._moves[shard_id]
         if not self._moves:
-            self._settle()
+            self._complete_if_done()
 
     def expire(self) -> None:
         for shard_id in self._moves:
             self._problems[shard_id] = Problem(errors.REQUEST_TIMED_OUT, TIMED_OUT)
-        self._settle()
+        self._complete_if_done()
 
-    def _settle(self) -> None:
+    def _complete_if_done(self) -> None:
         broker = self._context.broker
         broker.cluster.watchers.pop(self._look, None)
         broker.deadlines.remove(self, self._timeout_ms)
