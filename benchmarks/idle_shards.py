@@ -25,7 +25,9 @@ from benchmarks.clusters import BROKERS, three_tidemills
 
 PARTITIONS = 3
 TOPICS_PER_REQUEST = 50
-SETTLE_SECONDS = 12.0  # brokers checkpoint every 10 s what was written; the checkpoint of a thousand shards is no rest
+STABILIZE_SECONDS = (
+    12.0  # brokers checkpoint every 10 s what was written; the checkpoint of a thousand shards is no rest
+)
 QUIET_SECONDS = 30.0
 WAIT_SECONDS_MAX = 60.0
 CPU_PERCENT_MAX, MEMORY_MB_MAX, WAKE_SECONDS_MAX = 3.0, 150.0, 10.0
@@ -43,7 +45,7 @@ def create_topics(bootstrap: str, topics: int) -> float:
 
 
 def quiet(brokers: Sequence[BrokerProcess]) -> list[dict[str, float]]:
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(STABILIZE_SECONDS)
     before = [broker.cpu_seconds() for broker in brokers]
     time.sleep(QUIET_SECONDS)  # what is measured is rest
     return [

@@ -20,7 +20,7 @@ from benchmarks.cases import Case, Kind, Load
 REPOSITORY = Path(__file__).resolve().parent.parent
 CLIENT_SECONDS_MAX = 300.0
 TOUCHED_BYTES = 3 << 30
-SETTLE_SECONDS = 3.0  # an idle broker's memory is taken this long after it is ready
+STABILIZE_SECONDS = 3.0  # an idle broker's memory is taken this long after it is ready
 
 Figures = dict[str, float]  # "value" is the case's figure, "cpu" the broker's seconds, latency cases have quantiles
 StartBroker = Callable[[Path, int], BrokerProcess]
@@ -140,5 +140,5 @@ def start_seconds(start: StartBroker) -> Figures:
 
 
 def idle_memory(broker: Broker) -> Figures:
-    time.sleep(SETTLE_SECONDS)  # what is measured is rest
+    time.sleep(STABILIZE_SECONDS)  # what is measured is rest
     return {"value": broker.resident_bytes() / 1e6}

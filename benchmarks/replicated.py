@@ -25,7 +25,7 @@ from benchmarks.cases import REPLICATED, Case, Kind
 from benchmarks.clusters import BROKERS, Cluster, StartCluster, three_kafkas, three_tidemills
 from benchmarks.measure import Bench, Figures, prepare_machine
 
-SETTLE_SECONDS = 5.0  # brokers join, internal topics grow
+STABILIZE_SECONDS = 5.0  # brokers join, internal topics grow
 WARM_UP_PART = 2  # a warm-up moves half of the records
 SYNCED_BYTES = 512 << 20
 SYNCED_BLOCK_BYTES = 1 << 20
@@ -69,7 +69,7 @@ def main() -> int:
                 console.print(notes[-1], markup=False)
                 continue
             stack.callback(clusters[name].stop)
-        time.sleep(SETTLE_SECONDS)
+        time.sleep(STABILIZE_SECONDS)
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemill-bench-")))
         run(cases, clusters, outcomes, console, notes, scratch)
     report.publish(

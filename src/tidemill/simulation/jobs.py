@@ -52,7 +52,7 @@ class SimulatedJobs:
             return self.report()
         return self.carry_out() and self.report()
 
-    def settle(self, steps_max: int = 100_000) -> None:
+    def stabilize(self, steps_max: int = 100_000) -> None:
         """Step until nothing is left, what reports submit included."""
         for _ in range(steps_max):
             if not self.step():

@@ -4,7 +4,7 @@
     world.create("flights", partitions=2)
     response = world.ask(fetch.Request(...))                # over the wire's bytes, through a Kafka connection
 
-Nothing happens between calls: `ask` and `settle` work everything off, `pass_time` moves the clock and fires timers.
+Nothing happens between calls: `ask` and `stabilize` work everything off, `pass_time` moves the clock and fires timers.
 """
 
 import asyncio
@@ -143,7 +143,7 @@ class Client:
     def ask(self, request: Message, version: int | None = None) -> Any:
         """The response; what waits for the disk is worked off, what waits for time is not."""
         answered = self.ask_only(request, version)
-        self._world.settle()
+        self._world.stabilize()
         return answered
 
     def ask_only(self, request: Message, version: int | None = None) -> Any:
@@ -221,7 +221,7 @@ class BrokerWorld:
 
         task = asyncio.get_running_loop().create_task(up())
         while not task.done():
-            self.settle()
+            self.stabilize()
             await asyncio.sleep(0)
         return task.result()
 
@@ -230,7 +230,7 @@ class BrokerWorld:
         self.timers.append(timer)
         return timer
 
-    def settle(self) -> None:
+    def stabilize(self) -> None:
         """Turn the loop, and carry out every job, until nothing is left but time."""
         for _ in range(STEPS_MAX):
             if not self.step():
@@ -253,10 +253,10 @@ class BrokerWorld:
             self.timers.remove(due)
             self.clock.now_ms = max(self.clock.now_ms, due.due_ms)
             due.callback()
-            self.settle()
+            self.stabilize()
         self.clock.now_ms = end_ms
         self.broker.tick()
-        self.settle()
+        self.stabilize()
 
     def restarted(self, static: Mapping[str, str] | None = None, *, reads: bool = True) -> "BrokerWorld":
         """The world after a kill: the same disk and the same time, another process."""
@@ -281,7 +281,7 @@ class BrokerWorld:
         created: list[Any] = []
         topic = NewTopic(name=name, partition_count=partitions, replication_factor=1, settings=named)
         self.broker.controller.submit(CreateTopics(topics=(topic,))).then(created.extend)
-        self.settle()
+        self.stabilize()
         assert created and created[0].problem is None, created
 
     def partition(self, topic: str, number: int = 0) -> Partition:

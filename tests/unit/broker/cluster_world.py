@@ -213,8 +213,8 @@ class ClusterWorld:
     def step(self) -> bool:
         return any(node.step_alone() for node in self._running) or self.network.step()
 
-    def settle(self) -> None:
-        self.nodes[0].settle()
+    def stabilize(self) -> None:
+        self.nodes[0].stabilize()
 
     def pass_time(self, duration_ms: int) -> None:
         """In ticks, as a broker makes them."""
@@ -227,10 +227,10 @@ class ClusterWorld:
                 node.fire_due()
                 if hasattr(node, "broker"):
                     node.broker.tick()
-            self.settle()
+            self.stabilize()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        self.settle()
+        self.stabilize()
         deadline_ms = self.clock.now_ms + WAIT_MS_MAX
         while not condition():
             assert self.clock.now_ms < deadline_ms, f"not within {WAIT_MS_MAX} ms: {what}"
@@ -242,9 +242,9 @@ class ClusterWorld:
         while not condition():
             if not self.step():
                 assert self.clock.now_ms < deadline_ms, f"not within {WAIT_MS_MAX} ms: {what}"
-                self._tick_unsettled()
+                self._tick_unstable()
 
-    def _tick_unsettled(self) -> None:
+    def _tick_unstable(self) -> None:
         self.clock.now_ms += TICK_MS
         for node in self._running:
             node.fire_due()

@@ -44,7 +44,7 @@ class GroupMember:
     def later(self, request: Message, version: int | None = None) -> Any:
         """What is answered by the time the timers of this moment have fired; None while it is parked."""
         api, version = self.client.send(request, version)
-        self.world.settle()
+        self.world.stabilize()
         self.world.pass_time(1)
         return self.client.answer(api, version)
 
@@ -80,7 +80,7 @@ class GroupMember:
         )
         return self.later(request)
 
-    def settle(self) -> "GroupMember":
+    def stabilize(self) -> "GroupMember":
         """Alone in a stable group."""
         self.join()
         assert self.sync(own=b"all of it").error_code == errors.NONE

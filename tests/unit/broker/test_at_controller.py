@@ -43,7 +43,7 @@ def test_a_request_waits_while_the_controller_moves() -> None:
     world.hold(to=[2])
     world.begin_to_lead(METADATA_TOPIC, by=2)
     asked = [sent_to(node, f"flights-{node.number}") for node in world.nodes]
-    world.settle()
+    world.stabilize()
     early = [code_of(client.answer(*sent)) for client, sent in asked]
 
     world.hold()
@@ -60,11 +60,11 @@ def test_a_controller_that_is_gone_leaves_the_outcome_unknown() -> None:
     world = ClusterWorld()
     world.hold(sender=[1])
     client, sent = sent_to(world[3], "flights")
-    world.settle()
+    world.stabilize()
     early = client.answer(*sent)
 
     world.cut_off(1)
-    world.settle()
+    world.stabilize()
 
     assert (None, errors.REQUEST_TIMED_OUT) == (early, code_of(client.answer(*sent)))
 

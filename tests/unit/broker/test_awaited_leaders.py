@@ -27,7 +27,7 @@ def world_without_leader() -> ClusterWorld:
 def leader_after(world: ClusterWorld, client: Client, request: metadata.Request, duration_ms: int) -> int | None:
     """Who leads `flights`, as the answer tells; None: there is no answer yet."""
     api, version = client.send(request, 12)
-    world.pass_time(duration_ms) if duration_ms else world.settle()
+    world.pass_time(duration_ms) if duration_ms else world.stabilize()
     response = client.answer(api, version)
     return None if response is None else leader_in(response)
 
@@ -46,7 +46,7 @@ def test_who_asks_before_there_is_a_leader_is_told_of_the_next() -> None:
     clients = [Client(world[1]) for _ in range(3)]
 
     asked = [client.send(request, 12) for client, request in zip(clients, (FLIGHTS, by_id, ALL), strict=True)]
-    world.settle()
+    world.stabilize()
     assert [None] * 3 == [client.answer(*it) for client, it in zip(clients, asked, strict=True)]
     world.network.held = lambda _source, _destination: False
     world.until(lambda: world.led_by("flights") in (1, 2), "another leader")
@@ -104,6 +104,6 @@ def test_a_broker_that_stops_keeps_nobody_waiting() -> None:
     assert leader_after(world, client, FLIGHTS, 0) is None
 
     world[1].broker.cluster.stop()
-    world.settle()
+    world.stabilize()
 
     assert leader_in(client.answer(metadata.API, 12)) == -1

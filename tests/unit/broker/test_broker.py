@@ -21,7 +21,7 @@ def test_who_waits_for_a_leader_between_its_election_and_its_first_commit_is_cal
     assert not world.partition("flights").shard.is_serving
 
     world.broker.cluster.when_led(["flights"], lambda: called.append("led"))
-    world.settle()
+    world.stabilize()
 
     assert ["led"] == called
 
@@ -54,14 +54,14 @@ def test_a_topic_that_was_deleted_and_made_again_is_there_when_both_are_heard_at
     assert follow is not None
     world.broker.controller.on_image = lambda *_: None
     world.broker.controller.submit(DeleteTopics(topics=("flights",)))
-    world.settle()
+    world.stabilize()
     world.broker.controller.submit(
         CreateTopics(topics=(NewTopic(name="flights", partition_count=3, replication_factor=1),))
     )
-    world.settle()
+    world.stabilize()
 
     follow(before, world.broker.image)
-    world.settle()
+    world.stabilize()
 
     assert [0, 1, 2] == [*world.broker.shard_table.topics["flights"]]
     assert all(world.partition("flights", number).shard.is_serving for number in range(3))
@@ -82,6 +82,6 @@ def test_metadata_that_cannot_be_read_any_more_ends_the_process() -> None:
         patch.object(type(log), "read", side_effect=damaged),
         patch.object(world.broker.controller, "_failed", ended.append),
     ):
-        world.settle()
+        world.stabilize()
 
     assert damaged in ended

@@ -91,7 +91,7 @@ def test_what_is_there_already_is_told_by_who_still_leads() -> None:
     world.network.held = lambda _source, _destination: True
 
     host.submit(again).then(told.append)
-    world.settle()
+    world.stabilize()
     while_it_believes_to_lead = (host.leads, [*told])
     world.pass_time(3_000)
 

@@ -28,7 +28,7 @@ def grown_world(**static: str) -> BrokerWorld:
 def restarted(world: BrokerWorld) -> BrokerWorld:
     """The next process on the same disk, when it has loaded its groups."""
     again = world.restarted()
-    again.settle()
+    again.stabilize()
     return again
 
 
@@ -38,12 +38,12 @@ def log_of(world: BrokerWorld, group_id: str = "g") -> Partition:
 
 def append(world: BrokerWorld, key: bytes, value: bytes | None) -> None:
     append_own(log_of(world), build_batch([(key, value, (), world.clock.now_ms)]), world.clock.now_ms)
-    world.settle()
+    world.stabilize()
 
 
 def delete(world: BrokerWorld, topic: str) -> None:
     world.broker.controller.submit(DeleteTopics(topics=(topic,)))
-    world.settle()
+    world.stabilize()
 
 
 def test_offsets_and_generations_survive_a_kill() -> None:
@@ -51,7 +51,7 @@ def test_offsets_and_generations_survive_a_kill() -> None:
     What was answered is in the log: the next process has the offsets, and the member goes on in its generation.
     """
     world = grown_world()
-    member = GroupMember(world).settle()
+    member = GroupMember(world).stabilize()
     commit(world, "flights", 3, 5, member=member)
 
     again = restarted(world)
@@ -72,7 +72,7 @@ def test_a_reply_leaves_when_what_it_says_has_committed() -> None:
     beat = reader.client.send(HEARTBEAT)
     before = (client.answer(api, version), reader.client.answer(*beat))
 
-    world.settle()
+    world.stabilize()
 
     after = (client.answer(api, version), reader.client.answer(*beat))
     assert (None, None) == before
@@ -87,7 +87,7 @@ def test_a_silent_member_is_lost_when_its_session_is_over() -> None:
     The deadline fires by itself, and a restart gives every member a whole session again.
     """
     world = grown_world()
-    member = GroupMember(world).settle()
+    member = GroupMember(world).stabilize()
     world.pass_time(SESSION_MS - 100)
     again = restarted(world)
     member.world, member.client = again, Client(again)
@@ -138,7 +138,7 @@ def test_a_clock_that_is_wrong_for_a_moment_makes_nothing_old(is_group: bool) ->
     """
     world = grown_world()
     if is_group:
-        member = GroupMember(world).settle()
+        member = GroupMember(world).stabilize()
         commit(world, "flights", 3, member=member)
         member.leave()
     else:
@@ -238,7 +238,7 @@ def test_a_group_that_comes_while_a_snapshot_begins_is_not_passed_over(monkeypat
     Client(world).send(committing("flights", 2, 2, 2, 2), 9)  # makes it due
     Client(world).send(committing("flights", 7, group_id=other), 9)  # in the same turn
 
-    world.settle()
+    world.stabilize()
 
     again = restarted(world)
     assert 8 <= log_of(again).log_start
@@ -258,7 +258,7 @@ def test_a_member_is_served_between_two_chunks_of_a_snapshot(monkeypatch: pytest
         assert world.step()
 
     other.send(committing("flights", 3), 9)
-    world.settle()
+    world.stabilize()
 
     expected = {("flights", 0): 3, ("flights", 1): 2, ("flights", 2): 2, ("flights", 3): 2}
     assert expected == fetched(world) == fetched(restarted(world))
@@ -274,7 +274,7 @@ def test_groups_are_refused_while_they_load() -> None:
 
     early = [again.client.ask_only(HEARTBEAT).error_code, again.client.ask_only(list_groups.Request()).error_code]
     again.reads = True
-    again.settle()
+    again.stabilize()
     late = [again.ask(HEARTBEAT).error_code, again.ask(list_groups.Request()).error_code]
 
     assert [errors.COORDINATOR_LOAD_IN_PROGRESS] * 2 == early
@@ -339,7 +339,7 @@ def test_a_stop_answers_who_is_parked() -> None:
     parked = member.join()
 
     world.broker.coordinators.stop()
-    world.settle()
+    world.stabilize()
 
     answered = member.client.answer(join_group.API, join_group.API.versions[-1])
     assert parked is None
@@ -368,7 +368,7 @@ def test_a_full_disk_refuses_commits_and_lets_members_live() -> None:
     What would have to be written is refused before it is decided; heartbeats go on, and a session waits for room.
     """
     world = grown_world()
-    member = GroupMember(world).settle()
+    member = GroupMember(world).stabilize()
     commit(world, "flights", 1, member=member)
     world.disk.free_bytes = 1 << 20
     world.broker.tick()
@@ -393,7 +393,7 @@ def test_the_topic_is_made_once_however_many_ask() -> None:
     clients = [Client(world) for _ in range(3)]
     sent = [client.send(HEARTBEAT) for client in clients]
 
-    world.settle()
+    world.stabilize()
 
     codes = [client.answer(*it).error_code for client, it in zip(clients, sent, strict=True)]
     assert [errors.UNKNOWN_MEMBER_ID] * 3 == codes

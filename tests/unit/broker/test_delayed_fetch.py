@@ -64,7 +64,7 @@ class Waiting:
     def __init__(self, world: BrokerWorld, request: Request) -> None:
         self.client = Client(world)
         self.client.send(request, VERSION)
-        world.settle()
+        world.stabilize()
 
     def answer(self) -> Any:
         return self.client.answer(API, VERSION)
@@ -122,7 +122,7 @@ def test_who_has_read_what_is_not_here_is_told_at_once() -> None:
     for _ in range(2):
         world.produce("flights", b"x")
         world = world.restarted()
-        world.settle()
+        world.stabilize()
     known = [epoch.epoch for epoch in world.partition("flights").log.epochs.starts]
 
     def told(epoch: int, offset: int) -> tuple[int, Any]:
@@ -247,7 +247,7 @@ def test_a_topic_that_goes_ends_the_wait() -> None:
     waiting = Waiting(world, fetch(0, wait_ms=60_000))
 
     world.broker.controller.submit(DeleteTopics(topics=("flights",)))
-    world.settle()
+    world.stabilize()
 
     answered = waiting.answer()
     assert errors.UNKNOWN_TOPIC_OR_PARTITION == answered.responses[0].partitions[0].error_code
@@ -317,11 +317,11 @@ def test_what_was_read_from_the_disk_does_not_hide_what_came_since() -> None:
     again.disk.evict()
     client = Client(again)
     api, version = client.send(fetch(0, wait_ms=60_000, bytes_min=2_000), VERSION)
-    again.settle()
+    again.stabilize()
     assert client.answer(api, version) is None
 
     again.produce("flights", b"y" * 5_000)
-    again.settle()
+    again.stabilize()
 
     answered = client.answer(api, version)
     assert answered is not None and sizes(answered)[0] > 100

@@ -17,7 +17,7 @@ def test_the_broker_that_was_asked_for_leads(to: int) -> None:
     shard_id = world[1].shard("flights").shard_id
 
     refused = world[1].broker.hand_overs.here([(shard_id, BrokerId(to))])
-    world.settle()
+    world.stabilize()
 
     assert ([], to) == (refused, world.led_by("flights"))
 
@@ -33,7 +33,7 @@ def test_who_cannot_lead_is_not_asked_to() -> None:
     asked = [(shard_id, BrokerId(9)), (shard_id, BrokerId(3)), (ShardId(999), BrokerId(2))]
 
     refused = world[1].broker.hand_overs.here(asked) + world[2].broker.hand_overs.here([(shard_id, BrokerId(2))])
-    world.settle()
+    world.stabilize()
 
     assert [shard_id, shard_id, 999, shard_id] == refused
     assert world[1].shard("flights").is_serving

@@ -62,7 +62,7 @@ def test_an_answer_waits_for_those_of_earlier_requests() -> None:
     client = Client(world)
     client.send(waiting_fetch(), 11)
     client.send(brokers(), 1)
-    world.settle()
+    world.stabilize()
     before = answers(client)
 
     world.produce("flights", b"now")
@@ -80,7 +80,7 @@ def test_a_produce_that_wants_no_answer_gets_none() -> None:
 
     client.send(produce_of(10, acks=0), 9)
     client.send(brokers(), 1)
-    world.settle()
+    world.stabilize()
 
     assert (1, 1) == (answers(client), world.partition("flights").high_watermark)
 
@@ -96,7 +96,7 @@ def test_what_nobody_acknowledges_counts_until_the_journal_has_it() -> None:
     for _ in range(4):
         client.send(produce_of(100_000, acks=0), 9)
     queued = world.broker.memory.working_bytes
-    world.settle()
+    world.stabilize()
 
     assert (True, 0) == (queued > 400_000, world.broker.memory.working_bytes)
     assert 4 == world.partition("flights").high_watermark
@@ -111,7 +111,7 @@ def test_an_acks_0_error_ends_the_connection_and_what_follows_on_it() -> None:
 
     client.send(produce_of(10, acks=0, topic="nowhere"), 9)
     client.send(produce_of(10), 9)
-    world.settle()
+    world.stabilize()
 
     assert (False, 0) == (client.writer.is_open, world.partition("flights").high_watermark)
 
@@ -142,7 +142,7 @@ def test_a_handler_that_fails_ends_the_connection_where_it_cannot_be_said(monkey
     monkeypatch.setitem(HANDLERS, metadata.API.key, failing)
 
     world.client.send(metadata.Request(topics=None), 5)
-    world.settle()
+    world.stabilize()
 
     assert (False, 1) == (world.client.writer.is_open, world.broker.metrics.request_failures)
 
@@ -158,7 +158,7 @@ def test_an_answer_that_fails_later_is_told_too(monkeypatch: pytest.MonkeyPatch)
     client.send(brokers(), 1)
 
     pending.complete(metadata.Response(brokers=(), topics=()))  # the answer to another question
-    world.settle()
+    world.stabilize()
 
     assert (1, True) == (answers(client), client.writer.is_open)
     assert 1 == world.broker.metrics.request_failures
@@ -172,7 +172,7 @@ def test_a_connection_with_many_waiting_requests_is_read_from_when_one_is_answer
     client = Client(world)
     for _ in range(WAITING_MAX + 3):
         client.send(waiting_fetch(), 11)
-    world.settle()
+    world.stabilize()
     was_reading = client.writer.is_reading
 
     world.pass_time(60_001)
@@ -190,11 +190,11 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
     client.connection.pause_writing()
     for _ in range(3):
         client.send(brokers(), 1)
-    world.settle()
+    world.stabilize()
     before = (client.writer.is_reading, answers(client))
 
     client.connection.resume_writing()
-    world.settle()
+    world.stabilize()
 
     assert ((False, 0), (True, 3)) == (before, (client.writer.is_reading, answers(client)))
 
@@ -216,7 +216,7 @@ def test_requests_of_one_write_are_answered_in_several_turns() -> None:
         at += count
     first = answers(client)
 
-    world.settle()
+    world.stabilize()
 
     assert (TURN_REQUESTS_MAX, 2 * TURN_REQUESTS_MAX + 10) == (first, answers(client))
     assert client.writer.is_reading
@@ -232,7 +232,7 @@ def test_all_connections_wait_while_the_broker_has_enough_to_do() -> None:
     other.send(brokers(), 1)
     before = (busy.writer.is_reading, other.writer.is_reading, answers(other))
 
-    world.settle()
+    world.stabilize()
 
     assert (False, False, 0) == before
     assert (True, True, 1, 1) == (busy.writer.is_reading, other.writer.is_reading, answers(other), answers(busy))
@@ -248,7 +248,7 @@ def test_the_bytes_of_a_client_that_is_gone_are_given_back() -> None:
     other.send(brokers(), 1)
 
     busy.connection.lost(None)
-    world.settle()
+    world.stabilize()
 
     assert (0, 1, 1) == (
         world.broker.memory.request_bytes,
@@ -278,7 +278,7 @@ def test_of_large_frames_one_is_always_finished() -> None:
                 client.connection.received(count)
                 sent[number] += count
         world.step()
-    world.settle()
+    world.stabilize()
 
     assert [1, 1, 1] == [answers(client) for client in clients]
     assert 0 == world.broker.memory.request_bytes
@@ -308,7 +308,7 @@ def test_a_client_that_goes_takes_its_waiting_fetch_along() -> None:
     world = world_with()
     client = Client(world)
     client.send(waiting_fetch(wait_ms=86_400_000), 11)
-    world.settle()
+    world.stabilize()
     watched = len(world.partition("flights").watchers)
     of_the_fetch = world.timers[-1]
 
@@ -327,7 +327,7 @@ def test_an_answer_to_nobody_is_harmless() -> None:
     client.send(produce_of(10), 9)
 
     client.connection.lost(ConnectionResetError())
-    world.settle()
+    world.stabilize()
 
     assert (b"", 1) == (bytes(client.writer.sent), world.partition("flights").high_watermark)
 
@@ -342,7 +342,7 @@ def test_answers_that_wait_for_an_earlier_one_are_bounded(monkeypatch: pytest.Mo
     client.send(waiting_fetch(wait_ms=86_400_000), 11)
     for _ in range(100):
         client.send(brokers(), 1)
-    world.settle()
+    world.stabilize()
     was_reading = client.writer.is_reading
 
     world.produce("flights", b"now")
@@ -361,7 +361,7 @@ def test_a_lookup_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     topic = list_offsets.Request.Topic(name="flights", partitions=[asked])
     world.client.send(list_offsets.Request(replica_id=-1, topics=[topic]), 5)
-    world.settle()
+    world.stabilize()
 
     assert (False, 1) == (world.client.writer.is_open, world.broker.metrics.request_failures)
 
@@ -376,6 +376,6 @@ def test_a_connection_of_a_broker_that_stops_answers_what_was_asked_and_hears_no
 
     client.connection.stop_receiving()
     client.send(produce_of(100), version=12)
-    world.settle()
+    world.stabilize()
 
     assert (1, 1, False) == (answers(client), world.partition("flights").high_watermark, client.writer.is_reading)

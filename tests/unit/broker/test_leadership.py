@@ -158,7 +158,7 @@ def unconfirmed(topic: str) -> ClusterWorld:
     world.begin_to_lead(topic, by=2)
     world.steps_until(lambda: shard.replica.leads, "broker 2 is elected")
     world.network.held = lambda _source, _destination: True
-    world.settle()
+    world.stabilize()
     assert shard.is_unconfirmed
     return world
 
@@ -176,7 +176,7 @@ def deposed() -> dict[str, int]:
     Client(world[1]).send(committing("flights", 2), 9)  # every answer of the group has to wait for this
     clients = {api: Client(world[1]) for api, *_ in ROWS}
     sent = {api: client.send(REQUESTS[api][0](2), REQUESTS[api][1]) for api, client in clients.items()}
-    world.settle()
+    world.stabilize()
     codes = {api: 0 for api, client in clients.items() if client.answer(*sent[api]) is not None}
     world.pass_time(SILENT_MS - 500)
     assert all(client.answer(*sent[api]) is None for api, client in clients.items() if api not in codes)

@@ -54,7 +54,7 @@ def test_offsets_and_generation_survive_twenty_hand_overs() -> None:
     A commit that was answered is there with the next coordinator, and the member goes on in its generation.
     """
     world = world_with_offsets()
-    member = GroupMember(world[1]).settle()
+    member = GroupMember(world[1]).stabilize()
 
     def beat(node: Node) -> int:
         member.client = Client(node)
@@ -82,7 +82,7 @@ def test_who_coordinates_no_more_sends_members_away() -> None:
     At once, and FindCoordinator of every broker names the one who does.
     """
     world = world_with_offsets()
-    member = GroupMember(world[1]).settle()
+    member = GroupMember(world[1]).stabilize()
 
     world.lead(OFFSETS_TOPIC, by=3)
 
@@ -101,7 +101,7 @@ def test_a_new_coordinator_asks_for_patience_while_it_loads() -> None:
     loading = world[2].ask(BEAT).error_code
 
     world[2].reads = True
-    world.settle()
+    world.stabilize()
 
     assert (errors.COORDINATOR_LOAD_IN_PROGRESS, {("flights", 0): 7}) == (loading, fetched(world[2]))
 
@@ -112,12 +112,12 @@ def test_a_coordinator_that_is_cut_off_answers_nobody(number: int) -> None:
     A heartbeat needs no record; without a majority that still follows, its answer would be worth nothing.
     """
     world = world_with_offsets()
-    member = GroupMember(world[1]).settle()
+    member = GroupMember(world[1]).stabilize()
     world.network.held = lambda _source, _destination: True
     client: Any = Client(world[number])
     request = heartbeat.Request(group_id="g", generation_id=member.generation, member_id=member.member_id)
     sent = client.send(request, 4)
-    world.settle()
+    world.stabilize()
     early = client.answer(*sent)
 
     world.pass_time(3_000)

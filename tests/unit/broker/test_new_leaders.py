@@ -98,7 +98,7 @@ def test_a_parked_fetch_is_answered_when_its_leader_leads_no_more() -> None:
     world.create("flights")
     client = world[1].client
     sent = client.send(fetching(0), 12)
-    world.settle()
+    world.stabilize()
     parked = client.answer(*sent)
 
     world.lead("flights", by=2)

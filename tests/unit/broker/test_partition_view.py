@@ -135,7 +135,7 @@ def test_a_broker_that_is_cut_off_calls_nobody_down() -> None:
     world = ClusterWorld()
 
     world.cut_off(3)
-    world.settle()
+    world.stabilize()
 
     request = describe_cluster.Request(include_cluster_authorized_operations=False)
     assert [1, 2, 3] == [it.broker_id for it in world[3].ask(request).brokers]
@@ -154,7 +154,7 @@ def test_who_asks_a_broker_that_is_cut_off_for_leaders_is_hung_up_on(asked: meta
     client = Client(world[3])
 
     world.cut_off(3)
-    world.settle()
+    world.stabilize()
     api, version = client.send(asked)
 
     assert (None, False) == (client.answer(api, version), client.writer.is_open)
@@ -169,7 +169,7 @@ def test_a_broker_that_is_cut_off_tells_of_what_it_leads_alone() -> None:
     world.create("alone", brokers=(3,))
 
     world.cut_off(3)
-    world.settle()
+    world.stabilize()
 
     topic = asked_for_long(world, 3, metadata.Request(topics=[metadata.Request.Topic(name="alone")])).topics[0]
     assert (errors.NONE, 3) == (topic.partitions[0].error_code, topic.partitions[0].leader_id)

@@ -52,7 +52,7 @@ def test_a_full_block_follows_the_one_in_the_air_at_once(queued_blocks: float, a
 
     assert airborne == world.journal_jobs.unreported
 
-    world.settle()
+    world.stabilize()
     assert not world.broker.store.has_pending
 
 
@@ -118,7 +118,7 @@ def test_a_checkpoint_that_hangs_while_the_ring_is_full_is_a_disk_that_hangs() -
         world.broker.tick()
     hanging = loop.is_syncing
 
-    world.settle()
+    world.stabilize()
 
     assert (True, False, True) == (before, hanging, loop.is_syncing)
     assert not world.broker.store.has_pending
@@ -149,7 +149,7 @@ def test_a_checkpoint_that_fails_while_the_ring_is_full_keeps_nobody_from_office
     world = idle_world()
     fill_ring(world)
     world.disk.free_bytes, world.disk.full_writes_part = 0, False
-    world.settle()
+    world.stabilize()
     for _ in range(SYNC_MS_MAX // 250 + 1):
         world.clock.now_ms += 250
         world.broker.awake_clock.tick()
@@ -168,7 +168,7 @@ def test_a_stop_ends_though_a_turn_was_scheduled_that_found_nothing() -> None:
 
     world.broker.ready_loop.begin_stop()
     world.broker.ready_loop.when_idle(lambda: stopped.append(True))
-    world.settle()
+    world.stabilize()
 
     assert [True] == stopped
 
@@ -186,7 +186,7 @@ def test_a_stop_ends_though_the_disk_is_full() -> None:
     while world.turns.turn() or world.journal_jobs.step() or world.write_back_jobs.step():
         pass  # these are the faster ones
 
-    world.settle()
+    world.stabilize()
 
     assert [True] == stopped
 
@@ -203,7 +203,7 @@ def test_a_stop_confirms_the_block_that_was_in_the_air() -> None:
 
     world.broker.ready_loop.begin_stop()
     world.broker.ready_loop.when_idle(lambda: stopped.append(world.broker.store.is_quiescent))
-    world.settle()
+    world.stabilize()
 
     assert [True] == stopped
 

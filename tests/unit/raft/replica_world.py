@@ -72,7 +72,7 @@ class World:
             if not (ready.messages or ready.entries or ready.vote or ready.truncate_from):
                 return
 
-    def settle(self) -> None:
+    def stabilize(self) -> None:
         """Everything arrives, but for those that stand still."""
         waiting: list[tuple[Voter, Voter, Message]] = []
         while self.mail:
@@ -96,7 +96,7 @@ class World:
             for it in VOTERS:
                 if it not in self.paused:
                     self._tick(it)
-                    self.settle()
+                    self.stabilize()
 
     def pass_ms(self, me: Voter, ms: int) -> None:
         """A tick of one of them; nothing arrives meanwhile."""

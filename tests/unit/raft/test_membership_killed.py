@@ -75,7 +75,7 @@ class Steps(Hand):
         changes = [it for it in self.memories[at].entries if it.kind == COMMAND and it.payload[:1] == VOTERS_CHANGE]
         return Membership.decode(changes[-1].payload, 1) if changes else FOUNDED
 
-    def do_settle(self) -> None:
+    def do_stabilize(self) -> None:
         """In any order that messages and disks may have; between two replicas messages do not overtake each other."""
         for _ in range(STEPS_MAX):
             ready = [pair for pair, queue in self.messages.items() if queue]
@@ -111,7 +111,7 @@ class Steps(Hand):
                 for _ in range(2):
                     if at in self.replicas:
                         self._tick(at, 10_000)
-                self.do_settle()
+                self.do_stabilize()
             leading = [(replica.term, at) for at, replica in self.replicas.items() if replica.is_confirmed]
             if leading:
                 at = max(leading)[1]
@@ -122,7 +122,7 @@ class Steps(Hand):
         """Change the members as the plan says, and write between the changes; whether all is done."""
         planned = tuple(voter(number) for number in PLANNED)
         for _ in range(ROUNDS_MAX):
-            self.do_settle()
+            self.do_stabilize()
             if (found := self.lead()) is None:
                 return False
             at, leader = found
@@ -173,7 +173,7 @@ def test_a_change_in_which_somebody_is_killed_comes_to_its_end(victim: int, is_b
         hand.begin_again(victim)
 
         assert hand.go_on(), f"killed at step {step}\n{hand.standing()}"
-        hand.do_settle()
+        hand.do_stabilize()
 
         logs = [[(entry.term, entry.index) for entry in hand.memories[at].entries] for at in PLANNED]
         assert logs[0] == logs[1] == logs[2], f"killed at step {step}\n{hand.standing()}"

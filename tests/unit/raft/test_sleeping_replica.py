@@ -26,7 +26,7 @@ def test_the_successor_does_not_give_up_its_election_at_its_first_tick(slept_ms:
     term = world.replicas[B].term
     world.pass_ms(B, 10)
     role = world.replicas[B].role
-    world.settle()
+    world.stabilize()
 
     assert (Role.CANDIDATE, Role.LEADER, term) == (role, world.replicas[B].role, world.replicas[B].term)
 
@@ -66,10 +66,10 @@ def test_append_time_does_not_go_back_when_another_leads() -> None:
     world = World()
     world.pass_time(2_000)
     world.propose(A, append_time=world.now_ms + 50_000)
-    world.settle()
+    world.stabilize()
     world.replicas[A].hand_over(B)
     world.carry_out(A)
-    world.settle()
+    world.stabilize()
 
     times = [it.append_time for it in world.logs[B].entries]
     assert world.replicas[B].leads

@@ -27,7 +27,7 @@ def test_no_more_is_on_the_way_than_the_window_allows(window: Window, most: int)
     hand.window = window
     hand.do_voters("1", "2", "3")
     hand.do_elect("1")
-    hand.do_settle()
+    hand.do_stabilize()
 
     for _ in range(ENTRIES):
         hand.do_propose("1", TEXT)
@@ -37,7 +37,7 @@ def test_no_more_is_on_the_way_than_the_window_allows(window: Window, most: int)
     hand.do_sync("2")
     hand.do_send("2>1", "*")
     assert min(most, ENTRIES - 1) == len(entries_under_way(hand))  # one has arrived, another has left
-    hand.do_settle()
+    hand.do_stabilize()
     assert hand.replicas[2].commit_index == hand.replicas[1].last_index == ENTRIES + 1
 
 

@@ -20,7 +20,7 @@ pull 2                  what 2 asks for is asked again
 propose 1 text
 change 1 voters 1 2 3 learners 4;  hand-over 1 2
 elect 1                 everything that it takes, with all messages and syncs
-settle                  all messages arrive and all syncs return, until nothing is left
+stabilize                  all messages arrive and all syncs return, until nothing is left
 expect 1 leader term 2 last 3 durable 3 commit 3 log 1:- 1:- 2:text
 expect 2 damaged 1 installing 3 content 1:- 1:a      the snapshot, 0 for none; what files and memory hold
 refuse 1 change voters 1 2
@@ -260,7 +260,7 @@ class Hand:
             self.replicas[receiver].receive(voter(sender), message)
             self._carry_out(receiver)
 
-    def do_settle(self) -> None:
+    def do_stabilize(self) -> None:
         for _ in range(1_000):
             moved = False
             for pair, queue in list(self.messages.items()):
@@ -286,7 +286,7 @@ class Hand:
                 self.replicas[at].leader = None
         self._tick(int(number), ELECTED_MS)
         self._tick(int(number), ELECTED_MS)
-        self.do_settle()
+        self.do_stabilize()
         assert self.replicas[int(number)].leads, f"{number} was not elected"
 
     def do_propose(self, number: str, text: str) -> None:

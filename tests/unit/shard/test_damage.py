@@ -121,7 +121,7 @@ def test_a_read_that_was_overtaken_is_no_damage(world: ClusterWorld) -> None:
     path = shard.log.partitions[0].segments[0].path
 
     shard.damage.suspect(SegmentDamaged(path, 0, 0, "haste"))
-    world.settle()
+    world.stabilize()
 
     assert (None, False) == (shard.log.damage, shard.replica.is_damaged)
 
@@ -196,7 +196,7 @@ def test_where_nobody_could_repair_it_all_else_goes_on() -> None:
     rot(world, partition.shard)
 
     refused = fetched(world)
-    world.settle()
+    world.stabilize()
 
     assert refused == errors.KAFKA_STORAGE_ERROR
     world.produce("flights", b"1")

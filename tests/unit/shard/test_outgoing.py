@@ -49,7 +49,7 @@ def test_a_read_that_fails_holds_nothing_back() -> None:
     outgoing.send(TO, unread())
     outgoing.send(TO, VoteAnswer(term=1, is_granted=True))
     with pytest.raises(OSError, match="Input/output"):
-        jobs.settle()
+        jobs.stabilize()
     outgoing.send(TO, VoteAnswer(term=2, is_granted=True))
 
     assert [VoteAnswer(term=2, is_granted=True)] == sent

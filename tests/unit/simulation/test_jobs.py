@@ -20,7 +20,7 @@ def test_nothing_happens_inside_submit() -> None:
 
     port.submit(lambda: told.append("ran"), lambda _: told.append("told"), fail)
     before = [*told]
-    jobs.settle()
+    jobs.stabilize()
 
     assert (before, told) == ([], ["ran", "told"])
 
@@ -33,7 +33,7 @@ def test_jobs_and_reports_keep_their_order() -> None:
     for number in range(3):
         jobs.submit(lambda number=number: number, told.append, fail)
 
-    jobs.settle()
+    jobs.stabilize()
 
     assert told == [0, 1, 2]
 
@@ -64,7 +64,7 @@ def test_what_reports_submit_is_settled_too() -> None:
             jobs.submit(lambda: number + 1, again, fail)
 
     jobs.submit(lambda: 0, again, fail)
-    jobs.settle()
+    jobs.stabilize()
 
     assert told == [0, 1, 2, 3]
 

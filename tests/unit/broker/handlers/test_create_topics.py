@@ -124,7 +124,7 @@ def test_a_topic_is_called_existing_only_when_it_has_committed() -> None:
     made = first.send(request)
     refused = second.send(request)
     early = second.answer(*refused)
-    world.settle()
+    world.stabilize()
 
     codes = [client.answer(*sent).topics[0].error_code for client, sent in ((first, made), (second, refused))]
     assert (None, [errors.NONE, errors.TOPIC_ALREADY_EXISTS]) == (early, codes)

@@ -12,7 +12,7 @@ def test_each_group_is_answered_for_itself() -> None:
     """
     world = BrokerWorld(STATIC)
     world.create("flights")
-    GroupMember(world, "used").settle()
+    GroupMember(world, "used").stabilize()
     commit(world, "flights", 1, group_id="empty")
 
     results = world.ask(Request(groups_names=["used", "empty", "none", "empty"])).results
@@ -21,7 +21,7 @@ def test_each_group_is_answered_for_itself() -> None:
         (it.group_id, it.error_code) for it in results
     ]
     again = world.restarted()
-    again.settle()
+    again.stabilize()
     assert ({}, {}) == (fetched(world, "empty"), fetched(again, "empty"))
 
 

@@ -108,7 +108,7 @@ def test_the_answer_waits_for_the_commit() -> None:
     api, version = world.client.send(request(2))
 
     assert world.client.answer(api, version) is None
-    world.settle()
+    world.stabilize()
     assert world.client.answer(api, version) is not None
 
 
@@ -129,7 +129,7 @@ def test_files_of_deleted_records_go_though_the_broker_fell_between_log_start_an
     world.pass_time(10_000)
 
     again = world.restarted()
-    again.settle()
+    again.stabilize()
 
     assert (2, 2, [2]) == (
         again.partition("flights").log_start,

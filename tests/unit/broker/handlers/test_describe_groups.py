@@ -11,7 +11,7 @@ def test_a_group_is_described_with_its_members() -> None:
     While it is stable, with what each member reads and was assigned.
     """
     world = BrokerWorld(STATIC)
-    member = GroupMember(world, instance_id="one").settle()
+    member = GroupMember(world, instance_id="one").stabilize()
 
     (group,) = world.ask(Request(groups=["g"])).groups
 
@@ -49,7 +49,7 @@ def test_many_groups_are_answered_in_their_order() -> None:
     One that cannot be asked does not keep the others back.
     """
     world = BrokerWorld(STATIC)
-    GroupMember(world, "b").settle()
+    GroupMember(world, "b").stabilize()
 
     groups = world.ask(Request(groups=["a", "b", "c"])).groups
 

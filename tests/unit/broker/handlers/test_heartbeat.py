@@ -13,7 +13,7 @@ def test_a_member_that_beats_lives_on() -> None:
     Each heartbeat begins the session anew.
     """
     world = BrokerWorld(STATIC)
-    member = GroupMember(world).settle()
+    member = GroupMember(world).stabilize()
 
     codes = []
     for _ in range(3):
@@ -28,7 +28,7 @@ def test_a_rebalance_is_told_with_the_heartbeat() -> None:
     REBALANCE_IN_PROGRESS: the member joins again.
     """
     world = BrokerWorld(STATIC)
-    member = GroupMember(world).settle()
+    member = GroupMember(world).stabilize()
     GroupMember(world).join()
 
     code = member.heartbeat()

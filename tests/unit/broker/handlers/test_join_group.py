@@ -40,7 +40,7 @@ def test_the_leader_is_told_of_all_members_and_the_others_of_none() -> None:
     Only the leader assigns; the newest version names the protocol type.
     """
     world = BrokerWorld(STATIC)
-    first, second = GroupMember(world).settle(), GroupMember(world, instance_id="two")
+    first, second = GroupMember(world).stabilize(), GroupMember(world, instance_id="two")
     parked = second.join()
 
     rejoined = first.join()
@@ -95,7 +95,7 @@ def test_a_member_is_seen_with_its_client_and_its_host() -> None:
     As Kafka shows it: a slash before the address.
     """
     world = BrokerWorld(STATIC)
-    GroupMember(world).settle()
+    GroupMember(world).stabilize()
 
     (group,) = world.ask(describe_groups.Request(groups=["g"])).groups
 

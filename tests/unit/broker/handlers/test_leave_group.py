@@ -13,7 +13,7 @@ def test_one_member_leaves_as_old_clients_do() -> None:
     Before v3 the member's error is that of the response.
     """
     world = BrokerWorld(STATIC)
-    member = GroupMember(world).settle()
+    member = GroupMember(world).stabilize()
 
     codes = [world.ask(Request(group_id="g", member_id=member.member_id), 2).error_code for _ in range(2)]
 
@@ -25,7 +25,7 @@ def test_many_leave_and_each_is_answered() -> None:
     KIP-345: a stranger among them spoils nothing; a static member may be named by its instance id alone.
     """
     world = BrokerWorld(STATIC)
-    member = GroupMember(world, instance_id="one").settle()
+    member = GroupMember(world, instance_id="one").stabilize()
 
     left = world.ask(
         Request(group_id="g", members=[Member(member_id="nobody"), Member(member_id="", group_instance_id="one")])

@@ -12,7 +12,7 @@ from tidemill.wire.messages.list_groups import Request
 def world_with_groups() -> BrokerWorld:
     world = BrokerWorld(STATIC)
     world.create("flights")
-    GroupMember(world, "read").settle()
+    GroupMember(world, "read").stabilize()
     for group_id in ("a", "b", "c"):
         commit(world, "flights", 1, group_id=group_id)
     return world

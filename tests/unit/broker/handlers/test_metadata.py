@@ -96,7 +96,7 @@ def test_two_who_ask_for_a_new_topic_at_once_both_get_it() -> None:
     request = Request(topics=[Request.Topic(name="flights")], allow_auto_topic_creation=True)
 
     sent = [client.send(request) for client in clients]
-    world.settle()
+    world.stabilize()
 
     answers = [client.answer(*asked_with) for client, asked_with in zip(clients, sent, strict=True)]
     assert [errors.NONE] * 2 == [answer.topics[0].error_code for answer in answers]

@@ -71,7 +71,7 @@ def test_a_member_commits_in_its_generation_only() -> None:
     Who was left behind by a rebalance, and who is not in the group, cannot move its offsets.
     """
     world = flights()
-    member = GroupMember(world).settle()
+    member = GroupMember(world).stabilize()
     codes = [commit(world, "flights", 1, member=member)]
 
     member.generation += 1

@@ -40,7 +40,7 @@ def test_what_members_read_is_kept() -> None:
     GROUP_SUBSCRIBED_TO_TOPIC; topics that nobody reads any more go.
     """
     world = world_with_commits()
-    GroupMember(world).settle()
+    GroupMember(world).stabilize()
 
     codes = [world.ask(deleting(topic, 0)).topics[0].partitions[0].error_code for topic in ("flights", "tides")]
 

@@ -105,7 +105,7 @@ def test_a_topic_that_was_made_again_has_no_commits(monkeypatch: pytest.MonkeyPa
     world = flights()
     monkeypatch.setattr(type(world.broker.coordinators), "_forget", lambda *_: None)
     world.broker.controller.submit(DeleteTopics(topics=("flights",)))
-    world.settle()
+    world.stabilize()
     world.create("flights", partitions=2)
     some = [Group.Topic(name="flights", partition_indexes=[0])]
 
@@ -142,7 +142,7 @@ def test_partitions_of_a_group_that_cannot_be_asked_are_asked_for_again(version:
     world.broker.coordinators.stop()
     some = [Group.Topic(name="flights", topic_id=id_of(world, "flights"), partition_indexes=[0, 1])]
     api, version = world.client.send(Request(groups=[Group(group_id="g", topics=some)]), version)
-    world.settle()
+    world.stabilize()
     at_once = world.client.answer(api, version)
     world.pass_time(100)
 

@@ -121,11 +121,11 @@ def test_all_replicas_must_have_what_min_insync_replicas_wants_all_to_have() -> 
     world, client, request = replicated(insync=3)
     world.hold(to=[3])
     sent = client.send(request, 12)
-    world.settle()
+    world.stabilize()
     before, committed = client.answer(*sent), world[1].partition("flights").high_watermark
 
     world.hold()
-    world.settle()
+    world.stabilize()
 
     assert (None, 1, errors.NONE) == (before, committed, code_of(client.answer(*sent)))
 
@@ -193,7 +193,7 @@ def test_nobody_takes_over_before_all_is_committed() -> None:
     world[1].writes = False
     sent = client.send(request, 12)
     world.begin_to_lead("flights", by=2)
-    world.settle()
+    world.stabilize()
     early = (client.answer(*sent), world[2].shard("flights").replica.leads)
 
     world[1].writes = True
@@ -209,7 +209,7 @@ def test_a_hand_over_loses_no_acknowledgement() -> None:
     world, client, request = replicated(insync=1)
     world.hold(to=[2, 3])
     before = client.send(request, 12)
-    world.settle()
+    world.stabilize()
     world.begin_to_lead("flights", by=2)
     meanwhile = Client(world[1]).ask_only(request, 12)
 

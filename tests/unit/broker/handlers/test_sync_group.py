@@ -31,7 +31,7 @@ def test_a_follower_waits_for_the_leader() -> None:
     SyncGroup of a follower is parked until the assignment is in the log.
     """
     world = BrokerWorld(STATIC)
-    leader = GroupMember(world).settle()
+    leader = GroupMember(world).stabilize()
     follower = GroupMember(world)
     follower.join()
     leader.join()
