@@ -22,7 +22,7 @@ class Kind(IntEnum):
     TRUNCATE = 17
     OPENED = 18
     CLOSED = 19
-    SETTLED = 20
+    TRIMMED = 20
     INSTALLING = 21
     INSTALLED = 22
     PART = 23

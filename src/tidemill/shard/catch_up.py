@@ -50,7 +50,7 @@ def snapshot_of(log: ShardLog) -> Snapshot:
     states = [state_of(log, partition, index, behind) for partition in log.partitions.values()]
     for state in states:
         state.segments = []
-        state.settled = state.log_start
+        state.trimmed = state.log_start
     return Snapshot(
         index=index,
         term=log.term_at(index),

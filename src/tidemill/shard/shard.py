@@ -158,7 +158,7 @@ class Shard:
         self._uncommitted = Uncommitted(uncommitted)
         self._restore_watermarks(uncommitted)
         if log.damage is None:
-            self._settle_again()
+            self._redo_trims()
 
     @property
     def is_serving(self) -> bool:
@@ -472,14 +472,14 @@ class Shard:
         number, offset = read_log_start(entry.payload)
         if offset > self.partitions[number].log.log_start:
             self.partitions[number].log.log_start = offset
-            self.store.settle(self.log, number, offset)
+            self.store.trim(self.log, number, offset)
             self.wake()
 
-    def _settle_again(self) -> None:
+    def _redo_trims(self) -> None:
         """The broker fell when a checkpoint knew of a log start, and the row that settles it was not written yet."""
         for number, it in self.log.partitions.items():
-            if it.settled < it.log_start:
-                self.store.settle(self.log, number, it.log_start)
+            if it.trimmed < it.log_start:
+                self.store.trim(self.log, number, it.log_start)
 
     def _restore_watermarks(self, uncommitted: list[Entry]) -> None:
         """What lies before the first entry that is not known to be committed is."""

@@ -60,25 +60,25 @@ def _shard_differences(shard: ShardModel, log: ShardLog, disk: SimulatedDisk) ->
             yield f"entry {entry.index} is of term {wanted.term}, the table says {log.term_at(entry.index)}"
     for number, partition in log.partitions.items():
         for problem in _partition_differences(
-            shard.partition(number), shard.settled.get(number, 0), partition, log, disk
+            shard.partition(number), shard.trimmed.get(number, 0), partition, log, disk
         ):
             yield f"partition {number}: {problem}"
 
 
 def _partition_differences(
-    wanted: PartitionModel, settled: int, log: PartitionLog, shard: ShardLog, disk: SimulatedDisk
+    wanted: PartitionModel, trimmed: int, log: PartitionLog, shard: ShardLog, disk: SimulatedDisk
 ) -> Iterator[str]:
-    if (settled, settled, wanted.end_offset) != (log.settled, log.log_start, log.end_offset):
+    if (trimmed, trimmed, wanted.end_offset) != (log.trimmed, log.log_start, log.end_offset):
         yield (
-            f"settled, log start and end are {log.settled}, {log.log_start}, {log.end_offset}, "
-            f"not {settled}, {settled}, {wanted.end_offset}"
+            f"settled, log start and end are {log.trimmed}, {log.log_start}, {log.end_offset}, "
+            f"not {trimmed}, {trimmed}, {wanted.end_offset}"
         )
         return
     epochs = [(start.epoch, start.start_offset) for start in log.epochs.starts]
     if wanted.epochs != epochs:
         yield f"leader epochs are {epochs}, not {wanted.epochs}"
     yield from _producer_differences(wanted, log, shard)
-    yield from _file_differences(wanted, settled, log, disk)
+    yield from _file_differences(wanted, trimmed, log, disk)
 
 
 def _producer_differences(wanted: PartitionModel, log: PartitionLog, shard: ShardLog) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _producer_differences(wanted: PartitionModel, log: PartitionLog, shard: Shar
         yield f"producers are {found}, not {wanted.producers}"
 
 
-def _file_differences(wanted: PartitionModel, settled: int, log: PartitionLog, disk: SimulatedDisk) -> Iterator[str]:
+def _file_differences(wanted: PartitionModel, trimmed: int, log: PartitionLog, disk: SimulatedDisk) -> Iterator[str]:
     segments = [segment for segment in log.segments if segment.size]
     known = {paths.segment_file(log.directory, segment.base_offset) for segment in log.segments}
     for name in disk.list(log.directory):
@@ -101,11 +101,11 @@ def _file_differences(wanted: PartitionModel, settled: int, log: PartitionLog, d
         if path.rpartition(".")[0] + ".log" not in known:
             yield f"{path} is in no table"
     if not segments:
-        if wanted.end_offset > settled:
-            yield f"no segment holds offsets {settled} to {wanted.end_offset - 1}"
+        if wanted.end_offset > trimmed:
+            yield f"no segment holds offsets {trimmed} to {wanted.end_offset - 1}"
         return
-    if segments[0].base_offset > settled:
-        yield f"the first segment begins at {segments[0].base_offset}, above the log start {settled}"
+    if segments[0].base_offset > trimmed:
+        yield f"the first segment begins at {segments[0].base_offset}, above the log start {trimmed}"
     at = wanted.positions.get(segments[0].base_offset, -1)
     for segment in segments:
         if wanted.positions.get(segment.base_offset, -2) != at:

@@ -70,9 +70,9 @@ class StoreDriver:
         self.store.truncate(self.store.shards[shard_id], from_index)
         self.history.submit(Row(shard_id, truncated_from=from_index))
 
-    def settle(self, shard_id: ShardId, partition: int, offset: int) -> None:
-        self.store.settle(self.store.shards[shard_id], partition, offset)
-        self.history.submit(Row(shard_id, settled=(partition, offset)))
+    def trim(self, shard_id: ShardId, partition: int, offset: int) -> None:
+        self.store.trim(self.store.shards[shard_id], partition, offset)
+        self.history.submit(Row(shard_id, trimmed=(partition, offset)))
 
     def commit(self, shard_id: ShardId, index: int) -> None:
         self.history.committed[shard_id] = index

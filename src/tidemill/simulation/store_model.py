@@ -50,7 +50,7 @@ class Row(NamedTuple):
     vote: tuple[int, Voter | None] | None = None
     entry: ModelEntry | None = None
     truncated_from: int | None = None
-    settled: tuple[int, int] | None = None  # (partition, offset)
+    trimmed: tuple[int, int] | None = None  # (partition, offset)
 
 
 @dataclass(slots=True)
@@ -70,11 +70,11 @@ class ShardModel:
     term: int = 0
     voted_for: Voter | None = None
     entries: list[ModelEntry] = field(default_factory=list)  # entry i has index i + 1
-    settled: dict[int, int] = field(default_factory=dict)
+    trimmed: dict[int, int] = field(default_factory=dict)
     _partitions: dict[int, PartitionModel] = field(default_factory=dict)
 
     def copy(self) -> "ShardModel":
-        return ShardModel(self.opening, self.term, self.voted_for, list(self.entries), dict(self.settled))
+        return ShardModel(self.opening, self.term, self.voted_for, list(self.entries), dict(self.trimmed))
 
     def term_at(self, index: int) -> int:
         return self.entries[index - 1].term if index else 0
@@ -112,16 +112,16 @@ class ShardModel:
                 )
                 producers.setdefault(header.producer_id, []).append(produced)
         newest = {producer: tuple(batches[-PRODUCER_BATCHES:]) for producer, batches in producers.items()}
-        epochs = _above(starts, self.settled.get(number, 0))
+        epochs = _above(starts, self.trimmed.get(number, 0))
         return PartitionModel(bytes(data), positions, end_offset, epochs, newest)
 
 
-def _above(starts: list[tuple[int, int]], settled: int) -> list[tuple[int, int]]:
+def _above(starts: list[tuple[int, int]], trimmed: int) -> list[tuple[int, int]]:
     """The epoch that covers the log start is kept, moved up to it; those before it go."""
-    covering = max((place for place, (_, start) in enumerate(starts) if start <= settled), default=None)
+    covering = max((place for place, (_, start) in enumerate(starts) if start <= trimmed), default=None)
     if covering is None:
         return starts
-    return [(starts[covering][0], settled), *starts[covering + 1 :]]
+    return [(starts[covering][0], trimmed), *starts[covering + 1 :]]
 
 
 @dataclass(slots=True)
@@ -153,9 +153,9 @@ class StoreModel:
                 shard.entries.append(row.entry)
             elif row.truncated_from is not None:
                 del shard.entries[row.truncated_from - 1 :]
-            elif row.settled is not None:
-                partition, offset = row.settled
-                shard.settled[partition] = max(offset, shard.settled.get(partition, 0))
+            elif row.trimmed is not None:
+                partition, offset = row.trimmed
+                shard.trimmed[partition] = max(offset, shard.trimmed.get(partition, 0))
             else:
                 closed[shard_id] = (shard.term, shard.voted_for)
                 del shards[shard_id]
@@ -216,7 +216,7 @@ class StoreHistory:
     def gather(self, sequence: int, shard_ids: list[ShardId]) -> None:
         """A block has rows of these shards, in this order."""
         rows, self._facts = self._facts[: len(shard_ids)], self._facts[len(shard_ids) :]
-        self._less += [(sequence, row) for row in rows if row.truncated_from is not None or row.settled is not None]
+        self._less += [(sequence, row) for row in rows if row.truncated_from is not None or row.trimmed is not None]
         for shard_id in shard_ids[len(rows) :]:
             place = next(place for place, row in enumerate(self._entries) if row.shard_id == shard_id)
             rows.append(self._entries.pop(place))
@@ -227,10 +227,10 @@ class StoreHistory:
         self.acknowledged = sequence
 
     def model_like(
-        self, sequence: int, ends: dict[ShardId, int], settled: dict[tuple[ShardId, int], int]
+        self, sequence: int, ends: dict[ShardId, int], trimmed: dict[tuple[ShardId, int], int]
     ) -> StoreModel | None:
         """
-        The state after a block.  Where a shard's log ends (`ends`), or a partition is `settled`, as a row says that is
+        The state after a block.  Where a shard's log ends (`ends`), or a partition is `trimmed`, as a row says that is
         in no block up to that one, it is so here, too.
         """
         model = self.models.get(sequence)
@@ -239,7 +239,7 @@ class StoreHistory:
         cuts: dict[ShardId, int] = {}
         for row in [*(row for block, row in self._less if block > sequence), *self._facts]:
             shard_id, from_index = row.shard_id, row.truncated_from
-            if row.settled is not None and row.settled[1] <= settled.get((shard_id, row.settled[0]), -1):
+            if row.trimmed is not None and row.trimmed[1] <= trimmed.get((shard_id, row.trimmed[0]), -1):
                 model = model.after([row])
             if from_index is not None:
                 cuts[shard_id] = min(from_index, cuts.get(shard_id, from_index))

@@ -96,7 +96,7 @@ class InstallCopy:
             if ours.segments and not ours.segments[-1].size:
                 ours.segments.pop()
         ours.end_offset = kept_end
-        ours.settle(theirs.log_start)
+        ours.trim(theirs.log_start)
         ours.epochs.starts = [start for start in theirs.epochs if start.start_offset < kept_end]
 
     def _place_of(self, log: PartitionLog, offset: int) -> tuple[Segment, int]:

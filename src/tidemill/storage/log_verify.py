@@ -158,7 +158,7 @@ def _segment_damages(
             problem = f"the batch begins at offset {header.base_offset}; {expected} should be here"
         elif header.leader_epoch != epoch and header.end_offset > log.log_start:
             problem = f"the batch is of epoch {header.leader_epoch}, the table says {epoch}"
-        if problem and expected >= log.settled - header.last_offset_delta:
+        if problem and expected >= log.trimmed - header.last_offset_delta:
             yield Damage(segment.path, position, size, expected, expected + header.last_offset_delta + 1, problem)
         expected += header.last_offset_delta + 1
         position += size

@@ -75,9 +75,9 @@ class PartitionLog:
         "partition",
         "producers",
         "segments",
-        "settled",
         "tail",
         "topic_id",
+        "trimmed",
         "unread_bytes",
     )
 
@@ -89,7 +89,7 @@ class PartitionLog:
         self.directory = paths.partition_directory(topic_id, partition)
         self.config = DEFAULT_LOG_CONFIG
         self.log_start = 0
-        self.settled = 0  # below this, nothing is kept, checked or sent
+        self.trimmed = 0  # below this, nothing is kept, checked or sent
         self.end_offset = 0
         self.is_closed = False  # the shard does not live here any more
         self.segments: list[Segment] = []  # grows in place, is cut by replacing it: readers' threads look into it
@@ -136,7 +136,7 @@ class PartitionLog:
         return PartitionState(
             partition=self.partition,
             log_start=self.log_start,
-            settled=self.settled,
+            trimmed=self.trimmed,
             end_offset=self.end_offset,
             segments=[segment.state() for segment in self.segments if segment.size],
             epochs=self.epochs.starts,
@@ -144,7 +144,7 @@ class PartitionLog:
 
     def restore(self, state: PartitionState) -> None:
         """Its files hold exactly this, durably.  Segments that go on are the same objects: who must sync them knows."""
-        self.log_start, self.settled, self.end_offset = state.log_start, state.settled, state.end_offset
+        self.log_start, self.trimmed, self.end_offset = state.log_start, state.trimmed, state.end_offset
         known = {segment.base_offset: segment for segment in self.segments}
         segments = []
         for it in state.segments:
@@ -224,18 +224,18 @@ class PartitionLog:
         """The base offset of the first segment; of the next one, where there is none."""
         return self.segments[0].base_offset if self.segments else self.end_offset
 
-    def settle(self, offset: int, first_base: int | None = None) -> list[Segment]:
+    def trim(self, offset: int, first_base: int | None = None) -> list[Segment]:
         """
         Nothing below `offset` is needed any more; the segments that held nothing else.  `first_base`: they were before
         this one, whatever is here by now.
         """
-        self.settled = max(self.settled, offset)
+        self.trimmed = max(self.trimmed, offset)
         self.log_start = max(self.log_start, offset)
         segments = self.segments
         if first_base is not None:
             count = bisect_left(segments, first_base, key=lambda segment: segment.base_offset)
         else:
-            count = self._settled_count(offset)
+            count = self._trimmed_count(offset)
         if count:
             self.segments = segments[count:]
             self._places = deque(maxlen=READ_PLACES_MAX)
@@ -244,9 +244,9 @@ class PartitionLog:
 
     def frees(self, offset: int) -> bool:
         """A segment goes when `offset` is settled."""
-        return bool(self._settled_count(offset))
+        return bool(self._trimmed_count(offset))
 
-    def _settled_count(self, offset: int) -> int:
+    def _trimmed_count(self, offset: int) -> int:
         segments = self.segments
         for at, segment in enumerate(segments):
             end = segments[at + 1].base_offset if at + 1 < len(segments) else self.end_offset
@@ -268,7 +268,7 @@ class PartitionLog:
         try:
             return self._read_segments(offset, bytes_max, end_offset, may_wait)
         except SegmentDamaged:
-            if self.is_closed or offset < self.settled:
+            if self.is_closed or offset < self.trimmed:
                 raise OffsetGone(f"offset {offset} of {self.directory} went while it was read") from None
             raise
 

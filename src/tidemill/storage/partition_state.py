@@ -31,7 +31,7 @@ class SegmentState(NamedTuple):
 class PartitionState:
     partition: int
     log_start: int
-    settled: int
+    trimmed: int
     end_offset: int
     segments: list[SegmentState] = field(default_factory=list)  # none in a snapshot: each replica cuts its own
     epochs: list[EpochStart] = field(default_factory=list)
@@ -75,8 +75,8 @@ class ByteReader:
         return [self._partition() for _ in range(self.count())]
 
     def _partition(self) -> PartitionState:
-        number, log_start, settled, end_offset, segment_count = self.numbers(_PARTITION)
-        state = PartitionState(partition=number, log_start=log_start, settled=settled, end_offset=end_offset)
+        number, log_start, trimmed, end_offset, segment_count = self.numbers(_PARTITION)
+        state = PartitionState(partition=number, log_start=log_start, trimmed=trimmed, end_offset=end_offset)
         state.segments = [SegmentState(*self.numbers(_SEGMENT)) for _ in range(segment_count)]
         state.epochs = [EpochStart(*self.numbers(_EPOCH)) for _ in range(self.count())]
         for _ in range(self.count()):
@@ -92,7 +92,7 @@ def encode_partitions(states: list[PartitionState]) -> bytes:
 
 
 def _encode(state: PartitionState) -> bytes:
-    parts = [_PARTITION.pack(state.partition, state.log_start, state.settled, state.end_offset, len(state.segments))]
+    parts = [_PARTITION.pack(state.partition, state.log_start, state.trimmed, state.end_offset, len(state.segments))]
     parts += [_SEGMENT.pack(*segment) for segment in state.segments]
     parts.append(COUNT.pack(len(state.epochs)))
     parts += [_EPOCH.pack(*start) for start in state.epochs]

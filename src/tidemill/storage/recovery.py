@@ -155,7 +155,7 @@ def fold(
         place = place_after(ring, place, header.size_bytes)
     journal.resume(place)
     for log in store.shards.values():
-        log.note_settled()
+        log.note_trimmed()
     return store, walked
 
 
@@ -182,8 +182,8 @@ def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
         log.term, log.voted_for = row.term, read_vote(row)
     elif kind == Kind.TRUNCATE:
         log.truncate(row.index)
-    elif kind == Kind.SETTLED:
-        log.partitions[row.partition].settle(row.base_offset, row.segment_base if row.record_count else None)
+    elif kind == Kind.TRIMMED:
+        log.partitions[row.partition].trim(row.base_offset, row.segment_base if row.record_count else None)
     elif kind == Kind.DAMAGED:
         log.mark_damage(row.partition, row.base_offset, bytes(row.payload or b"").decode())
     elif kind in INSTALL_KINDS:

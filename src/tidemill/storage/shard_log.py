@@ -285,14 +285,14 @@ class ShardLog:
             del starts[0]
         self._drop_old_memberships()
 
-    def note_settled(self) -> None:
+    def note_trimmed(self) -> None:
         """
         When recovery has all rows (a settled offset comes before batches that lie below it): only what is committed was
         ever settled.  Not knowing that, a leader could neither send entries whose bytes are gone nor offer a snapshot
         that has them.
         """
         for entry in reversed(self.entries):
-            if entry.kind == BATCH and entry.base_offset < self.partitions[entry.partition].settled:
+            if entry.kind == BATCH and entry.base_offset < self.partitions[entry.partition].trimmed:
                 self.commit_index = max(self.commit_index, entry.index)
                 self._drop_old_memberships()
                 return

@@ -134,12 +134,12 @@ class Store:
         self._stale_files += [(number, paths.index_file(segment.path)) for segment in truncated.cut]
         self._choose_again()
 
-    def settle(self, log: ShardLog, partition: int, offset: int) -> None:
+    def trim(self, log: ShardLog, partition: int, offset: int) -> None:
         """What lies below `offset` is no longer needed; it goes once that is journaled."""
         it = log.partitions[partition]
-        removed = it.settle(offset)
+        removed = it.trim(offset)
         log.changed = True
-        row = Entry(Kind.SETTLED, b"", partition=partition, base_offset=offset, record_count=1)
+        row = Entry(Kind.TRIMMED, b"", partition=partition, base_offset=offset, record_count=1)
         row.segment_base = it.first_base  # recovery may meet the row before batches that were appended before it
         self._queue.put_fact(log.shard_id, row)
         number = self._queue.facts_queued

@@ -7,7 +7,7 @@ from tidemill.simulation.cluster import ClusterRun
 from tidemill.simulation.cluster_faults import Fault
 
 LOTS = 4  # of seeds, alone and together, so that a failure is told soon
-EFFECTS = (Kind.TRUNCATE.name, Kind.INSTALLED.name, Kind.SETTLED.name, "SyncFailed", "PowerLost")
+EFFECTS = (Kind.TRUNCATE.name, Kind.INSTALLED.name, Kind.TRIMMED.name, "SyncFailed", "PowerLost")
 
 
 def note(met: Counter[str], run: ClusterRun) -> None:

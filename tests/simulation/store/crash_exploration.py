@@ -264,8 +264,8 @@ class Explorer:
 def model_of(store: Store, history: StoreHistory) -> StoreModel | None:
     """What a store should be that has just been opened; None when it holds a block that was never made."""
     logs = store.shards
-    settled = {(shard_id, it.partition): it.settled for shard_id, log in logs.items() for it in log.partitions.values()}
-    return history.model_like(store.journal.sequence, {id: log.last_index for id, log in logs.items()}, settled)
+    trimmed = {(shard_id, it.partition): it.trimmed for shard_id, log in logs.items() for it in log.partitions.values()}
+    return history.model_like(store.journal.sequence, {id: log.last_index for id, log in logs.items()}, trimmed)
 
 
 def _batches(partition: PartitionLog, offset: int) -> Iterator[bytes]:

@@ -189,7 +189,7 @@ class Side:
             if entry.kind != BATCH and entry.payload and entry.payload[0] == 1:
                 number, offset = read_log_start(entry.payload)
                 if offset > log.partitions[number].log_start:
-                    self.store.settle(log, number, offset)
+                    self.store.trim(log, number, offset)
         log.commit(stable)
         self.high_watermarks = high_watermarks(log)
 
@@ -338,7 +338,7 @@ class Pair:
             found.append(f"the log ends at {ours.last_index}, not {theirs.last_index}")
         for number, log in theirs.partitions.items():
             copy = ours.partitions[number]
-            for name in ("log_start", "settled", "end_offset"):
+            for name in ("log_start", "trimmed", "end_offset"):
                 if getattr(copy, name) != getattr(log, name):
                     found.append(f"partition {number}: {name} {getattr(copy, name)}, not {getattr(log, name)}")
             if [it[:2] for it in copy.epochs.starts] != [it[:2] for it in log.epochs.starts]:

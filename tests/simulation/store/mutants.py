@@ -184,14 +184,14 @@ def cuts_before_all_is_folded() -> Iterator[None]:
 
 
 @contextmanager
-def removes_before_settled_is_synced() -> Iterator[None]:
-    settle = store.Store.settle
+def removes_before_trimmed_is_synced() -> Iterator[None]:
+    trim = store.Store.trim
 
     def hasty(self: Any, *arguments: Any) -> None:
-        settle(self, *arguments)
+        trim(self, *arguments)
         self._removals = [(0, segment) for _, segment in self._removals]
 
-    with patch.object(store.Store, "settle", hasty):
+    with patch.object(store.Store, "trim", hasty):
         yield
 
 
@@ -215,5 +215,5 @@ MUTANTS = (
     Mutant("forgets truncations", "R1", forgets_truncations, frozenset({REFUSED, DIFFERENT})),
     Mutant("does not key its headers", "J4", header_without_key, frozenset({REFUSED, INVENTED}), 8_000),
     Mutant("cuts before all is folded", "R4", cuts_before_all_is_folded, frozenset({DIFFERENT, REFUSED})),
-    Mutant("removes before settled is synced", "D1", removes_before_settled_is_synced, frozenset({REFUSED}), 8_000),
+    Mutant("removes before settled is synced", "D1", removes_before_trimmed_is_synced, frozenset({REFUSED}), 8_000),
 )

@@ -88,7 +88,7 @@ class StoreScript:
         if number in (6, 13, 22, 28):
             self._move_log_start(MADE, random.choice((0, 1)))
         if number in (8, 18, 29):
-            self._settle_committed(FOLLOWED)
+            self._trim_committed(FOLLOWED)
         if number == 9:
             self._open(LATE, opening(4, 0, 1))
         if number == 15:
@@ -164,7 +164,7 @@ class StoreScript:
         offset = max(log.log_start, log.end_offset - self.random.randint(0, 3))
         self.driver.propose(shard_id, log_start(partition, offset, self.now_ms))
         self.driver.drain()
-        self.driver.settle(shard_id, partition, offset)
+        self.driver.trim(shard_id, partition, offset)
 
     # A follower, and the leaders of its terms.
 
@@ -200,7 +200,7 @@ class StoreScript:
             self.driver.append(shard_id, [entry])
             entries.append(entry)
 
-    def _settle_committed(self, shard_id: ShardId) -> None:
+    def _trim_committed(self, shard_id: ShardId) -> None:
         log = self.driver.store.shards[shard_id]
         for partition in log.partitions.values():
             ends = [
@@ -208,8 +208,8 @@ class StoreScript:
                 for entry in log.entries
                 if entry.kind == BATCH and entry.partition == partition.partition and entry.index <= log.commit_index
             ]
-            if ends and ends[-1] > partition.settled:
-                self.driver.settle(shard_id, partition.partition, ends[-1])
+            if ends and ends[-1] > partition.trimmed:
+                self.driver.trim(shard_id, partition.partition, ends[-1])
 
     # Batches and space.
 

@@ -63,7 +63,7 @@ class Run:
             driver.open_shard(shard_id, opening(3, 2 * number, 2, ME, PEER))
             driver.vote(shard_id, 1, PEER)
         deeds = [self._append] * 5 + [self._truncate] * 2 + [self._block] * 4
-        deeds += [self._vote, self._commit, self._settle, self._beside, self._checkpoint, self._fill_disk, self._crash]
+        deeds += [self._vote, self._commit, self._trim, self._beside, self._checkpoint, self._fill_disk, self._crash]
         for _ in range(DEEDS):
             self.now_ms += 10
             random.choice(deeds)()
@@ -112,14 +112,14 @@ class Run:
         if durable is not None:
             self.driver.commit(log.shard_id, agreed_index(durable.entries, log))
 
-    def _settle(self) -> None:
+    def _trim(self) -> None:
         self._commit()
         log = self._log()
         for number, partition in log.partitions.items():
             ends = [it.base_offset + 1 for it in log.entries if it.kind == BATCH and it.partition == number]
-            ends = [end for end in ends if partition.settled < end <= self._committed_end(log, number)]
+            ends = [end for end in ends if partition.trimmed < end <= self._committed_end(log, number)]
             if ends:
-                self.driver.settle(log.shard_id, number, self.random.choice(ends))
+                self.driver.trim(log.shard_id, number, self.random.choice(ends))
 
     def _committed_end(self, log: Any, number: int) -> int:
         ends = [
@@ -201,12 +201,12 @@ def keeps_what_was_chosen() -> Iterator[None]:
 
 
 @contextmanager
-def settles_what_it_finds() -> Iterator[None]:
+def trims_what_it_finds() -> Iterator[None]:
     """Recovery removes what it holds for settled, not what was removed."""
     put = row_queue.RowQueue.put_fact
 
     def plain(self: Any, shard_id: Any, row: Any) -> None:
-        if row.kind == Kind.SETTLED:
+        if row.kind == Kind.TRIMMED:
             row.record_count = 0
         put(self, shard_id, row)
 
@@ -214,7 +214,7 @@ def settles_what_it_finds() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("planted", [checkpoints_wait_for_truncations, keeps_what_was_chosen, settles_what_it_finds])
+@pytest.mark.parametrize("planted", [checkpoints_wait_for_truncations, keeps_what_was_chosen, trims_what_it_finds])
 def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
     """In one of the first seeds."""
     for seed in range(120):

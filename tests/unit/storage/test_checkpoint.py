@@ -52,7 +52,7 @@ def shard_of(partitions: list[dict[str, Any]], term: int, voted_for: Voter | Non
     log = ShardLog(SimulatedDisk(), TailCache(0), ShardId(8), opening)
     log.term, log.voted_for = term, voted_for
     for partition, it in zip(log.partitions.values(), partitions, strict=True):
-        partition.log_start, partition.settled, partition.end_offset = it["numbers"]
+        partition.log_start, partition.trimmed, partition.end_offset = it["numbers"]
         for base, size, largest, created_at in it["segments"]:
             partition.segments.append(
                 Segment(partition.directory, base, size=size, max_timestamp=largest, created_at=created_at)

@@ -71,7 +71,7 @@ def test_a_reader_gets_whole_batches_or_learns_that_they_are_gone(make_hand: Cal
         hand.commit()
         hand.committed_end = hand.log.end_offset
         if turn % 10 == 9:
-            hand.store.settle(hand.shard, 0, hand.log.end_offset - 40)
+            hand.store.trim(hand.shard, 0, hand.log.end_offset - 40)
             hand.write_all()
             hand.remove()
             hand.store.close_surplus_files()

@@ -92,7 +92,7 @@ def test_a_batch_that_was_settled_since_is_still_known_for_its_producer(make_han
     hand.write_all()
     hand.commit()
 
-    hand.store.settle(hand.shard, 0, 1)
+    hand.store.trim(hand.shard, 0, 1)
     hand.write_all()
     hand.remove()
 
@@ -112,7 +112,7 @@ def test_what_was_settled_is_known_to_be_committed(make_hand: Callable[..., Any]
     hand.write_all()
     hand.shard.commit(5)
 
-    hand.store.settle(hand.shard, 0, 4)
+    hand.store.trim(hand.shard, 0, 4)
     hand.append(1)
     hand.write_all()
     hand.remove()
@@ -133,7 +133,7 @@ def test_a_batch_that_was_settled_in_its_middle_is_known_to_be_committed(make_ha
     hand.write_all()
     hand.shard.commit(4)
 
-    hand.store.settle(hand.shard, 0, 6)
+    hand.store.trim(hand.shard, 0, 6)
     hand.write_all()
     again = hand.restarted()
 
@@ -150,7 +150,7 @@ def test_what_was_settled_before_its_batches_left_is_known_to_be_committed(make_
     hand.append(3)
     hand.shard.commit(4)
 
-    hand.store.settle(hand.shard, 0, 4)
+    hand.store.trim(hand.shard, 0, 4)
     hand.write_all()
     again = hand.restarted()
 
@@ -168,7 +168,7 @@ def test_the_file_of_an_empty_segment_is_not_removed_under_its_next_batch(make_h
     hand.store.truncate(hand.shard, 2)
     hand.write_all()
 
-    hand.store.settle(hand.shard, 0, 1)
+    hand.store.trim(hand.shard, 0, 1)
     hand.append(1)
     hand.write_all()
     hand.remove()

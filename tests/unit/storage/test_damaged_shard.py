@@ -165,7 +165,7 @@ def test_a_segment_that_begins_below_the_log_start_is_cut_once(make_hand: Callab
     hand.append(6)
     hand.write_all()
     hand.commit()
-    hand.log.settle(4)
+    hand.log.trim(4)
     theirs = [partition.state() for partition in hand.shard.partitions.values()]
     hand.store.mark_damage(hand.shard, 0, 0, "rot")
 

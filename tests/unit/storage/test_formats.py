@@ -77,7 +77,7 @@ def other_rows() -> bytes:
         Entry(Kind.OPENED, opening.encode()),
         voters,
         moved,
-        Entry(Kind.SETTLED, b"", partition=5, base_offset=77),
+        Entry(Kind.TRIMMED, b"", partition=5, base_offset=77),
         Entry(Kind.TRUNCATE, b"", index=9),
         Entry(Kind.CLOSED, b""),
         damage_row(5, 77, "rot"),
@@ -160,7 +160,7 @@ def test_a_journal_block_of_facts_and_commands() -> None:
 
 def test_the_rows_of_an_install() -> None:
     """What the files hold as it begins, and what the shard is when it has ended."""
-    state = PartitionState(partition=4, log_start=5, settled=5, end_offset=9)
+    state = PartitionState(partition=4, log_start=5, trimmed=5, end_offset=9)
     state.segments = [SegmentState(3, 700, 88, 77)]
     state.epochs = [EpochStart(2, 5, 30)]
     whole = replace(state, producers={6: (ProducerBatch(1, 2, 3, 4, 5, 6, 7),)})

@@ -25,7 +25,7 @@ INDEX, TERM = 700, 3
 
 
 def states(*, producers: int = 0) -> list[PartitionState]:
-    found = [PartitionState(partition=number, log_start=9, settled=9, end_offset=9) for number in (0, 1)]
+    found = [PartitionState(partition=number, log_start=9, trimmed=9, end_offset=9) for number in (0, 1)]
     found[1].producers = {number: (ProducerBatch(0, 0, 4, 4, 9, 699, 1_000),) for number in range(producers)}
     return found
 

@@ -142,7 +142,7 @@ def test_bytes_that_lie_in_the_journal_alone_are_no_damage(hand: Any) -> None:
 
 def test_what_was_settled_is_not_missed(hand: Any) -> None:
     """Its file goes when the row that says so is synced, long before the next checkpoint."""
-    hand.store.settle(hand.shard, 0, 6)
+    hand.store.trim(hand.shard, 0, 6)
     hand.write_all()
     hand.write(empty=True)
     hand.remove()

@@ -187,7 +187,7 @@ def test_a_log_start_in_the_middle_of_a_batch_is_no_damage(make_hand: Callable[.
     hand.commit()
     hand.store.cache.evict()
 
-    hand.store.settle(hand.shard, 0, 2)
+    hand.store.trim(hand.shard, 0, 2)
 
     assert [0] == read_offsets(hand, 2)
 
@@ -204,7 +204,7 @@ def test_bytes_behind_the_end_offset_are_not_judged(make_hand: Callable[..., Any
 def test_an_offset_below_what_is_settled_is_gone(make_hand: Callable[..., Any]) -> None:
     """It is out of range, and not damaged."""
     hand = cold_hand(make_hand, segment_bytes=500)
-    hand.store.settle(hand.shard, 0, 10)
+    hand.store.trim(hand.shard, 0, 10)
 
     with pytest.raises(OffsetGone):
         hand.log.read(1, 100, 20, may_wait=True)

@@ -82,7 +82,7 @@ def test_files_go_when_the_block_that_allows_it_is_synced(make_hand: Callable[..
     hand.commit()
     hand.append(1, size=3 * PAGE_BYTES)
     first = hand.store.gather()
-    hand.store.settle(hand.shard, 0, hand.log.segments[-1].base_offset)
+    hand.store.trim(hand.shard, 0, hand.log.segments[-1].base_offset)
     second = hand.store.gather()
     for block in (first, second):
         block.write(hand.store.journal)
@@ -193,8 +193,8 @@ def test_rows_that_no_block_holds_are_cut_without_a_row(make_hand: Callable[...,
     assert 3 == len(read_all(hand)) == len(read_all(hand.restarted(hand.disk.after_kill())))
 
 
-@pytest.mark.parametrize("settled", [2, 4, 6])
-def test_what_is_settled_is_journaled_before_rows_that_wait(make_hand: Callable[..., Any], settled: int) -> None:
+@pytest.mark.parametrize("trimmed", [2, 4, 6])
+def test_what_is_settled_is_journaled_before_rows_that_wait(make_hand: Callable[..., Any], trimmed: int) -> None:
     """It may free the disk, which they wait for; recovery meets it before batches that were there when it was said."""
     hand = make_hand(OPTIONS, segment_bytes=2 * PAGE_BYTES + 500)
     hand.append(6, size=PAGE_BYTES)
@@ -202,7 +202,7 @@ def test_what_is_settled_is_journaled_before_rows_that_wait(make_hand: Callable[
     hand.commit()
     hand.append(40, size=PAGE_BYTES)
     hand.write_all()
-    hand.store.settle(hand.shard, 0, settled)
+    hand.store.trim(hand.shard, 0, trimmed)
     assert hand.write(), "the reserve takes it"
     hand.remove()
     for _ in range(20):
@@ -215,7 +215,7 @@ def test_what_is_settled_is_journaled_before_rows_that_wait(make_hand: Callable[
 
     assert None is again.shard.damage
     assert [it.base_offset for it in hand.log.segments] == [it.base_offset for it in again.log.segments]
-    assert 46 - settled == len(read_all(again))
+    assert 46 - trimmed == len(read_all(again))
 
 
 def test_a_checkpoint_holds_nothing_that_is_only_queued(make_hand: Callable[..., Any]) -> None:
@@ -228,14 +228,14 @@ def test_a_checkpoint_holds_nothing_that_is_only_queued(make_hand: Callable[...,
     hand.commit()
     term = hand.shard.term
     hand.append(2, size=50)
-    hand.store.settle(hand.shard, 0, 2)
+    hand.store.trim(hand.shard, 0, 2)
     hand.store.vote(hand.shard.shard_id, hand.shard, term + 5, None)
     hand.open_shard(2, first=5)
 
     hand.checkpoint_now()
 
     again = hand.restarted(hand.disk.after_kill())
-    assert (3, 2, 2) == (again.log.end_offset, again.log.log_start, again.log.settled)
+    assert (3, 2, 2) == (again.log.end_offset, again.log.log_start, again.log.trimmed)
     assert (term, [1]) == (again.shard.term, list(again.store.shards))
     assert 1 == len(read_all(again))
 

@@ -123,7 +123,7 @@ def test_files_of_deleted_records_go_though_the_broker_fell_between_log_start_an
     log = world.partition("flights").log
     assert 3 == len(log.segments)
     log.log_start = 2
-    log.settled = 0
+    log.trimmed = 0
     world.partition("flights").shard.log.changed = True
     world.produce("flights", b"y")
     world.pass_time(10_000)
@@ -133,6 +133,6 @@ def test_files_of_deleted_records_go_though_the_broker_fell_between_log_start_an
 
     assert (2, 2, [2]) == (
         again.partition("flights").log_start,
-        again.partition("flights").log.settled,
+        again.partition("flights").log.trimmed,
         [segment.base_offset for segment in again.partition("flights").log.segments],
     )
