@@ -16,7 +16,7 @@ from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 from tidemill.shard.jobs import Jobs
 from tidemill.shard.shard import Shard
-from tidemill.storage.block import AIRBORNE_MAX, Block, Report, WriteBack
+from tidemill.storage.block import IN_FLIGHT_BLOCKS_MAX, Block, Report, WriteBack
 from tidemill.storage.disk import DiskFull, File
 from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
@@ -87,7 +87,7 @@ class ReadyLoop:
     def tick(self) -> None:
         """Called a few times a second."""
         now = self._clock.monotonic_ms()
-        if not self._store.airborne:
+        if not self._store.in_flight:
             if self._store.has_pending:
                 self._start()
             elif not self._store.is_quiescent and now - self._written_at >= IDLE_MS:
@@ -106,7 +106,7 @@ class ReadyLoop:
         as well when the ring is full, and a single step of what would make room does not return.
         """
         longest_ago = self._awake_clock.monotonic_ms() - SYNC_MS_MAX
-        if self._store.airborne and self._started_at < longest_ago:
+        if self._store.in_flight and self._started_at < longest_ago:
             return False
         is_write_back_late = self._store.is_writing_back and self._write_back_at < longest_ago
         is_step_late = self._is_background_busy and self._step_at < longest_ago
@@ -125,12 +125,12 @@ class ReadyLoop:
 
     @property
     def _may_start(self) -> bool:
-        airborne = self._store.airborne
-        return not airborne or (airborne < AIRBORNE_MAX and self._store.has_full_block)
+        in_flight = self._store.in_flight
+        return not in_flight or (in_flight < IN_FLIGHT_BLOCKS_MAX and self._store.has_full_block)
 
     def _start(self, *, empty: bool = False) -> bool:
         """False when there is nothing to write, or no room."""
-        is_first = not self._store.airborne
+        is_first = not self._store.in_flight
         block = self._store.gather(empty=empty)
         if block is None:
             if self._store.has_pending and self._store.can_checkpoint:
@@ -219,7 +219,7 @@ class ReadyLoop:
         self._store.checkpointed()
         self._metrics.checkpoints += 1
         self._metrics.checkpoint_seconds += (self._clock.monotonic_ms() - self._checkpoint_at) / 1_000
-        if self._store.has_pending and not self._store.airborne:
+        if self._store.has_pending and not self._store.in_flight:
             self._start()
 
     def _background(
@@ -267,7 +267,7 @@ class ReadyLoop:
             return
         store = self._store
         if (
-            store.airborne
+            store.in_flight
             or self._is_background_busy
             or self._is_scheduled
             or store.has_pending
@@ -276,7 +276,7 @@ class ReadyLoop:
             return
         if self._is_stopping and not store.is_quiescent:
             self._start(empty=True)
-            if store.airborne:
+            if store.in_flight:
                 return
         waiters, self._idle_waiters = self._idle_waiters, []
         for waiter in waiters:
@@ -290,7 +290,7 @@ class ReadyLoop:
         self._is_stopping = True
         if self._store.can_checkpoint:
             self._begin_checkpoint()
-        if not self._store.airborne:
+        if not self._store.in_flight:
             self._start(empty=not self._store.has_pending)
         self._run_background()
 

@@ -13,7 +13,7 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry
 from tidemill.raft.replica import Replica, nobody
 from tidemill.simulation.store_model import Row, StoreHistory
-from tidemill.storage.block import AIRBORNE_MAX, Block, Report
+from tidemill.storage.block import IN_FLIGHT_BLOCKS_MAX, Block, Report
 from tidemill.storage.disk import Disk, DiskFull, File, SyncFailed
 from tidemill.storage.partition_log import LogConfig
 from tidemill.storage.shard_log import Opening, ShardLog
@@ -32,7 +32,7 @@ class StoreDriver:
         self.checkpoints = 0
         self.checkpoints_failed = 0
         self.full_write_backs = 0
-        self.airborne_max = AIRBORNE_MAX
+        self.in_flight_max = IN_FLIGHT_BLOCKS_MAX
         self.pairs = 0  # of blocks that were in the air together
         self.write_back_bytes_min = 0  # more: blocks are spread several at once, and rows change between
         self.runs_beside = True  # False: no checkpoint, no growth, no removal
@@ -113,39 +113,39 @@ class StoreDriver:
         other time the second is written before the loop hears of the first.
         """
         store = self.store
-        airborne = self._gather(empty=empty)
-        if not airborne:
+        in_flight = self._gather(empty=empty)
+        if not in_flight:
             if store.has_pending and store.can_checkpoint and self.runs_beside:
                 store.begin_checkpoint()
             self.beside()
             return False
-        self.pairs += len(airborne) - 1
-        is_heard_late = airborne[0].sequence % 2 == 0
-        for block in airborne:
+        self.pairs += len(in_flight) - 1
+        is_heard_late = in_flight[0].sequence % 2 == 0
+        for block in in_flight:
             self.beside()
-            self._write(block, airborne)
+            self._write(block, in_flight)
             self.beside()
             if not is_heard_late:
                 self._written(block)
-        for block in airborne if is_heard_late else ():
+        for block in in_flight if is_heard_late else ():
             self._written(block)
         return True
 
     def _gather(self, *, empty: bool) -> list[Block]:
-        airborne: list[Block] = []
-        while not airborne or (len(airborne) < self.airborne_max and self.store.has_full_block):
-            block = self.store.gather(empty=empty and not airborne)
+        in_flight: list[Block] = []
+        while not in_flight or (len(in_flight) < self.in_flight_max and self.store.has_full_block):
+            block = self.store.gather(empty=empty and not in_flight)
             if block is None:
                 break
             self.history.gather(block.sequence, [shard_id for shard_id, _ in block.rows])
-            airborne.append(block)
-        return airborne
+            in_flight.append(block)
+        return in_flight
 
-    def _write(self, block: Block, airborne: list[Block]) -> None:
+    def _write(self, block: Block, in_flight: list[Block]) -> None:
         try:
             block.write(self.store.journal)
         except SyncFailed:
-            for behind in airborne[airborne.index(block) + 1 :]:  # the thread goes on until the loop has heard
+            for behind in in_flight[in_flight.index(block) + 1 :]:  # the thread goes on until the loop has heard
                 with suppress(SyncFailed):
                     behind.write(self.store.journal)
             raise

@@ -15,7 +15,7 @@ from tidemill.storage.disk import Buffer, Disk, DiskFull, remove_if_there
 from tidemill.storage.journal import Extent, Journal, RingFile, write_block
 from tidemill.storage.segment import Segment
 
-AIRBORNE_MAX: Final = 2
+IN_FLIGHT_BLOCKS_MAX: Final = 2
 """
 Blocks on their way to the journal: the one that is written, and behind it a full one, which would not grow by waiting.
 Measured at 1 KB, one broker: 15 ± 3 % more than with one, for the thread need not wait until the loop has heard.

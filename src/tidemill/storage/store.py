@@ -72,7 +72,7 @@ class Store:
         self._bytes_to_write_back = 0
         self.mostly_follower_writes = False  # as far as the last spread tells: others lead what it was of
         self._active_write_back: WriteBack | None = None
-        self._airborne: deque[Block] = deque()  # gathered and not written yet, oldest first
+        self._in_flight: deque[Block] = deque()  # gathered and not written yet, oldest first
         self._found_disk_full = False  # the next checkpoint spreads what is left, and nobody else does
         self._before: deque[tuple[int, ShardId, VoteBefore]] = deque()  # by queued votes; first their number
         self._stale_files: deque[tuple[int, str]] = deque()  # of truncations; first the fact that must be synced before
@@ -168,7 +168,7 @@ class Store:
         """
         Whether the segments have all that was queued of a shard, and nothing on its way will touch its files.
         """
-        blocks = [*self._blocks_to_write_back, *self._airborne]
+        blocks = [*self._blocks_to_write_back, *self._in_flight]
         blocks += [] if self._active_write_back is None else self._active_write_back.blocks
         blocks += [] if self._capture is None else self._capture.write_back.blocks
         rows = itertools.chain(self._queue, *[block.rows for block in blocks])
@@ -192,9 +192,9 @@ class Store:
         return bool(self._queue)
 
     @property
-    def airborne(self) -> int:
+    def in_flight(self) -> int:
         """Blocks that are gathered and not written yet."""
-        return len(self._airborne)
+        return len(self._in_flight)
 
     @property
     def has_full_block(self) -> bool:
@@ -229,7 +229,7 @@ class Store:
         block = Block(journal.sequence, rows, extents, joined, parts, size, facts_gathered)
         while self._stale_files and self._stale_files[0][0] <= facts_gathered:
             block.stale_files.append(self._stale_files.popleft()[1])
-        self._airborne.append(block)
+        self._in_flight.append(block)
         return block
 
     def _reports(self, rows: list[tuple[ShardId, Entry]]) -> list[Report]:
@@ -257,7 +257,7 @@ class Store:
         """The block is durable: what that means to whom."""
         self.journal.synced = block.sequence
         self._facts_synced = block.facts_gathered
-        self._airborne.popleft()
+        self._in_flight.popleft()
         self._blocks_to_write_back.append(block)
         self._bytes_to_write_back += block.size
         block.parts = []
@@ -521,7 +521,7 @@ class Store:
         grown = journal.capacity + self.options.journal_file_bytes
         return (
             not self._preparing
-            and not any(block.joined for block in self._airborne)
+            and not any(block.joined for block in self._in_flight)
             and journal.prepared is None
             and grown <= self.options.journal_bytes_max
             and journal.used * 2 > journal.capacity

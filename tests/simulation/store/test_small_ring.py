@@ -53,7 +53,7 @@ class Run:
         config = LogConfig(segment_bytes=random.choice((3_000, 9_000)), index_interval_bytes=1024)
         self.driver = StoreDriver(opened, self.disk, self.history, config)
         self.driver.write_back_bytes_min = random.choice((0, 2 * PAGE))
-        self.driver.airborne_max = 2 - seed % 2
+        self.driver.in_flight_max = 2 - seed % 2
         self.now_ms = 1_000
         self.opened = 0
 

@@ -37,8 +37,8 @@ def test_a_checkpoint_comes_in_time_though_a_block_is_always_in_the_air() -> Non
     assert world.broker.store.is_checkpointing
 
 
-@pytest.mark.parametrize(("queued_blocks", "airborne"), [(0.5, 1), (1.5, 1), (2.5, 2), (6.5, 2)])
-def test_a_full_block_follows_the_one_in_the_air_at_once(queued_blocks: float, airborne: int) -> None:
+@pytest.mark.parametrize(("queued_blocks", "in_flight"), [(0.5, 1), (1.5, 1), (2.5, 2), (6.5, 2)])
+def test_a_full_block_follows_the_one_in_the_air_at_once(queued_blocks: float, in_flight: int) -> None:
     """
     Else the journal's thread rests until the loop has heard.  What is less than a block would grow by waiting.
     """
@@ -50,7 +50,7 @@ def test_a_full_block_follows_the_one_in_the_air_at_once(queued_blocks: float, a
     while world.turns.turn():
         pass
 
-    assert airborne == world.journal_jobs.unreported
+    assert in_flight == world.journal_jobs.unreported
 
     world.stabilize()
     assert not world.broker.store.has_pending
