@@ -43,20 +43,20 @@ class Installed:
 Row = Vote | int | Entry | Damage | Installing | Installed  # an int: an index to cut from
 
 
-def facts_first(queued: list[Row]) -> tuple[list[Row], list[Row]]:
+def control_rows_first(queued: list[Row]) -> tuple[list[Row], list[Row]]:
     """What the next block holds while the ring has no room for entries (`storage/row_queue.py`), and what waits on."""
-    facts: list[Row] = []
+    control_rows: list[Row] = []
     waiting: list[Row] = []
     for row in queued:
         if isinstance(row, Vote | int):
-            facts.append(row)
+            control_rows.append(row)
         if isinstance(row, int):
             waiting = [it for it in waiting if isinstance(it, Entry) and it.index < row]
         elif isinstance(row, Entry):
             waiting.append(row)
         elif not isinstance(row, Vote):
             return queued, []  # of an install, or of damage: in the order of the queue
-    return facts, waiting
+    return control_rows, waiting
 
 
 @dataclass(slots=True)

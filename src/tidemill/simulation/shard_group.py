@@ -24,7 +24,7 @@ from tidemill.raft.ready import Ready, Vote
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, Membership
 from tidemill.simulation.kept_install import KeptCatchUp, KeptInstall
-from tidemill.simulation.kept_log import Broken, Damage, Installed, Kept, Row, facts_first
+from tidemill.simulation.kept_log import Broken, Damage, Installed, Kept, Row, control_rows_first
 
 TICK_MS: Final = 50
 HEARTBEAT_MS: Final = 100
@@ -297,7 +297,7 @@ class Node:
         if self.is_syncing or not self.queued:
             return
         is_full = self.run.now_ms < self.full_until
-        block, waiting = facts_first(self.queued) if is_full else (self.queued, [])
+        block, waiting = control_rows_first(self.queued) if is_full else (self.queued, [])
         if not block:
             return  # until a tick finds room
         self.is_syncing = True

@@ -174,7 +174,7 @@ class StoreHistory:
         self.gathered = sequence
         self.acknowledged = sequence
         self.committed: dict[ShardId, int] = {}
-        self._facts: list[Row] = []
+        self._control_rows: list[Row] = []
         self._entries: list[Row] = []
         self._less: list[tuple[int, Row]] = []  # truncations and settled offsets; first the block that holds each
 
@@ -182,7 +182,7 @@ class StoreHistory:
         if row.entry is not None:
             self._entries.append(row)
         elif row.truncated_from is None or self._cut(row.shard_id, row.truncated_from):
-            self._facts.append(row)
+            self._control_rows.append(row)
 
     def _cut(self, shard_id: ShardId, from_index: int) -> bool:
         """Whether blocks hold what is cut."""
@@ -215,7 +215,7 @@ class StoreHistory:
 
     def gather(self, sequence: int, shard_ids: list[ShardId]) -> None:
         """A block has rows of these shards, in this order."""
-        rows, self._facts = self._facts[: len(shard_ids)], self._facts[len(shard_ids) :]
+        rows, self._control_rows = self._control_rows[: len(shard_ids)], self._control_rows[len(shard_ids) :]
         self._less += [(sequence, row) for row in rows if row.truncated_from is not None or row.trimmed is not None]
         for shard_id in shard_ids[len(rows) :]:
             place = next(place for place, row in enumerate(self._entries) if row.shard_id == shard_id)
@@ -237,7 +237,7 @@ class StoreHistory:
         if model is None:
             return None
         cuts: dict[ShardId, int] = {}
-        for row in [*(row for block, row in self._less if block > sequence), *self._facts]:
+        for row in [*(row for block, row in self._less if block > sequence), *self._control_rows]:
             shard_id, from_index = row.shard_id, row.truncated_from
             if row.trimmed is not None and row.trimmed[1] <= trimmed.get((shard_id, row.trimmed[0]), -1):
                 model = model.after([row])

@@ -56,7 +56,7 @@ class Block:
     joined: RingFile | None
     parts: list[Buffer]
     size: int  # on disk
-    facts_gathered: int  # ever, up to this block
+    control_rows_gathered: int  # ever, up to this block
     stale_files: list[str] = field(default_factory=list)  # what truncations in it have left; gone before its bytes come
 
     def write(self, journal: Journal) -> None:

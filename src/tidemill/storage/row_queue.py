@@ -23,26 +23,34 @@ KEPT_QUARTERS: Final = 3  # of the reserve, by what frees: for facts that follow
 
 
 class RowQueue:
-    __slots__ = ("_facts", "_passed", "_waiting", "bytes", "entries", "facts_gathered", "facts_queued")
+    __slots__ = (
+        "_control_rows",
+        "_passed",
+        "_waiting",
+        "bytes",
+        "control_rows_gathered",
+        "control_rows_queued",
+        "entries",
+    )
 
     def __init__(self) -> None:
-        self._facts: deque[tuple[ShardId, Entry]] = deque()
+        self._control_rows: deque[tuple[ShardId, Entry]] = deque()
         self.entries: list[tuple[ShardId, Entry]] = []  # and rows of installs
         self._passed = 0  # so many of them were looked at, and wait for room
         self._waiting: set[ShardId] = set()  # whose are among those
         self.bytes = 0  # of all rows
-        self.facts_queued = 0  # ever: the number of the newest
-        self.facts_gathered = 0
+        self.control_rows_queued = 0  # ever: the number of the newest
+        self.control_rows_gathered = 0
 
     def __bool__(self) -> bool:
-        return bool(self._facts or self.entries)
+        return bool(self._control_rows or self.entries)
 
     def __iter__(self) -> Iterator[tuple[ShardId, Entry]]:
-        return chain(self._facts, self.entries)
+        return chain(self._control_rows, self.entries)
 
-    def put_fact(self, shard_id: ShardId, row: Entry) -> None:
-        self._facts.append((shard_id, row))
-        self.facts_queued += 1
+    def put_control_row(self, shard_id: ShardId, row: Entry) -> None:
+        self._control_rows.append((shard_id, row))
+        self.control_rows_queued += 1
         self.bytes += ROW_BYTES + row.payload_bytes
 
     def put(self, shard_id: ShardId, rows: list[Entry]) -> None:
@@ -72,19 +80,19 @@ class RowQueue:
 
     def take(self, journal: Journal, bytes_max: int) -> list[tuple[ShardId, Entry]]:
         """What the next block holds: one row at least, else as many as `bytes_max` and the ring have room for."""
-        facts, entries = self._facts, self.entries
+        control_rows, entries = self._control_rows, self.entries
         free, room = journal.free, journal.free_for_entries
         free_for_log_starts = free - journal.capacity * KEPT_QUARTERS // (4 * RESERVE_DIVISOR)
         size = HEADER_BYTES
         taken: list[tuple[ShardId, Entry]] = []
-        while facts:
-            grown = size + ROW_BYTES + facts[0][1].payload_bytes
+        while control_rows:
+            grown = size + ROW_BYTES + control_rows[0][1].payload_bytes
             if (taken and grown > bytes_max) or padded(grown) > free:
                 break
             size = grown
-            taken.append(facts.popleft())
-        self.facts_gathered += len(taken)
-        if not facts:  # else entries would come before what cuts them
+            taken.append(control_rows.popleft())
+        self.control_rows_gathered += len(taken)
+        if not control_rows:  # else entries would come before what cuts them
             count = 0
             for _, entry in entries:
                 grown = size + ROW_BYTES + entry.payload_bytes

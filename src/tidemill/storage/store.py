@@ -78,7 +78,7 @@ class Store:
         self._stale_files: deque[tuple[int, str]] = deque()  # of truncations; first the fact that must be synced before
         self._removals: list[tuple[int, Segment]] = []  # (facts queued before it may go, segment)
         self._closings: list[tuple[int, ShardLog]] = []
-        self._facts_synced = 0
+        self._synced_control_rows = 0
         self._capture: _Capture | None = None
         self._preparing = False
         self._opened_seen = -1  # files that the disk had opened when there was no surplus of them
@@ -91,7 +91,7 @@ class Store:
         assert shard_id not in self.shards and shard_id not in self.closed, f"shard {shard_id} has been opened before"
         log = ShardLog(self.disk, self.cache, shard_id, opening)
         self.shards[shard_id] = log
-        self._queue.put_fact(shard_id, Entry(Kind.OPENED, opening.encode()))
+        self._queue.put_control_row(shard_id, Entry(Kind.OPENED, opening.encode()))
         return log
 
     def close_shard(self, shard_id: ShardId) -> None:
@@ -101,15 +101,15 @@ class Store:
             partition.is_closed = True
             self.cache.forget(partition.tail)
         self.closed[shard_id] = ClosedShard(log.term, log.voted_for)
-        self._queue.put_fact(shard_id, Entry(Kind.CLOSED, b""))
-        self._closings.append((self._queue.facts_queued, log))
+        self._queue.put_control_row(shard_id, Entry(Kind.CLOSED, b""))
+        self._closings.append((self._queue.control_rows_queued, log))
 
     def vote(self, shard_id: ShardId, log: ShardLog, term: int, voted_for: Voter | None) -> None:
-        self._before.append((self._queue.facts_queued + 1, shard_id, VoteBefore(log.term, log.voted_for)))
+        self._before.append((self._queue.control_rows_queued + 1, shard_id, VoteBefore(log.term, log.voted_for)))
         log.term = term
         log.voted_for = voted_for
         log.changed = True
-        self._queue.put_fact(shard_id, vote_row(term, log.voted_for))
+        self._queue.put_control_row(shard_id, vote_row(term, log.voted_for))
 
     def append(self, log: ShardLog, entries: list[Entry]) -> None:
         """Entries of the replica's own term, or a leader's; in order."""
@@ -127,8 +127,8 @@ class Store:
         for segment in truncated.removed:
             segment.file = None  # dropped: a segment of the same name may follow
         if is_journaled:
-            self._queue.put_fact(log.shard_id, Entry(Kind.TRUNCATE, b"", index=from_index))
-        number = self._queue.facts_queued
+            self._queue.put_control_row(log.shard_id, Entry(Kind.TRUNCATE, b"", index=from_index))
+        number = self._queue.control_rows_queued
         for segment in truncated.removed:
             self._stale_files += [(number, segment.path), (number, paths.index_file(segment.path))]
         self._stale_files += [(number, paths.index_file(segment.path)) for segment in truncated.cut]
@@ -141,8 +141,8 @@ class Store:
         log.changed = True
         row = Entry(Kind.TRIMMED, b"", partition=partition, base_offset=offset, record_count=1)
         row.segment_base = it.first_base  # recovery may meet the row before batches that were appended before it
-        self._queue.put_fact(log.shard_id, row)
-        number = self._queue.facts_queued
+        self._queue.put_control_row(log.shard_id, row)
+        number = self._queue.control_rows_queued
         self._removals += [(number, segment) for segment in removed]
         self._choose_again()
 
@@ -223,11 +223,11 @@ class Store:
         parts, size = encode_block(self.key, journal.sequence + 1, journal.synced, rows)
         extents, joined = journal.reserve(size)
         self._last_was_empty = not rows
-        facts_gathered = self._queue.facts_gathered
-        while self._before and self._before[0][0] <= facts_gathered:
+        control_rows_gathered = self._queue.control_rows_gathered
+        while self._before and self._before[0][0] <= control_rows_gathered:
             self._before.popleft()
-        block = Block(journal.sequence, rows, extents, joined, parts, size, facts_gathered)
-        while self._stale_files and self._stale_files[0][0] <= facts_gathered:
+        block = Block(journal.sequence, rows, extents, joined, parts, size, control_rows_gathered)
+        while self._stale_files and self._stale_files[0][0] <= control_rows_gathered:
             block.stale_files.append(self._stale_files.popleft()[1])
         self._in_flight.append(block)
         return block
@@ -256,7 +256,7 @@ class Store:
     def written(self, block: Block) -> list[Report]:
         """The block is durable: what that means to whom."""
         self.journal.synced = block.sequence
-        self._facts_synced = block.facts_gathered
+        self._synced_control_rows = block.control_rows_gathered
         self._in_flight.popleft()
         self._blocks_to_write_back.append(block)
         self._bytes_to_write_back += block.size
@@ -372,12 +372,12 @@ class Store:
         steps: list[Step] = []
         if self._active_write_back is not None:
             return steps
-        while self._removals and self._removals[0][0] <= self._facts_synced:
+        while self._removals and self._removals[0][0] <= self._synced_control_rows:
             segment = self._removals.pop(0)[1]
             self._dirty_segments.pop(segment, None)
             self._dirty_directories[segment.path.rpartition("/")[0]] = None
             steps.append(lambda segment=segment: remove_segment(self.disk, segment))  # type: ignore[misc]
-        while self._closings and self._closings[0][0] <= self._facts_synced:
+        while self._closings and self._closings[0][0] <= self._synced_control_rows:
             log = self._closings.pop(0)[1]
             for partition in log.partitions.values():
                 for segment in partition.segments:
@@ -415,7 +415,7 @@ class Store:
         capture = self._capture
         assert capture is not None, "no checkpoint is under way"
         queued = queued_rows(self._queue, ((shard_id, before) for _, shard_id, before in self._before))
-        closing = {log.shard_id: log for number, log in self._closings if number > self._queue.facts_gathered}
+        closing = {log.shard_id: log for number, log in self._closings if number > self._queue.control_rows_gathered}
         for shard_id, closed in self.closed.items():
             if shard_id not in closing:
                 capture.sections.append(encode_closed(shard_id, closed))

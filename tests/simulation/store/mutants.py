@@ -143,14 +143,14 @@ def carries_older_votes() -> Iterator[None]:
 @contextmanager
 def forgets_truncations() -> Iterator[None]:
     """The truncation is carried out here, and never journaled."""
-    queue = row_queue.RowQueue.put_fact
+    queue = row_queue.RowQueue.put_control_row
 
     def forgetful(self: Any, shard_id: Any, row: Any) -> None:
         if row.kind == Kind.TRUNCATE:
             row.index = 1 << 40  # there is nothing so far
         queue(self, shard_id, row)
 
-    with patch.object(row_queue.RowQueue, "put_fact", forgetful):
+    with patch.object(row_queue.RowQueue, "put_control_row", forgetful):
         yield
 
 

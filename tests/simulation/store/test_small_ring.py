@@ -203,14 +203,14 @@ def keeps_what_was_chosen() -> Iterator[None]:
 @contextmanager
 def trims_what_it_finds() -> Iterator[None]:
     """Recovery removes what it holds for settled, not what was removed."""
-    put = row_queue.RowQueue.put_fact
+    put = row_queue.RowQueue.put_control_row
 
     def plain(self: Any, shard_id: Any, row: Any) -> None:
         if row.kind == Kind.TRIMMED:
             row.record_count = 0
         put(self, shard_id, row)
 
-    with patch.object(row_queue.RowQueue, "put_fact", plain):
+    with patch.object(row_queue.RowQueue, "put_control_row", plain):
         yield
 
 

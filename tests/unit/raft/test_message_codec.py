@@ -81,7 +81,7 @@ def joined(message: Message) -> bytearray:
     return bytearray().join(encode(message))
 
 
-def facts(entry: Entry) -> tuple[Any, ...]:
+def control_rows(entry: Entry) -> tuple[Any, ...]:
     return (
         entry.kind,
         bytes(entry.payload or b""),
@@ -112,7 +112,7 @@ def test_entries_come_as_they_went(payloads: list[bytes]) -> None:
 
     assert isinstance(came, Append)
     assert (5, 7, 3, 7, 9) == (came.term, came.prev_index, came.prev_term, came.commit_index, came.serial)
-    assert [facts(entry) for entry in sent.entries] == [facts(entry) for entry in came.entries]
+    assert [control_rows(entry) for entry in sent.entries] == [control_rows(entry) for entry in came.entries]
 
 
 def test_bytes_of_entries_are_not_copied() -> None:

@@ -9,7 +9,7 @@ drop 1>2                all messages from 1 to 2 are lost
 again 1>2               the message that arrived last arrives once more
 copy 1>2                the oldest message from 1 to 2 is kept; `late 1>2`: that copy arrives
 sync 2                  what replica 2 has handed out is on its disk
-facts 2                 of that only votes and truncations are: the ring has no room for entries
+control-rows 2          of that only votes and truncations are: the ring has no room for entries
 begin 2, end 2          a sync that takes a while: what is handed out between the two is not in it
 crash 2, start 2
 reborn 2 1              2 meets another process of the broker of 1
@@ -37,7 +37,7 @@ from tidemill.raft.ready import Vote
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, Membership
 from tidemill.simulation.kept_install import KeptCatchUp, KeptInstall
-from tidemill.simulation.kept_log import Damage, Installed, Kept, Row, facts_first
+from tidemill.simulation.kept_log import Damage, Installed, Kept, Row, control_rows_first
 
 ELECTED_MS = 10_000
 JITTER_MS = 100
@@ -199,9 +199,9 @@ class Hand:
         at = int(number)
         self.blocks[at], self.queued[at] = self.queued[at], []
 
-    def do_facts(self, number: str) -> None:
+    def do_control_rows(self, number: str) -> None:
         at = int(number)
-        self.blocks[at], self.queued[at] = facts_first(self.queued[at])
+        self.blocks[at], self.queued[at] = control_rows_first(self.queued[at])
         self.do_end(number)
 
     def do_end(self, number: str) -> None:
@@ -337,7 +337,7 @@ class Hand:
             words, content = words[:where], words[where + 1 :]
             found = [f"{term}:{_shown(data)}" for _, term, data in self.memories[at].content]
             assert found == list(content), f"it holds {' '.join(found)}"
-        facts = {
+        control_rows = {
             "term": replica.term,
             "last": replica.last_index,
             "durable": replica.durable_index,
@@ -349,10 +349,10 @@ class Hand:
             "confirmed": int(replica.is_confirmed),
         }
         rest = list(words)
-        if rest and rest[0] not in facts:
+        if rest and rest[0] not in control_rows:
             assert str(replica.role) == rest.pop(0), f"it is a {replica.role}"
         for name, value in zip(rest[::2], rest[1::2], strict=True):
-            assert facts[name] == int(value), f"its {name} is {facts[name]}"
+            assert control_rows[name] == int(value), f"its {name} is {control_rows[name]}"
 
     def standing(self) -> str:
         lines = []

@@ -88,7 +88,7 @@ def test_log_starts_one_at_a_time_leave_votes_their_part() -> None:
         free -= 2 * PAGE_BYTES
         queue.put(HOT, [log_start(index)])
 
-    queue.put_fact(COLD, vote_row(5, None))
+    queue.put_control_row(COLD, vote_row(5, None))
 
     assert index > 10
     assert free > MIB // 2
