@@ -53,7 +53,7 @@ def apply_install_row(log: ShardLog, row: Entry) -> None:
     log.restore_partitions(reader.partitions())
 
 
-def fold_install_row(log: ShardLog, row: Entry) -> None:
+def replay_install_row(log: ShardLog, row: Entry) -> None:
     """As recovery meets it.  Where parts are missing, a checkpoint stands for them, and for the row."""
     assert row.payload is not None, f"{row} has lost its bytes"
     parts = log.install_parts

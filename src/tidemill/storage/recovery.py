@@ -16,7 +16,7 @@ from tidemill.storage.block import Run, write_back_run
 from tidemill.storage.checkpoint import Checkpoint, ClosedShard, encode_checkpoint, newest_checkpoint, write_checkpoint
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
-from tidemill.storage.install_row import INSTALL_KINDS, fold_install_row
+from tidemill.storage.install_row import INSTALL_KINDS, replay_install_row
 from tidemill.storage.journal import (
     Journal,
     Place,
@@ -90,7 +90,7 @@ def open_store(disk: Disk, key: bytes, options: StoreOptions) -> tuple[Store, Fo
         raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole")
     ring = open_ring(disk)
     found = Found()
-    store, walked = fold(disk, key, options, cache, checkpoint, ring, found)
+    store, walked = replay(disk, key, options, cache, checkpoint, ring, found)
     _check_damage(ring, key, store.journal.sequence)
     _write_again(disk, checkpoint, ring, walked[-1] if walked else None)
     _act(store, walked, found)
@@ -120,7 +120,7 @@ class Walked(NamedTuple):
     header: BlockHeader
 
 
-def fold(
+def replay(
     disk: Disk,
     key: bytes,
     options: StoreOptions,
@@ -148,7 +148,7 @@ def fold(
         journal.sequence = header.sequence
         journal.account(header.sequence, header.size_bytes)
         for shard_id, row in rows:
-            _fold_row(store, shard_id, row)
+            _replay_row(store, shard_id, row)
         found.blocks += 1
         found.rows += len(rows)
         walked.append(Walked(place, header))
@@ -159,7 +159,7 @@ def fold(
     return store, walked
 
 
-def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
+def _replay_row(store: Store, shard_id: ShardId, row: Entry) -> None:
     kind = row.kind
     if kind == Kind.OPENED:
         assert row.payload is not None, f"shard {shard_id} was opened without its opening"
@@ -187,10 +187,10 @@ def _fold_row(store: Store, shard_id: ShardId, row: Entry) -> None:
     elif kind == Kind.DAMAGED:
         log.mark_damage(row.partition, row.base_offset, bytes(row.payload or b"").decode())
     elif kind in INSTALL_KINDS:
-        fold_install_row(log, row)
+        replay_install_row(log, row)
     elif kind == Kind.CLOSED:
         store.closed[shard_id] = ClosedShard(log.term, log.voted_for)
-        store.folded_closings.append(store.shards.pop(shard_id))
+        store.replayed_closings.append(store.shards.pop(shard_id))
     else:
         raise JournalDamaged(f"a row of kind {kind} in shard {shard_id}: written by a newer version; use that one")
 
@@ -229,10 +229,10 @@ def _act(store: Store, walked: list[Walked], found: Found) -> None:
     disk = store.disk
     for log in store.shards.values():
         log.install_parts.clear()  # what they belong to was not queued whole, or not written
-    for log in store.folded_closings:
+    for log in store.replayed_closings:
         remove_shard(disk, log)
         store.note_dirty([], [paths.topic_directory(log.opening.topic_id), paths.TOPICS])
-    store.folded_closings.clear()
+    store.replayed_closings.clear()
     damaged: set[Segment] = set()
     for log in store.shards.values():
         damaged |= _check_files(disk, log)

@@ -82,7 +82,7 @@ class Store:
         self._capture: _Capture | None = None
         self._preparing = False
         self._opened_seen = -1  # files that the disk had opened when there was no surplus of them
-        self.folded_closings: list[ShardLog] = []  # recovery's: shards that the journal closes
+        self.replayed_closings: list[ShardLog] = []  # recovery's: shards that the journal closes
 
     # ── the loop queues ────────────────────────────────────────────────────────────────────────────────────────
 

@@ -165,7 +165,7 @@ def header_without_key() -> Iterator[None]:
 
 
 @contextmanager
-def cuts_before_all_is_folded() -> Iterator[None]:
+def cuts_before_all_is_replayed() -> Iterator[None]:
     """Recovery cuts first, then writes every row as it meets it, truncated or not."""
     rewrite, fit = recovery._rewrite, recovery._fit_files
 
@@ -214,6 +214,6 @@ MUTANTS = (
     Mutant("carries votes older than P", "C1", carries_older_votes, frozenset({DIFFERENT})),
     Mutant("forgets truncations", "R1", forgets_truncations, frozenset({REFUSED, DIFFERENT})),
     Mutant("does not key its headers", "J4", header_without_key, frozenset({REFUSED, INVENTED}), 8_000),
-    Mutant("cuts before all is folded", "R4", cuts_before_all_is_folded, frozenset({DIFFERENT, REFUSED})),
+    Mutant("cuts before all is folded", "R4", cuts_before_all_is_replayed, frozenset({DIFFERENT, REFUSED})),
     Mutant("removes before settled is synced", "D1", removes_before_trimmed_is_synced, frozenset({REFUSED}), 8_000),
 )

@@ -11,9 +11,9 @@ from tidemill.raft.voters import Membership
 from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.storage.install_row import (
     INSTALL_KINDS,
-    fold_install_row,
     installed_row,
     installing_row,
+    replay_install_row,
     split_install_row,
 )
 from tidemill.storage.partition_state import PartitionState
@@ -86,12 +86,12 @@ def test_what_waits_behind_it_is_written(make_hand: Callable[..., Any]) -> None:
 def test_an_install_that_begins_again_takes_no_parts_of_the_one_before(make_hand: Callable[..., Any]) -> None:
     """A crash has left some of them in the journal."""
     shard = make_hand().shard
-    fold_install_row(shard, installing_row(INDEX, TERM, states()))
+    replay_install_row(shard, installing_row(INDEX, TERM, states()))
     for row in split_install_row(installed(), 10_000)[:5]:
-        fold_install_row(shard, row)
-    fold_install_row(shard, installing_row(INDEX + 1, TERM, states()))
+        replay_install_row(shard, row)
+    replay_install_row(shard, installing_row(INDEX + 1, TERM, states()))
     for row in split_install_row(installed(producers=300), 10_000):
-        fold_install_row(shard, row)
+        replay_install_row(shard, row)
 
     assert (None, 300) == (shard.installing, len(shard.partitions[1].producers))
     assert INSTALL_KINDS == {Kind.INSTALLING, Kind.INSTALLED, Kind.PART}
