@@ -90,7 +90,7 @@ class DevDirectory:
             _write(Path(broker.config), _yaml(static))
         return joining
 
-    def founded(self, brokers: Sequence[DevBroker], environment: Mapping[str, str]) -> None:
+    def initialized(self, brokers: Sequence[DevBroker], environment: Mapping[str, str]) -> None:
         """There is a cluster: from now on its founder joins it, like everybody else."""
         first, *others = brokers
         if others and not first.join:

@@ -59,7 +59,7 @@ class ShardTable:
         self._early: dict[tuple[ShardId, Voter], Message] = {}
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
 
-    def open_metadata(self, image: ClusterImage, *, is_founder: bool) -> Shard:
+    def open_metadata(self, image: ClusterImage, *, is_initial_voter: bool) -> Shard:
         """Shard 0, before anything else: as it was found, or new; who joins learns from its log who votes in it."""
         if METADATA_SHARD not in self._store.shards:
             opening = Opening(
@@ -67,7 +67,7 @@ class ShardTable:
                 first_partition=0,
                 partition_count=1,
                 feature_level=FEATURE_LEVEL,
-                membership=Membership((self._me,)) if is_founder else Membership((), (self._me,)),
+                membership=Membership((self._me,)) if is_initial_voter else Membership((), (self._me,)),
             )
             self._store.open_shard(METADATA_SHARD, opening)
         return self._open(self._store.shards[METADATA_SHARD], METADATA_TOPIC, image)
@@ -144,15 +144,15 @@ class ShardTable:
                 continue
             log = self._store.shards.get(shard_id)
             if log is None:
-                is_founder = self._me in planned.founders
-                if shard_id in self._store.closed or not (is_founder or self._me in planned.replicas):
+                is_initial_voter = self._me in planned.initial_voters
+                if shard_id in self._store.closed or not (is_initial_voter or self._me in planned.replicas):
                     continue
                 opening = Opening(
                     topic_id=topic.topic_id,
                     first_partition=planned.first_partition,
                     partition_count=planned.partition_count,
                     feature_level=FEATURE_LEVEL,
-                    membership=Membership(planned.founders, () if is_founder else (self._me,)),
+                    membership=Membership(planned.initial_voters, () if is_initial_voter else (self._me,)),
                 )
                 log = self._store.open_shard(shard_id, opening)
             self._open(log, topic.name, image)

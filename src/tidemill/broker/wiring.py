@@ -17,7 +17,7 @@ from tidemill.broker.cluster_search import ClusterSearch
 from tidemill.broker.joining import NOT_NOW, Joining, refusal
 from tidemill.broker.machine import Machine
 from tidemill.broker.peer_requests import PeerRequests
-from tidemill.metadata.brokers import FoundCluster, RegisterBroker, Registered
+from tidemill.metadata.brokers import BootstrapCluster, RegisterBroker, Registered
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId
@@ -25,7 +25,13 @@ from tidemill.peer import join, register
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
 from tidemill.storage.disk import Disk
-from tidemill.storage.recovery import Found, JournalDamaged, check_nothing_lost, found_directory, open_store
+from tidemill.storage.recovery import (
+    JournalDamaged,
+    RecoveryReport,
+    check_nothing_lost,
+    initialize_directory,
+    open_store,
+)
 from tidemill.storage.set_aside import set_aside
 from tidemill.storage.store import Store, StoreOptions
 
@@ -38,13 +44,13 @@ HAND_OVER_S: Final = 1.0  # a clean stop waits so long for others to lead what w
 
 async def open_directory(
     disk: Disk, broker_id: BrokerId | None, addresses: Sequence[str], machine: Machine, options: StoreOptions
-) -> tuple[Identity, Store, Found]:
+) -> tuple[Identity, Store, RecoveryReport]:
     """Whose directory this is, and what is in it.  An empty one founds a cluster, or joins that at `addresses`."""
     identity = read_identity(disk)
     if identity is None:
         check_nothing_lost(disk)  # before the cluster hears of it: who is admitted takes the place of what is here
         identity = await _new_identity(broker_id, addresses, machine)
-        found_directory(disk, identity.journal_key, options)
+        initialize_directory(disk, identity.journal_key, options)
         write_identity(disk, identity)
     elif broker_id is not None and broker_id != identity.broker_id:
         raise DirectoryProblem(
@@ -101,7 +107,7 @@ async def _begin_again(
         bytes=size,
         then="this broker is a new voter; delete those directories when every topic is served again",
     )
-    found_directory(disk, identity.journal_key, options)
+    initialize_directory(disk, identity.journal_key, options)
     write_identity(disk, identity)
     return identity
 
@@ -126,7 +132,7 @@ async def _new_identity(broker_id: BrokerId | None, addresses: Sequence[str], ma
         broker_id=BrokerId(answer.broker_id),
         directory_id=directory_id,
         journal_key=entropy.random_bytes(16),
-        is_founder=False,
+        is_initial_voter=False,
     )
 
 
@@ -134,11 +140,11 @@ def make(identity: Identity, store: Store, static: Mapping[str, str], machine: M
     """A broker that ticks, with the shards that it knows of; it has no links yet and listens nowhere."""
     broker = Broker(store, identity, static, machine)
     controller = broker.controller
-    shard = broker.shard_table.open_metadata(controller.image, is_founder=identity.is_founder)
+    shard = broker.shard_table.open_metadata(controller.image, is_initial_voter=identity.is_initial_voter)
     if shard.log.damage is not None and not shard.damage.is_repairable:
         raise DirectoryProblem(f"{shard.log.damage}; it holds the cluster's metadata: restore it from a copy")
     controller.on_image = broker.follow
-    controller.on_lead = lambda: _found(broker)
+    controller.on_lead = lambda: _bootstrap(broker)
     broker.cluster.peers.receive = broker.shard_table.receive
     broker.cluster.peers.met_again = broker.shard_table.met_again
     broker.cluster.peers.began_again = broker.shard_table.began_again
@@ -148,11 +154,11 @@ def make(identity: Identity, store: Store, static: Mapping[str, str], machine: M
     return broker
 
 
-def _found(broker: Broker) -> None:
+def _bootstrap(broker: Broker) -> None:
     """The controller is here: a cluster that has no name yet gets it."""
     identity = broker.identity
     if not broker.image.cluster_id:
-        broker.controller.submit(FoundCluster(cluster_id=identity.cluster_id, voter=identity.voter))
+        broker.controller.submit(BootstrapCluster(cluster_id=identity.cluster_id, voter=identity.voter))
 
 
 async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:

@@ -131,7 +131,7 @@ class _Draft:
         known = self._shards.now.get(record.shard_id)
         if known is not None:  # a snapshot in the log repeats what is known; its replicas may have moved on
             told = range(record.first_partition, record.first_partition + record.partition_count)
-            assert (known.partitions, known.founders) == (told, record.founders), "a shard is founded once"
+            assert (known.partitions, known.initial_voters) == (told, record.initial_voters), "a shard is founded once"
             return
         assert record.first_partition == topic.partition_count, "shards come in the order of their partitions"
         self._shards.change()[record.shard_id] = Shard(
@@ -139,8 +139,8 @@ class _Draft:
             topic_id=record.topic_id,
             first_partition=record.first_partition,
             partition_count=record.partition_count,
-            founders=record.founders,
-            replicas=record.founders,
+            initial_voters=record.initial_voters,
+            replicas=record.initial_voters,
         )
         self._next_shard_id = max(self._next_shard_id, ShardId(record.shard_id + 1))
         self._put_topic(

@@ -23,7 +23,7 @@ from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundCluster:
+class BootstrapCluster:
     """An empty metadata log gets its first records.  Asked again, it changes nothing."""
 
     cluster_id: str
@@ -50,13 +50,15 @@ class Registered:
     problem: Problem | None = None
 
 
-def found_cluster(grounds: Grounds, command: FoundCluster) -> Result[Registered]:
+def bootstrap_cluster(grounds: Grounds, command: BootstrapCluster) -> Result[Registered]:
     image = grounds.image
-    founder = BrokerRecord(command.voter.broker_id, command.voter.directory_id, (), None)
+    initial_voter = BrokerRecord(command.voter.broker_id, command.voter.directory_id, (), None)
     if image.cluster_id == command.cluster_id:
-        is_founder = command.voter in image.shards[METADATA_SHARD].founders
-        is_missing = is_founder and command.voter.broker_id not in image.brokers  # an earlier build stopped in between
-        return Result((founder,) if is_missing else (), Registered())
+        is_initial_voter = command.voter in image.shards[METADATA_SHARD].initial_voters
+        is_missing = (
+            is_initial_voter and command.voter.broker_id not in image.brokers
+        )  # an earlier build stopped in between
+        return Result((initial_voter,) if is_missing else (), Registered())
     if image.cluster_id:
         problem = Problem(
             errors.INCONSISTENT_CLUSTER_ID,
@@ -69,7 +71,7 @@ def found_cluster(grounds: Grounds, command: FoundCluster) -> Result[Registered]
         TopicRecord(METADATA_TOPIC_ID, METADATA_TOPIC, "log"),
         ShardRecord(METADATA_SHARD, METADATA_TOPIC_ID, 0, 1, (command.voter,)),
         *setting_records(METADATA_TOPIC, INTERNAL_TOPIC_SETTINGS),
-        founder,
+        initial_voter,
     )
     return Result(tuple(records), Registered())
 

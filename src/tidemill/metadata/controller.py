@@ -13,11 +13,11 @@ from typing import assert_never, overload
 from tidemill.metadata.admission import AdmitBroker, Admitted, admit_broker
 from tidemill.metadata.apply import apply
 from tidemill.metadata.brokers import (
-    FoundCluster,
+    BootstrapCluster,
     GrowReplicas,
     RegisterBroker,
     Registered,
-    found_cluster,
+    bootstrap_cluster,
     grow_replicas,
     register_broker,
 )
@@ -48,7 +48,7 @@ from tidemill.model.broker_id import BrokerId
 from tidemill.model.entropy import Entropy
 
 Command = (
-    FoundCluster
+    BootstrapCluster
     | AdmitBroker
     | RegisterBroker
     | GrowReplicas
@@ -81,7 +81,7 @@ class Controller:
 
     @overload
     def decide(
-        self, command: FoundCluster | RegisterBroker, now_ms: int, *, live: Live = None
+        self, command: BootstrapCluster | RegisterBroker, now_ms: int, *, live: Live = None
     ) -> Result[Registered]: ...
     @overload
     def decide(self, command: AdmitBroker, now_ms: int, *, live: Live = None) -> Result[Admitted]: ...
@@ -115,8 +115,8 @@ class Controller:
             live=live,
         )
         match command:
-            case FoundCluster():
-                return found_cluster(grounds, command)
+            case BootstrapCluster():
+                return bootstrap_cluster(grounds, command)
             case AdmitBroker():
                 return admit_broker(grounds, command)
             case RegisterBroker():

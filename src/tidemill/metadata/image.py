@@ -44,7 +44,7 @@ class Shard:
     topic_id: TopicId
     first_partition: int
     partition_count: int
-    founders: tuple[Voter, ...]  # vote before the shard's own log says anything; they never change
+    initial_voters: tuple[Voter, ...]  # vote before the shard's own log says anything; they never change
     replicas: tuple[Voter, ...]  # where it shall be, the preferred leader first; who votes stands in its own log
 
     @property

@@ -79,7 +79,7 @@ class ShardRecord:
     topic_id: TopicId
     first_partition: int
     partition_count: int
-    founders: tuple[Voter, ...]  # who votes before the shard's own log says anything; they never change
+    initial_voters: tuple[Voter, ...]  # who votes before the shard's own log says anything; they never change
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +173,13 @@ def encode(record: Record) -> bytes:
             out += _sixteen(topic_id)
             _put_text(out, name)
             out.append(TOPIC_KINDS.index(kind))
-        case ShardRecord(shard_id, topic_id, first_partition, partition_count, founders):
+        case ShardRecord(shard_id, topic_id, first_partition, partition_count, initial_voters):
             record_type = _SHARD
             _put_number(out, shard_id)
             out += _sixteen(topic_id)
             _put_number(out, first_partition)
             _put_number(out, partition_count)
-            _put_voters(out, founders)
+            _put_voters(out, initial_voters)
         case ReplicasRecord(shard_id, voters):
             record_type = _REPLICAS
             _put_number(out, shard_id)

@@ -56,7 +56,7 @@ def create_partitions(grounds: Grounds, command: CreatePartitions) -> Result[tup
             records += made
             added += partition_count
             for record in made:
-                loads.add(record.founders)
+                loads.add(record.initial_voters)
             answers[topic.name] = GrownTopic(name=topic.name)
         except KafkaError as refused:
             problem = Problem(refused.error_code, refused.message)

@@ -61,9 +61,9 @@ def _state(image: ClusterImage) -> Iterator[Record]:
         for shard_id in topic.shard_ids:
             shard = image.shards[shard_id]
             yield ShardRecord(
-                shard.shard_id, shard.topic_id, shard.first_partition, shard.partition_count, shard.founders
+                shard.shard_id, shard.topic_id, shard.first_partition, shard.partition_count, shard.initial_voters
             )
-            if shard.replicas != shard.founders:
+            if shard.replicas != shard.initial_voters:
                 yield ReplicasRecord(shard_id, shard.replicas)
     for resource, settings in image.configs.items():
         for key, value in settings.items():

@@ -124,10 +124,10 @@ def create_topics(grounds: Grounds, command: CreateTopics) -> Result[tuple[Creat
         taken[metric_name(topic.name)] = topic.name
         partition_count += answer.partition_count
         records += made
-        founded = [record for record in made if isinstance(record, ShardRecord)]
-        for record in founded:
-            loads.add(record.founders)
-        next_shard_id = ShardId(next_shard_id + len(founded))
+        initialized = [record for record in made if isinstance(record, ShardRecord)]
+        for record in initialized:
+            loads.add(record.initial_voters)
+        next_shard_id = ShardId(next_shard_id + len(initialized))
         warnings += replication_warning(topic.name, answer.replication_factor)
         answers.append(answer)
     if command.validate_only:

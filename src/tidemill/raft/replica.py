@@ -323,7 +323,7 @@ class Replica:
 
     # Damage.
 
-    def found_damage(self) -> None:
+    def mark_damaged(self) -> None:
         """What it has answered for is not all on this disk: from now on it counts nowhere, and leads no more."""
         if self.is_damaged:
             return

@@ -100,7 +100,7 @@ class Damage:
         place = self._place_of(problem)
         if place is not None and self.is_repairable:
             self._store.mark_damage(self._log, place[0].partition, place[1], str(problem))
-            self._replica.found_damage()
+            self._replica.mark_damaged()
             self._changed()
 
     def _place_of(self, problem: SegmentDamaged) -> tuple[PartitionLog, int] | None:

@@ -167,7 +167,7 @@ class Install:
             if isinstance(found, str):
                 self._log.damage = found  # nothing of it is cut: what is committed here may be all that is left
                 self.stage = Stage.IDLE
-                self._replica.found_damage()
+                self._replica.mark_damaged()
                 return
             self._journal(installing_row(offer.index, offer.index_term, found))
 

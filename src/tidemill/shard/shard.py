@@ -446,7 +446,7 @@ class Shard:
             partition.high_watermark = max(known, partition.log_start)
             partition.notify()
         if is_there and self.log.damage is not None and not self.replica.is_damaged:
-            self.replica.found_damage()  # while it was installed
+            self.replica.mark_damaged()  # while it was installed
         self.wake()
 
     def _apply(self, commit_index: int) -> None:

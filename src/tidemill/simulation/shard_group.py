@@ -351,7 +351,7 @@ class Node:
         """Only the first so many entries are left of what lay in files; not while the disk is about to change them."""
         assert self.replica is not None, "a node that is down finds nothing"
         self._queue(Damage(keep))
-        self.replica.found_damage()
+        self.replica.mark_damaged()
         self.carry_out()
 
     def _apply(self, replica: Replica) -> None:

@@ -21,7 +21,7 @@ class Identity:
     broker_id: BrokerId
     directory_id: DirectoryId
     journal_key: bytes
-    is_founder: bool = True  # it began the cluster; who joined it learns the metadata log from others
+    is_initial_voter: bool = True  # it began the cluster; who joined it learns the metadata log from others
 
     @property
     def voter(self) -> Voter:
@@ -49,7 +49,7 @@ def read_identity(disk: Disk) -> Identity | None:
             broker_id=BrokerId(int(content["broker_id"])),
             directory_id=DirectoryId(bytes.fromhex(content["directory_id"])),
             journal_key=bytes.fromhex(content["journal_key"]),
-            is_founder=bool(content.get("is_founder", True)),
+            is_initial_voter=bool(content.get("is_initial_voter", True)),
         )
     except (ValueError, KeyError, TypeError) as problem:
         raise DirectoryProblem(
@@ -65,7 +65,7 @@ def write_identity(disk: Disk, identity: Identity) -> None:
         "broker_id": identity.broker_id,
         "directory_id": identity.directory_id.hex(),
         "journal_key": identity.journal_key.hex(),
-        "is_founder": identity.is_founder,
+        "is_initial_voter": identity.is_initial_voter,
     }
     data = json.dumps(content, indent=2).encode() + b"\n"
     file = disk.open(paths.IDENTITY_NEW, create=True)

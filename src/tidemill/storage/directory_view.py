@@ -12,7 +12,7 @@ from tidemill.storage.checkpoint import Checkpoint, newest_checkpoint
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity
 from tidemill.storage.disk import Disk
 from tidemill.storage.journal import RingFile, newest_synced
-from tidemill.storage.recovery import Found, JournalDamaged, Walked, open_ring, replay
+from tidemill.storage.recovery import JournalDamaged, RecoveryReport, Walked, open_ring, replay
 from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.store import StoreOptions
 from tidemill.storage.tail_cache import TailCache
@@ -50,7 +50,7 @@ def view_directory(disk: Disk) -> DirectoryView:
     if checkpoint is None:
         raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole")
     ring = open_ring(disk)
-    store, walked = replay(disk, identity.journal_key, StoreOptions(), cache, checkpoint, ring, Found())
+    store, walked = replay(disk, identity.journal_key, StoreOptions(), cache, checkpoint, ring, RecoveryReport())
     head = store.journal.head
     return DirectoryView(
         identity,

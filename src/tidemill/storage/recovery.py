@@ -45,7 +45,7 @@ class JournalDamaged(Exception):
 
 
 @dataclass(slots=True)
-class Found:
+class RecoveryReport:
     """What recovery met, for the event log."""
 
     blocks: int = 0
@@ -64,7 +64,7 @@ def check_nothing_lost(disk: Disk) -> None:
         )
 
 
-def found_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
+def initialize_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     """
     Make everything that a directory with an identity has: one journal file, and an empty checkpoint.  Safe to be cut
     anywhere and begun again, as long as there is no identity, or one with another key.  Raises as `check_nothing_lost`.
@@ -82,14 +82,14 @@ def found_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     write_checkpoint(disk, 0, encode_checkpoint(key, 0, 0, Place(FIRST_FILE, 0), []))
 
 
-def open_store(disk: Disk, key: bytes, options: StoreOptions) -> tuple[Store, Found]:
+def open_store(disk: Disk, key: bytes, options: StoreOptions) -> tuple[Store, RecoveryReport]:
     """The store of a directory that has been founded.  Raises JournalDamaged; never cuts what was synced."""
     cache = TailCache(options.cache_bytes_max)
     checkpoint = newest_checkpoint(disk, cache, key)
     if checkpoint is None:
         raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole")
     ring = open_ring(disk)
-    found = Found()
+    found = RecoveryReport()
     store, walked = replay(disk, key, options, cache, checkpoint, ring, found)
     _check_damage(ring, key, store.journal.sequence)
     _write_again(disk, checkpoint, ring, walked[-1] if walked else None)
@@ -127,7 +127,7 @@ def replay(
     cache: TailCache,
     checkpoint: Checkpoint,
     ring: list[RingFile],
-    found: Found,
+    found: RecoveryReport,
 ) -> tuple[Store, list[Walked]]:
     """Rule R1, first half: from the checkpoint through all whole blocks in sequence to the final state."""
     journal = Journal(disk, ring, head=checkpoint.head, sequence=checkpoint.sequence)
@@ -224,7 +224,7 @@ def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newes
         slot, position = (slot + 1) % len(ring), 0
 
 
-def _act(store: Store, walked: list[Walked], found: Found) -> None:
+def _act(store: Store, walked: list[Walked], found: RecoveryReport) -> None:
     """Rule R1, second half, with R3 and R4: files follow the folded state."""
     disk = store.disk
     for log in store.shards.values():
@@ -336,7 +336,7 @@ def _is_final(log: ShardLog, row: Entry) -> bool:
     )
 
 
-def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segment], found: Found) -> None:
+def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segment], found: RecoveryReport) -> None:
     """Rule R4: cut what lies beyond; remove files that no row names."""
     disk = store.disk
     known = {segment.base_offset: segment for segment in segments}

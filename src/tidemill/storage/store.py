@@ -73,7 +73,7 @@ class Store:
         self.mostly_follower_writes = False  # as far as the last spread tells: others lead what it was of
         self._active_write_back: WriteBack | None = None
         self._in_flight: deque[Block] = deque()  # gathered and not written yet, oldest first
-        self._found_disk_full = False  # the next checkpoint spreads what is left, and nobody else does
+        self._met_full_disk = False  # the next checkpoint spreads what is left, and nobody else does
         self._before: deque[tuple[int, ShardId, VoteBefore]] = deque()  # by queued votes; first their number
         self._stale_files: deque[tuple[int, str]] = deque()  # of truncations; first the fact that must be synced before
         self._removals: list[tuple[int, Segment]] = []  # (facts queued before it may go, segment)
@@ -270,7 +270,7 @@ class Store:
         What is durable and not in the segments yet.  None while that is less than `bytes_min` and no checkpoint waits
         for it, while one is in the air, and while the disk has no room.
         """
-        if self._active_write_back is not None or self._found_disk_full or not self._blocks_to_write_back:
+        if self._active_write_back is not None or self._met_full_disk or not self._blocks_to_write_back:
             return None
         capture = self._capture
         is_awaited = (
@@ -332,7 +332,7 @@ class Store:
         self._active_write_back = None
         self._dirty_directories |= dict.fromkeys(write_back.changed_directories)
         if write_back.is_full:
-            self._found_disk_full = True
+            self._met_full_disk = True
             self._redo_write_back(write_back.blocks)
         else:
             self._write_back(write_back)
@@ -445,14 +445,14 @@ class Store:
         capture = self._capture
         if capture is None or capture.sequence is None or self.journal.synced < capture.sequence or capture.is_running:
             return None
-        if not self._found_disk_full and not self._is_written_back(capture.sequence):
+        if not self._met_full_disk and not self._is_written_back(capture.sequence):
             return None
         capture.is_running = True
         capture.directories, self._dirty_directories = self._dirty_directories, {}
         here = {s for log in self.shards.values() for p in log.partitions.values() for s in p.segments}
         capture.segments = {segment: None for segment in self._dirty_segments if segment in here}  # others are removed
         self._dirty_segments = {}
-        if self._found_disk_full:
+        if self._met_full_disk:
             capture.write_back = self._write_back_of_all()
             capture.segments |= dict.fromkeys(run.segment for run in capture.write_back.runs)  # pinned from now on
         return self._carry_out(capture, [(segment, segment.file) for segment in capture.segments])
@@ -487,7 +487,7 @@ class Store:
         self.checkpoint_sequence = capture.sequence
         if capture.write_back.blocks:
             self._write_back(capture.write_back)
-            self._found_disk_full = False
+            self._met_full_disk = False
         self.journal.release(capture.sequence)
         self._capture = None
 

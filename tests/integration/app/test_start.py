@@ -135,8 +135,8 @@ def test_who_waits_for_its_controller_is_live_and_not_ready(tmp_path: Path) -> N
     """
     peer, http = free_port(), free_port()
     second = peer_settings(tmp_path / "2", 2, free_port(), http, join=peer)
-    founder = peer_settings(tmp_path / "1", 1, peer, free_port(), join=None)
-    with running("broker", *founder), running("broker", *second) as (process, _):
+    initial_voter = peer_settings(tmp_path / "1", 1, peer, free_port(), join=None)
+    with running("broker", *initial_voter), running("broker", *second) as (process, _):
         ready = http_statuses(http, "/health/ready")
         stop_seconds(process, signal.SIGTERM)
     with started("broker", *second) as process:
@@ -177,9 +177,9 @@ def test_a_directory_that_was_replaced_is_refused_by_name(tmp_path: Path, is_up:
     Its number belongs to a new directory, whether or not that one's broker is up; which comes back as it was.
     """
     peer = free_port()
-    founder = peer_settings(tmp_path / "1", 1, peer, free_port(), join=None)
+    initial_voter = peer_settings(tmp_path / "1", 1, peer, free_port(), join=None)
     old, new = (peer_settings(tmp_path / name, 2, free_port(), free_port(), join=peer) for name in ("old", "new"))
-    with running("broker", *founder):
+    with running("broker", *initial_voter):
         with running("broker", *old) as (process, _):
             process.kill()
         with running("broker", *new) as (process, _):

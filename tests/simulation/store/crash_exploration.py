@@ -21,7 +21,7 @@ from tidemill.simulation.store_check import differences
 from tidemill.simulation.store_driver import StoreDriver
 from tidemill.simulation.store_model import StoreHistory, StoreModel
 from tidemill.storage.partition_log import PartitionLog
-from tidemill.storage.recovery import Found, found_directory, open_store
+from tidemill.storage.recovery import RecoveryReport, initialize_directory, open_store
 from tidemill.storage.store import Store
 
 SYNCS = (Kind.SYNC, Kind.SYNC_DIRECTORY)
@@ -60,7 +60,7 @@ class Explorer:
 
     def run(self, seed: int = 1, rounds: int = 25) -> None:
         disk = SimulatedDisk()
-        found_directory(disk, KEY, OPTIONS)
+        initialize_directory(disk, KEY, OPTIONS)
         store, _ = open_store(disk, KEY, OPTIONS)
         history = self._history = StoreHistory(StoreModel(), 0)
         driver = StoreDriver(store, disk, history, CONFIG)
@@ -164,7 +164,9 @@ class Explorer:
         self._compare(store, found, disk, self._history, where)
         return store, store.journal.sequence
 
-    def _compare(self, store: Store, found: Found, disk: SimulatedDisk, history: StoreHistory, where: str) -> None:
+    def _compare(
+        self, store: Store, found: RecoveryReport, disk: SimulatedDisk, history: StoreHistory, where: str
+    ) -> None:
         if found.damaged:
             raise Violation("refused", where, f"damage is reported: {found.damaged}")
         model = model_of(store, history)

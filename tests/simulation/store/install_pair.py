@@ -25,7 +25,7 @@ from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.block import Block
 from tidemill.storage.partition_log import PartitionLog
-from tidemill.storage.recovery import found_directory, open_store
+from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.shard_log import Opening, ShardLog
 
 LEADER = Voter(BrokerId(1), DirectoryId(b"l" * 16))
@@ -230,7 +230,7 @@ class Pair:
         self.random = random = Random(seed)
         disks = [SimulatedDisk(), SimulatedDisk()]
         for disk in disks:
-            found_directory(disk, KEY, OPTIONS)
+            initialize_directory(disk, KEY, OPTIONS)
         self.leader, self.follower = Side(LEADER, disks[0]), Side(FOLLOWER, disks[1])
         self.sequence = 0
         self.marks: dict[int, int] = {}  # the follower's high watermarks before it installs

@@ -172,7 +172,7 @@ def cuts_before_all_is_replayed() -> Iterator[None]:
     def acts_early(opened: Any, walked: Any, damaged: Any) -> None:
         for log in opened.shards.values():
             for partition in log.partitions.values():
-                fit(opened, log, partition.directory, partition.segments, recovery.Found())
+                fit(opened, log, partition.directory, partition.segments, recovery.RecoveryReport())
         rewrite(opened, walked, damaged)
 
     with (

@@ -16,7 +16,7 @@ from tidemill.simulation.crash_points import lone_fates
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.disk_operation import Operation
 from tidemill.storage.data_directory import Identity, read_identity, write_identity
-from tidemill.storage.recovery import found_directory, open_store
+from tidemill.storage.recovery import initialize_directory, open_store
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SOAK_SEEDS = range(1, 9)
@@ -92,13 +92,13 @@ def test_a_directory_can_be_founded_again_wherever_its_founding_was_cut() -> Non
         for after in (*(disk.after_power_loss(fate) for fate in fates), disk.after_kill()):
             has_identity = read_identity(after) is not None
             if not has_identity:
-                found_directory(after, KEY, OPTIONS)
+                initialize_directory(after, KEY, OPTIONS)
                 write_identity(after, identity)
             open_store(after, KEY, OPTIONS)
             opened.append(has_identity)
 
     disk.before_operation = visit
-    found_directory(disk, KEY, OPTIONS)
+    initialize_directory(disk, KEY, OPTIONS)
     write_identity(disk, identity)
     visit(Operation(disk.operations + 1, disk.log[-1].kind, ""))
 

@@ -27,7 +27,7 @@ IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SEEDS = range(60) if IS_SOAK else range(6)
 
 
-class Found(AssertionError):
+class RecoveryReport(AssertionError):
     """A promise was not kept; the sentence says where."""
 
 
@@ -69,22 +69,22 @@ def opened(disk: SimulatedDisk, where: str) -> Side:
     try:
         return Side(FOLLOWER, disk)
     except AssertionError as problem:
-        raise Found(f"{where}: {problem}") from problem
+        raise RecoveryReport(f"{where}: {problem}") from problem
 
 
 def finish(pair: Pair, follower: Side, where: str) -> None:
     pair.begin_again()
     for sentence in pair.lost(follower):
-        raise Found(f"{where}: {sentence}")
+        raise RecoveryReport(f"{where}: {sentence}")
     try:
         pair.exchange(follower)
         problems = pair.differences(follower)
     except Exception as problem:
-        raise Found(f"{where}: {type(problem).__name__}: {problem}") from problem
+        raise RecoveryReport(f"{where}: {type(problem).__name__}: {problem}") from problem
     for sentence in problems:
-        raise Found(f"{where}: {sentence}")
+        raise RecoveryReport(f"{where}: {sentence}")
     for sentence in pair.differences(opened(follower.disk.after_power_loss(ALL_LOST), f"{where}; went on")):
-        raise Found(f"{where}; went on, all lost: {sentence}")
+        raise RecoveryReport(f"{where}; went on, all lost: {sentence}")
 
 
 @pytest.mark.timeout(7200 if IS_SOAK else 300)
@@ -204,7 +204,7 @@ def test_a_planted_bug_is_found(name: str, explored: list[str]) -> None:
         with MUTANTS[name]():
             try:
                 explore(seed)
-            except Found as found:
+            except RecoveryReport as found:
                 explored.append(f"Install mutant, {name}: seed {seed}: {str(found)[:120]}")
                 return
     raise AssertionError(f"{name}: not found")

@@ -25,7 +25,7 @@ from tidemill.simulation.store_driver import StoreDriver
 from tidemill.simulation.store_model import StoreHistory, StoreModel
 from tidemill.storage import row_queue, store
 from tidemill.storage.partition_log import LogConfig
-from tidemill.storage.recovery import found_directory, open_store
+from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.store import StoreOptions
 
 SEEDS = range(2_000) if os.environ.get("TIDEMILL_EVERY_TEAR") else range(120)
@@ -47,7 +47,7 @@ class Run:
             checkpoint_bytes=pages * PAGE // 2,
         )
         self.disk = SimulatedDisk()
-        found_directory(self.disk, KEY, self.options)
+        initialize_directory(self.disk, KEY, self.options)
         opened, _ = open_store(self.disk, KEY, self.options)
         self.history = StoreHistory(StoreModel(), 0)
         config = LogConfig(segment_bytes=random.choice((3_000, 9_000)), index_interval_bytes=1024)

@@ -57,7 +57,7 @@ def test_a_broker_that_lost_its_data_never_founds_another_cluster(tmp_path: Path
     """
     locked = DevDirectory(str(tmp_path))
     brokers = locked.brokers(2, kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})
-    locked.founded(brokers, {})
+    locked.initialized(brokers, {})
     locked.close()
     at_once = stored(brokers[0]).join
     for broker in brokers:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidemill.metadata.admission import AdmitBroker
-from tidemill.metadata.brokers import FoundCluster, RegisterBroker
+from tidemill.metadata.brokers import BootstrapCluster, RegisterBroker
 from tidemill.metadata.configs import Change, IncrementalAlterConfigs
 from tidemill.metadata.controller import Controller
 from tidemill.metadata.image import EMPTY, ClusterImage
@@ -35,7 +35,7 @@ class Cluster:
     def __init__(self, brokers: int = 1, static: Mapping[str, str] = NOTHING) -> None:
         self.controller = Controller(EMPTY, broker_id=BrokerId(1), static=static, entropy=Counting())
         self.live: frozenset[BrokerId] | None = None
-        self.do(FoundCluster(cluster_id="c", voter=voter(1)))
+        self.do(BootstrapCluster(cluster_id="c", voter=voter(1)))
         for broker_id in range(1, brokers + 1):
             self.join(broker_id)
 

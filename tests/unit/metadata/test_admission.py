@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.metadata.controller_world import NOW_MS, Cluster, Counting, admission, registration, voter
 from tidemill.metadata.admission import BROKER_ID_MAX, NO_BROKER
-from tidemill.metadata.brokers import FoundCluster
+from tidemill.metadata.brokers import BootstrapCluster
 from tidemill.metadata.controller import Controller
 from tidemill.metadata.growth import metadata_learners
 from tidemill.metadata.producer_ids import AllocateProducerIds
@@ -102,7 +102,7 @@ def test_a_broker_that_is_down_is_replaced_wherever_it_was() -> None:
     new = Voter(BrokerId(3), A)
     assert (image.brokers[BrokerId(3)].voter, image.brokers[BrokerId(3)].is_registered) == (new, False)
     for shard_id, shard in image.shards.items():
-        assert shard.founders == before.shards[shard_id].founders
+        assert shard.initial_voters == before.shards[shard_id].initial_voters
         assert shard.replicas == tuple(new if v == voter(3) else v for v in before.shards[shard_id].replicas)
     assert new in image.shards[METADATA_SHARD].replicas
     assert cluster.warnings == ()
@@ -118,7 +118,7 @@ def test_what_only_the_old_directory_had_is_told() -> None:
     (warning,) = cluster.warnings
     assert "only the old one, 0202" in warning
     assert "alone (shard 1)" in warning
-    assert cluster.image.shards[cluster.image.topics["alone"].shard_ids[0]].founders == (voter(2),)
+    assert cluster.image.shards[cluster.image.topics["alone"].shard_ids[0]].initial_voters == (voter(2),)
 
 
 def test_who_is_only_admitted_carries_nothing() -> None:
@@ -164,7 +164,7 @@ def test_a_founder_that_an_earlier_build_did_not_admit_still_registers() -> None
     image = replace(older.image, brokers={})
     older.controller = Controller(image, broker_id=BrokerId(1), static={}, entropy=Counting())
 
-    older.do(FoundCluster(cluster_id="c", voter=voter(1)))
+    older.do(BootstrapCluster(cluster_id="c", voter=voter(1)))
 
     assert older.image.brokers == cluster.image.brokers
     assert older.do(registration(1)).problem is None

@@ -56,17 +56,17 @@ def test_a_shards_replicas_change_and_its_founders_do_not() -> None:
 
     after = apply(before, [ReplicasRecord(ShardId(1), VOTERS)])
 
-    seen = [(image.shards[ShardId(1)].founders, image.shards[ShardId(1)].replicas) for image in (before, after)]
+    seen = [(image.shards[ShardId(1)].initial_voters, image.shards[ShardId(1)].replicas) for image in (before, after)]
     assert seen == [(VOTERS[:1], VOTERS[:1]), (VOTERS[:1], VOTERS)]
     assert before.topics == after.topics
 
 
 def test_a_shard_that_is_told_again_keeps_its_replicas() -> None:
     """A snapshot run in the log may be cut short between a shard and its replicas."""
-    founded = ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS[:1])
-    before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log"), founded, ReplicasRecord(ShardId(1), VOTERS)])
+    initialized = ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS[:1])
+    before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log"), initialized, ReplicasRecord(ShardId(1), VOTERS)])
 
-    after = apply(before, [founded])
+    after = apply(before, [initialized])
 
     assert before.shards == after.shards
 

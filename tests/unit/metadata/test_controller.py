@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.metadata.controller_world import NOW_MS, Cluster, registration, voter
-from tidemill.metadata.brokers import FoundCluster, RegisterBroker
+from tidemill.metadata.brokers import BootstrapCluster, RegisterBroker
 from tidemill.metadata.configs import AlterConfigs, Change, Operation
 from tidemill.metadata.metadata_records import ConfigResource
 from tidemill.metadata.partitions import CreatePartitions, MorePartitions
@@ -37,7 +37,7 @@ def test_a_founded_cluster_holds_its_own_log() -> None:
         image.topics[METADATA_TOPIC].topic_id,
         cluster.ranges(METADATA_TOPIC),
     )
-    assert (voter(1),) == image.shards[image.topics[METADATA_TOPIC].shard_ids[0]].founders
+    assert (voter(1),) == image.shards[image.topics[METADATA_TOPIC].shard_ids[0]].initial_voters
 
 
 def test_deciding_changes_nothing() -> None:
@@ -458,8 +458,8 @@ def test_a_directory_of_another_cluster_is_refused() -> None:
     cluster = Cluster()
     before = cluster.image
 
-    again = cluster.do(FoundCluster(cluster_id="c", voter=voter(1)))
-    other = cluster.do(FoundCluster(cluster_id="d", voter=voter(1)))
+    again = cluster.do(BootstrapCluster(cluster_id="c", voter=voter(1)))
+    other = cluster.do(BootstrapCluster(cluster_id="d", voter=voter(1)))
 
     assert (code(again), code(other)) == (errors.NONE, errors.INCONSISTENT_CLUSTER_ID)
     assert before == cluster.image

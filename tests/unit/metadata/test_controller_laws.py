@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.unit.metadata.controller_world import Counting
 from tidemill.metadata.admission import AdmitBroker
 from tidemill.metadata.apply import apply
-from tidemill.metadata.brokers import FoundCluster, GrowReplicas, RegisterBroker
+from tidemill.metadata.brokers import BootstrapCluster, GrowReplicas, RegisterBroker
 from tidemill.metadata.configs import AlterConfigs, Change, IncrementalAlterConfigs, Operation
 from tidemill.metadata.controller import Controller
 from tidemill.metadata.image import EMPTY
@@ -36,7 +36,7 @@ class AnyCommands(RuleBasedStateMachine):
         self.shards_ever: set[ShardId] = set()
         self.producer_ids: list[range] = []
         self.live: frozenset[BrokerId] | None = None
-        self.do(FoundCluster(cluster_id="c", voter=Voter(BrokerId(1), DirectoryId(bytes(15) + b"\x01"))))
+        self.do(BootstrapCluster(cluster_id="c", voter=Voter(BrokerId(1), DirectoryId(bytes(15) + b"\x01"))))
         self.register(1, 9092)
 
     def do(self, command: Any) -> Any:

@@ -28,7 +28,7 @@ EVERYBODY = (*BEFORE, ADDED)
 ROUNDS_MAX = 20  # of settling, and so many steps of one: what takes longer stands still
 STEPS_MAX = 1_000
 ORDERS = range(2)
-FOUNDED = Membership(tuple(voter(number) for number in BEFORE))
+BOOTSTRAPPED = Membership(tuple(voter(number) for number in BEFORE))
 VOTERS_CHANGE = bytes([Command.VOTERS])
 
 
@@ -73,7 +73,7 @@ class Steps(Hand):
     def _in_force(self, at: int) -> Membership:
         """What the last entry of its log says that changes the members, committed or not."""
         changes = [it for it in self.memories[at].entries if it.kind == COMMAND and it.payload[:1] == VOTERS_CHANGE]
-        return Membership.decode(changes[-1].payload, 1) if changes else FOUNDED
+        return Membership.decode(changes[-1].payload, 1) if changes else BOOTSTRAPPED
 
     def do_stabilize(self) -> None:
         """In any order that messages and disks may have; between two replicas messages do not overtake each other."""

@@ -126,7 +126,7 @@ class Hand:
     def do_damage(self, number: str, keep: str) -> None:
         at = int(number)
         self._queue(at, Damage(int(keep)))
-        self.replicas[at].found_damage()
+        self.replicas[at].mark_damaged()
         self._carry_out(at)
 
     def do_silent(self, *numbers: str) -> None:

@@ -25,7 +25,7 @@ from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
-from tidemill.storage.recovery import found_directory, open_store
+from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.shard_log import Opening
 from tidemill.storage.store import Store, StoreOptions
 
@@ -59,7 +59,7 @@ class Led:
 
     def __init__(self, **configs: str) -> None:
         disk = SimulatedDisk()
-        found_directory(disk, KEY, OPTIONS)
+        initialize_directory(disk, KEY, OPTIONS)
         self.store: Store = open_store(disk, KEY, OPTIONS)[0]
         opening = Opening(
             topic_id=TopicId(b"t" * 16),

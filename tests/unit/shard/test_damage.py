@@ -154,7 +154,7 @@ def test_two_of_three_that_are_damaged_stay_unavailable(world: ClusterWorld) -> 
 
     for shard in damaged:
         shard.store.mark_damage(shard.log, 0, 0, "rot")
-        shard.replica.found_damage()
+        shard.replica.mark_damaged()
     world.pass_time(10_000)
 
     assert [True, True] == [shard.replica.is_damaged for shard in damaged]

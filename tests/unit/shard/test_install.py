@@ -18,7 +18,7 @@ from tidemill.shard.jobs import Workers
 from tidemill.shard.shard import Shard
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
-from tidemill.storage.recovery import found_directory, open_store
+from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.shard_log import Opening
 from tidemill.storage.store import StoreOptions
 
@@ -42,7 +42,7 @@ class Side:
     def __init__(self, me: Voter, disk: SimulatedDisk | None = None) -> None:
         if disk is None:
             disk = SimulatedDisk()
-            found_directory(disk, KEY, OPTIONS)
+            initialize_directory(disk, KEY, OPTIONS)
         self.me, self.disk = me, disk
         self.store, _ = open_store(disk, KEY, OPTIONS)
         log = self.store.shards.get(ShardId(1)) or self.store.open_shard(ShardId(1), OPENING)

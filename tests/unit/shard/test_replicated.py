@@ -20,7 +20,7 @@ from tidemill.shard.jobs import Workers
 from tidemill.shard.shard import Shard
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
-from tidemill.storage.recovery import found_directory, open_store
+from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.shard_log import Opening
 from tidemill.storage.store import StoreOptions
 
@@ -62,7 +62,7 @@ class HandRoad:
 class Replicated:
     def __init__(self) -> None:
         disk = SimulatedDisk()
-        found_directory(disk, KEY, OPTIONS)
+        initialize_directory(disk, KEY, OPTIONS)
         self.store, _ = open_store(disk, KEY, OPTIONS)
         self.road = HandRoad()
         opening = Opening(

@@ -16,7 +16,7 @@ from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.block import Block
-from tidemill.storage.recovery import found_directory, open_store
+from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.shard_log import Opening
 from tidemill.storage.store import StoreOptions
 
@@ -56,7 +56,7 @@ def entry(index: int, term: int) -> Entry:
 
 def test_who_answers_has_on_disk_what_it_answers_for() -> None:
     disk = SimulatedDisk()
-    found_directory(disk, KEY, OPTIONS)
+    initialize_directory(disk, KEY, OPTIONS)
     store, _ = open_store(disk, KEY, OPTIONS)
     road = Road()
 

@@ -13,7 +13,7 @@ from tidemill.raft.entry import BATCH, Entry
 from tidemill.raft.voters import Membership
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage.partition_log import LogConfig, PartitionLog
-from tidemill.storage.recovery import Found, found_directory, open_store
+from tidemill.storage.recovery import RecoveryReport, initialize_directory, open_store
 from tidemill.storage.shard_log import Opening, ShardLog
 from tidemill.storage.store import Store, StoreOptions
 
@@ -38,7 +38,7 @@ class Hand:
 
     disk: SimulatedDisk
     store: Store
-    found: Found = field(default_factory=Found)
+    found: RecoveryReport = field(default_factory=RecoveryReport)
     next_timestamp: int = 1_000
 
     @property
@@ -160,7 +160,7 @@ def offsets_from(hand: Hand, offset: int, *, bytes_max: int = 1 << 20, end: int 
 def make_hand() -> Callable[..., Hand]:
     def make(options: StoreOptions = SMALL, *, segment_bytes: int = 1 << 30, index_interval: int = 4096) -> Hand:
         disk = SimulatedDisk()
-        found_directory(disk, KEY, options)
+        initialize_directory(disk, KEY, options)
         store, found = open_store(disk, KEY, options)
         hand = Hand(disk, store, found)
         log = hand.open_shard()

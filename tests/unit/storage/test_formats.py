@@ -299,7 +299,7 @@ def test_an_identity() -> None:
         "broker_id": 1,
         "directory_id": (b"d" * 16).hex(),
         "journal_key": KEY.hex(),
-        "is_founder": True,
+        "is_initial_voter": True,
     } == json.loads(data)
     assert identity == read_identity(disk)
 

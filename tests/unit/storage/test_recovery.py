@@ -12,7 +12,7 @@ from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage import recovery
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.partition_log import OffsetGone
-from tidemill.storage.recovery import JournalDamaged, found_directory
+from tidemill.storage.recovery import JournalDamaged, initialize_directory
 from tidemill.storage.store import StoreOptions
 
 OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, journal_bytes_max=1 << 18)
@@ -164,7 +164,7 @@ def test_topics_without_an_identity_are_not_overwritten() -> None:
     disk.make_directory("topics/abc")
 
     with pytest.raises(DirectoryProblem):
-        found_directory(disk, b"k" * 16, OPTIONS)
+        initialize_directory(disk, b"k" * 16, OPTIONS)
 
 
 def test_recovery_holds_no_file_open_that_it_does_not_write(make_hand: Callable[..., Any]) -> None:

@@ -61,7 +61,7 @@ def _shards(request: Request, context: RequestContext) -> Collection[ShardId]:
     image = context.broker.image
     if _wants_all(request, context):
         return image.shards
-    topics = [_found(image, asked) for asked in request.topics or ()]
+    topics = [_find(image, asked) for asked in request.topics or ()]
     return [shard_id for topic in topics if topic is not None for shard_id in topic.shard_ids]
 
 
@@ -69,7 +69,7 @@ def _wants_all(request: Request, context: RequestContext) -> bool:
     return request.topics is None or (context.version == 0 and not request.topics)
 
 
-def _found(image: ClusterImage, asked: Request.Topic) -> Topic | None:
+def _find(image: ClusterImage, asked: Request.Topic) -> Topic | None:
     return image.topic_by_id(asked.topic_id) if asked.name is None else image.topic(asked.name)
 
 
@@ -126,7 +126,7 @@ def _asked(
     problems: Mapping[str, int],
     listed: Collection[int],
 ) -> TopicResponse:
-    topic = _found(image, asked)
+    topic = _find(image, asked)
     if topic is not None:
         return _describe(context, image, topic, listed)
     if asked.name is None:
