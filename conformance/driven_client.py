@@ -17,10 +17,10 @@ from tests.integration.clients.client_port import (
     Consuming,
     GroupDescription,
     Outgoing,
-    Place,
     Producing,
     Record,
     Refused,
+    TopicPartition,
 )
 
 
@@ -83,30 +83,30 @@ class DrivenConsumer:
     def subscribe(self, topics: Sequence[str]) -> None:
         self._ask("subscribe", topics=list(topics))
 
-    def assign(self, offsets: Mapping[Place, int]) -> None:
+    def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._ask("assign", offsets=_rows(offsets))
 
-    def assignment(self) -> set[Place]:
+    def assignment(self) -> set[TopicPartition]:
         return {(topic, partition) for topic, partition in self._ask("assignment")}
 
     def poll(self, seconds: float) -> list[Record]:
         return [_record(row) for row in self._ask("poll", ms=int(seconds * 1_000))]
 
-    def seek(self, place: Place, offset: int) -> None:
+    def seek(self, place: TopicPartition, offset: int) -> None:
         self._ask("seek", offsets=_rows({place: offset}))
 
-    def commit(self, offsets: Mapping[Place, int]) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._ask("commit", offsets=_rows(offsets))
 
-    def committed(self, place: Place) -> int | None:
+    def committed(self, place: TopicPartition) -> int | None:
         offset: int | None = self._ask("committed", topic=place[0], partition=place[1])
         return offset
 
-    def offsets_for_times(self, timestamps: Mapping[Place, int]) -> dict[Place, int | None]:
+    def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         rows = self._ask("offsets for times", timestamps=_rows(timestamps))
         return {(topic, partition): offset for topic, partition, offset in rows}
 
-    def bounds(self, place: Place) -> tuple[int, int]:
+    def bounds(self, place: TopicPartition) -> tuple[int, int]:
         low, high = self._ask("bounds", topic=place[0], partition=place[1])
         return low, high
 
@@ -187,7 +187,7 @@ class DrivenClient:
     def alter_topic_config(self, name: str, key: str, value: str) -> None:
         self._driver.ask("alter topic config", name=name, key=key, value=value)
 
-    def delete_records(self, place: Place, before: int) -> None:
+    def delete_records(self, place: TopicPartition, before: int) -> None:
         self._driver.ask("delete records", topic=place[0], partition=place[1], before=before)
 
     def groups(self) -> set[str]:
@@ -212,7 +212,7 @@ def _data(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text)
 
 
-def _rows(numbers: Mapping[Place, int]) -> list[tuple[str, int, int]]:
+def _rows(numbers: Mapping[TopicPartition, int]) -> list[tuple[str, int, int]]:
     return [(topic, partition, number) for (topic, partition), number in numbers.items()]
 
 

@@ -26,10 +26,10 @@ SENT_AGAIN: Final = frozenset({
 EXPECTED_MS: Final = 10_000
 """For so long the refused batch is waited for: a client may have given it up, and not say so by a new epoch."""
 
-PLACES_MAX: Final = 1_000
+PARTITIONS_MAX: Final = 1_000
 """Clients may name what does not exist."""
 
-Place = tuple[str | bytes, int]  # topic, by name or by id, and partition
+TopicPartition = tuple[str | bytes, int]  # topic, by name or by id, and partition
 
 
 class _Refused(NamedTuple):
@@ -46,12 +46,14 @@ class Pipelines:
     __slots__ = ("_refused",)
 
     def __init__(self) -> None:
-        self._refused: dict[Place, _Refused] = {}  # the first of each pipeline; who was refused last stands last
+        self._refused: dict[
+            TopicPartition, _Refused
+        ] = {}  # the first of each pipeline; who was refused last stands last
 
     def __bool__(self) -> bool:
         return bool(self._refused)
 
-    def refuse(self, place: Place, batch: memoryview, code: int, now_ms: int) -> None:
+    def refuse(self, place: TopicPartition, batch: memoryview, code: int, now_ms: int) -> None:
         """`batch` was refused with one of `SENT_AGAIN`, or its leader was deposed: it may be truncated."""
         if len(batch) < HEADER_BYTES or len(place[0]) > NAME_LENGTH_MAX:
             return
@@ -61,11 +63,11 @@ class Pipelines:
         first = self._refused.get(place)
         if first is None or not _is_behind(first, *header[9:12]) or now_ms >= first.until_ms:
             self._refused.pop(place, None)
-            if len(self._refused) >= PLACES_MAX:
+            if len(self._refused) >= PARTITIONS_MAX:
                 del self._refused[next(iter(self._refused))]
             self._refused[place] = _Refused(*header[9:12], code, now_ms + EXPECTED_MS)
 
-    def refusal(self, place: Place, batch: memoryview, known: ProducerStates, now_ms: int) -> int:
+    def refusal(self, place: TopicPartition, batch: memoryview, known: ProducerStates, now_ms: int) -> int:
         """The error code for what comes behind a batch that was refused and has not come again; else 0."""
         first = self._refused.get(place)
         if first is None or len(batch) < HEADER_BYTES:

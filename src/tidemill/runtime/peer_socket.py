@@ -25,7 +25,7 @@ DISCARDED_BYTES: Final = 4096
 """A buffer for what still comes from a socket that is being closed."""
 
 
-class Place(Protocol):
+class ConnectionSlot(Protocol):
     """Where sockets are kept: `runtime/peer_transport`."""
 
     def connected(self, socket: "PeerSocket") -> None: ...
@@ -40,16 +40,18 @@ class Place(Protocol):
 class PeerSocket(asyncio.BufferedProtocol):
     """A `peer.link.Link`, once it is proven."""
 
-    __slots__ = ("_loop", "_open", "_owner", "_place", "_timer", "_transport", "is_parked", "other_end", "session")
+    __slots__ = ("_loop", "_open", "_owner", "_slot", "_timer", "_transport", "is_parked", "other_end", "session")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, place: Place, owner: LinkOwner, session: Session) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, place: ConnectionSlot, owner: LinkOwner, session: Session
+    ) -> None:
         self.session = session
         self.other_end = ""
         """Its host, for what is reported."""
         self.is_parked = False
         """It carries nothing more, and waits for the other end to close it."""
         self._loop = loop
-        self._place = place
+        self._slot = place
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._open = True
@@ -92,7 +94,7 @@ class PeerSocket(asyncio.BufferedProtocol):
                 self._timer = self._loop.call_later(FLUSH_SECONDS, self._transport.abort)
             else:
                 self._loop.call_soon(self._transport.abort)  # libuv may be about to use the socket
-        self._place.ended(self, why)
+        self._slot.ended(self, why)
 
     # What the loop calls
 
@@ -104,7 +106,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         name = transport.get_extra_info("peername")
         self.other_end = str(name[0]) if isinstance(name, tuple) else ""
         self._timer = self._loop.call_later(HANDSHAKE_SECONDS, self._give_up)
-        self._place.connected(self)
+        self._slot.connected(self)
         if self.session.is_dialler:
             self._transport.writelines(self.session.opening())
 
@@ -161,7 +163,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        refusal = self._place.proven(self)
+        refusal = self._slot.proven(self)
         if refusal is not None:
             self.end(refusal, tell=True)
 

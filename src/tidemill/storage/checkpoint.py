@@ -11,7 +11,7 @@ from tidemill.raft.entry import BATCH, COMMAND
 from tidemill.storage import paths
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
-from tidemill.storage.journal import Place
+from tidemill.storage.journal import JournalPosition
 from tidemill.storage.leader_epochs import uncovered
 from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.partition_state import COUNT, ByteReader, PartitionState, encode_partitions
@@ -48,13 +48,13 @@ class ClosedShard:
 class Checkpoint:
     number: int
     sequence: int  # P
-    head: Place  # where the block after P begins
+    head: JournalPosition  # where the block after P begins
     shards: dict[ShardId, ShardLog] = field(default_factory=dict)
     closed: dict[ShardId, ClosedShard] = field(default_factory=dict)
     data: bytes = b""  # as it was read
 
 
-def encode_checkpoint(key: bytes, number: int, sequence: int, head: Place, sections: list[bytes]) -> bytes:
+def encode_checkpoint(key: bytes, number: int, sequence: int, head: JournalPosition, sections: list[bytes]) -> bytes:
     body = b"".join([COUNT.pack(len(section)) + section for section in sections])
     header = _HEADER.pack(MAGIC, 0, VERSION, len(sections), number, sequence, head.number, head.position, len(body))
     crc = crc32c(body, crc32c(header[_AFTER_CRC:], crc32c(key)))
@@ -151,7 +151,7 @@ def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> 
         return None
     if version != VERSION:
         raise DirectoryProblem(f"the checkpoint has version {version}; this program reads version {VERSION}")
-    checkpoint = Checkpoint(number=number, sequence=sequence, head=Place(file, position), data=data)
+    checkpoint = Checkpoint(number=number, sequence=sequence, head=JournalPosition(file, position), data=data)
     reader = ByteReader(data, _HEADER.size)
     for _ in range(shard_count):
         reader.count()

@@ -139,7 +139,7 @@ class InstallCopy:
         if offset != log.end_offset or not batches:
             raise ChunkRefused(f"{len(batches)} batches came for offset {offset}; {log.end_offset} is next")
         for batch, header in self._in_place(log, batches):
-            segment, position = log.place(len(batch), header.max_timestamp, header.base_offset, header.leader_epoch)
+            segment, position = log.allocate(len(batch), header.max_timestamp, header.base_offset, header.leader_epoch)
             log.end_offset = header.end_offset
             self._unwritten.append(Run(segment, position, [batch], position + len(batch), is_read=False))
         theirs = self._theirs[number].epochs

@@ -31,7 +31,7 @@ class Extent(NamedTuple):
     size: int
 
 
-class Place(NamedTuple):
+class JournalPosition(NamedTuple):
     """Where a block begins."""
 
     number: int  # of the journal file
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 class Journal:
     """The ring's geometry and what of it is in use.  Sizes are bytes, multiples of a page."""
 
-    def __init__(self, disk: Disk, ring: list[RingFile], *, head: Place, sequence: int) -> None:
+    def __init__(self, disk: Disk, ring: list[RingFile], *, head: JournalPosition, sequence: int) -> None:
         self._disk = disk
         self.ring = ring
         self.capacity = sum(file.size for file in ring)
@@ -71,11 +71,11 @@ class Journal:
         return self.capacity - self.capacity // RESERVE_DIVISOR - PAGE_BYTES
 
     @property
-    def head(self) -> Place:
+    def head(self) -> JournalPosition:
         """Where the next block begins.  Never the end of a file, unless that is where the ring may grow."""
-        return Place(self.ring[self._slot].number, self._position)
+        return JournalPosition(self.ring[self._slot].number, self._position)
 
-    def resume(self, place: Place) -> None:
+    def resume(self, place: JournalPosition) -> None:
         """Recovery has walked to the end: the next block begins at `place`."""
         self._slot = next(i for i, file in enumerate(self.ring) if file.number == place.number)
         self._position = place.position
@@ -180,7 +180,7 @@ def prepare_file(disk: Disk, size: int, *, step_bytes: int = ZERO_STEP_BYTES) ->
     yield file
 
 
-def read_extents(ring: list[RingFile], start: Place, size: int) -> bytes:
+def read_extents(ring: list[RingFile], start: JournalPosition, size: int) -> bytes:
     """`size` bytes of the ring from `start`; fewer when a file is shorter than its name promises."""
     slot = next(i for i, file in enumerate(ring) if file.number == start.number)
     position = start.position
@@ -200,14 +200,14 @@ def read_extents(ring: list[RingFile], start: Place, size: int) -> bytes:
     return found[0] if len(found) == 1 else b"".join(found)
 
 
-def place_after(ring: list[RingFile], start: Place, size: int) -> Place:
+def position_after(ring: list[RingFile], start: JournalPosition, size: int) -> JournalPosition:
     """Where the block after one of `size` bytes at `start` begins."""
     slot = next(i for i, file in enumerate(ring) if file.number == start.number)
     position = start.position + size
     while position > ring[slot].size:
         position -= ring[slot].size
         slot = (slot + 1) % len(ring)
-    return Place(ring[slot].number, position)
+    return JournalPosition(ring[slot].number, position)
 
 
 def newest_synced(ring: list[RingFile], key: bytes) -> int:

@@ -115,7 +115,7 @@ class PartitionLog:
         header = entry.header or read_header(payload)
         base_offset = entry.base_offset
         assert base_offset == self.end_offset, f"{entry} does not continue {self.end_offset} in {self.directory}"
-        segment, entry.position = self.place(len(payload), header.max_timestamp, base_offset, entry.term)
+        segment, entry.position = self.allocate(len(payload), header.max_timestamp, base_offset, entry.term)
         entry.segment_base = segment.base_offset
         self.end_offset = base_offset + entry.record_count
         self.unread_bytes += len(payload)
@@ -124,12 +124,12 @@ class PartitionLog:
         self._cache.add(self.tail, entry)
         return segment
 
-    def place(self, size: int, max_timestamp: int, base_offset: int, epoch: int) -> tuple[Segment, int]:
+    def allocate(self, size: int, max_timestamp: int, base_offset: int, epoch: int) -> tuple[Segment, int]:
         """Where the next batch lies: its segment, and its position there."""
         segment = self.segments[-1] if self.segments else None
         if segment is None or self._is_full(segment, size, max_timestamp, base_offset):
             segment = self._next_segment(base_offset)
-        return segment, segment.place(size, max_timestamp, base_offset, self.config.index_interval_bytes, epoch)
+        return segment, segment.allocate(size, max_timestamp, base_offset, self.config.index_interval_bytes, epoch)
 
     def state(self) -> PartitionState:
         """As it is, but for its producers."""
@@ -304,10 +304,10 @@ class PartitionLog:
         self, offset: int, bytes_max: int, end_offset: int, may_wait: bool
     ) -> tuple[list[Buffer], int] | None:
         places = self._places
-        place = self.place_of(offset, may_wait)
-        if place is None:
+        allocate = self.place_of(offset, may_wait)
+        if allocate is None:
             return None
-        segment, position, base_offset = place
+        segment, position, base_offset = allocate
         written = segment.written
         room = written - position
         if room <= 0:

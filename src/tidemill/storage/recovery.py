@@ -19,10 +19,10 @@ from tidemill.storage.disk import Disk
 from tidemill.storage.install_row import INSTALL_KINDS, replay_install_row
 from tidemill.storage.journal import (
     Journal,
-    Place,
+    JournalPosition,
     RingFile,
     newest_synced,
-    place_after,
+    position_after,
     prepare_file,
     read_extents,
 )
@@ -79,7 +79,7 @@ def initialize_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
         pass
     disk.rename(paths.JOURNAL_NEXT, paths.journal_file(FIRST_FILE))
     disk.sync_directory(paths.JOURNAL)
-    write_checkpoint(disk, 0, encode_checkpoint(key, 0, 0, Place(FIRST_FILE, 0), []))
+    write_checkpoint(disk, 0, encode_checkpoint(key, 0, 0, JournalPosition(FIRST_FILE, 0), []))
 
 
 def open_store(disk: Disk, key: bytes, options: StoreOptions) -> tuple[Store, RecoveryReport]:
@@ -116,7 +116,7 @@ def open_ring(disk: Disk) -> list[RingFile]:
 class Walked(NamedTuple):
     """A whole block of the journal.  Its bytes are read again when they are needed: memory must not grow with it."""
 
-    place: Place
+    place: JournalPosition
     header: BlockHeader
 
 
@@ -152,7 +152,7 @@ def replay(
         found.blocks += 1
         found.rows += len(rows)
         walked.append(Walked(place, header))
-        place = place_after(ring, place, header.size_bytes)
+        place = position_after(ring, place, header.size_bytes)
     journal.resume(place)
     for log in store.shards.values():
         log.note_trimmed()

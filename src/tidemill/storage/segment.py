@@ -87,7 +87,7 @@ class Segment:
                 raise SegmentDamaged(self.path, 0, self.base_offset, "the file is missing") from None
         return file
 
-    def place(self, size: int, max_timestamp: int, offset: int, interval_bytes: int, epoch: int) -> int:
+    def allocate(self, size: int, max_timestamp: int, offset: int, interval_bytes: int, epoch: int) -> int:
         """Append a batch of `size` bytes; its position."""
         position = self.size
         if not position:

@@ -232,7 +232,7 @@ class ShardLog:
             f"{entry} lies at {entry.position}, but {segment.path} ends at {segment.size}"
         )
         interval = log.config.index_interval_bytes
-        segment.place(len(entry.payload), max_timestamp, entry.base_offset, interval, entry.term)
+        segment.allocate(len(entry.payload), max_timestamp, entry.base_offset, interval, entry.term)
         log.end_offset = entry.base_offset + entry.record_count
 
     def truncate(self, from_index: int) -> Truncated:

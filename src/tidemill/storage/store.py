@@ -23,7 +23,7 @@ from tidemill.storage.block import Block, Report, Run, WriteBack, write_back_run
 from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_closed, encode_shard, write_checkpoint
 from tidemill.storage.disk import Disk, File, remove_if_empty, remove_if_there
 from tidemill.storage.install_row import apply_install_row, split_install_row
-from tidemill.storage.journal import RESERVE_DIVISOR, Journal, Place, prepare_file
+from tidemill.storage.journal import RESERVE_DIVISOR, Journal, JournalPosition, prepare_file
 from tidemill.storage.journal_block import HEADER_BYTES, PAGE_BYTES, encode_block, padded
 from tidemill.storage.open_files import close_surplus
 from tidemill.storage.queued_rows import VoteBefore, queued_rows
@@ -409,9 +409,9 @@ class Store:
         """
         assert self._capture is None, "a checkpoint is under way"
         self._capture = _Capture()
-        self._choose_place()
+        self._choose_position()
 
-    def _choose_place(self) -> None:
+    def _choose_position(self) -> None:
         capture = self._capture
         assert capture is not None, "no checkpoint is under way"
         queued = queued_rows(self._queue, ((shard_id, before) for _, shard_id, before in self._before))
@@ -441,7 +441,7 @@ class Store:
         before that.
         """
         if self._capture is not None and self._capture.sequence is None:
-            self._choose_place()
+            self._choose_position()
         capture = self._capture
         if capture is None or capture.sequence is None or self.journal.synced < capture.sequence or capture.is_running:
             return None
@@ -553,7 +553,7 @@ class _Capture:
     def __init__(self) -> None:
         self.sections: list[bytes] = []
         self.sequence: int | None = None  # P
-        self.head: Place | None = None  # where the block after P begins
+        self.head: JournalPosition | None = None  # where the block after P begins
         self.is_running = False
         self.segments: dict[Segment, None] = {}
         self.directories: dict[str, None] = {}

@@ -5,7 +5,8 @@ import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as LibraryTopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
@@ -16,10 +17,10 @@ from tests.integration.clients.client_port import (
     Consuming,
     GroupDescription,
     Outgoing,
-    Place,
     Producing,
     Record,
     Refused,
+    TopicPartition,
     Unsupported,
 )
 
@@ -104,15 +105,15 @@ class AiokafkaConsumer:
 
         self._loop.run(subscribe())
 
-    def assign(self, offsets: Mapping[Place, int]) -> None:
+    def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
         async def assign() -> None:
-            self._consumer.assign([TopicPartition(*place) for place in offsets])
+            self._consumer.assign([LibraryTopicPartition(*place) for place in offsets])
             for place, offset in offsets.items():
-                self._consumer.seek(TopicPartition(*place), offset)
+                self._consumer.seek(LibraryTopicPartition(*place), offset)
 
         self._loop.run(assign())
 
-    def assignment(self) -> set[Place]:
+    def assignment(self) -> set[TopicPartition]:
         return {(each.topic, each.partition) for each in self._consumer.assignment()}
 
     def poll(self, seconds: float) -> list[Record]:
@@ -131,27 +132,29 @@ class AiokafkaConsumer:
             for record in lot
         ]
 
-    def seek(self, place: Place, offset: int) -> None:
+    def seek(self, place: TopicPartition, offset: int) -> None:
         async def seek() -> None:
-            self._consumer.seek(TopicPartition(*place), offset)
+            self._consumer.seek(LibraryTopicPartition(*place), offset)
 
         self._loop.run(seek())
 
-    def commit(self, offsets: Mapping[Place, int]) -> None:
-        self._loop.run(self._consumer.commit({TopicPartition(*place): offset for place, offset in offsets.items()}))
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._loop.run(
+            self._consumer.commit({LibraryTopicPartition(*place): offset for place, offset in offsets.items()})
+        )
 
-    def committed(self, place: Place) -> int | None:
-        answer: int | None = self._loop.run(self._consumer.committed(TopicPartition(*place)))
+    def committed(self, place: TopicPartition) -> int | None:
+        answer: int | None = self._loop.run(self._consumer.committed(LibraryTopicPartition(*place)))
         return answer
 
-    def offsets_for_times(self, timestamps: Mapping[Place, int]) -> dict[Place, int | None]:
-        asked = {TopicPartition(*place): timestamp for place, timestamp in timestamps.items()}
+    def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        asked = {LibraryTopicPartition(*place): timestamp for place, timestamp in timestamps.items()}
         answers = self._loop.run(self._consumer.offsets_for_times(asked))
         return {(each.topic, each.partition): found and found.offset for each, found in answers.items()}
 
-    def bounds(self, place: Place) -> tuple[int, int]:
+    def bounds(self, place: TopicPartition) -> tuple[int, int]:
         async def bounds() -> tuple[int, int]:
-            partition = TopicPartition(*place)
+            partition = LibraryTopicPartition(*place)
             low = await self._consumer.beginning_offsets([partition])
             high = await self._consumer.end_offsets([partition])
             return low[partition], high[partition]
@@ -256,8 +259,8 @@ class AiokafkaClient:
         (code, message, _, _) = response.resources[0]
         self._check((name, code, message))
 
-    def delete_records(self, place: Place, before: int) -> None:
-        wanted = {TopicPartition(*place): RecordsToDelete(before_offset=before)}
+    def delete_records(self, place: TopicPartition, before: int) -> None:
+        wanted = {LibraryTopicPartition(*place): RecordsToDelete(before_offset=before)}
         self._loop.run(self._admin.delete_records(wanted, timeout_ms=10_000))
 
     def groups(self) -> set[str]:

@@ -22,10 +22,10 @@ from tests.integration.clients.client_port import (
     Client,
     Consuming,
     Outgoing,
-    Place,
     Producing,
     Record,
     Refused,
+    TopicPartition,
 )
 
 OFFSET_OUT_OF_RANGE = 1
@@ -133,7 +133,7 @@ class Stage:
             time.sleep(0.02)
 
     def assign_until(
-        self, consumers: Sequence[Consuming], condition: Callable[[list[set[Place]]], bool], what: str
+        self, consumers: Sequence[Consuming], condition: Callable[[list[set[TopicPartition]]], bool], what: str
     ) -> None:
         """Poll every member, as its application would, until their assignments are as wanted."""
 
@@ -177,10 +177,10 @@ def everything(records: Sequence[Record]) -> list[tuple[int, bytes | None, bytes
     return [(record.offset, record.key, record.value) for record in records]
 
 
-def split_evenly(topic: str, partitions: int) -> Callable[[list[set[Place]]], bool]:
+def split_evenly(topic: str, partitions: int) -> Callable[[list[set[TopicPartition]]], bool]:
     whole = {(topic, partition) for partition in range(partitions)}
 
-    def condition(assignments: list[set[Place]]) -> bool:
+    def condition(assignments: list[set[TopicPartition]]) -> bool:
         sizes = [len(assignment) for assignment in assignments]
         disjoint = sum(sizes) == len(whole) and set().union(*assignments) == whole
         return disjoint and max(sizes) - min(sizes) <= 1

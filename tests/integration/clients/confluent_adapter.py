@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as LibraryTopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -14,10 +15,10 @@ from tests.integration.clients.client_port import (
     Consuming,
     GroupDescription,
     Outgoing,
-    Place,
     Producing,
     Record,
     Refused,
+    TopicPartition,
 )
 
 Answer = TypeVar("Answer")
@@ -89,10 +90,10 @@ class ConfluentConsumer:
     def subscribe(self, topics: Sequence[str]) -> None:
         self._consumer.subscribe(list(topics))
 
-    def assign(self, offsets: Mapping[Place, int]) -> None:
-        self._consumer.assign([TopicPartition(*place, offset) for place, offset in offsets.items()])
+    def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._consumer.assign([LibraryTopicPartition(*place, offset) for place, offset in offsets.items()])
 
-    def assignment(self) -> set[Place]:
+    def assignment(self) -> set[TopicPartition]:
         return {(each.topic, each.partition) for each in self._consumer.assignment()}
 
     def poll(self, seconds: float) -> list[Record]:
@@ -104,20 +105,20 @@ class ConfluentConsumer:
                 raise refusal(error)
         return [_record(each) for each in messages if each.error() is None]
 
-    def seek(self, place: Place, offset: int) -> None:
+    def seek(self, place: TopicPartition, offset: int) -> None:
         # librdkafka refuses to seek until the fetcher of a fresh assignment has started.
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while True:
             try:
-                self._consumer.seek(TopicPartition(*place, offset))
+                self._consumer.seek(LibraryTopicPartition(*place, offset))
                 return
             except KafkaException as failure:
                 if failure.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:
                     raise
             self._consumer.poll(0.05)
 
-    def commit(self, offsets: Mapping[Place, int]) -> None:
-        wanted = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        wanted = [LibraryTopicPartition(*place, offset) for place, offset in offsets.items()]
         try:
             results = patiently(lambda: self._consumer.commit(offsets=wanted, asynchronous=False))
         except KafkaException as failure:
@@ -126,18 +127,20 @@ class ConfluentConsumer:
             if each.error is not None:
                 raise refusal(each.error)
 
-    def committed(self, place: Place) -> int | None:
-        (answer,) = patiently(lambda: self._consumer.committed([TopicPartition(*place)], timeout=WAIT_SECONDS_MAX))
+    def committed(self, place: TopicPartition) -> int | None:
+        (answer,) = patiently(
+            lambda: self._consumer.committed([LibraryTopicPartition(*place)], timeout=WAIT_SECONDS_MAX)
+        )
         return answer.offset if answer.offset >= 0 else None
 
-    def offsets_for_times(self, timestamps: Mapping[Place, int]) -> dict[Place, int | None]:
-        asked = [TopicPartition(*place, timestamp) for place, timestamp in timestamps.items()]
+    def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        asked = [LibraryTopicPartition(*place, timestamp) for place, timestamp in timestamps.items()]
         answers = patiently(lambda: self._consumer.offsets_for_times(asked, timeout=WAIT_SECONDS_MAX))
         return {(each.topic, each.partition): each.offset if each.offset >= 0 else None for each in answers}
 
-    def bounds(self, place: Place) -> tuple[int, int]:
+    def bounds(self, place: TopicPartition) -> tuple[int, int]:
         try:
-            wanted = TopicPartition(*place)
+            wanted = LibraryTopicPartition(*place)
             low, high = patiently(lambda: self._consumer.get_watermark_offsets(wanted, timeout=WAIT_SECONDS_MAX))
         except KafkaException as failure:
             raise refusal(failure.args[0]) from failure
@@ -228,9 +231,9 @@ class ConfluentClient:
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
         self._answer(self._admin.incremental_alter_configs([resource])[resource])
 
-    def delete_records(self, place: Place, before: int) -> None:
+    def delete_records(self, place: TopicPartition, before: int) -> None:
         """librdkafka asks once who leads, and hands on what somebody answers who does no more."""
-        wanted = TopicPartition(*place, before)
+        wanted = LibraryTopicPartition(*place, before)
         try:
             patiently(lambda: self._admin.delete_records([wanted])[wanted].result(WAIT_SECONDS_MAX))
         except KafkaException as failure:

@@ -173,7 +173,7 @@ def test_a_small_ring_comes_to_rest(seed: int) -> None:
 @contextmanager
 def checkpoints_wait_for_truncations() -> Iterator[None]:
     """And these for room."""
-    choose, take = store.Store._choose_place, row_queue.RowQueue.take
+    choose, take = store.Store._choose_position, row_queue.RowQueue.take
 
     def patient(self: Any) -> None:
         if not any(row.kind == Kind.TRUNCATE for _, row in self._queue):
@@ -182,7 +182,7 @@ def checkpoints_wait_for_truncations() -> Iterator[None]:
     def stingy(self: Any, journal: Any, bytes_max: int) -> Any:
         return [] if journal.free_for_entries < PAGE else take(self, journal, bytes_max)
 
-    with patch.object(store.Store, "_choose_place", patient), patch.object(row_queue.RowQueue, "take", stingy):
+    with patch.object(store.Store, "_choose_position", patient), patch.object(row_queue.RowQueue, "take", stingy):
         yield
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tidemill.batches.batch import SEQUENCE_MAX
 from tidemill.batches.builder import build_batch
-from tidemill.broker.pipelines import EXPECTED_MS, PLACES_MAX, Pipelines
+from tidemill.broker.pipelines import EXPECTED_MS, PARTITIONS_MAX, Pipelines
 from tidemill.model import errors
 from tidemill.storage.producer_states import ProducerBatch, ProducerStates
 
@@ -78,13 +78,13 @@ def test_what_is_remembered_has_a_bound() -> None:
     """
     pipelines = Pipelines()
 
-    for number in range(PLACES_MAX + 1):
+    for number in range(PARTITIONS_MAX + 1):
         pipelines.refuse(("none", number), batch(5), REFUSED, 0)
 
     pipelines.refuse(("n" * 1_000_000, 0), batch(5), REFUSED, 0)
 
-    assert PLACES_MAX == len(pipelines._refused)
-    assert REFUSED == pipelines.refusal(("none", PLACES_MAX), batch(6), NOBODY, 1)
+    assert PARTITIONS_MAX == len(pipelines._refused)
+    assert REFUSED == pipelines.refusal(("none", PARTITIONS_MAX), batch(6), NOBODY, 1)
 
 
 def test_what_has_no_sequence_is_not_remembered() -> None:

@@ -19,7 +19,7 @@ from tidemill.storage.checkpoint import (
     newest_checkpoint,
     write_checkpoint,
 )
-from tidemill.storage.journal import Place
+from tidemill.storage.journal import JournalPosition
 from tidemill.storage.leader_epochs import EpochStart
 from tidemill.storage.producer_states import ProducerBatch
 from tidemill.storage.segment import Segment
@@ -75,12 +75,12 @@ def test_a_checkpoint_is_read_as_it_was_written(
     log = shard_of(partitions, term, voted_for)
     closed = ClosedShard(5, VOTER)
     sections = [encode_closed(ShardId(1), closed), encode_shard(log)]
-    data = encode_checkpoint(KEY, 4, 77, Place(2, 8192), sections)
+    data = encode_checkpoint(KEY, 4, 77, JournalPosition(2, 8192), sections)
 
     read = decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, data + b"what a longer one left")
 
     assert read is not None
-    assert (4, 77, Place(2, 8192), {1: closed}) == (read.number, read.sequence, read.head, read.closed)
+    assert (4, 77, JournalPosition(2, 8192), {1: closed}) == (read.number, read.sequence, read.head, read.closed)
     assert sections[1] == encode_shard(read.shards[ShardId(8)])
     assert data == read.data
 
@@ -88,7 +88,9 @@ def test_a_checkpoint_is_read_as_it_was_written(
 @given(st.integers(0), st.integers(0, 7))
 def test_no_flipped_bit_passes(at: int, bit: int) -> None:
     """A vote read wrong is a term led twice."""
-    data = bytearray(encode_checkpoint(KEY, 4, 77, Place(2, 0), [encode_closed(ShardId(1), ClosedShard(5, VOTER))]))
+    data = bytearray(
+        encode_checkpoint(KEY, 4, 77, JournalPosition(2, 0), [encode_closed(ShardId(1), ClosedShard(5, VOTER))])
+    )
     data[at % len(data)] ^= 1 << bit
 
     assert decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, bytes(data)) is None
@@ -98,7 +100,7 @@ def test_the_newer_of_two_is_taken_and_the_older_when_that_is_torn() -> None:
     """They are written in turn for this."""
     disk = SimulatedDisk()
     for number in (4, 5):
-        write_checkpoint(disk, number, encode_checkpoint(KEY, number, 77, Place(1, 0), []))
+        write_checkpoint(disk, number, encode_checkpoint(KEY, number, 77, JournalPosition(1, 0), []))
 
     newest = newest_checkpoint(disk, TailCache(0), KEY)
     disk.open("checkpoint-1").write(20, [b"torn"])

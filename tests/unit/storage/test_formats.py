@@ -23,7 +23,7 @@ from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage.checkpoint import ClosedShard, decode_checkpoint, encode_checkpoint, encode_closed, encode_shard
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
 from tidemill.storage.install_row import installed_row, installing_row
-from tidemill.storage.journal import Place
+from tidemill.storage.journal import JournalPosition
 from tidemill.storage.journal_block import decode_header, decode_rows, encode_block
 from tidemill.storage.leader_epochs import EpochStart
 from tidemill.storage.offset_index import OffsetIndex
@@ -93,7 +93,7 @@ def checkpoint(hand: Any) -> bytes:
     hand.append(1)
     hand.write_all()
     sections = [encode_closed(ShardId(4), ClosedShard(2, None)), encode_shard(hand.shard)]
-    return encode_checkpoint(KEY, 3, 17, Place(2, 8192), sections)
+    return encode_checkpoint(KEY, 3, 17, JournalPosition(2, 8192), sections)
 
 
 def test_a_journal_block() -> None:
@@ -198,7 +198,7 @@ def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
     hand.store.install(hand.shard, installing_row(40, 2, kept))
     hand.store.mark_damage(hand.shard, 0, 1, "rot")
 
-    data = encode_checkpoint(KEY, 3, 17, Place(2, 8192), [encode_shard(hand.shard)])
+    data = encode_checkpoint(KEY, 3, 17, JournalPosition(2, 8192), [encode_shard(hand.shard)])
     read = decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, golden("checkpoint-of-install", data))
 
     assert read is not None
@@ -267,14 +267,19 @@ def test_a_golden_checkpoint_is_read() -> None:
     read = decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, (GOLDEN / "checkpoint").read_bytes())
 
     assert read is not None
-    assert (3, 17, Place(2, 8192), 3) == (read.number, read.sequence, read.head, read.shards[ShardId(1)].last_index)
+    assert (3, 17, JournalPosition(2, 8192), 3) == (
+        read.number,
+        read.sequence,
+        read.head,
+        read.shards[ShardId(1)].last_index,
+    )
 
 
 def test_a_checkpoint_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its number, before anything in it is taken for something else."""
     with monkeypatch.context() as earlier:
         earlier.setattr("tidemill.storage.checkpoint.VERSION", 1)
-        data = encode_checkpoint(KEY, 3, 17, Place(2, 8192), [])
+        data = encode_checkpoint(KEY, 3, 17, JournalPosition(2, 8192), [])
 
     with pytest.raises(DirectoryProblem, match="version 1; this program reads version 4"):
         decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, data)

@@ -11,9 +11,9 @@ from tidemill.storage import paths
 from tidemill.storage.disk import SyncFailed
 from tidemill.storage.journal import (
     Journal,
-    Place,
+    JournalPosition,
     RingFile,
-    place_after,
+    position_after,
     prepare_file,
     read_extents,
     write_block,
@@ -29,7 +29,7 @@ def ring_of(*pages: int) -> tuple[SimulatedDisk, Journal]:
         file = disk.open(paths.journal_file(number), create=True)
         file.truncate(count * PAGE_BYTES)
         ring.append(RingFile(number, file, count * PAGE_BYTES))
-    return disk, Journal(disk, ring, head=Place(1, 0), sequence=0)
+    return disk, Journal(disk, ring, head=JournalPosition(1, 0), sequence=0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -37,7 +37,7 @@ def ring_of(*pages: int) -> tuple[SimulatedDisk, Journal]:
 def test_whoever_walks_the_ring_finds_each_block_where_it_was_written(sizes: list[int], files: list[int]) -> None:
     """Over file borders, over laps, and through growth."""
     disk, journal = ring_of(*files)
-    live: list[tuple[Place, bytes]] = []
+    live: list[tuple[JournalPosition, bytes]] = []
     place = journal.head
     for number, count in enumerate(sizes, 1):
         size = count * PAGE_BYTES
@@ -59,7 +59,7 @@ def test_whoever_walks_the_ring_finds_each_block_where_it_was_written(sizes: lis
         for at, (start, expected) in enumerate(live):
             assert expected == read_extents(journal.ring, start, len(expected))
             following = live[at + 1][0] if at + 1 < len(live) else journal.head
-            assert following == place_after(journal.ring, start, len(expected))
+            assert following == position_after(journal.ring, start, len(expected))
         place = journal.head
 
     assert sum(len(data) for _, data in live) == journal.used

@@ -131,14 +131,14 @@ def test_a_flipped_bit_is_told_and_never_served(make_hand: Callable[..., Any], b
             segment._index = None
         for offset in range(15):
             hand.log._places.clear()
-            place = offset // 3 * segment.size // 5
+            allocate = offset // 3 * segment.size // 5
             try:
                 found, size = hand.log.read(offset, segment.size, 15, may_wait=True)
             except SegmentDamaged as told:
                 assert told.path == segment.path and 6 <= offset < (15 if byte - start in SIZES else 9)
             else:
-                assert size and b"".join(map(bytes, found)) == whole[place : place + size], f"byte {byte - start}"
-                assert not place < end <= place + size, f"byte {byte - start} was served"
+                assert size and b"".join(map(bytes, found)) == whole[allocate : allocate + size], f"byte {byte - start}"
+                assert not allocate < end <= allocate + size, f"byte {byte - start} was served"
         file.write(byte, [whole[byte : byte + 1]])
 
 

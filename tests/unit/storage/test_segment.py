@@ -21,7 +21,7 @@ def on_disk(count: int = 10, *, epoch: int = 1, disk: SimulatedDisk | None = Non
     for number in range(count):
         timestamp = 1_000 * epoch + number
         batch = build_batch([(None, b"v" * 20, (), timestamp)], base_offset=100 + number, leader_epoch=epoch)
-        segment.place(len(batch), timestamp, 100 + number, 200, epoch)
+        segment.allocate(len(batch), timestamp, 100 + number, 200, epoch)
         data += batch
     disk.open(segment.path, create=True).write(0, [data])
     segment.write_back_done(len(data))
@@ -31,12 +31,12 @@ def on_disk(count: int = 10, *, epoch: int = 1, disk: SimulatedDisk | None = Non
 def test_what_arrives_after_a_cut_counts_up_to_the_cut() -> None:
     """The rest of it lies where other batches will."""
     segment = Segment("d", 0)
-    segment.place(100, 1, 0, 50, 1)
-    segment.place(100, 2, 1, 50, 1)
+    segment.allocate(100, 1, 0, 50, 1)
+    segment.allocate(100, 2, 1, 50, 1)
     segment.write_back_begins()
 
     segment.cut(100, 50)
-    segment.place(70, 3, 1, 50, 2)
+    segment.allocate(70, 3, 1, 50, 2)
     segment.write_back_done(200)
 
     assert (170, 100) == (segment.size, segment.written)
@@ -187,7 +187,7 @@ def test_an_index_that_was_cut_is_not_kept() -> None:
     assert not disk.exists(path)
 
     for number in range(5):
-        segment.place(100, 2_000 + number, 105 + number, 200, 2)
+        segment.allocate(100, 2_000 + number, 105 + number, 200, 2)
     save_index(disk, segment)
     assert disk.exists(path)
 

@@ -26,7 +26,7 @@ from typing import Final
 
 from tidemill.broker.deadlines import Deadlines
 from tidemill.broker.new_leaders import NewLeaders
-from tidemill.broker.pipelines import SENT_AGAIN, Place
+from tidemill.broker.pipelines import SENT_AGAIN, TopicPartition
 from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.topic import INTERNAL_TOPICS
@@ -196,7 +196,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
     return awaited.response if awaited.is_done and awaited.response is not None else awaited
 
 
-def _deposed(context: RequestContext, place: Place, batch: memoryview | None) -> None:
+def _deposed(context: RequestContext, place: TopicPartition, batch: memoryview | None) -> None:
     """The client sends it again, and before it nothing of what it has sent behind it."""
     if batch is not None:
         now_ms = context.broker.clock.monotonic_ms()
