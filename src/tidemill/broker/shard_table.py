@@ -20,7 +20,7 @@ from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Road, Shard
-from tidemill.storage.shard_log import Opening, ShardLog
+from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.store import Store
 
 FEATURE_LEVEL: Final = 1
@@ -62,7 +62,7 @@ class ShardTable:
     def open_metadata(self, image: ClusterImage, *, is_initial_voter: bool) -> Shard:
         """Shard 0, before anything else: as it was found, or new; who joins learns from its log who votes in it."""
         if METADATA_SHARD not in self._store.shards:
-            opening = Opening(
+            opening = ShardDescriptor(
                 topic_id=METADATA_TOPIC_ID,
                 first_partition=0,
                 partition_count=1,
@@ -147,7 +147,7 @@ class ShardTable:
                 is_initial_voter = self._me in planned.initial_voters
                 if shard_id in self._store.closed or not (is_initial_voter or self._me in planned.replicas):
                     continue
-                opening = Opening(
+                opening = ShardDescriptor(
                     topic_id=topic.topic_id,
                     first_partition=planned.first_partition,
                     partition_count=planned.partition_count,

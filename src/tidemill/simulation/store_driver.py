@@ -16,7 +16,7 @@ from tidemill.simulation.store_model import Row, StoreHistory
 from tidemill.storage.block import IN_FLIGHT_BLOCKS_MAX, Block, Report
 from tidemill.storage.disk import Disk, DiskFull, File, SyncFailed
 from tidemill.storage.partition_log import LogConfig
-from tidemill.storage.shard_log import Opening, ShardLog
+from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.store import Step, Store
 
 STEPS_MAX: Final = 10_000  # a drained store that is not idle by then never will be
@@ -46,7 +46,7 @@ class StoreDriver:
 
     # What shards ask for.
 
-    def open_shard(self, shard_id: ShardId, opening: Opening) -> ShardLog:
+    def open_shard(self, shard_id: ShardId, opening: ShardDescriptor) -> ShardLog:
         log = self.store.open_shard(shard_id, opening)
         self._configure(log)
         self.history.submit(Row(shard_id, opening=opening))

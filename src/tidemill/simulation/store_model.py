@@ -14,7 +14,7 @@ from tidemill.batches.batch import NO_PRODUCER_ID, last_sequence, read_header
 from tidemill.model.broker_id import Voter
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry
-from tidemill.storage.shard_log import Opening
+from tidemill.storage.shard_log import ShardDescriptor
 
 PRODUCER_BATCHES: Final = 5  # KIP-98: what a retry may reach back to
 
@@ -46,7 +46,7 @@ class Row(NamedTuple):
     """Exactly one of the facts is there; a row with none closes the shard."""
 
     shard_id: ShardId
-    opening: Opening | None = None
+    opening: ShardDescriptor | None = None
     vote: tuple[int, Voter | None] | None = None
     entry: ModelEntry | None = None
     truncated_from: int | None = None
@@ -66,7 +66,7 @@ class PartitionModel:
 
 @dataclass(slots=True)
 class ShardModel:
-    opening: Opening
+    opening: ShardDescriptor
     term: int = 0
     voted_for: Voter | None = None
     entries: list[ModelEntry] = field(default_factory=list)  # entry i has index i + 1

@@ -17,7 +17,7 @@ from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.partition_state import COUNT, ByteReader, PartitionState, encode_partitions
 from tidemill.storage.queued_rows import QueuedRows, VoteBefore
 from tidemill.storage.row import ROW_BYTES, decode_row, encode_bare_row, encode_row
-from tidemill.storage.shard_log import Opening, ShardLog
+from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.tail_cache import TailCache
 
 MAGIC: Final = b"TMCP"
@@ -161,7 +161,7 @@ def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> 
         if state == CLOSED:
             checkpoint.closed[shard_id] = ClosedShard(term, voted_for)
             continue
-        log = ShardLog(disk, cache, shard_id, Opening.decode(reader.bytes(reader.count())))
+        log = ShardLog(disk, cache, shard_id, ShardDescriptor.decode(reader.bytes(reader.count())))
         log.term, log.voted_for = term, voted_for
         _read_damage(reader, log)
         (_read_shard if state == OPEN else _read_installing)(reader, log)

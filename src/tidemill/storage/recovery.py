@@ -30,7 +30,7 @@ from tidemill.storage.journal_block import HEADER_BYTES as BLOCK_HEADER_BYTES
 from tidemill.storage.journal_block import PAGE_BYTES, BlockHeader, decode_header, decode_rows
 from tidemill.storage.open_files import OPEN_SEGMENTS_MAX
 from tidemill.storage.segment import Segment
-from tidemill.storage.shard_log import Opening, ShardLog, read_vote
+from tidemill.storage.shard_log import ShardDescriptor, ShardLog, read_vote
 from tidemill.storage.store import Store, StoreOptions, remove_shard, segment_at, sync_segment
 from tidemill.storage.tail_cache import TailCache
 
@@ -163,7 +163,7 @@ def _replay_row(store: Store, shard_id: ShardId, row: Entry) -> None:
     kind = row.kind
     if kind == Kind.OPENED:
         assert row.payload is not None, f"shard {shard_id} was opened without its opening"
-        store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, Opening.decode(row.payload))
+        store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, ShardDescriptor.decode(row.payload))
         return
     log = store.shards.get(shard_id)
     if log is None:

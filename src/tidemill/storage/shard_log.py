@@ -37,7 +37,7 @@ class Truncated(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class ShardDescriptor:
     """What `opened` says: enough to serve the shard without the cluster's metadata."""
 
     topic_id: TopicId
@@ -51,7 +51,7 @@ class Opening:
         return self.topic_id + numbers + self.membership.encode()
 
     @classmethod
-    def decode(cls, data: Buffer) -> "Opening":
+    def decode(cls, data: Buffer) -> "ShardDescriptor":
         return cls(
             topic_id=TopicId(bytes(data[:16])),
             first_partition=int.from_bytes(data[16:20]),
@@ -91,7 +91,7 @@ class ShardLog:
         "voted_for",
     )
 
-    def __init__(self, disk: Disk, cache: TailCache, shard_id: ShardId, opening: Opening) -> None:
+    def __init__(self, disk: Disk, cache: TailCache, shard_id: ShardId, opening: ShardDescriptor) -> None:
         self.shard_id = shard_id
         self.opening = opening
         self.term = 0

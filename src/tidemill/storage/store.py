@@ -30,7 +30,7 @@ from tidemill.storage.queued_rows import VoteBefore, queued_rows
 from tidemill.storage.row import ROW_BYTES
 from tidemill.storage.row_queue import RowQueue
 from tidemill.storage.segment import Segment, save_index
-from tidemill.storage.shard_log import TAIL_ENTRIES, Opening, ShardLog, damage_row, read_vote, vote_row
+from tidemill.storage.shard_log import TAIL_ENTRIES, ShardDescriptor, ShardLog, damage_row, read_vote, vote_row
 from tidemill.storage.tail_cache import TailCache
 
 Step = Callable[[], None]
@@ -79,14 +79,14 @@ class Store:
         self._removals: list[tuple[int, Segment]] = []  # (facts queued before it may go, segment)
         self._closings: list[tuple[int, ShardLog]] = []
         self._synced_control_rows = 0
-        self._capture: _Capture | None = None
+        self._capture: CheckpointCapture | None = None
         self._preparing = False
         self._opened_seen = -1  # files that the disk had opened when there was no surplus of them
         self.replayed_closings: list[ShardLog] = []  # recovery's: shards that the journal closes
 
     # ── the loop queues ────────────────────────────────────────────────────────────────────────────────────────
 
-    def open_shard(self, shard_id: ShardId, opening: Opening) -> ShardLog:
+    def open_shard(self, shard_id: ShardId, opening: ShardDescriptor) -> ShardLog:
         """A shard lives here from now on; journaled before its first vote."""
         assert shard_id not in self.shards and shard_id not in self.closed, f"shard {shard_id} has been opened before"
         log = ShardLog(self.disk, self.cache, shard_id, opening)
@@ -149,7 +149,7 @@ class Store:
     def _choose_again(self) -> None:
         """A checkpoint that has begun stands for what was gone just now; what is not spread of that never will be."""
         if self._capture is not None and not self._capture.is_running:
-            self._capture = _Capture()
+            self._capture = CheckpointCapture()
 
     def mark_damage(self, log: ShardLog, partition: int, offset: int, problem: str) -> None:
         """
@@ -408,7 +408,7 @@ class Store:
         queued is taken back out of it (`queued_rows.py`), for it may wait for the very room that this checkpoint makes.
         """
         assert self._capture is None, "a checkpoint is under way"
-        self._capture = _Capture()
+        self._capture = CheckpointCapture()
         self._choose_position()
 
     def _choose_position(self) -> None:
@@ -457,7 +457,7 @@ class Store:
             capture.segments |= dict.fromkeys(run.segment for run in capture.write_back.runs)  # pinned from now on
         return self._carry_out(capture, [(segment, segment.file) for segment in capture.segments])
 
-    def _carry_out(self, capture: "_Capture", segments: list[tuple[Segment, File | None]]) -> Iterator[None]:
+    def _carry_out(self, capture: "CheckpointCapture", segments: list[tuple[Segment, File | None]]) -> Iterator[None]:
         """Rule C2: segments, directories, the checkpoint's own file."""
         assert capture.sequence is not None and capture.head is not None, "P has not been chosen"
         write_back = capture.write_back
@@ -547,7 +547,7 @@ class Store:
             ring_file.file.close()
 
 
-class _Capture:
+class CheckpointCapture:
     """A checkpoint that has begun: the state up to P, to be written once that is durable; and what it has in hand."""
 
     def __init__(self) -> None:

@@ -26,12 +26,12 @@ from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.block import Block
 from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.recovery import initialize_directory, open_store
-from tidemill.storage.shard_log import Opening, ShardLog
+from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 
 LEADER = Voter(BrokerId(1), DirectoryId(b"l" * 16))
 FOLLOWER = Voter(BrokerId(2), DirectoryId(b"f" * 16))
 SHARD = ShardId(3)
-OPENING = Opening(
+DESCRIPTOR = ShardDescriptor(
     topic_id=TopicId(b"t" * 16),
     first_partition=0,
     partition_count=3,
@@ -50,7 +50,7 @@ class Side:
         self.disk = disk
         self.store, found = open_store(disk, KEY, OPTIONS)
         assert not found.damaged, found.damaged
-        self.log: ShardLog = self.store.shards.get(SHARD) or self.store.open_shard(SHARD, OPENING)
+        self.log: ShardLog = self.store.shards.get(SHARD) or self.store.open_shard(SHARD, DESCRIPTOR)
         for partition in self.log.partitions.values():
             partition.config = CONFIG
         self.now_ms = 10_000

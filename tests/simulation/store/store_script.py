@@ -16,7 +16,7 @@ from tidemill.simulation.store_model import ModelEntry
 from tidemill.storage.journal_block import HEADER_BYTES
 from tidemill.storage.partition_log import LogConfig
 from tidemill.storage.row import ROW_BYTES
-from tidemill.storage.shard_log import Opening, ShardLog
+from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.store import StoreOptions
 
 KEY = b"k" * 16
@@ -35,8 +35,8 @@ CONFIG = LogConfig(segment_bytes=8 << 10, index_interval_bytes=1024)
 LED, MADE, FOLLOWED, NEIGHBOUR, LATE, SECOND = (ShardId(number) for number in (0, 1, 2, 3, 4, 5))
 
 
-def opening(topic: int, first_partition: int, partition_count: int, *voters: Voter) -> Opening:
-    return Opening(
+def opening(topic: int, first_partition: int, partition_count: int, *voters: Voter) -> ShardDescriptor:
+    return ShardDescriptor(
         topic_id=TopicId(bytes([topic]) * 16),
         first_partition=first_partition,
         partition_count=partition_count,
@@ -71,7 +71,7 @@ class StoreScript:
         self.driver.drain()
         self.driver.block(empty=True)
 
-    def _open(self, shard_id: ShardId, opened: Opening) -> None:
+    def _open(self, shard_id: ShardId, opened: ShardDescriptor) -> None:
         self.driver.open_shard(shard_id, opened)
         self.driver.elect(shard_id, ME, self.now_ms)
 

@@ -26,7 +26,7 @@ from tidemill.shard.shard import Shard
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.recovery import initialize_directory, open_store
-from tidemill.storage.shard_log import Opening
+from tidemill.storage.shard_log import ShardDescriptor
 from tidemill.storage.store import Store, StoreOptions
 
 WORKERS = Workers(SimulatedJobs(), SimulatedJobs(), lambda error: None)
@@ -61,7 +61,7 @@ class Led:
         disk = SimulatedDisk()
         initialize_directory(disk, KEY, OPTIONS)
         self.store: Store = open_store(disk, KEY, OPTIONS)[0]
-        opening = Opening(
+        opening = ShardDescriptor(
             topic_id=TopicId(b"t" * 16),
             first_partition=0,
             partition_count=1,

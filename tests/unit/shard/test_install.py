@@ -19,7 +19,7 @@ from tidemill.shard.shard import Shard
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.recovery import initialize_directory, open_store
-from tidemill.storage.shard_log import Opening
+from tidemill.storage.shard_log import ShardDescriptor
 from tidemill.storage.store import StoreOptions
 
 LEADER, LEARNER = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
@@ -27,7 +27,7 @@ KEY = b"k" * 16
 OPTIONS = StoreOptions(
     journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=4 << 20, tail_entries=2
 )
-OPENING = Opening(
+DESCRIPTOR = ShardDescriptor(
     topic_id=TopicId(b"t" * 16),
     first_partition=0,
     partition_count=2,
@@ -45,7 +45,7 @@ class Side:
             initialize_directory(disk, KEY, OPTIONS)
         self.me, self.disk = me, disk
         self.store, _ = open_store(disk, KEY, OPTIONS)
-        log = self.store.shards.get(ShardId(1)) or self.store.open_shard(ShardId(1), OPENING)
+        log = self.store.shards.get(ShardId(1)) or self.store.open_shard(ShardId(1), DESCRIPTOR)
         self.out: deque[bytes] = deque()
         self.sent: list[Message] = []
         self.alive: set[Voter] = set()

@@ -21,7 +21,7 @@ from tidemill.shard.shard import Shard
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.recovery import initialize_directory, open_store
-from tidemill.storage.shard_log import Opening
+from tidemill.storage.shard_log import ShardDescriptor
 from tidemill.storage.store import StoreOptions
 
 ME, SECOND, THIRD = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
@@ -65,7 +65,7 @@ class Replicated:
         initialize_directory(disk, KEY, OPTIONS)
         self.store, _ = open_store(disk, KEY, OPTIONS)
         self.road = HandRoad()
-        opening = Opening(
+        opening = ShardDescriptor(
             topic_id=TopicId(b"t" * 16),
             first_partition=0,
             partition_count=1,

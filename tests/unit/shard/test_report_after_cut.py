@@ -17,7 +17,7 @@ from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.block import Block
 from tidemill.storage.recovery import initialize_directory, open_store
-from tidemill.storage.shard_log import Opening
+from tidemill.storage.shard_log import ShardDescriptor
 from tidemill.storage.store import StoreOptions
 
 VOTERS = tuple(Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in range(1, 6))
@@ -60,8 +60,8 @@ def test_who_answers_has_on_disk_what_it_answers_for() -> None:
     store, _ = open_store(disk, KEY, OPTIONS)
     road = Road()
 
-    def opening(topic: bytes) -> Opening:
-        return Opening(
+    def opening(topic: bytes) -> ShardDescriptor:
+        return ShardDescriptor(
             topic_id=TopicId(topic * 16),
             first_partition=0,
             partition_count=1,

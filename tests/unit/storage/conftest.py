@@ -14,7 +14,7 @@ from tidemill.raft.voters import Membership
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage.partition_log import LogConfig, PartitionLog
 from tidemill.storage.recovery import RecoveryReport, initialize_directory, open_store
-from tidemill.storage.shard_log import Opening, ShardLog
+from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.store import Store, StoreOptions
 
 KEY = b"k" * 16
@@ -50,7 +50,7 @@ class Hand:
         return self.shard.partitions[0]
 
     def open_shard(self, shard_id: ShardId = SHARD, *, first: int = 0, count: int = 2) -> ShardLog:
-        opening = Opening(
+        opening = ShardDescriptor(
             topic_id=TOPIC, first_partition=first, partition_count=count, feature_level=1, membership=Membership((ME,))
         )
         log = self.store.open_shard(shard_id, opening)

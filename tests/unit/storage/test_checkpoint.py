@@ -23,7 +23,7 @@ from tidemill.storage.journal import JournalPosition
 from tidemill.storage.leader_epochs import EpochStart
 from tidemill.storage.producer_states import ProducerBatch
 from tidemill.storage.segment import Segment
-from tidemill.storage.shard_log import Opening, ShardLog
+from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.tail_cache import TailCache
 
 KEY = b"k" * 16
@@ -42,7 +42,7 @@ PARTITIONS = st.fixed_dictionaries(
 
 
 def shard_of(partitions: list[dict[str, Any]], term: int, voted_for: Voter | None) -> ShardLog:
-    opening = Opening(
+    opening = ShardDescriptor(
         topic_id=TopicId(b"t" * 16),
         first_partition=2,
         partition_count=len(partitions),

@@ -29,7 +29,7 @@ from tidemill.storage.leader_epochs import EpochStart
 from tidemill.storage.offset_index import OffsetIndex
 from tidemill.storage.partition_state import PartitionState, SegmentState
 from tidemill.storage.producer_states import ProducerBatch
-from tidemill.storage.shard_log import Opening, damage_row, vote_row
+from tidemill.storage.shard_log import ShardDescriptor, damage_row, vote_row
 from tidemill.storage.tail_cache import TailCache
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -62,7 +62,7 @@ def block() -> bytes:
 
 def other_rows() -> bytes:
     """A row of every other kind, and the other commands."""
-    opening = Opening(
+    opening = ShardDescriptor(
         topic_id=TopicId(b"t" * 16),
         first_partition=4,
         partition_count=2,

@@ -6,7 +6,7 @@ import pytest
 
 from tidemill.raft.entry import voters_change
 from tidemill.raft.voters import Membership
-from tidemill.storage.shard_log import TAIL_ENTRIES, Opening, read_vote, vote_row
+from tidemill.storage.shard_log import TAIL_ENTRIES, ShardDescriptor, read_vote, vote_row
 
 
 def test_terms_are_known_for_every_index_that_is_left(hand: Any) -> None:
@@ -88,5 +88,5 @@ def test_openings_and_votes_keep_their_form(hand: Any) -> None:
     opening = hand.shard.opening
     voter = opening.membership.voters[0]
 
-    assert opening == Opening.decode(opening.encode())
+    assert opening == ShardDescriptor.decode(opening.encode())
     assert (voter, None) == (read_vote(vote_row(3, voter)), read_vote(vote_row(3, None)))
