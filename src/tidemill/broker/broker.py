@@ -15,8 +15,8 @@ from tidemill.broker.coordinator_host import CoordinatorHost
 from tidemill.broker.current_image import CurrentImage
 from tidemill.broker.deadlines import Deadlines
 from tidemill.broker.fetch_session import FetchSessions
-from tidemill.broker.hand_overs import HandOvers
 from tidemill.broker.leader_balance import LeaderBalance
+from tidemill.broker.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
 from tidemill.broker.membership_host import MembershipHost
 from tidemill.broker.producer_id_source import ProducerIdSource
@@ -128,9 +128,9 @@ class Broker:
             is_cut_off=lambda: self.is_cut_off,
         )
         self.memberships = MembershipHost(machine, self.shard_table, self.cluster)
-        self.hand_overs = HandOvers(self.shard_table, self.cluster, lambda: self.image)
+        self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
         self.leader_balance = LeaderBalance(
-            machine, self.shard_table, self.cluster, self.hand_overs, lambda: self.layers
+            machine, self.shard_table, self.cluster, self.leadership_transfers, lambda: self.layers
         )
         self.quorum = Quorum(machine, self.cluster)
         self.retention = RetentionHost(
@@ -311,7 +311,7 @@ class Broker:
             return
         self._left_at = now
         for shard in [*self.shard_table.shards.values()]:
-            shard.hand_over()
+            shard.transfer_leadership()
 
 
 def _queued_bytes_max(layers: BrokerLayers) -> int:

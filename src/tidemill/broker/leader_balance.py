@@ -7,7 +7,7 @@ has nearly all there is: clients of a shard wait for no more than a hand-over.
 from collections.abc import Callable
 
 from tidemill.broker.cluster import Cluster
-from tidemill.broker.hand_overs import HandOvers
+from tidemill.broker.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
 from tidemill.broker.shard_table import ShardTable
 from tidemill.metadata.image import ClusterImage
@@ -21,13 +21,13 @@ class LeaderBalance:
         machine: Machine,
         shard_table: ShardTable,
         cluster: Cluster,
-        hand_overs: HandOvers,
+        leadership_transfers: LeadershipTransfers,
         layers: Callable[[], BrokerLayers],
     ) -> None:
         self._machine = machine
         self._shard_table = shard_table
         self._cluster = cluster
-        self._hand_overs = hand_overs
+        self._leadership_transfers = leadership_transfers
         self._layers = layers
         self._looked_at = machine.clock.monotonic_ms()
 
@@ -40,6 +40,6 @@ class LeaderBalance:
         me = self._cluster.me.broker_id
         led = {shard_id: me for shard_id, shard in self._shard_table.shards.items() if shard.is_serving}
         moves = imbalance(image, led, self._cluster.able_to_lead())
-        refused = self._hand_overs.here(moves)
+        refused = self._leadership_transfers.here(moves)
         if len(moves) > len(refused):
             self._machine.events.event("leaders handed over", shards=len(moves) - len(refused))

@@ -21,7 +21,14 @@ from tidemill.metadata.topics import CreateInternalTopic
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.model.shard import ShardId
-from tidemill.peer import allocate_producer_ids, create_internal_topic, hand_over, image_offset, join, register
+from tidemill.peer import (
+    allocate_producer_ids,
+    create_internal_topic,
+    image_offset,
+    join,
+    register,
+    transfer_leadership,
+)
 from tidemill.peer.link import Buffer, Link
 from tidemill.shard.pending import Pending
 from tidemill.wire.api import ALL
@@ -61,7 +68,7 @@ class PeerRequests:
             register.API: self._register,
             allocate_producer_ids.API: self._allocate_producer_ids,
             create_internal_topic.API: self._create_internal_topic,
-            hand_over.API: self._hand_over,
+            transfer_leadership.API: self._transfer_leadership,
             image_offset.API: self._image_offset,
         }
         self._handlers: Mapping[int, Handler] = CONTROLLER_HANDLERS | {api.key: it for api, it in own.items()}
@@ -136,9 +143,9 @@ class PeerRequests:
         command = CreateInternalTopic(name=request.name)
         return self._submit(command, lambda _: create_internal_topic.Response(), create_internal_topic.Response)
 
-    def _hand_over(self, request: hand_over.Request, context: RequestContext) -> object:
+    def _transfer_leadership(self, request: transfer_leadership.Request, context: RequestContext) -> object:
         moves = [(ShardId(move.shard_id), BrokerId(move.to)) for move in request.moves]
-        return hand_over.Response(refused=context.broker.hand_overs.here(moves))
+        return transfer_leadership.Response(refused=context.broker.leadership_transfers.here(moves))
 
     def _image_offset(self, _: image_offset.Request, context: RequestContext) -> object:
         if not context.broker.controller.accepts:

@@ -39,7 +39,7 @@ FIRST_BROKER: Final = BrokerId(1)
 AGAIN_S: Final = 0.2
 STILL_ALIVE_MS: Final = 15_000  # for so long others may take a broker for alive that has died: they give up its link
 ASIDE: Final = "damaged-"  # how directories of what was set aside are called
-HAND_OVER_S: Final = 1.0  # a clean stop waits so long for others to lead what was led here
+LEADERSHIP_TRANSFER_S: Final = 1.0  # a clean stop waits so long for others to lead what was led here
 
 
 async def open_directory(
@@ -283,7 +283,7 @@ async def go_down(broker: Broker) -> None:
     has little to read.
     """
     broker.is_ready = False
-    await _hand_over(broker)
+    await _transfer_leadership(broker)
     for connection in [*broker.connections]:
         connection.stop_receiving()
     broker.retention.stop()
@@ -303,9 +303,9 @@ async def go_down(broker: Broker) -> None:
         broker.cluster.peers.links.close()
 
 
-async def _hand_over(broker: Broker) -> None:
+async def _transfer_leadership(broker: Broker) -> None:
     """Clients find the next leader while this broker still answers: nobody waits for an election."""
-    until = broker.clock.monotonic_ms() + int(HAND_OVER_S * 1_000)
-    leaving = [shard for shard in broker.shard_table.shards.values() if shard.hand_over()]
+    until = broker.clock.monotonic_ms() + int(LEADERSHIP_TRANSFER_S * 1_000)
+    leaving = [shard for shard in broker.shard_table.shards.values() if shard.transfer_leadership()]
     while broker.clock.monotonic_ms() < until and any(shard.replica.leads for shard in leaving):
         await _pause(broker)

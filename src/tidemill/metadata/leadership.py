@@ -15,7 +15,7 @@ from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import BrokerLayers, broker_flag, broker_int
 from tidemill.model.shard import ShardId
 
-HANDOVERS_MAX: Final = 1_000  # of one check, as in Kafka
+TRANSFERS_MAX: Final = 1_000  # of one check, as in Kafka
 PREFERRED: Final = 0  # Kafka's ElectionType
 UNCLEAN: Final = 1
 Leaders = Mapping[ShardId, BrokerId]
@@ -44,7 +44,7 @@ def imbalance(image: ClusterImage, leaders: Leaders, live: frozenset[BrokerId]) 
         shard = image.shards.get(shard_id)
         if shard is not None and leader != (to := preferred_leader(shard)) and to in live:
             moves.append((shard_id, to))
-    return moves[:HANDOVERS_MAX]
+    return moves[:TRANSFERS_MAX]
 
 
 def rebalance_interval_s(layers: BrokerLayers) -> int | None:

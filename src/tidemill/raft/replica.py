@@ -207,7 +207,7 @@ class Replica:
         return self.role is Role.LEADER and self._transfer is None
 
     @property
-    def hands_over_to(self) -> Voter | None:
+    def transfer_target(self) -> Voter | None:
         return None if self._transfer is None else self._transfer[0]
 
     @property
@@ -707,7 +707,7 @@ class Replica:
         self.replication.serial += 1
         return self.replication.serial
 
-    def hand_over(self, to: Voter) -> None:
+    def transfer_leadership(self, to: Voter) -> None:
         """Let `to` lead, as soon as it has all there is."""
         if self.role is Role.LEADER and to in self.voters and to != self.me:
             self._transfer = (to, 0)

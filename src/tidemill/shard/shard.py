@@ -213,20 +213,20 @@ class Shard:
         self.replica.change_membership(membership, self.append_time(wall_ms))
         self.carry_out()
 
-    def hand_over(self, to: Voter | None = None) -> bool:
+    def transfer_leadership(self, to: Voter | None = None) -> bool:
         """Let another voter lead: `to`, or the one that has most.  False: it could not, as far as is known here."""
         replica = self.replica
         if replica.replication is None:
             return False
-        if replica.hands_over_to is not None:  # begun anew each time it would never end
-            return to in (None, replica.hands_over_to)
+        if replica.transfer_target is not None:  # begun anew each time it would never end
+            return to in (None, replica.transfer_target)
         matches = replica.replication.matches
         able = [voter for voter in replica.voters if voter in matches and self._road.may_lead(voter)]
         if to is not None:
             able = [to] if to in able and replica.commit_index - matches[to] <= NEAR_ROWS else []
         if not able:
             return False
-        replica.hand_over(max(able, key=lambda voter: matches[voter]))
+        replica.transfer_leadership(max(able, key=lambda voter: matches[voter]))
         self.is_restless = True
         self._go_on()
         return True
@@ -234,7 +234,7 @@ class Shard:
     def _give_way(self) -> None:
         """A member cannot be given what it needs from here."""
         others = (voter for voter in self.replica.voters if voter != self.replica.me)
-        any(map(self.hand_over, others))
+        any(map(self.transfer_leadership, others))
 
     def propose(self, entry: Entry) -> int:
         """The entry's index.  Only where this replica leads."""

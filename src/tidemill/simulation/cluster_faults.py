@@ -32,7 +32,7 @@ class Fault(StrEnum):
     FAILED_SYNC = "shall have a sync that fails"
     SLOW_DISK = "has a slow disk"
     STALLED_DISK = "has a disk that stalls"
-    HAND_OVER = "hands over"
+    TRANSFER_LEADERSHIP = "hands over"
     LOST_LINK = "a connection is lost"
     BOTH_WAYS = "cut off, both ways"
     ONE_WAY = "cut off, one way"
@@ -191,18 +191,18 @@ class ClusterFaults:
         """For good: of what a minority alone has nothing else may be lost."""
         return self._may_lose(machine) and not any(other.is_rotten for other in self._machines if other is not machine)
 
-    def _hand_over(self, machine: BrokerMachine) -> None:
+    def _transfer_leadership(self, machine: BrokerMachine) -> None:
         broker = machine.broker
         if broker is not None:
             for shard in broker.shard_table.shards.values():
                 if self._chance(0.5):
-                    shard.hand_over()
+                    shard.transfer_leadership()
 
     def _slowly(self, machine: BrokerMachine) -> None:
         knobs, chance, random = self._knobs, self._chance, self._random
-        if machine.loop is not None and chance(knobs.hand_over):
-            self._tell(Fault.HAND_OVER, machine.name)
-            machine.loop.call_soon(self._hand_over, machine)
+        if machine.loop is not None and chance(knobs.transfer_leadership):
+            self._tell(Fault.TRANSFER_LEADERSHIP, machine.name)
+            machine.loop.call_soon(self._transfer_leadership, machine)
         if chance(knobs.clock_jump):
             self._tell(Fault.CLOCK_JUMP, machine.name)
             machine.wall.skew_us = random.randrange(-WRONG_MS_MAX, WRONG_MS_MAX) * 1_000

@@ -36,7 +36,7 @@ class ClusterKnobs:
     stalled_disk: float
     partition: float  # a second
     lost_link: float  # a second
-    hand_over: float  # of what a broker leads
+    transfer_leadership: float  # of what a broker leads
     stop: float  # a clean one
     wipe: float  # of a disk, whose broker comes back under the same number
     rot: float  # of a byte in a segment, or in the journal
@@ -79,7 +79,7 @@ class ClusterKnobs:
             stalled_disk=some((0.0, 0.0, 0.05)),
             partition=some((0.0, 0.0, 0.1, 0.2)),
             lost_link=some((0.0, 0.0, 0.3)),
-            hand_over=some((0.0, 0.1, 0.3)),
+            transfer_leadership=some((0.0, 0.1, 0.3)),
             stop=some((0.0, 0.0, 0.1)),
             wipe=some((0.0, 0.0, 0.1)),
             rot=some((0.0, 0.0, 0.0, 0.1)),
@@ -102,5 +102,5 @@ class ClusterKnobs:
         """For the loop and the clients alone."""
         faults = ("kill", "power", "power_of_all", "cut", "cut_in_recovery", "pause", "clock_jump", "disk_full")
         more = ("failed_sync", "slow_disk", "stalled_disk", "partition", "lost_link", "tail")
-        newer = ("hand_over", "stop", "wipe", "rot", "administration_s", "aimed", "client_cut_off")
+        newer = ("transfer_leadership", "stop", "wipe", "rot", "administration_s", "aimed", "client_cut_off")
         return replace(self, **dict.fromkeys((*faults, *more, *newer), 0.0))  # type: ignore[arg-type]

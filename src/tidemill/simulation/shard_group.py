@@ -523,7 +523,7 @@ class GroupRun:
         leader = next((node for node in self.nodes.values() if node.replica and node.replica.leads), None)
         if leader is not None and leader.replica is not None and self.now_ms >= leader.paused_until:
             if random.random() < knobs.transfer:
-                leader.replica.hand_over(random.choice(leader.replica.voters))
+                leader.replica.transfer_leadership(random.choice(leader.replica.voters))
                 leader.carry_out()
             if random.random() < knobs.change:
                 self._change(leader, leader.replica)

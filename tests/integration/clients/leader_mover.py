@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 from tidemill.app.settings import LOOPBACK_KEY
 from tidemill.peer import frame as frames
-from tidemill.peer.hand_over import API, Request
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Link
+from tidemill.peer.transfer_leadership import API, Request
 from tidemill.runtime.os_entropy import OsEntropy
 from tidemill.runtime.peer_transport import PeerTransport
 

@@ -145,7 +145,7 @@ def apart(run: ClusterRun, shard_of: Any) -> tuple[BrokerMachine, BrokerMachine]
     leader = next(machine for machine in run.machines if shard_of(machine).is_serving)
     if leader is controller:
         leader = next(machine for machine in run.machines if machine is not controller)
-        assert shard_of(controller).hand_over(leader.voter)
+        assert shard_of(controller).transfer_leadership(leader.voter)
         pass_time(run, lambda: bool(shard_of(leader).is_serving))
     return controller, leader
 
@@ -239,7 +239,7 @@ def test_one_with_a_full_disk_that_is_elected_lets_another_lead_at_once() -> Non
     hand.wait(8)
     assert full.broker is not None
     assert full.broker.storage_problem() is not None
-    replica_of(leader).replica.hand_over(full.voter)  # whoever hands over asks first; an election does not
+    replica_of(leader).replica.transfer_leadership(full.voter)  # whoever hands over asks first; an election does not
     replica_of(leader).carry_out()
     pass_time(run, lambda: bool(replica_of(full).is_serving))
 
@@ -302,7 +302,7 @@ def test_a_broker_that_starts_without_hearing_the_controller_lets_others_lead() 
     others = [machine for machine in run.machines if machine is not starts]
     for machine in others:
         if replica_of(machine).is_serving:
-            replica_of(machine).hand_over(starts.voter)  # as the balancer does
+            replica_of(machine).transfer_leadership(starts.voter)  # as the balancer does
     hand.wait(15)
 
     assert not starts.is_ready
@@ -380,7 +380,7 @@ def test_a_coordinator_hears_no_controller_where_that_has_moved_out_of_its_reach
     cut(run, third, coordinator)
     assert controller.broker is not None
     metadata = controller.broker.shard_table.shards[METADATA_SHARD]
-    assert metadata.hand_over(third.voter)
+    assert metadata.transfer_leadership(third.voter)
     pass_time(run, lambda: leads(third))
     hand.wait(5)
 
@@ -438,7 +438,7 @@ def test_what_was_sent_behind_a_batch_of_unknown_outcome_is_not_taken_before_it(
     end = replica_of(old).log.last_index
     pass_time(run, lambda: replica_of(old).replica.match_index == replica_of(others[0]).log.last_index >= end)
     now = next(machine for machine in others if replica_of(machine).is_serving)
-    pass_time(run, lambda: replica_of(now).hand_over(old.voter))
+    pass_time(run, lambda: replica_of(now).transfer_leadership(old.voter))
     pass_time(run, lambda: bool(replica_of(old).is_serving))
     assert producer.producer_id not in replica_of(old).log.partitions[0].producers
     run.network.heal()

@@ -65,7 +65,7 @@ def test_a_shard_that_slept_is_handed_over(phase_ms: int) -> None:
     term = replica_of(leader).replica.term
     assert not any(replica_of(machine).is_restless for machine in run.machines)
 
-    assert replica_of(leader).hand_over(replica_of(to).replica.me)
+    assert replica_of(leader).transfer_leadership(replica_of(to).replica.me)
     run.timeline.run_until(run.timeline.now_us + seconds(3))
 
     assert (True, term + 1) == (replica_of(to).is_serving, replica_of(to).replica.term)

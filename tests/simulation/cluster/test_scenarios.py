@@ -166,7 +166,7 @@ def four_brokers_led_by_the_second() -> tuple[ClusterRun, BrokerMachine]:
     pass_time(run, lambda: second.is_ready and voters(first) == voters(second) == 3)
     shard = first.broker.shard_table.shards[METADATA_SHARD]  # type: ignore[union-attr]
     assert second.voter is not None
-    assert shard.hand_over(second.voter)
+    assert shard.transfer_leadership(second.voter)
     pass_time(run, lambda: leads(second))
     return run, last
 

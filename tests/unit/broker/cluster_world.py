@@ -311,7 +311,7 @@ class ClusterWorld:
 
     def begin_to_lead(self, topic: str, number: int = 0, *, by: int) -> None:
         leader = next(node for node in self.nodes if node.shard(topic, number).is_serving)
-        assert leader.shard(topic, number).hand_over(self[by].broker.identity.voter)
+        assert leader.shard(topic, number).transfer_leadership(self[by].broker.identity.voter)
 
 
 def endpoints_of(number: int) -> tuple[Endpoint, ...]:

@@ -52,7 +52,7 @@ def test_nothing_is_handed_to_one_who_could_not_lead(fault: str) -> None:
         world.pass_time(500)
     leader = next(node for node in world.nodes if node.shard("flights").is_serving)
     term = leader.shard("flights").replica.term
-    assert leader.broker.hand_overs.here([(leader.shard("flights").shard_id, world[3].broker.broker_id)])
+    assert leader.broker.leadership_transfers.here([(leader.shard("flights").shard_id, world[3].broker.broker_id)])
 
     world.network.held = lambda _source, _destination: False
     world.heal()

@@ -15,7 +15,7 @@ from tidemill.model.topic import OFFSETS_TOPIC
 from tidemill.wire.messages import find_coordinator, heartbeat
 
 NOT_NOW = {errors.NOT_COORDINATOR, errors.COORDINATOR_NOT_AVAILABLE, errors.COORDINATOR_LOAD_IN_PROGRESS}
-HANDOVERS = 20
+TRANSFERS = 20
 BEAT = heartbeat.Request(group_id="g", generation_id=1, member_id="m")
 
 
@@ -65,7 +65,7 @@ def test_offsets_and_generation_survive_twenty_hand_overs() -> None:
         return lambda node: int(Client(node).ask(request, 9).topics[0].partitions[0].error_code)
 
     beats, commits, kept = [], [], []
-    for turn in range(HANDOVERS):
+    for turn in range(TRANSFERS):
         to = (turn + 1) % 3 + 1
         world.begin_to_lead(OFFSETS_TOPIC, by=to)
         commits.append(at_coordinator(world, to % 3 + 1, commit(turn)))
@@ -73,8 +73,8 @@ def test_offsets_and_generation_survive_twenty_hand_overs() -> None:
         beats.append(at_coordinator(world, to % 3 + 1, beat))
         kept.append(fetched(world[to])[("flights", 0)])
 
-    assert [errors.NONE] * HANDOVERS == commits == beats
-    assert [*range(HANDOVERS)] == kept
+    assert [errors.NONE] * TRANSFERS == commits == beats
+    assert [*range(TRANSFERS)] == kept
 
 
 def test_who_coordinates_no_more_sends_members_away() -> None:

@@ -22,7 +22,7 @@ def test_who_joins_by_way_of_a_follower_finds_the_controller() -> None:
     """
     world = ClusterWorld()
     metadata = world[1].broker.shard_table.shards[METADATA_SHARD]
-    assert metadata.hand_over(world[2].broker.identity.voter)
+    assert metadata.transfer_leadership(world[2].broker.identity.voter)
     world.until(lambda: world[2].broker.controller.leads, "broker 2 leads the metadata")
 
     Node(world, 4, NOTHING)

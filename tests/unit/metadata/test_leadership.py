@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.metadata.controller_world import Cluster
 from tidemill.metadata.leadership import (
-    HANDOVERS_MAX,
+    TRANSFERS_MAX,
     Election,
     elect,
     election_type_problem,
@@ -68,7 +68,7 @@ def test_one_check_hands_over_so_many_and_no_more() -> None:
 
     moves = imbalance(cluster.image, leaders, ALL)
 
-    assert len(moves) == HANDOVERS_MAX < sum(preferred_leader(s) == TWO for s in cluster.image.shards.values())
+    assert len(moves) == TRANSFERS_MAX < sum(preferred_leader(s) == TWO for s in cluster.image.shards.values())
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,26 @@
 import pytest
 
 from tidemill.model import errors
-from tidemill.peer import allocate_producer_ids, create_internal_topic, hand_over, image_offset, join, register
+from tidemill.peer import (
+    allocate_producer_ids,
+    create_internal_topic,
+    image_offset,
+    join,
+    register,
+    transfer_leadership,
+)
 from tidemill.wire.api import ALL
 from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message
 
-APIS = (join.API, register.API, allocate_producer_ids.API, create_internal_topic.API, hand_over.API, image_offset.API)
+APIS = (
+    join.API,
+    register.API,
+    allocate_producer_ids.API,
+    create_internal_topic.API,
+    transfer_leadership.API,
+    image_offset.API,
+)
 DIRECTORY = bytes(range(16))
 ENDPOINT = register.Request.Endpoint(name="PEER", host="h", port=9093, security="PLAINTEXT")
 NO_TAGS, NULL, FINE = "00", "00", "0000"
@@ -30,8 +44,8 @@ REQUESTS: list[tuple[Api, Message, str]] = [
     (allocate_producer_ids.API, allocate_producer_ids.Request(broker_id=3), "00000003" + NO_TAGS),
     (create_internal_topic.API, create_internal_topic.Request(name="__t"), "045f5f74" + NO_TAGS),
     (
-        hand_over.API,
-        hand_over.Request(moves=[hand_over.Request.Move(shard_id=4, to=2)]),
+        transfer_leadership.API,
+        transfer_leadership.Request(moves=[transfer_leadership.Request.Move(shard_id=4, to=2)]),
         "02" + "0000000000000004" + "00000002" + NO_TAGS + NO_TAGS,
     ),
     (image_offset.API, image_offset.Request(), NO_TAGS),
@@ -57,7 +71,11 @@ RESPONSES: list[tuple[Api, Message, str]] = [
     ),
     (create_internal_topic.API, create_internal_topic.Response(), FINE + NULL + NO_TAGS),
     (image_offset.API, image_offset.Response(offset=9), FINE + NULL + "0000000000000009" + NO_TAGS),
-    (hand_over.API, hand_over.Response(refused=[4]), FINE + NULL + "02" + "0000000000000004" + NO_TAGS),
+    (
+        transfer_leadership.API,
+        transfer_leadership.Response(refused=[4]),
+        FINE + NULL + "02" + "0000000000000004" + NO_TAGS,
+    ),
 ]
 
 

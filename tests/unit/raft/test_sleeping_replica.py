@@ -17,7 +17,7 @@ def test_the_successor_does_not_give_up_its_election_at_its_first_tick(slept_ms:
     assert not any(it.is_restless for it in world.replicas.values())
     world.now_ms += slept_ms
 
-    world.replicas[A].hand_over(B)
+    world.replicas[A].transfer_leadership(B)
     world.carry_out(A)
     depose = next(it for it in world.mail if isinstance(it[2], Depose))
     world.mail.remove(depose)
@@ -35,7 +35,7 @@ def test_who_has_voted_lets_the_election_end_before_it_stands_itself() -> None:
     world = World()
     world.pass_time(2_000)
     world.now_ms += 60_000
-    world.replicas[A].hand_over(B)
+    world.replicas[A].transfer_leadership(B)
     world.carry_out(A)
     while world.replicas[C].voted_for != B:
         world.step()
@@ -67,7 +67,7 @@ def test_append_time_does_not_go_back_when_another_leads() -> None:
     world.pass_time(2_000)
     world.propose(A, append_time=world.now_ms + 50_000)
     world.stabilize()
-    world.replicas[A].hand_over(B)
+    world.replicas[A].transfer_leadership(B)
     world.carry_out(A)
     world.stabilize()
 

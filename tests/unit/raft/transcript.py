@@ -18,7 +18,7 @@ damage 2 1              of what 2 has on its disk only the first entry is to be 
 files 2                 what 2 has copied is on its disk; 2 goes on with its install
 pull 2                  what 2 asks for is asked again
 propose 1 text
-change 1 voters 1 2 3 learners 4;  hand-over 1 2
+change 1 voters 1 2 3 learners 4;  transfer 1 2
 elect 1                 everything that it takes, with all messages and syncs
 stabilize                  all messages arrive and all syncs return, until nothing is left
 expect 1 leader term 2 last 3 durable 3 commit 3 log 1:- 1:- 2:text
@@ -313,8 +313,8 @@ class Hand:
             return
         raise AssertionError(f"{number} did not refuse")
 
-    def do_hand_over(self, number: str, to: str) -> None:
-        self.replicas[int(number)].hand_over(voter(to))
+    def do_transfer(self, number: str, to: str) -> None:
+        self.replicas[int(number)].transfer_leadership(voter(to))
         self._carry_out(int(number))
 
     def do_meet(self, number: str, other: str) -> None:

@@ -12,7 +12,7 @@ v1  election_type (KIP-460)
 from collections.abc import Sequence
 from typing import Final
 
-from tidemill.broker.hand_overs import Move
+from tidemill.broker.leadership_transfers import Move
 from tidemill.broker.request_context import RequestContext
 from tidemill.metadata.leadership import UNCLEAN, Election, elect, election_type_problem
 from tidemill.metadata.result import Problem
@@ -45,7 +45,7 @@ class _Awaited(Pending):
         broker = self._context.broker
         broker.cluster.watchers[self._look] = None
         broker.deadlines.add(self, self._timeout_ms)
-        broker.hand_overs.anywhere([*self._moves.items()], self._refused)
+        broker.leadership_transfers.anywhere([*self._moves.items()], self._refused)
         self._look()
 
     def _refused(self, shard_ids: Sequence[ShardId]) -> None:

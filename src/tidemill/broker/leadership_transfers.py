@@ -14,12 +14,12 @@ from tidemill.broker.shard_table import ShardTable
 from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.shard import ShardId
-from tidemill.peer.hand_over import API, Request
+from tidemill.peer.transfer_leadership import API, Request
 
 Move = tuple[ShardId, BrokerId]
 
 
-class HandOvers:
+class LeadershipTransfers:
     def __init__(self, shard_table: ShardTable, cluster: Cluster, image: Callable[[], ClusterImage]) -> None:
         self._shard_table = shard_table
         self._cluster = cluster
@@ -52,7 +52,7 @@ class HandOvers:
         if shard is None or not shard.is_serving:
             return False
         voter = next((voter for voter in shard.replica.voters if voter.broker_id == to), None)
-        return voter is not None and shard.hand_over(voter)
+        return voter is not None and shard.transfer_leadership(voter)
 
     def _ask(
         self, broker_id: BrokerId, moves: list[Move], refused: Callable[[Sequence[ShardId]], None]

@@ -16,7 +16,7 @@ def test_the_broker_that_was_asked_for_leads(to: int) -> None:
     world.create("flights")
     shard_id = world[1].shard("flights").shard_id
 
-    refused = world[1].broker.hand_overs.here([(shard_id, BrokerId(to))])
+    refused = world[1].broker.leadership_transfers.here([(shard_id, BrokerId(to))])
     world.stabilize()
 
     assert ([], to) == (refused, world.led_by("flights"))
@@ -32,7 +32,9 @@ def test_who_cannot_lead_is_not_asked_to() -> None:
     world.cut_off(3)
     asked = [(shard_id, BrokerId(9)), (shard_id, BrokerId(3)), (ShardId(999), BrokerId(2))]
 
-    refused = world[1].broker.hand_overs.here(asked) + world[2].broker.hand_overs.here([(shard_id, BrokerId(2))])
+    refused = world[1].broker.leadership_transfers.here(asked) + world[2].broker.leadership_transfers.here(
+        [(shard_id, BrokerId(2))]
+    )
     world.stabilize()
 
     assert [shard_id, shard_id, 999, shard_id] == refused
@@ -50,7 +52,7 @@ def test_who_lacks_much_is_not_handed_anything() -> None:
         world[1].produce("flights", b"a")
     shard_id = world[1].shard("flights").shard_id
 
-    refused = world[1].broker.hand_overs.here([(shard_id, BrokerId(2))])
+    refused = world[1].broker.leadership_transfers.here([(shard_id, BrokerId(2))])
 
     assert [shard_id] == refused
 
@@ -71,6 +73,8 @@ def test_a_leader_that_nobody_relieves_goes_on() -> None:
 
     for _ in range(4):
         world.pass_time(500)
-        assert shard.accepts or shard.hand_over(world[2].broker.identity.voter)  # asked again, it takes no longer
+        assert shard.accepts or shard.transfer_leadership(
+            world[2].broker.identity.voter
+        )  # asked again, it takes no longer
 
     assert ([False, False], True, True) == (during, shard.accepts, shard.is_serving)
