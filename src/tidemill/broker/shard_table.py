@@ -15,7 +15,7 @@ from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId
-from tidemill.raft.messages import Append, Chunk, Message, Offer
+from tidemill.raft.messages import AppendEntries, Message, SnapshotChunk, SnapshotOffer
 from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
@@ -28,7 +28,11 @@ JITTER_MS_MAX: Final = 300
 FIRST_JITTER_MS: Final = 200  # in a new shard the preferred leader stands at once, and others no sooner than this
 EARLY_MAX: Final = 1_000  # messages for shards that are not open yet: the newest of each sender
 
-_WITH_BYTES: Final = (Append, Offer, Chunk)  # views that would keep whole frames in memory; they are sent again
+_WITH_BYTES: Final = (
+    AppendEntries,
+    SnapshotOffer,
+    SnapshotChunk,
+)  # views that would keep whole frames in memory; they are sent again
 
 
 class ShardTable:

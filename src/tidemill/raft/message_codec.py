@@ -10,27 +10,27 @@ from typing import Final
 from tidemill.batches.checksum import crc32c
 from tidemill.raft.entry import BATCH, COMMAND, Buffer, Entry
 from tidemill.raft.messages import (
-    Append,
-    AppendAnswer,
-    Chunk,
+    AppendEntries,
+    AppendEntriesResponse,
     Damaged,
-    Depose,
     Message,
-    Offer,
-    Pull,
-    VoteAnswer,
+    SnapshotChunk,
+    SnapshotOffer,
+    SnapshotPull,
+    TimeoutNow,
     VoteRequest,
+    VoteResponse,
 )
 from tidemill.raft.voters import Membership
 
 VOTE_REQUEST: Final = 1
-VOTE_ANSWER: Final = 2
-APPEND: Final = 3
-APPEND_ANSWER: Final = 4
-DEPOSE: Final = 5
-OFFER: Final = 6
-PULL: Final = 7
-CHUNK: Final = 8
+VOTE_RESPONSE: Final = 2
+APPEND_ENTRIES: Final = 3
+APPEND_ENTRIES_RESPONSE: Final = 4
+TIMEOUT_NOW: Final = 5
+SNAPSHOT_OFFER: Final = 6
+SNAPSHOT_PULL: Final = 7
+SNAPSHOT_CHUNK: Final = 8
 DAMAGED: Final = 9
 
 PRE: Final = 1
@@ -47,16 +47,16 @@ _PULL: Final = Struct(">QIq")
 _ENTRY: Final = Struct(">QQB3xIqIIqI")
 _BODY_BYTES: Final = {
     VOTE_REQUEST: _VOTE_REQUEST.size,
-    VOTE_ANSWER: 0,
-    APPEND: _APPEND.size,
-    APPEND_ANSWER: _APPEND_ANSWER.size,
-    DEPOSE: 0,
-    OFFER: _OFFER.size,
-    PULL: _PULL.size,
-    CHUNK: _PULL.size,
+    VOTE_RESPONSE: 0,
+    APPEND_ENTRIES: _APPEND.size,
+    APPEND_ENTRIES_RESPONSE: _APPEND_ANSWER.size,
+    TIMEOUT_NOW: 0,
+    SNAPSHOT_OFFER: _OFFER.size,
+    SNAPSHOT_PULL: _PULL.size,
+    SNAPSHOT_CHUNK: _PULL.size,
     DAMAGED: _VOTE_REQUEST.size,
 }
-_OPEN_ENDED: Final = (APPEND, OFFER, CHUNK)
+_OPEN_ENDED: Final = (APPEND_ENTRIES, SNAPSHOT_OFFER, SNAPSHOT_CHUNK)
 
 
 class MalformedMessage(ValueError):
@@ -66,9 +66,9 @@ class MalformedMessage(ValueError):
 def encode(message: Message) -> list[Buffer]:
     """The parts of one message, the bytes of entries untouched.  Each entry has its payload."""
     match message:
-        case Append():
+        case AppendEntries():
             return _encode_append(message)
-        case AppendAnswer():
+        case AppendEntriesResponse():
             body = _APPEND_ANSWER.pack(
                 message.serial,
                 message.match_index,
@@ -77,35 +77,35 @@ def encode(message: Message) -> list[Buffer]:
                 message.hint_index,
                 message.hint_term,
             )
-            return [_HEAD.pack(APPEND_ANSWER, INSTALLING * message.is_installing, 0, message.term) + body]
+            return [_HEAD.pack(APPEND_ENTRIES_RESPONSE, INSTALLING * message.is_installing, 0, message.term) + body]
         case VoteRequest():
             flags = PRE * message.is_pre | TRANSFER * message.is_transfer
             body = _VOTE_REQUEST.pack(message.last_index, message.last_term)
             return [_HEAD.pack(VOTE_REQUEST, flags, 0, message.term) + body]
-        case VoteAnswer():
+        case VoteResponse():
             flags = PRE * message.is_pre | GRANTED * message.is_granted
-            return [_HEAD.pack(VOTE_ANSWER, flags, 0, message.term)]
-        case Depose():
-            return [_HEAD.pack(DEPOSE, 0, 0, message.term)]
+            return [_HEAD.pack(VOTE_RESPONSE, flags, 0, message.term)]
+        case TimeoutNow():
+            return [_HEAD.pack(TIMEOUT_NOW, 0, 0, message.term)]
         case Damaged():
             body = _VOTE_REQUEST.pack(message.last_index, message.last_term)
             return [_HEAD.pack(DAMAGED, 0, 0, message.term) + body]
-        case Offer():
+        case SnapshotOffer():
             members = message.membership.encode()
             crc = crc32c(message.partitions, crc32c(members))
             body = _OFFER.pack(message.index, message.index_term, message.append_time, len(members), crc)
-            return [_HEAD.pack(OFFER, 0, 0, message.term) + body + members, message.partitions]
-        case Pull():
+            return [_HEAD.pack(SNAPSHOT_OFFER, 0, 0, message.term) + body + members, message.partitions]
+        case SnapshotPull():
             body = _PULL.pack(message.index, message.partition, message.offset)
-            return [_HEAD.pack(PULL, 0, 0, message.term) + body]
-        case Chunk():
+            return [_HEAD.pack(SNAPSHOT_PULL, 0, 0, message.term) + body]
+        case SnapshotChunk():
             body = _PULL.pack(message.index, message.partition, message.offset)
-            return [_HEAD.pack(CHUNK, 0, 0, message.term) + body, *message.payload]
+            return [_HEAD.pack(SNAPSHOT_CHUNK, 0, 0, message.term) + body, *message.payload]
 
 
-def _encode_append(append: Append) -> list[Buffer]:
+def _encode_append(append: AppendEntries) -> list[Buffer]:
     """Head and the entries' fixed parts first, then their bytes, each as it is."""
-    head = bytearray(_HEAD.pack(APPEND, 0, len(append.entries), append.term))
+    head = bytearray(_HEAD.pack(APPEND_ENTRIES, 0, len(append.entries), append.term))
     head += _APPEND.pack(append.prev_index, append.prev_term, append.commit_index, append.serial)
     parts: list[Buffer] = [head]
     for entry in append.entries:
@@ -138,7 +138,7 @@ def decode(data: memoryview) -> Message:
     at = _HEAD.size + body_bytes
     if len(data) < at or (kind not in _OPEN_ENDED and len(data) != at):
         raise MalformedMessage(f"a message of kind {kind} has {at} bytes, and not {len(data)}")
-    if kind != APPEND and entry_count:
+    if kind != APPEND_ENTRIES and entry_count:
         raise MalformedMessage(f"a message of kind {kind} has no entries, and not {entry_count}")
     if len(data) < at + entry_count * _ENTRY.size:
         raise MalformedMessage(f"{entry_count} entries are announced in {len(data)} bytes")
@@ -151,18 +151,18 @@ def decode(data: memoryview) -> Message:
             is_pre=bool(flags & PRE),
             is_transfer=bool(flags & TRANSFER),
         )
-    if kind == VOTE_ANSWER:
-        return VoteAnswer(term=term, is_granted=bool(flags & GRANTED), is_pre=bool(flags & PRE))
-    if kind == DEPOSE:
-        return Depose(term=term)
+    if kind == VOTE_RESPONSE:
+        return VoteResponse(term=term, is_granted=bool(flags & GRANTED), is_pre=bool(flags & PRE))
+    if kind == TIMEOUT_NOW:
+        return TimeoutNow(term=term)
     if kind == DAMAGED:
         last_index, last_term = _VOTE_REQUEST.unpack_from(data, _HEAD.size)
         return Damaged(term=term, last_index=last_index, last_term=last_term)
-    if kind == APPEND_ANSWER:
+    if kind == APPEND_ENTRIES_RESPONSE:
         serial, match_index, commit_index, rejected_index, hint_index, hint_term = _APPEND_ANSWER.unpack_from(
             data, _HEAD.size
         )
-        return AppendAnswer(
+        return AppendEntriesResponse(
             term=term,
             serial=serial,
             match_index=match_index,
@@ -172,18 +172,18 @@ def decode(data: memoryview) -> Message:
             hint_term=hint_term,
             is_installing=bool(flags & INSTALLING),
         )
-    if kind == OFFER:
+    if kind == SNAPSHOT_OFFER:
         return _decode_offer(data, term)
-    if kind in (PULL, CHUNK):
+    if kind in (SNAPSHOT_PULL, SNAPSHOT_CHUNK):
         index, partition, offset = _PULL.unpack_from(data, _HEAD.size)
-        if kind == PULL:
-            return Pull(term=term, index=index, partition=partition, offset=offset)
-        return Chunk(term=term, index=index, partition=partition, offset=offset, payload=(data[at:],))
+        if kind == SNAPSHOT_PULL:
+            return SnapshotPull(term=term, index=index, partition=partition, offset=offset)
+        return SnapshotChunk(term=term, index=index, partition=partition, offset=offset, payload=(data[at:],))
     prev_index, prev_term, commit_index, serial = _APPEND.unpack_from(data, _HEAD.size)
     entries = tuple(_entries(data, at, entry_count, prev_index))
     if commit_index > prev_index + entry_count:
         raise MalformedMessage(f"commit index {commit_index} lies behind the {entry_count} entries from {prev_index}")
-    return Append(
+    return AppendEntries(
         term=term,
         prev_index=prev_index,
         prev_term=prev_term,
@@ -193,12 +193,12 @@ def decode(data: memoryview) -> Message:
     )
 
 
-def _decode_offer(data: memoryview, term: int) -> Offer:
+def _decode_offer(data: memoryview, term: int) -> SnapshotOffer:
     index, index_term, append_time, members_bytes, crc = _OFFER.unpack_from(data, _HEAD.size)
     at = _HEAD.size + _OFFER.size
     if crc32c(data[at:]) != crc or len(data) < at + members_bytes:
         raise MalformedMessage(f"the bytes of the snapshot at {index} are not those that were sent")
-    return Offer(
+    return SnapshotOffer(
         term=term,
         index=index,
         index_term=index_term,

@@ -27,14 +27,14 @@ class VoteRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VoteAnswer:
+class VoteResponse:
     term: int  # of a granted pre-vote the one that was asked about, else the receiver's own
     is_granted: bool
     is_pre: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Append:
+class AppendEntries:
     term: int
     prev_index: int
     prev_term: int
@@ -44,7 +44,7 @@ class Append:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppendAnswer:
+class AppendEntriesResponse:
     term: int
     serial: int = 0
     match_index: int = 0  # alike with the leader's log up to here, and on disk
@@ -56,7 +56,7 @@ class AppendAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Depose:
+class TimeoutNow:
     term: int
 
 
@@ -70,7 +70,7 @@ class Damaged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class SnapshotOffer:
     """A snapshot: everything that the committed log up to `index` has built, but for the bytes of its batches."""
 
     term: int
@@ -82,7 +82,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pull:
+class SnapshotPull:
     """Asked again until it is answered, by whoever installs: so nothing that is lost, late or double does harm."""
 
     term: int
@@ -92,7 +92,7 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class SnapshotChunk:
     """Whole batches, from the one that holds `offset` on, none beyond the snapshot."""
 
     term: int
@@ -102,4 +102,14 @@ class Chunk:
     payload: tuple[Buffer, ...] = field(repr=False)
 
 
-Message = VoteRequest | VoteAnswer | Append | AppendAnswer | Depose | Damaged | Offer | Pull | Chunk
+Message = (
+    VoteRequest
+    | VoteResponse
+    | AppendEntries
+    | AppendEntriesResponse
+    | TimeoutNow
+    | Damaged
+    | SnapshotOffer
+    | SnapshotPull
+    | SnapshotChunk
+)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tidemill.model.broker_id import Voter
 from tidemill.raft.entry import Entry
-from tidemill.raft.messages import Chunk, Message, Offer, Pull
+from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 
 
 @dataclass(slots=True)
@@ -28,6 +28,6 @@ class Ready:
     entries: list[Entry] = field(default_factory=list)  # these, in one sync for all shards
     messages: Sequence[tuple[Voter, Message]] = ()
     installs: Sequence[Voter] = ()  # members that an Offer must be sent to; then tell `offered`
-    pulls: Sequence[tuple[Voter, Pull]] = ()  # to be answered with a Chunk, or a newer Offer
-    offer: Offer | None = None  # to be installed; what was queued for the log before still belongs to it
-    chunks: Sequence[Chunk] = ()  # of the snapshot that is installed, from its leader
+    pulls: Sequence[tuple[Voter, SnapshotPull]] = ()  # to be answered with a Chunk, or a newer Offer
+    offer: SnapshotOffer | None = None  # to be installed; what was queued for the log before still belongs to it
+    chunks: Sequence[SnapshotChunk] = ()  # of the snapshot that is installed, from its leader

@@ -30,16 +30,16 @@ from tidemill.raft.election import Election
 from tidemill.raft.entry import COMMAND, Command, Entry, no_op, voters_change
 from tidemill.raft.log_view import LogView
 from tidemill.raft.messages import (
-    Append,
-    AppendAnswer,
-    Chunk,
+    AppendEntries,
+    AppendEntriesResponse,
     Damaged,
-    Depose,
     Message,
-    Offer,
-    Pull,
-    VoteAnswer,
+    SnapshotChunk,
+    SnapshotOffer,
+    SnapshotPull,
+    TimeoutNow,
     VoteRequest,
+    VoteResponse,
 )
 from tidemill.raft.open_log import OpenLog
 from tidemill.raft.progress import Window
@@ -145,9 +145,9 @@ class Replica:
         self.is_damaged = is_damaged  # until such an install is
         self._is_installed = False  # the row that ends an install is queued
         self._damage_told_ms: int | None = None
-        self._offer: Offer | None = None
-        self._pulls: list[tuple[Voter, Pull]] = []
-        self._chunks: list[Chunk] = []
+        self._offer: SnapshotOffer | None = None
+        self._pulls: list[tuple[Voter, SnapshotPull]] = []
+        self._chunks: list[SnapshotChunk] = []
         self._log = OpenLog(log)
         self._memberships = memberships
         self._election: Election | None = None
@@ -310,7 +310,7 @@ class Replica:
         able = [voter for voter in self.voters if voter != self.me and self._alive(voter)]
         able.sort(key=lambda voter: matches.get(voter, 0), reverse=True)
         if able:
-            self._messages.append((able[self._given_up % len(able)], Depose(term=self._led_term)))
+            self._messages.append((able[self._given_up % len(able)], TimeoutNow(term=self._led_term)))
         self._given_up += 1
 
     def _may_stand(self) -> bool:
@@ -331,7 +331,7 @@ class Replica:
             matches = {it: match for it, match in self.replication.matches.items() if it in self.voters}
             able = [voter for voter in matches if self._alive(voter)]
             if able:
-                self._messages.append((max(able, key=lambda voter: matches[voter]), Depose(term=self.term)))
+                self._messages.append((max(able, key=lambda voter: matches[voter]), TimeoutNow(term=self.term)))
         self._follow(self.term, self.leader if self.role is Role.FOLLOWER else None)
         self.match_index = 0
         if self._is_installed:
@@ -456,24 +456,24 @@ class Replica:
         match message:
             case VoteRequest():
                 self._on_vote_request(sender, message)
-            case VoteAnswer():
+            case VoteResponse():
                 self._on_vote_answer(sender, message)
-            case Append():
+            case AppendEntries():
                 self._on_append(sender, message)
-            case AppendAnswer():
+            case AppendEntriesResponse():
                 self._on_append_answer(sender, message)
-            case Depose():
+            case TimeoutNow():
                 if message.term == self.term and self.role is Role.FOLLOWER and self._may_stand():
                     self._stand(is_transfer=True)
             case Damaged():
                 self._on_damaged(sender, message)
-            case Offer():
+            case SnapshotOffer():
                 self._on_offer(sender, message)
-            case Pull():
+            case SnapshotPull():
                 replication = self.replication
                 if message.term == self.term and replication and replication.pulled(sender):
                     self._pulls.append((sender, message))
-            case Chunk():
+            case SnapshotChunk():
                 is_ours = self.installing is not None and message.index == self.installing[0]
                 if is_ours and message.term == self.term and sender == self.leader:
                     self._chunks.append(message)
@@ -482,7 +482,7 @@ class Replica:
         """A higher term that changes nothing here: a question whether we would, or one while our leader is alive."""
         if isinstance(message, VoteRequest):
             return message.is_pre or (self._is_led() and not message.is_transfer)
-        return isinstance(message, VoteAnswer) and message.is_pre and message.is_granted
+        return isinstance(message, VoteResponse) and message.is_pre and message.is_granted
 
     def _is_led(self) -> bool:
         """There is no need of another leader."""
@@ -501,24 +501,24 @@ class Replica:
         if self.replication is not None:
             self.replication.met_again(sender)  # who asks does not know its leader, or knows of a later term
         if self.is_damaged:
-            self._messages.append((sender, VoteAnswer(term=self.term, is_granted=False, is_pre=request.is_pre)))
+            self._messages.append((sender, VoteResponse(term=self.term, is_granted=False, is_pre=request.is_pre)))
             return
         if request.is_pre:
             is_granted = request.term > self.term and is_up_to_date and may_change
             term = request.term if is_granted else self.term
-            self._messages.append((sender, VoteAnswer(term=term, is_granted=is_granted, is_pre=True)))
+            self._messages.append((sender, VoteResponse(term=term, is_granted=is_granted, is_pre=True)))
             if is_granted and self.role is Role.PRE_CANDIDATE and self._goes_first(sender):
                 self._step_back()
             return
         is_free = self.voted_for in (None, sender) and self.leader in (None, sender)
         if request.term != self.term or not is_free or not is_up_to_date:
             if request.term <= self.term:
-                self._messages.append((sender, VoteAnswer(term=self.term, is_granted=False)))
+                self._messages.append((sender, VoteResponse(term=self.term, is_granted=False)))
             return
         if self.voted_for is None:
             self._set_term(self.term, sender)
             self._wait(ELECTION_MS + self._jitter_ms())
-        self._messages.append((sender, VoteAnswer(term=self.term, is_granted=True)))
+        self._messages.append((sender, VoteResponse(term=self.term, is_granted=True)))
 
     def _question_leader(self) -> None:
         """
@@ -532,7 +532,7 @@ class Replica:
         )
         self._messages.append((self.leader, question))
 
-    def _on_vote_answer(self, sender: Voter, answer: VoteAnswer) -> None:
+    def _on_vote_answer(self, sender: Voter, answer: VoteResponse) -> None:
         if sender == self.leader and self.role is Role.FOLLOWER:
             self.leader = None  # until it is heard again
         election = self._election
@@ -543,9 +543,11 @@ class Replica:
         election.count(sender, is_granted=answer.is_granted)
         self._decide()
 
-    def _on_append(self, sender: Voter, append: Append) -> None:
+    def _on_append(self, sender: Voter, append: AppendEntries) -> None:
         if append.term < self.term:
-            self._messages.append((sender, AppendAnswer(term=self.term, rejected_index=max(append.prev_index, 1))))
+            self._messages.append(
+                (sender, AppendEntriesResponse(term=self.term, rejected_index=max(append.prev_index, 1)))
+            )
             return
         self._follow_leader(sender)
         if self.installing is not None:
@@ -566,7 +568,7 @@ class Replica:
             self._messages.append(
                 (
                     sender,
-                    AppendAnswer(
+                    AppendEntriesResponse(
                         term=self.term,
                         serial=append.serial,
                         commit_index=self.commit_index,
@@ -588,9 +590,9 @@ class Replica:
             assert self.role is not Role.LEADER, f"{sender} and {self.me} lead term {self.term}"
             self._follow(self.term, sender)
 
-    def _on_offer(self, sender: Voter, offer: Offer) -> None:
+    def _on_offer(self, sender: Voter, offer: SnapshotOffer) -> None:
         if offer.term < self.term:
-            self._messages.append((sender, AppendAnswer(term=self.term, rejected_index=1)))
+            self._messages.append((sender, AppendEntriesResponse(term=self.term, rejected_index=1)))
             return
         self._follow_leader(sender)
         installing, log = self.installing, self._log
@@ -610,7 +612,7 @@ class Replica:
     def _answer_installing(self) -> None:
         """A new leader may not know yet that the snapshot is committed, and would offer an older one."""
         assert self.leader is not None and self.installing is not None, "nobody leads, or nothing is installed"
-        answer = AppendAnswer(term=self.term, commit_index=self.installing[0], is_installing=True)
+        answer = AppendEntriesResponse(term=self.term, commit_index=self.installing[0], is_installing=True)
         self._messages.append((self.leader, answer))
 
     def _take(self, entries: tuple[Entry, ...]) -> None:
@@ -642,7 +644,7 @@ class Replica:
     def _answer_append(self, serial: int) -> None:
         """What is alike with the leader's log, and on this disk."""
         assert self.leader is not None, "nobody leads"
-        answer = AppendAnswer(
+        answer = AppendEntriesResponse(
             term=self.term,
             serial=serial,
             match_index=min(self.match_index, self.durable_index),
@@ -650,7 +652,7 @@ class Replica:
         )
         self._messages.append((self.leader, answer))
 
-    def _on_append_answer(self, sender: Voter, answer: AppendAnswer) -> None:
+    def _on_append_answer(self, sender: Voter, answer: AppendEntriesResponse) -> None:
         replication = self.replication
         if replication is None or answer.term != self.term:
             return
@@ -720,7 +722,7 @@ class Replica:
         progress = self.replication.members.get(to)
         # All is committed and on this disk by then, too: whoever waits for an answer here has had it.
         if progress is not None and progress.match_index == self._log.last_index == self.stable_index:
-            self._messages.append((to, Depose(term=self.term)))
+            self._messages.append((to, TimeoutNow(term=self.term)))
 
     def began_again(self, member: Voter) -> None:
         """Its broker's process is another than before: it leads nothing, whatever was heard of it."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from tidemill.model.broker_id import Voter
 from tidemill.raft.entry import Entry
-from tidemill.raft.messages import Append, AppendAnswer
+from tidemill.raft.messages import AppendEntries, AppendEntriesResponse
 from tidemill.raft.open_log import OpenLog
 from tidemill.raft.progress import Pace, Progress, Window
 from tidemill.raft.voters import Membership
@@ -46,7 +46,7 @@ class Replication:
     def answered_serials(self) -> dict[Voter, int]:
         return {**self._serials, self._me: self.serial}
 
-    def answered(self, member: Voter, answer: AppendAnswer) -> bool:
+    def answered(self, member: Voter, answer: AppendEntriesResponse) -> bool:
         """Whether the member has come further than was known."""
         progress = self.members.get(member)
         if progress is None:
@@ -149,7 +149,7 @@ class Replication:
         lags = progress.commit_index < min(commit_index, progress.match_index)
         return progress.pace is Pace.SNAPSHOT or progress.is_owed or lags or self._serials.get(member, 0) < self.serial
 
-    def messages(self, term: int, commit_index: int) -> Iterator[tuple[Voter, Append]]:
+    def messages(self, term: int, commit_index: int) -> Iterator[tuple[Voter, AppendEntries]]:
         """What each may be sent now.  Members whose next entry is gone here come to need an install instead."""
         log = self._log
         for member, progress in self.members.items():
@@ -168,7 +168,7 @@ class Replication:
                 progress.sent(prev_index + len(entries), size)
                 yield (
                     member,
-                    Append(
+                    AppendEntries(
                         term=term,
                         prev_index=prev_index,
                         prev_term=log.term_at(prev_index),

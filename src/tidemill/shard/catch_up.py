@@ -11,7 +11,7 @@ from typing import Final
 
 from tidemill.model.broker_id import Voter
 from tidemill.raft.entry import BATCH, Entry
-from tidemill.raft.messages import Chunk, Message, Offer, Pull
+from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Jobs
@@ -88,7 +88,7 @@ class CatchUp:
         if snapshot is None or self._is_old(snapshot, member):
             snapshot = self._snapshot = snapshot_of(self._log)
         self._replica.offered(member, snapshot.index)
-        offer = Offer(
+        offer = SnapshotOffer(
             term=self._replica.term,
             index=snapshot.index,
             index_term=snapshot.term,
@@ -113,7 +113,7 @@ class CatchUp:
         known = 0 if progress is None else min(progress.commit_index, self._log.commit_index)
         return snapshot.index < max(known, self._log.first_index - 1)
 
-    def answer(self, member: Voter, pull: Pull) -> None:
+    def answer(self, member: Voter, pull: SnapshotPull) -> None:
         snapshot = self._snapshot
         if snapshot is None or pull.index != snapshot.index:
             self.offer(member)
@@ -168,9 +168,9 @@ class CatchUp:
         self._snapshot = None
         self.offer(member)
 
-    def _send_chunk(self, member: Voter, pull: Pull, parts: list[Buffer]) -> None:
+    def _send_chunk(self, member: Voter, pull: SnapshotPull, parts: list[Buffer]) -> None:
         if parts:
-            chunk = Chunk(
+            chunk = SnapshotChunk(
                 term=pull.term, index=pull.index, partition=pull.partition, offset=pull.offset, payload=tuple(parts)
             )
             self._send(member, chunk)

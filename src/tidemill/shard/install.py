@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from tidemill.model.broker_id import Voter
 from tidemill.raft.entry import Entry, Kind
-from tidemill.raft.messages import Chunk, Message, Offer, Pull
+from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 from tidemill.raft.replica import Replica
 from tidemill.shard.jobs import Jobs
 from tidemill.storage.disk import DiskFull
@@ -75,8 +75,8 @@ class Install:
         self.refused = 0  # chunks
         self._is_stopped = False
         self._copy: InstallCopy | None = None
-        self._offer: Offer | None = None  # that is installed
-        self._next: Offer | None = None  # a newer one
+        self._offer: SnapshotOffer | None = None  # that is installed
+        self._next: SnapshotOffer | None = None  # a newer one
         self._asked: tuple[int, int] | None = None  # partition and offset
         self._asked_ms = 0
         self._now_ms = 0
@@ -95,7 +95,7 @@ class Install:
         else:
             self.go_on()
 
-    def offered(self, offer: Offer) -> None:
+    def offered(self, offer: SnapshotOffer) -> None:
         is_known = self._next is None and self._offer is not None and self._offer.index == offer.index
         if is_known:
             if self.stage is Stage.PULLING:
@@ -108,7 +108,7 @@ class Install:
             self._cut()
         self.go_on()
 
-    def received(self, chunk: Chunk) -> None:
+    def received(self, chunk: SnapshotChunk) -> None:
         """What was asked for, or something late."""
         is_asked = self._asked == (chunk.partition, chunk.offset)
         if self.stage is not Stage.PULLING or self._offer is None or chunk.index != self._offer.index or not is_asked:
@@ -205,9 +205,11 @@ class Install:
             self._asked_ms = self._now_ms
             if leader is not None:
                 partition, offset = self._asked
-                self._send(leader, Pull(term=self._replica.term, index=offer.index, partition=partition, offset=offset))
+                self._send(
+                    leader, SnapshotPull(term=self._replica.term, index=offer.index, partition=partition, offset=offset)
+                )
 
-    def _end(self, offer: Offer) -> None:
+    def _end(self, offer: SnapshotOffer) -> None:
         states = self._files.result()
         self._journal(installed_row(offer.index, offer.index_term, offer.append_time, offer.membership, states))
 

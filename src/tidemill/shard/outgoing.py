@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tidemill.model.broker_id import Voter
 from tidemill.raft.entry import Entry
-from tidemill.raft.messages import Append, Message
+from tidemill.raft.messages import AppendEntries, Message
 from tidemill.shard.jobs import Jobs
 from tidemill.storage.partition_log import OffsetGone
 from tidemill.storage.segment import SegmentDamaged
@@ -77,7 +77,7 @@ class Outgoing:
 
     def _whole(self, message: Message, *, may_wait: bool) -> Message | Exception | None:
         """None: the disk must be asked."""
-        if not isinstance(message, Append) or all(entry.payload is not None for entry in message.entries):
+        if not isinstance(message, AppendEntries) or all(entry.payload is not None for entry in message.entries):
             return message
         entries = []
         for entry in message.entries:

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from tidemill.model.broker_id import Voter
-from tidemill.raft.messages import Chunk, Message, Offer, Pull
+from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 from tidemill.raft.replica import Replica
 from tidemill.simulation.kept_log import Broken, Installed, Installing, Kept, Record, Row
 from tidemill.storage.leader_epochs import meeting_offset
@@ -33,7 +33,7 @@ class KeptCatchUp:
         self._replica = replica
         self._memory = memory
         self._entries_max = entries_max  # in one chunk
-        self._offer: Offer | None = None
+        self._offer: SnapshotOffer | None = None
 
     def offer(self, member: Voter) -> tuple[Voter, Message]:
         replica, memory = self._replica, self._memory
@@ -48,11 +48,11 @@ class KeptCatchUp:
         replica.offered(member, offer.index)
         return member, offer
 
-    def _snapshot(self) -> Offer:
+    def _snapshot(self) -> SnapshotOffer:
         replica, memory = self._replica, self._memory
         index = replica.stable_index
         starts = term_starts(memory.content[:index])
-        return Offer(
+        return SnapshotOffer(
             term=replica.term,
             index=index,
             index_term=memory.term_at(index),
@@ -61,13 +61,13 @@ class KeptCatchUp:
             partitions=b"".join(_START.pack(*start) for start in starts),
         )
 
-    def answer(self, member: Voter, pull: Pull) -> tuple[Voter, Message]:
+    def answer(self, member: Voter, pull: SnapshotPull) -> tuple[Voter, Message]:
         offer = self._offer
         if offer is None or offer.term != self._replica.term or pull.index != offer.index:
             return self.offer(member)
         content = self._memory.content[pull.offset - 1 : min(offer.index, pull.offset - 1 + self._entries_max())]
         payload = b"".join(_RECORD.pack(index, term, len(data)) + data for index, term, data in content)
-        return member, Chunk(
+        return member, SnapshotChunk(
             term=pull.term, index=pull.index, partition=pull.partition, offset=pull.offset, payload=(payload,)
         )
 
@@ -91,13 +91,13 @@ class KeptInstall:
         self._disk = disk
         self._queue = queue
         self._sync_files = sync_files
-        self._offer: Offer | None = None
-        self._next_offer: Offer | None = None
+        self._offer: SnapshotOffer | None = None
+        self._next_offer: SnapshotOffer | None = None
         self._row: Row | None = None
         self._is_syncing = False
         self.pulls = False
 
-    def offered(self, offer: Offer) -> None:
+    def offered(self, offer: SnapshotOffer) -> None:
         if self._next_offer is None and self._offer is not None and self._offer.index == offer.index:
             return  # told again, perhaps by another leader
         self._next_offer = offer
@@ -130,7 +130,7 @@ class KeptInstall:
         self._row = Installing(offer.index, offer.index_term, keep)
         self._queue(self._row)
 
-    def keep(self, content: tuple[Record, ...], offer: Offer) -> int:
+    def keep(self, content: tuple[Record, ...], offer: SnapshotOffer) -> int:
         theirs = list(_START.iter_unpack(offer.partitions))
         meeting = meeting_offset(term_starts(content), len(content) + 1, theirs, offer.index + 1)
         return 0 if meeting is None else meeting - 1
@@ -156,9 +156,9 @@ class KeptInstall:
         if index > offer.index:
             self._sync()
             return None
-        return Pull(term=self._replica.term, index=offer.index, partition=0, offset=index)
+        return SnapshotPull(term=self._replica.term, index=offer.index, partition=0, offset=index)
 
-    def received(self, chunk: Chunk) -> bool:
+    def received(self, chunk: SnapshotChunk) -> bool:
         """Whether it was the one that was asked for."""
         memory, offer = self._memory, self._offer
         if not self.pulls or offer is None or (chunk.index, chunk.offset) != (offer.index, memory.count + 1):

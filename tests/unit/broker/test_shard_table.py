@@ -5,7 +5,7 @@ from typing import Any
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.metadata.topics import DeleteTopics
 from tidemill.model.shard import ShardId
-from tidemill.raft.messages import Append, VoteRequest
+from tidemill.raft.messages import AppendEntries, VoteRequest
 
 
 def test_a_topic_that_was_made_anew_is_open_where_both_were_seen_at_once() -> None:
@@ -56,7 +56,7 @@ def test_what_comes_for_a_shard_that_is_not_open_is_kept_without_bytes() -> None
     world.until(lambda: gone in world[3].broker.store.closed, "it is closed")
     asks = VoteRequest(term=1, last_index=0, last_term=0)
 
-    table.receive(sender, ShardId(98), Append(term=1, prev_index=0, prev_term=0, commit_index=0))
+    table.receive(sender, ShardId(98), AppendEntries(term=1, prev_index=0, prev_term=0, commit_index=0))
     table.receive(sender, ShardId(99), asks)
     table.receive(sender, gone, asks)
 

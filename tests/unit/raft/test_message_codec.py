@@ -10,16 +10,16 @@ from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.raft.entry import BATCH, COMMAND, Entry
 from tidemill.raft.message_codec import MalformedMessage, decode, encode
 from tidemill.raft.messages import (
-    Append,
-    AppendAnswer,
-    Chunk,
+    AppendEntries,
+    AppendEntriesResponse,
     Damaged,
-    Depose,
     Message,
-    Offer,
-    Pull,
-    VoteAnswer,
+    SnapshotChunk,
+    SnapshotOffer,
+    SnapshotPull,
+    TimeoutNow,
     VoteRequest,
+    VoteResponse,
 )
 from tidemill.raft.voters import Membership
 
@@ -33,9 +33,9 @@ SIMPLE = st.one_of(
     st.builds(
         VoteRequest, term=NUMBERS, last_index=NUMBERS, last_term=NUMBERS, is_pre=FLAGS, is_transfer=FLAGS
     ),
-    st.builds(VoteAnswer, term=NUMBERS, is_granted=FLAGS, is_pre=FLAGS),
+    st.builds(VoteResponse, term=NUMBERS, is_granted=FLAGS, is_pre=FLAGS),
     st.builds(
-        AppendAnswer,
+        AppendEntriesResponse,
         term=NUMBERS,
         serial=NUMBERS,
         match_index=NUMBERS,
@@ -45,11 +45,11 @@ SIMPLE = st.one_of(
         hint_term=NUMBERS,
         is_installing=FLAGS,
     ),
-    st.builds(Depose, term=NUMBERS),
+    st.builds(TimeoutNow, term=NUMBERS),
     st.builds(Damaged, term=NUMBERS, last_index=NUMBERS, last_term=NUMBERS),
-    st.builds(Pull, term=NUMBERS, index=NUMBERS, partition=st.integers(0, 1 << 31), offset=NUMBERS),
+    st.builds(SnapshotPull, term=NUMBERS, index=NUMBERS, partition=st.integers(0, 1 << 31), offset=NUMBERS),
     st.builds(
-        Offer,
+        SnapshotOffer,
         term=NUMBERS,
         index=NUMBERS,
         index_term=NUMBERS,
@@ -60,7 +60,7 @@ SIMPLE = st.one_of(
 )  # fmt: skip
 
 
-def append(*payloads: bytes, commit: int = 7) -> Append:
+def append(*payloads: bytes, commit: int = 7) -> AppendEntries:
     entries = tuple(
         Entry(
             BATCH if payload else COMMAND,
@@ -74,7 +74,7 @@ def append(*payloads: bytes, commit: int = 7) -> Append:
         )
         for number, payload in enumerate(payloads)
     )
-    return Append(term=5, prev_index=7, prev_term=3, entries=entries, commit_index=commit, serial=9)
+    return AppendEntries(term=5, prev_index=7, prev_term=3, entries=entries, commit_index=commit, serial=9)
 
 
 def joined(message: Message) -> bytearray:
@@ -110,7 +110,7 @@ def test_entries_come_as_they_went(payloads: list[bytes]) -> None:
 
     came = decode(memoryview(joined(sent)))
 
-    assert isinstance(came, Append)
+    assert isinstance(came, AppendEntries)
     assert (5, 7, 3, 7, 9) == (came.term, came.prev_index, came.prev_term, came.commit_index, came.serial)
     assert [control_rows(entry) for entry in sent.entries] == [control_rows(entry) for entry in came.entries]
 
@@ -124,20 +124,20 @@ def test_bytes_of_entries_are_not_copied() -> None:
     came = decode(data)
 
     assert parts[1] is batch
-    assert isinstance(came, Append)
+    assert isinstance(came, AppendEntries)
     assert came.entries[0].payload.obj is data.obj  # type: ignore[union-attr]
 
 
 def test_bytes_of_a_chunk_are_not_copied() -> None:
     """Batches of a snapshot leave as they were read, and come as views."""
     batch = bytearray(b"batch")
-    chunk = Chunk(term=5, index=7, partition=3, offset=100, payload=(batch, b"more"))
+    chunk = SnapshotChunk(term=5, index=7, partition=3, offset=100, payload=(batch, b"more"))
     data = memoryview(joined(chunk))
 
     came = decode(data)
 
     assert encode(chunk)[1] is batch
-    assert isinstance(came, Chunk)
+    assert isinstance(came, SnapshotChunk)
     assert (5, 7, 3, 100) == (came.term, came.index, came.partition, came.offset)
     assert b"batchmore" == came.payload[0]
     assert came.payload[0].obj is data.obj  # type: ignore[union-attr]
@@ -145,7 +145,9 @@ def test_bytes_of_a_chunk_are_not_copied() -> None:
 
 def test_a_snapshot_that_was_changed_is_refused() -> None:
     """Or cut: nothing of it reaches a disk."""
-    data = joined(Offer(term=5, index=7, index_term=3, append_time=9, membership=Membership(()), partitions=b"files"))
+    data = joined(
+        SnapshotOffer(term=5, index=7, index_term=3, append_time=9, membership=Membership(()), partitions=b"files")
+    )
     changed = data[:-1] + b"x"
 
     for wrong in (changed, data[:-1], data[:20], data + b"x"):

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.raft.replica_world import A, B, C, World
-from tidemill.raft.messages import Depose
+from tidemill.raft.messages import TimeoutNow
 from tidemill.raft.replica import Role
 
 
@@ -19,7 +19,7 @@ def test_the_successor_does_not_give_up_its_election_at_its_first_tick(slept_ms:
 
     world.replicas[A].transfer_leadership(B)
     world.carry_out(A)
-    depose = next(it for it in world.mail if isinstance(it[2], Depose))
+    depose = next(it for it in world.mail if isinstance(it[2], TimeoutNow))
     world.mail.remove(depose)
     world.replicas[B].receive(A, depose[2])
     world.carry_out(B)

@@ -1,7 +1,7 @@
 """A leader without room asks others to lead; whoever does not hear that it stepped down must not follow it for ever."""
 
 from tests.unit.raft.replica_world import A, B, C, World
-from tidemill.raft.messages import Depose, VoteRequest
+from tidemill.raft.messages import TimeoutNow, VoteRequest
 from tidemill.raft.replica import FULL_MS
 
 
@@ -55,7 +55,7 @@ def test_who_never_led_deposes_nobody_though_it_is_full_and_hears_no_leader() ->
 
 
 def asks_to_lead(world: World) -> int:
-    return sum(isinstance(message, Depose) for _, _, message in world.mail)
+    return sum(isinstance(message, TimeoutNow) for _, _, message in world.mail)
 
 
 def test_a_leader_that_slept_is_not_full_since_it_fell_asleep() -> None:

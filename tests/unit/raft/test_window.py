@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.raft.transcript import Hand
-from tidemill.raft.messages import Append
+from tidemill.raft.messages import AppendEntries
 from tidemill.raft.progress import Window
 
 ENTRIES = 9
@@ -41,6 +41,6 @@ def test_no_more_is_on_the_way_than_the_window_allows(window: Window, most: int)
     assert hand.replicas[2].commit_index == hand.replicas[1].last_index == ENTRIES + 1
 
 
-def entries_under_way(hand: Hand) -> list[Append]:
+def entries_under_way(hand: Hand) -> list[AppendEntries]:
     """From the leader to one follower."""
-    return [message for message in hand.messages[1, 2] if isinstance(message, Append) and message.entries]
+    return [message for message in hand.messages[1, 2] if isinstance(message, AppendEntries) and message.entries]

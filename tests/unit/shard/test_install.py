@@ -9,8 +9,15 @@ from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
-from tidemill.raft.message_codec import CHUNK, decode, encode
-from tidemill.raft.messages import Append, AppendAnswer, Chunk, Message, Offer, Pull
+from tidemill.raft.message_codec import SNAPSHOT_CHUNK, decode, encode
+from tidemill.raft.messages import (
+    AppendEntries,
+    AppendEntriesResponse,
+    Message,
+    SnapshotChunk,
+    SnapshotOffer,
+    SnapshotPull,
+)
 from tidemill.raft.voters import Membership
 from tidemill.shard.append import append_own
 from tidemill.shard.install import Stage
@@ -139,7 +146,7 @@ def test_a_learner_behind_the_rows_installs_and_then_follows(leader: Side) -> No
     exchange(leader, learner, turns=2)
 
     kinds = [type(message) for message in leader.sent]
-    assert Offer in kinds and kinds.count(Chunk) == 2
+    assert SnapshotOffer in kinds and kinds.count(SnapshotChunk) == 2
     assert [leader.values(number) for number in (0, 1)] == [learner.values(number) for number in (0, 1)]
     assert [11, 10] == [learner.shard.partitions[number].high_watermark for number in (0, 1)]
     assert Stage.IDLE is learner.shard._install.stage
@@ -166,9 +173,9 @@ def test_a_restart_in_the_middle_goes_on(leader: Side) -> None:
     """
     learner = Side(LEARNER)
     leader.tick()
-    while not any(isinstance(message, Pull) for message in learner.sent):
+    while not any(isinstance(message, SnapshotPull) for message in learner.sent):
         for side, other in ((leader, learner), (learner, leader)):
-            while side.out and not any(isinstance(message, Pull) for message in learner.sent):
+            while side.out and not any(isinstance(message, SnapshotPull) for message in learner.sent):
                 other.shard.receive(side.me, decode(memoryview(side.out.popleft())))
                 other.go_on()
         leader.tick()
@@ -194,13 +201,13 @@ def test_a_member_that_installs_more_than_a_kept_snapshot_has_is_offered_a_newer
     leader.alive = {LEARNER}
     leader.sent.clear()
     replica = leader.shard.replica
-    installing = AppendAnswer(term=replica.term, commit_index=replica.commit_index, is_installing=True)
+    installing = AppendEntriesResponse(term=replica.term, commit_index=replica.commit_index, is_installing=True)
 
     leader.shard.receive(LEARNER, installing)
     leader.tick()
     leader.tick()
 
-    assert [replica.commit_index] == [message.index for message in leader.sent if isinstance(message, Offer)]
+    assert [replica.commit_index] == [message.index for message in leader.sent if isinstance(message, SnapshotOffer)]
 
 
 def test_a_chunk_that_is_not_what_follows_is_refused(leader: Side) -> None:
@@ -218,7 +225,7 @@ def test_a_chunk_that_is_not_what_follows_is_refused(leader: Side) -> None:
                 leader.go_on()
             while leader.out:
                 data = bytearray(leader.out.popleft())
-                if data[0] == CHUNK and spoiled < 3:
+                if data[0] == SNAPSHOT_CHUNK and spoiled < 3:
                     data[-1 - 70 * spoiled] ^= 1
                     spoiled += 1
                 learner.shard.receive(LEADER, decode(memoryview(data)))
@@ -262,7 +269,7 @@ def test_entries_are_sent_with_bytes_that_lie_in_the_segment_only(leader: Side) 
     leader.shard.met_again(LEARNER)
     exchange(leader, learner, turns=3)
 
-    assert any(isinstance(message, Append) and message.entries for message in leader.sent)
+    assert any(isinstance(message, AppendEntries) and message.entries for message in leader.sent)
     assert leader.values(0) == learner.values(0)
 
 
@@ -271,18 +278,20 @@ def test_who_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
     It was taken for another, who still installs it; this member has that much, and the bytes of its next entry are
     gone: the same offer would be answered at once, and made at once, for as long as the other takes.
     """
-    asks = AppendAnswer(term=leader.shard.replica.term, rejected_index=leader.shard.log.last_index, hint_index=0)
+    asks = AppendEntriesResponse(
+        term=leader.shard.replica.term, rejected_index=leader.shard.log.last_index, hint_index=0
+    )
     leader.tick()
     leader.tick()
     leader.shard.receive(LEARNER, asks)
     leader.write(0, b"behind the snapshot")
     has = leader.shard.log.last_index
-    leader.shard.receive(LEARNER, AppendAnswer(term=leader.shard.replica.term, match_index=has))
+    leader.shard.receive(LEARNER, AppendEntriesResponse(term=leader.shard.replica.term, match_index=has))
     leader.write(1, b"and then")
 
     leader.shard._cannot_send(LEARNER)
     leader.go_on()
     leader.shard.carry_out()
 
-    offers = [message.index for message in leader.sent if isinstance(message, Offer)]
+    offers = [message.index for message in leader.sent if isinstance(message, SnapshotOffer)]
     assert offers[0] < has < offers[-1]

@@ -8,7 +8,7 @@ import pytest
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
 from tidemill.raft.entry import BATCH, Entry
-from tidemill.raft.messages import Append, Message, VoteAnswer
+from tidemill.raft.messages import AppendEntries, Message, VoteResponse
 from tidemill.shard.outgoing import Outgoing
 from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.shard_log import ShardLog
@@ -26,11 +26,11 @@ class HandLog:
         return self.found() if may_wait else None
 
 
-def unread() -> Append:
+def unread() -> AppendEntries:
     """Its bytes lie in a segment only."""
     entry = Entry(BATCH, b"bytes", index=1, term=1, record_count=1)
     entry.payload = None
-    return Append(term=1, prev_index=0, prev_term=0, entries=(entry,), commit_index=0)
+    return AppendEntries(term=1, prev_index=0, prev_term=0, entries=(entry,), commit_index=0)
 
 
 def test_a_read_that_fails_holds_nothing_back() -> None:
@@ -47,9 +47,9 @@ def test_a_read_that_fails_holds_nothing_back() -> None:
 
     log.found = unreadable
     outgoing.send(TO, unread())
-    outgoing.send(TO, VoteAnswer(term=1, is_granted=True))
+    outgoing.send(TO, VoteResponse(term=1, is_granted=True))
     with pytest.raises(OSError, match="Input/output"):
         jobs.stabilize()
-    outgoing.send(TO, VoteAnswer(term=2, is_granted=True))
+    outgoing.send(TO, VoteResponse(term=2, is_granted=True))
 
-    assert [VoteAnswer(term=2, is_granted=True)] == sent
+    assert [VoteResponse(term=2, is_granted=True)] == sent

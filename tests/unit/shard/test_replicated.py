@@ -11,7 +11,7 @@ from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
 from tidemill.raft.entry import BATCH, Entry, no_op
-from tidemill.raft.messages import Append, AppendAnswer, Message, VoteAnswer, VoteRequest
+from tidemill.raft.messages import AppendEntries, AppendEntriesResponse, Message, VoteRequest, VoteResponse
 from tidemill.raft.voters import Membership
 from tidemill.shard import shard as shard_module
 from tidemill.shard import uncommitted
@@ -89,7 +89,7 @@ class Replicated:
         for is_pre in (True, False):
             (request, *_) = [message for _, message in self.road.take(VoteRequest)]
             assert isinstance(request, VoteRequest) and request.is_pre is is_pre
-            self.shard.receive(SECOND, VoteAnswer(term=request.term, is_granted=True, is_pre=is_pre))
+            self.shard.receive(SECOND, VoteResponse(term=request.term, is_granted=True, is_pre=is_pre))
             self.sync()
         self.answer(SECOND)
 
@@ -97,11 +97,11 @@ class Replicated:
         """These have everything that was sent to them, on disk."""
         self.sync()
         for voter in voters:
-            mine = [message for to, message in self.road.sent if to == voter and isinstance(message, Append)]
+            mine = [message for to, message in self.road.sent if to == voter and isinstance(message, AppendEntries)]
             self.road.sent = [it for it in self.road.sent if it[0] != voter]
             for append in mine:
                 match_index = append.prev_index + len(append.entries)
-                answer = AppendAnswer(
+                answer = AppendEntriesResponse(
                     term=append.term, serial=append.serial, match_index=match_index, commit_index=append.commit_index
                 )
                 self.shard.receive(voter, answer)
@@ -175,7 +175,7 @@ def test_lost_leadership_fails_whoever_waits() -> None:
     replicated.shard.when_still_leading(told(heard, "read"))
     replicated.shard.partitions[0].watch(lambda: heard.append("watcher"))
 
-    replicated.shard.receive(SECOND, AppendAnswer(term=9, rejected_index=1))
+    replicated.shard.receive(SECOND, AppendEntriesResponse(term=9, rejected_index=1))
 
     assert (["commit False", "read False", "watcher"], [True, False]) == (sorted(heard), replicated.road.served)
 
@@ -196,9 +196,9 @@ def test_an_entry_whose_bytes_lie_in_a_segment_is_sent_from_there() -> None:
     replicated.road.sent.clear()
 
     replicated.shard.met_again(THIRD)
-    replicated.shard.receive(THIRD, AppendAnswer(term=1, rejected_index=index, hint_index=0, hint_term=0))
+    replicated.shard.receive(THIRD, AppendEntriesResponse(term=1, rejected_index=index, hint_index=0, hint_term=0))
 
-    appends = [message for to, message in replicated.road.sent if to == THIRD and isinstance(message, Append)]
+    appends = [message for to, message in replicated.road.sent if to == THIRD and isinstance(message, AppendEntries)]
     batches = [entry for append in appends for entry in append.entries if entry.kind == BATCH]
     assert [index] == [entry.index for entry in batches if entry.payload is not None]
 
@@ -230,7 +230,7 @@ def test_who_does_not_wait_for_a_majority_waits_until_it_has_come_near(monkeypat
 
     replicated.sync()
     near = [*heard]
-    match = AppendAnswer(term=1, match_index=first + 1, commit_index=first)
+    match = AppendEntriesResponse(term=1, match_index=first + 1, commit_index=first)
     replicated.shard.receive(SECOND, match)
     after_two = [*heard]
     replicated.answer(SECOND)
@@ -282,7 +282,7 @@ def test_what_another_leader_cuts_is_counted_no_more(monkeypatch: pytest.MonkeyP
         replicated.append(b"x")
     full = replicated.shard.takes_more
     replicated.shard.receive(
-        SECOND, Append(term=2, prev_index=1, prev_term=1, entries=(_of_another_leader(2, 2),), commit_index=1)
+        SECOND, AppendEntries(term=2, prev_index=1, prev_term=1, entries=(_of_another_leader(2, 2),), commit_index=1)
     )
 
     assert (False, True) == (full, replicated.shard.takes_more)

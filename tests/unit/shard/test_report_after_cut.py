@@ -8,7 +8,7 @@ from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
 from tidemill.raft.entry import BATCH, Entry, no_op
-from tidemill.raft.messages import Append, AppendAnswer, Message
+from tidemill.raft.messages import AppendEntries, AppendEntriesResponse, Message
 from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Workers
 from tidemill.shard.shard import Shard
@@ -86,7 +86,9 @@ def test_who_answers_has_on_disk_what_it_answers_for() -> None:
                 shard.advance(report)
 
     def append(leader: Voter, term: int, prev: tuple[int, int], *entries: Entry) -> None:
-        shard.receive(leader, Append(term=term, prev_index=prev[0], prev_term=prev[1], entries=entries, commit_index=0))
+        shard.receive(
+            leader, AppendEntries(term=term, prev_index=prev[0], prev_term=prev[1], entries=entries, commit_index=0)
+        )
 
     # SECOND leads term 1; everybody has 1 and 2, only SECOND and this broker get 3
     append(SECOND, 1, (0, 0), entry(1, 1), entry(2, 1))
@@ -110,7 +112,7 @@ def test_who_answers_has_on_disk_what_it_answers_for() -> None:
     end(slow)  # a report that was handed over in term 1
     end(begin())  # votes and the truncation; the other shard's rows fill it
 
-    answered = [it.match_index for to, it in road.sent if to == SECOND and isinstance(it, AppendAnswer)]
+    answered = [it.match_index for to, it in road.sent if to == SECOND and isinstance(it, AppendEntriesResponse)]
     found, _ = open_store(disk.after_power_loss(ALL_LOST), KEY, OPTIONS)
     left = found.shards[ShardId(1)]
     assert max(answered, default=0) <= left.last_index, (
