@@ -5,7 +5,7 @@ from typing import Any
 
 from tidemill.broker.broker import Broker
 from tidemill.metadata.image import Shard as PlannedShard
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.shard.shard import Shard
 
@@ -118,12 +118,12 @@ class ClusterReport:
             ],
         }
 
-    def _is_alive(self, voter: Voter) -> bool:
+    def _is_alive(self, voter: ReplicaKey) -> bool:
         return voter == self._broker.identity.voter or self._broker.cluster.is_alive(voter)
 
-    def _heartbeat_age_ms(self, voter: Voter) -> int | None:
+    def _heartbeat_age_ms(self, voter: ReplicaKey) -> int | None:
         return 0 if voter == self._broker.identity.voter else self._broker.cluster.peers.heartbeat_age_ms(voter)
 
 
-def _numbers(voters: tuple[Voter, ...]) -> list[int]:
+def _numbers(voters: tuple[ReplicaKey, ...]) -> list[int]:
     return [voter.broker_id for voter in voters]

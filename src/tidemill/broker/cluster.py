@@ -14,7 +14,7 @@ from tidemill.broker.replica_lag import ReplicaLag
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.image import Shard as PlannedShard
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
-from tidemill.model.broker_id import BrokerId, Voter
+from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.peer.frame import LEAVES_OFFICE
@@ -76,7 +76,7 @@ class Cluster:
         self._events = machine.events
 
     @property
-    def me(self) -> Voter:
+    def me(self) -> ReplicaKey:
         return self._identity.voter
 
     def hello(self) -> Hello:
@@ -115,10 +115,10 @@ class Cluster:
 
     # The road between replicas.
 
-    def is_alive(self, voter: Voter) -> bool:
+    def is_alive(self, voter: ReplicaKey) -> bool:
         return self.peers.is_alive(voter)
 
-    def may_lead(self, voter: Voter) -> bool:
+    def may_lead(self, voter: ReplicaKey) -> bool:
         return self.peers.may_lead(voter)
 
     def able_to_lead(self) -> frozenset[BrokerId]:
@@ -130,7 +130,7 @@ class Cluster:
         """This broker, and those that are alive as far as it has heard."""
         return frozenset((self._identity.broker_id, *(voter.broker_id for voter in self.peers.alive())))
 
-    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+    def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
         self.peers.send(shard_id, to, message)
 
     def serving_changed(self, shard: Shard) -> None:
@@ -215,7 +215,7 @@ class Cluster:
             and (voter == leader or (lagging is not None and (shard_id, voter.broker_id) not in lagging))
         ]
 
-    def has(self, voter: Voter) -> bool:
+    def has(self, voter: ReplicaKey) -> bool:
         """It is this broker, or one with that directory is alive as far as this one has heard."""
         return voter == self._identity.voter or self.peers.is_alive(voter)
 
@@ -237,7 +237,7 @@ class Cluster:
         leader = self.leaders.leader(shard_id)
         return None if leader is None or not self.is_up(leader.broker_id) else leader.broker_id
 
-    def _controller(self) -> Voter | None:
+    def _controller(self) -> ReplicaKey | None:
         shard = self._shards().get(METADATA_SHARD)
         return None if shard is None else shard.replica.leader
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.joining import NOT_NOW, TELL_MS, refusal
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.peer import join
 from tidemill.storage.data_directory import DirectoryProblem
@@ -27,7 +27,7 @@ class ClusterSearch:
         self._request: Final = join.Request(
             directory_id=identity.directory_id, broker_id=identity.broker_id, was_admitted=True
         )
-        self._asked: set[Voter] = set()
+        self._asked: set[ReplicaKey] = set()
         self._refusal: DirectoryProblem | None = None
         self._told_at = broker.clock.monotonic_ms()
 
@@ -45,7 +45,7 @@ class ClusterSearch:
             self._told_at = now
             broker.events.warning("waiting for the cluster", problem=self._problem(replica.leader, replica.voters))
 
-    def _ask(self, voter: Voter) -> None:
+    def _ask(self, voter: ReplicaKey) -> None:
         def answered(frame: memoryview | None) -> None:
             self._asked.discard(voter)
             if frame is None:
@@ -60,7 +60,7 @@ class ClusterSearch:
         self._asked.add(voter)
         self._broker.cluster.peers.ask(voter, join.API.encode_request(0, self._request, 0), answered)
 
-    def _problem(self, leader: Voter | None, voters: tuple[Voter, ...]) -> str:
+    def _problem(self, leader: ReplicaKey | None, voters: tuple[ReplicaKey, ...]) -> str:
         if leader is not None:
             return f"broker {leader.broker_id} leads the metadata, and has not answered yet"
         cluster = self._broker.cluster
@@ -73,5 +73,5 @@ class ClusterSearch:
         )
 
 
-def _numbers(voters: Sequence[Voter]) -> str:
+def _numbers(voters: Sequence[ReplicaKey]) -> str:
     return ",".join(str(voter.broker_id) for voter in voters) or "none"

@@ -26,7 +26,7 @@ from tidemill.metadata.metadata_records import (
     decode,
     encode,
 )
-from tidemill.model.broker_id import BrokerId, Voter
+from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
 from tidemill.shard.append import append_own
@@ -52,7 +52,7 @@ class ControllerHost:
         entropy: Entropy,
         clock: Clock,
         live: Callable[[], frozenset[BrokerId]],
-        hears_this: Callable[[Voter], bool],
+        hears_this: Callable[[ReplicaKey], bool],
         says_it_leads: Callable[[], BrokerId | None],
         call_soon: Callable[[Callable[[], None]], object],
         warn: Callable[[str], None],

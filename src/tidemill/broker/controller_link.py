@@ -5,13 +5,13 @@ from typing import Any
 
 from tidemill.broker.peers import Answered
 from tidemill.model import errors
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.wire.schema import Api, Message, Part
 
 
 class ControllerLink:
     def __init__(
-        self, controller: Callable[[], Voter | None], ask: Callable[[Voter, Sequence[Part], Answered], bool]
+        self, controller: Callable[[], ReplicaKey | None], ask: Callable[[ReplicaKey, Sequence[Part], Answered], bool]
     ) -> None:
         """`controller` is who leads the metadata shard, as far as this broker knows; `ask` is that of `Peers`."""
         self._controller = controller

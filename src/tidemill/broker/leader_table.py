@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tidemill.model.broker_id import BrokerId, Voter
+from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.shard import ShardId
 
 
@@ -22,20 +22,20 @@ class Leader(NamedTuple):
 class LeaderTable:
     """`version` counts what changed in this broker's own part."""
 
-    def __init__(self, me: Voter) -> None:
+    def __init__(self, me: ReplicaKey) -> None:
         self.version = 0
         self._me = me
         self._own: dict[ShardId, tuple[int, int]] = {}  # (term or 0, version of the change), oldest change first
-        self._told: dict[Voter, dict[ShardId, int]] = {}
+        self._told: dict[ReplicaKey, dict[ShardId, int]] = {}
         # With whose word that is: a broker may have another directory by now.
-        self._leaders: dict[ShardId, tuple[Voter, Leader]] = {}
+        self._leaders: dict[ShardId, tuple[ReplicaKey, Leader]] = {}
         self._terms: dict[ShardId, int] = {}  # the highest that was ever known
 
     def leader(self, shard_id: ShardId) -> Leader | None:
         known = self._leaders.get(shard_id)
         return None if known is None else known[1]
 
-    def said_by(self, shard_id: ShardId) -> Voter | None:
+    def said_by(self, shard_id: ShardId) -> ReplicaKey | None:
         """The leader, with the directory that it has."""
         known = self._leaders.get(shard_id)
         return None if known is None else known[0]
@@ -72,7 +72,7 @@ class LeaderTable:
 
     # Others'.
 
-    def told(self, voter: Voter, changes: Iterable[tuple[ShardId, int]], *, is_whole: bool) -> None:
+    def told(self, voter: ReplicaKey, changes: Iterable[tuple[ShardId, int]], *, is_whole: bool) -> None:
         """What another broker says of its own table."""
         if is_whole:
             self.forget(voter)
@@ -84,12 +84,12 @@ class LeaderTable:
                 table.pop(shard_id, None)
             self._set(voter, shard_id, term)
 
-    def forget(self, voter: Voter) -> None:
+    def forget(self, voter: ReplicaKey) -> None:
         """Its link is gone: nobody is sent there until it says again what it leads."""
         for shard_id in self._told.pop(voter, {}):
             self._set(voter, shard_id, 0)
 
-    def _set(self, voter: Voter, shard_id: ShardId, term: int) -> None:
+    def _set(self, voter: ReplicaKey, shard_id: ShardId, term: int) -> None:
         if not term:
             if self.said_by(shard_id) == voter:
                 del self._leaders[shard_id]

@@ -12,7 +12,7 @@ from tidemill.broker.machine import Machine
 from tidemill.broker.shard_table import ShardTable
 from tidemill.metadata.growth import metadata_learners
 from tidemill.metadata.image import ClusterImage
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, step_towards
@@ -50,7 +50,7 @@ class MembershipHost:
                 if shard.accepts:
                     self._lead(shard, planned.replicas, learners)
 
-    def _lead(self, shard: Shard, replicas: tuple[Voter, ...], learners: tuple[Voter, ...]) -> None:
+    def _lead(self, shard: Shard, replicas: tuple[ReplicaKey, ...], learners: tuple[ReplicaKey, ...]) -> None:
         replica = shard.replica
         membership = replica.membership
         step = step_towards(membership, replicas, self._caught_up(replica), planned_learners=learners)
@@ -64,12 +64,12 @@ class MembershipHost:
             "membership", shard=shard.shard_id, voters=_numbers(step.voters), learners=_numbers(step.learners)
         )
 
-    def _caught_up(self, replica: Replica) -> list[Voter]:
+    def _caught_up(self, replica: Replica) -> list[ReplicaKey]:
         assert replica.replication is not None, "a leader replicates"
         matches = replica.replication.matches
         near = [voter for voter, match in matches.items() if replica.commit_index - match <= NEAR_ROWS]
         return [replica.me, *filter(self._cluster.is_alive, near)]
 
 
-def _numbers(voters: tuple[Voter, ...]) -> str:
+def _numbers(voters: tuple[ReplicaKey, ...]) -> str:
     return ",".join(str(voter.broker_id) for voter in voters)

@@ -14,7 +14,7 @@ from typing import Final
 
 from tidemill.broker.leader_table import LeaderTable
 from tidemill.broker.replica_lag import Lagging
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 from tidemill.peer import frame as frames
@@ -86,9 +86,9 @@ class Peers:
         self._lagging = lagging
         self.hello = hello
         self.links: Links | None = None
-        self.receive: Callable[[Voter, ShardId, Message], None] = _nowhere
-        self.met_again: Callable[[Voter], None] = _nobody
-        self.began_again: Callable[[Voter], None] = _nobody  # in another process than the one met before
+        self.receive: Callable[[ReplicaKey, ShardId, Message], None] = _nowhere
+        self.met_again: Callable[[ReplicaKey], None] = _nobody
+        self.began_again: Callable[[ReplicaKey], None] = _nobody  # in another process than the one met before
         self.lost_sight: Callable[[], None] = _nothing  # of a broker: it may have led
         self.on_request: Callable[[Link, memoryview, Respond], None] | None = None
         self._leaders = leaders
@@ -97,67 +97,67 @@ class Peers:
         self._call_soon = call_soon
         self._is_syncing = is_syncing
         self._peers: dict[Link, _Peer] = {}
-        self._by_voter: dict[Voter, _Peer] = {}
+        self._by_key: dict[ReplicaKey, _Peer] = {}
         self._heartbeat: tuple[int, int, tuple[Lagging, ...]] | None = None  # the last one, and its bytes
         self._to_silent: list[Buffer] = []
         self._to_heard: list[Buffer] = []
-        self._lives: dict[Voter, int] = {}  # the incarnation that was met last
-        self._lost: dict[Voter, int] = {}  # those whose link has ended: when their last heartbeat came
+        self._lives: dict[ReplicaKey, int] = {}  # the incarnation that was met last
+        self._lost: dict[ReplicaKey, int] = {}  # those whose link has ended: when their last heartbeat came
         self._is_scheduled = False
 
     # What this broker asks.
 
-    def is_alive(self, voter: Voter) -> bool:
-        peer = self._by_voter.get(voter)
+    def is_alive(self, voter: ReplicaKey) -> bool:
+        peer = self._by_key.get(voter)
         return peer is not None and self._is_heard(peer)
 
     def _is_heard(self, peer: _Peer) -> bool:
         return peer.heartbeat_at is not None and self._clock.monotonic_ms() - peer.heartbeat_at <= SILENT_MS
 
-    def may_lead(self, voter: Voter) -> bool:
+    def may_lead(self, voter: ReplicaKey) -> bool:
         """It is alive, and does not hand over what it leads."""
-        return self.is_alive(voter) and not self._by_voter[voter].flags & frames.LEAVES_OFFICE
+        return self.is_alive(voter) and not self._by_key[voter].flags & frames.LEAVES_OFFICE
 
-    def hears_this(self, voter: Voter) -> bool:
+    def hears_this(self, voter: ReplicaKey) -> bool:
         """It is alive, and this broker is to it: what is asked here reaches it, too."""
-        return self.is_alive(voter) and bool(self._by_voter[voter].flags & frames.HEARS_YOU)
+        return self.is_alive(voter) and bool(self._by_key[voter].flags & frames.HEARS_YOU)
 
     def hear_controller(self) -> bool:
         """One of those that are alive does, as it says."""
-        return any(self._by_voter[voter].flags & frames.HEARS_CONTROLLER for voter in self.alive())
+        return any(self._by_key[voter].flags & frames.HEARS_CONTROLLER for voter in self.alive())
 
-    def was_alive(self, voter: Voter, within_ms: int) -> bool:
+    def was_alive(self, voter: ReplicaKey, within_ms: int) -> bool:
         """Its last heartbeat is at most so old, also if its link has ended since."""
         heartbeat_at = self._heartbeat_of(voter)
         return heartbeat_at is not None and self._clock.monotonic_ms() - heartbeat_at <= within_ms
 
-    def _heartbeat_of(self, voter: Voter) -> int | None:
+    def _heartbeat_of(self, voter: ReplicaKey) -> int | None:
         """When its last one came, on whatever link."""
-        peer = self._by_voter.get(voter)
+        peer = self._by_key.get(voter)
         return self._lost.get(voter) if peer is None else peer.heartbeat_at
 
-    def lagging(self, leader: Voter) -> frozenset[Lagging] | None:
+    def lagging(self, leader: ReplicaKey) -> frozenset[Lagging] | None:
         """Which replicas of what it leads are out of sync, as it told last; None: it has not yet."""
-        peer = self._by_voter.get(leader)
+        peer = self._by_key.get(leader)
         return None if peer is None else peer.lagging
 
-    def heartbeat_age_ms(self, voter: Voter) -> int | None:
+    def heartbeat_age_ms(self, voter: ReplicaKey) -> int | None:
         """Since the last one; None without a link, and before the first."""
-        peer = self._by_voter.get(voter)
+        peer = self._by_key.get(voter)
         heartbeat_at = None if peer is None else peer.heartbeat_at
         return None if heartbeat_at is None else self._clock.monotonic_ms() - heartbeat_at
 
-    def alive(self) -> frozenset[Voter]:
-        return frozenset(filter(self.is_alive, self._by_voter))
+    def alive(self) -> frozenset[ReplicaKey]:
+        return frozenset(filter(self.is_alive, self._by_key))
 
-    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
-        peer = self._by_voter.get(to)
+    def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
+        peer = self._by_key.get(to)
         if peer is not None:
             self._put(peer, frames.encode_message(shard_id, message_codec.encode(message)))
 
-    def ask(self, voter: Voter, parts: Sequence[Buffer], answered: Answered) -> bool:
+    def ask(self, voter: ReplicaKey, parts: Sequence[Buffer], answered: Answered) -> bool:
         """`answered` is called once, with None when the link was lost, or no answer came; False: there is no link."""
-        peer = self._by_voter.get(voter)
+        peer = self._by_key.get(voter)
         if peer is None:
             return False
         peer.correlation += 1
@@ -187,7 +187,7 @@ class Peers:
 
     def tell_leaders(self) -> None:
         """This broker's part of the leader table has changed."""
-        for peer in self._by_voter.values():
+        for peer in self._by_key.values():
             self._tell_leaders(peer)
 
     def _tell_leaders(self, peer: _Peer) -> None:
@@ -253,7 +253,7 @@ class Peers:
         if self._to_silent and self._is_syncing():
             self._put(peer, self._to_silent)  # as at the last tick; the other end counts on nobody before
         if voter is not None:
-            self._by_voter[voter] = peer
+            self._by_key[voter] = peer
             self._tell_leaders(peer)
             if self._lives.get(voter, incarnation) != incarnation:
                 self.began_again(voter)
@@ -300,8 +300,8 @@ class Peers:
         if peer is None:
             return
         voter = link.hello.voter
-        if voter is not None and self._by_voter.get(voter) is peer:
-            del self._by_voter[voter]
+        if voter is not None and self._by_key.get(voter) is peer:
+            del self._by_key[voter]
             if peer.heartbeat_at is not None:
                 self._lost[voter] = peer.heartbeat_at
             self._leaders.forget(voter)
@@ -309,11 +309,11 @@ class Peers:
         self._forget_asked(peer)
 
 
-def _nowhere(_sender: Voter, _shard_id: ShardId, _message: Message) -> None:
+def _nowhere(_sender: ReplicaKey, _shard_id: ShardId, _message: Message) -> None:
     """No shard is open yet; whoever sent asks again."""
 
 
-def _nobody(_: Voter) -> None:
+def _nobody(_: ReplicaKey) -> None:
     """No shard is open yet."""
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from tidemill.broker.cluster import Cluster
 from tidemill.broker.machine import Machine
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.replica import Replica
 
 NEVER: Final = -1
@@ -19,7 +19,7 @@ NEVER: Final = -1
 class Standing:
     """Of one replica; times are wall clock, ms, NEVER while it was not seen so."""
 
-    voter: Voter
+    voter: ReplicaKey
     end_index: int  # the first log index that is not on its disk
     heard_at: int
     caught_up_at: int
@@ -29,8 +29,8 @@ class Quorum:
     def __init__(self, machine: Machine, cluster: Cluster) -> None:
         self._clock = machine.clock
         self._cluster = cluster
-        self._heard_at: dict[Voter, int] = {}
-        self._caught_up_at: dict[Voter, int] = {}
+        self._heard_at: dict[ReplicaKey, int] = {}
+        self._caught_up_at: dict[ReplicaKey, int] = {}
 
     def tick(self, replica: Replica) -> None:
         """Called a few times a second; of the metadata shard's replica here."""
@@ -45,7 +45,7 @@ class Quorum:
                 if match_index >= replica.commit_index:
                     self._caught_up_at[voter] = now_ms
 
-    def standings(self, replica: Replica, voters: tuple[Voter, ...]) -> list[Standing]:
+    def standings(self, replica: Replica, voters: tuple[ReplicaKey, ...]) -> list[Standing]:
         """Only where the replica leads."""
         assert replica.replication is not None, "a leader replicates"
         matches, now_ms = replica.replication.matches, self._clock.wall_ms()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tidemill.metadata.image import ClusterImage
-from tidemill.model.broker_id import BrokerId, Voter
+from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 from tidemill.raft.progress import Pace
@@ -29,7 +29,7 @@ class _Led:
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
         self.commit_index = shard.replica.commit_index  # at the last look
-        self.near_at: dict[Voter, int] = {}  # when each replica last had what was committed a look before
+        self.near_at: dict[ReplicaKey, int] = {}  # when each replica last had what was committed a look before
         self.lagging: list[Lagging] = []
         self.is_at_rest = False  # everybody who counts has all that is committed
 
@@ -40,7 +40,7 @@ class ReplicaLag:
         *,
         image: Callable[[], ClusterImage],
         shards: Callable[[], dict[ShardId, Shard]],
-        alive: Callable[[], frozenset[Voter]],
+        alive: Callable[[], frozenset[ReplicaKey]],
         clock: Clock,
     ) -> None:
         self._image = image
@@ -50,7 +50,7 @@ class ReplicaLag:
         self._led: dict[ShardId, _Led] = {}
         self._looks = 0
         self._seen_image: ClusterImage | None = None
-        self._seen_alive: frozenset[Voter] = frozenset()
+        self._seen_alive: frozenset[ReplicaKey] = frozenset()
         self._told: tuple[Lagging, ...] = ()
         self.lagging: frozenset[Lagging] = frozenset()
         """As of the last look."""
@@ -84,7 +84,7 @@ class ReplicaLag:
                 self._told, self.lagging = told, frozenset(told)
         return self._told
 
-    def _look_at(self, led: _Led, planned: Sequence[Voter], alive: frozenset[Voter], now_ms: int) -> None:
+    def _look_at(self, led: _Led, planned: Sequence[ReplicaKey], alive: frozenset[ReplicaKey], now_ms: int) -> None:
         shard_id, replica = led.shard.shard_id, led.shard.replica
         members = {} if replica.replication is None else replica.replication.members
         led.lagging = []

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.topic_configs import TopicConfigs
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
 from tidemill.model.shard import METADATA_SHARD, ShardId
@@ -39,7 +39,7 @@ class ShardTable:
     def __init__(
         self,
         store: Store,
-        me: Voter,
+        me: ReplicaKey,
         configs: TopicConfigs,
         *,
         clock: Clock,
@@ -59,8 +59,8 @@ class ShardTable:
         self._road = road
         self._workers = workers
         self.is_electing = False  # a shard here has no leader: it waits for its own moment to stand
-        self._alive: frozenset[Voter] = frozenset()
-        self._early: dict[tuple[ShardId, Voter], Message] = {}
+        self._alive: frozenset[ReplicaKey] = frozenset()
+        self._early: dict[tuple[ShardId, ReplicaKey], Message] = {}
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
 
     def open_metadata(self, image: ClusterImage, *, is_initial_voter: bool) -> Shard:
@@ -99,7 +99,7 @@ class ShardTable:
                         partition.configure(config)
         self._wake()
 
-    def tick(self, alive: frozenset[Voter] = frozenset()) -> None:
+    def tick(self, alive: frozenset[ReplicaKey] = frozenset()) -> None:
         """`alive` are the other brokers; when one comes or goes, every shard looks whether that changes anything."""
         everybody = alive != self._alive
         self._alive = alive
@@ -111,7 +111,7 @@ class ShardTable:
                 if shard.is_restless and not (shard.replica.leads or shard.replica.is_damaged):
                     self.is_electing = True
 
-    def receive(self, sender: Voter, shard_id: ShardId, message: Message) -> None:
+    def receive(self, sender: ReplicaKey, shard_id: ShardId, message: Message) -> None:
         """What another broker's replica says to ours.  It may have heard of a new shard before we did."""
         shard = self.shards.get(shard_id)
         if shard is not None:
@@ -122,11 +122,11 @@ class ShardTable:
         if may_open and has_room and not isinstance(message, _WITH_BYTES):
             self._early[shard_id, sender] = message
 
-    def began_again(self, voter: Voter) -> None:
+    def began_again(self, voter: ReplicaKey) -> None:
         for shard in self.shards.values():
             shard.began_again(voter)
 
-    def met_again(self, voter: Voter) -> None:
+    def met_again(self, voter: ReplicaKey) -> None:
         for shard in list(self.shards.values()):
             shard.met_again(voter)
 

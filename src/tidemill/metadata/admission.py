@@ -12,7 +12,7 @@ from tidemill.metadata.image import Broker, ClusterImage
 from tidemill.metadata.metadata_records import BrokerRecord, Record, ReplicasRecord
 from tidemill.metadata.result import Grounds, Problem, Result
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 
 BROKER_ID_MAX: Final = (1 << 31) - 1  # Kafka's messages carry an INT32
 NO_BROKER: Final = BrokerId(-1)
@@ -65,7 +65,7 @@ def admit_broker(grounds: Grounds, command: AdmitBroker) -> Result[Admitted]:
             f"broker.id={broker_id} is refused: it is live with data directory {held.directory_id.hex()}, and "
             f"{command.directory_id.hex()} wants its number; leave broker.id out, or set a free one",
         )
-    moved, warnings = _taken_over(image, held.voter, Voter(broker_id, command.directory_id))
+    moved, warnings = _taken_over(image, held.voter, ReplicaKey(broker_id, command.directory_id))
     return Result((record, *moved), admitted, warnings)
 
 
@@ -80,7 +80,7 @@ def _no_longer(broker_id: BrokerId, old: DirectoryId, held: Broker | None) -> Pr
     )
 
 
-def _taken_over(image: ClusterImage, old: Voter, new: Voter) -> tuple[list[Record], tuple[str, ...]]:
+def _taken_over(image: ClusterImage, old: ReplicaKey, new: ReplicaKey) -> tuple[list[Record], tuple[str, ...]]:
     """The new directory is planned wherever the old one was; what only that one had stays where it is, and is told."""
     records: list[Record] = []
     lost: list[str] = []

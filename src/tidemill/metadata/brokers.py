@@ -17,7 +17,7 @@ from tidemill.metadata.metadata_records import (
 from tidemill.metadata.result import Grounds, Problem, Result
 from tidemill.metadata.topics import INTERNAL_TOPIC_SETTINGS, setting_records
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID
 
@@ -27,7 +27,7 @@ class BootstrapCluster:
     """An empty metadata log gets its first records.  Asked again, it changes nothing."""
 
     cluster_id: str
-    voter: Voter
+    voter: ReplicaKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from tidemill.metadata.metadata_records import ReplicasRecord
 from tidemill.metadata.placement import extend
 from tidemill.metadata.replicas import candidates_of, loads_of
 from tidemill.metadata.result import Grounds
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import METADATA_TOPIC, OFFSETS_TOPIC
@@ -48,7 +48,7 @@ def plan_growth(grounds: Grounds) -> tuple[ReplicasRecord, ...]:
     return tuple(records)
 
 
-def metadata_learners(image: ClusterImage) -> tuple[Voter, ...]:
+def metadata_learners(image: ClusterImage) -> tuple[ReplicaKey, ...]:
     """Every broker follows the metadata shard: who does not vote there learns, from its admission on."""
     voters = image.shards[METADATA_SHARD].replicas
     return tuple(broker.voter for _, broker in sorted(image.brokers.items()) if broker.voter not in voters)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tidemill.metadata.metadata_records import BROKER_RESOURCE, PEER_ENDPOINT, TOPIC_RESOURCE, ConfigResource, Endpoint
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.config_resolution import NOTHING, BrokerLayers
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import INTERNAL_TOPICS, TopicId
@@ -24,8 +24,8 @@ class Broker:
     rack: str | None
 
     @property
-    def voter(self) -> Voter:
-        return Voter(self.broker_id, self.directory_id)
+    def voter(self) -> ReplicaKey:
+        return ReplicaKey(self.broker_id, self.directory_id)
 
     @property
     def is_registered(self) -> bool:
@@ -44,8 +44,8 @@ class Shard:
     topic_id: TopicId
     first_partition: int
     partition_count: int
-    initial_voters: tuple[Voter, ...]  # vote before the shard's own log says anything; they never change
-    replicas: tuple[Voter, ...]  # where it shall be, the preferred leader first; who votes stands in its own log
+    initial_voters: tuple[ReplicaKey, ...]  # vote before the shard's own log says anything; they never change
+    replicas: tuple[ReplicaKey, ...]  # where it shall be, the preferred leader first; who votes stands in its own log
 
     @property
     def partitions(self) -> range:

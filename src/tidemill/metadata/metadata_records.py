@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 
@@ -79,7 +79,7 @@ class ShardRecord:
     topic_id: TopicId
     first_partition: int
     partition_count: int
-    initial_voters: tuple[Voter, ...]  # who votes before the shard's own log says anything; they never change
+    initial_voters: tuple[ReplicaKey, ...]  # who votes before the shard's own log says anything; they never change
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class ReplicasRecord:
     """Where the shard shall be from now on; its leader leads it there.  Until one is written: with its founders."""
 
     shard_id: ShardId
-    voters: tuple[Voter, ...]  # the preferred leader is the first
+    voters: tuple[ReplicaKey, ...]  # the preferred leader is the first
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +269,8 @@ class _Fields:
             raise MetadataFormatError(f"a metadata record names {count} items in {len(self._bytes)} bytes")
         return count
 
-    def voters(self) -> tuple[Voter, ...]:
-        return tuple(Voter(BrokerId(self.number()), DirectoryId(self.take(16))) for _ in range(self.count()))
+    def voters(self) -> tuple[ReplicaKey, ...]:
+        return tuple(ReplicaKey(BrokerId(self.number()), DirectoryId(self.take(16))) for _ in range(self.count()))
 
     def kind(self) -> str:
         kind = self.take(1)[0]
@@ -323,7 +323,7 @@ def _put_number(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def _put_voters(out: bytearray, voters: tuple[Voter, ...]) -> None:
+def _put_voters(out: bytearray, voters: tuple[ReplicaKey, ...]) -> None:
     _put_number(out, len(voters))
     for voter in voters:
         _put_number(out, voter.broker_id)

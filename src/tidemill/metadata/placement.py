@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from tidemill.model.broker_id import BrokerId, Voter
+from tidemill.model.broker_id import BrokerId, ReplicaKey
 
 PARTITIONS_PER_SHARD_MAX: Final = 16  # one vote and one row sequence serve so many; a hot shard can still be split
 
@@ -17,13 +17,13 @@ PARTITIONS_PER_SHARD_MAX: Final = 16  # one vote and one row sequence serve so m
 class ShardPlan(NamedTuple):
     first_partition: int
     partition_count: int
-    voters: tuple[Voter, ...]  # the preferred leader first
+    voters: tuple[ReplicaKey, ...]  # the preferred leader first
 
 
 class Candidate(NamedTuple):
     """A broker that can carry replicas."""
 
-    voter: Voter
+    voter: ReplicaKey
     rack: str | None = None
     is_live: bool = True
 
@@ -33,18 +33,18 @@ class Loads:
 
     __slots__ = ("carried", "led")
 
-    def __init__(self, shards: Iterable[Sequence[Voter]] = ()) -> None:
+    def __init__(self, shards: Iterable[Sequence[ReplicaKey]] = ()) -> None:
         """`shards`: the replicas of each, the preferred leader first."""
         self.led: Counter[BrokerId] = Counter()
         self.carried: Counter[BrokerId] = Counter()
         for replicas in shards:
             self.add(replicas)
 
-    def add(self, replicas: Sequence[Voter]) -> None:
+    def add(self, replicas: Sequence[ReplicaKey]) -> None:
         self.led[replicas[0].broker_id] += 1
         self.carried.update(voter.broker_id for voter in replicas)
 
-    def remove(self, replicas: Sequence[Voter]) -> None:
+    def remove(self, replicas: Sequence[ReplicaKey]) -> None:
         self.led[replicas[0].broker_id] -= 1
         self.carried.subtract(voter.broker_id for voter in replicas)
 
@@ -83,7 +83,9 @@ def place(
     return tuple(plans)
 
 
-def extend(replicas: tuple[Voter, ...], count: int, candidates: Sequence[Candidate], loads: Loads) -> tuple[Voter, ...]:
+def extend(
+    replicas: tuple[ReplicaKey, ...], count: int, candidates: Sequence[Candidate], loads: Loads
+) -> tuple[ReplicaKey, ...]:
     """`replicas`, in their order, and more until there are `count`, or no broker is left that has none."""
     racks = {candidate.voter.broker_id: candidate.rack for candidate in candidates}
     order = {candidate.voter.broker_id: place for place, candidate in enumerate(candidates)}
@@ -122,7 +124,7 @@ def _follower_rank(
     )
 
 
-def place_as_told(*, first_partition: int, assignments: Sequence[tuple[Voter, ...]]) -> tuple[ShardPlan, ...]:
+def place_as_told(*, first_partition: int, assignments: Sequence[tuple[ReplicaKey, ...]]) -> tuple[ShardPlan, ...]:
     """One shard for each run of partitions that were assigned to the same brokers, up to a shard's size."""
     plans: list[ShardPlan] = []
     for partition, voters in enumerate(assignments, first_partition):

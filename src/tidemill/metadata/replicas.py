@@ -7,7 +7,7 @@ from tidemill.metadata.metadata_records import ShardRecord
 from tidemill.metadata.placement import Candidate, Loads, ShardPlan, place, place_as_told
 from tidemill.metadata.result import Grounds
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId, Voter
+from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.errors import KafkaError
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
@@ -94,5 +94,5 @@ def _brokers_text(image: ClusterImage) -> str:
     return "brokers: " + ", ".join(str(broker.broker_id) for broker in image.registered())
 
 
-def _voter(image: ClusterImage, broker_id: BrokerId) -> Voter:
+def _voter(image: ClusterImage, broker_id: BrokerId) -> ReplicaKey:
     return image.brokers[broker_id].voter

@@ -6,6 +6,6 @@ BrokerId = NewType("BrokerId", int)
 DirectoryId = NewType("DirectoryId", bytes)  # 16 random bytes: a new directory is a new voter
 
 
-class Voter(NamedTuple):
+class ReplicaKey(NamedTuple):
     broker_id: BrokerId
     directory_id: DirectoryId

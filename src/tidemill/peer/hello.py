@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 
 DIRECTORY_ID_BYTES: Final = 16
 TEXT_BYTES_MAX: Final = 1024
@@ -21,7 +21,7 @@ class MalformedHello(ValueError):
 class Hello:
     cluster_id: str
     """"" of a broker that asks to join."""
-    voter: Voter | None
+    voter: ReplicaKey | None
     """None of a broker that asks to join, and has not been told its broker id."""
     incarnation: int
     """A random number of 63 bits: one life of one process."""
@@ -56,7 +56,7 @@ def decode_hello(data: bytes | memoryview) -> Hello:
         raise MalformedHello(f"a text of a Hello is not UTF-8: {error}") from error
     return Hello(
         cluster_id=cluster_id,
-        voter=Voter(BrokerId(broker_id), DirectoryId(directory_id)) if has_voter else None,
+        voter=ReplicaKey(BrokerId(broker_id), DirectoryId(directory_id)) if has_voter else None,
         incarnation=incarnation,
         address=address,
     )

@@ -28,7 +28,7 @@ from typing import Final
 
 from blake3 import blake3
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.peer.frame import FRAME_BYTES_MAX
 from tidemill.peer.hello import Hello, MalformedHello, decode_hello, encode_hello
 from tidemill.peer.link import Buffer
@@ -74,7 +74,7 @@ class Session:
     """One end.  After PeerRefused nothing but `last_words` may be asked of it."""
 
     def __init__(
-        self, key: bytes, ours: Hello, nonce: bytes, *, dial: int | None = None, expected: Voter | None = None
+        self, key: bytes, ours: Hello, nonce: bytes, *, dial: int | None = None, expected: ReplicaKey | None = None
     ) -> None:
         """`dial` numbers the dials of one process, ascending; None: this end has accepted.
 
@@ -236,7 +236,7 @@ class Session:
         return PeerRefused(f"{error}{hint}")
 
 
-def _refusal(ours: Hello, theirs: Hello, expected: Voter | None) -> str | None:
+def _refusal(ours: Hello, theirs: Hello, expected: ReplicaKey | None) -> str | None:
     """Why a broker that knows the cluster's key is refused nevertheless."""
     if theirs.incarnation == ours.incarnation:
         return f"{theirs.address} is this broker itself: name the addresses of other brokers"
@@ -258,5 +258,5 @@ def _refusal(ours: Hello, theirs: Hello, expected: Voter | None) -> str | None:
     return None
 
 
-def _named(voter: Voter | None) -> str:
+def _named(voter: ReplicaKey | None) -> str:
     return f"broker {voter.broker_id} on directory {voter.directory_id.hex()}" if voter else "a broker without an id"

@@ -9,7 +9,7 @@ from typing import Final
 
 from tidemill.batches.batch import BatchHeader, checksum_of_checked
 from tidemill.batches.checksum import crc32c
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 
 Buffer = bytes | bytearray | memoryview
 
@@ -102,18 +102,18 @@ class Entry:
         return f"Entry({Kind(self.kind).name} {self.index}@{self.term} partition {self.partition}+{self.base_offset})"
 
 
-def encode_voters(voters: tuple[Voter, ...]) -> bytes:
+def encode_voters(voters: tuple[ReplicaKey, ...]) -> bytes:
     return len(voters).to_bytes(2) + b"".join(v.broker_id.to_bytes(4) + v.directory_id for v in voters)
 
 
-def decode_voters(data: Buffer, position: int = 0) -> tuple[tuple[Voter, ...], int]:
+def decode_voters(data: Buffer, position: int = 0) -> tuple[tuple[ReplicaKey, ...], int]:
     """The voters, and the position behind them."""
     count = int.from_bytes(data[position : position + 2])
     position += 2
     voters = []
     for _ in range(count):
         broker_id = BrokerId(int.from_bytes(data[position : position + 4]))
-        voters.append(Voter(broker_id, DirectoryId(bytes(data[position + 4 : position + 20]))))
+        voters.append(ReplicaKey(broker_id, DirectoryId(bytes(data[position + 4 : position + 20]))))
         position += 20
     return tuple(voters), position
 

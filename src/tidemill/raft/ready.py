@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.entry import Entry
 from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 
@@ -13,7 +13,7 @@ class Vote:
     """The newest term this replica knows, and whom it votes for in it.  On disk before anybody hears of it."""
 
     term: int
-    voted_for: Voter | None
+    voted_for: ReplicaKey | None
 
 
 @dataclass(slots=True)
@@ -26,8 +26,8 @@ class Ready:
     vote: Vote | None = None  # to the journal, with
     truncate_from: int | None = None  # the first index that is gone, and
     entries: list[Entry] = field(default_factory=list)  # these, in one sync for all shards
-    messages: Sequence[tuple[Voter, Message]] = ()
-    installs: Sequence[Voter] = ()  # members that an Offer must be sent to; then tell `offered`
-    pulls: Sequence[tuple[Voter, SnapshotPull]] = ()  # to be answered with a Chunk, or a newer Offer
+    messages: Sequence[tuple[ReplicaKey, Message]] = ()
+    installs: Sequence[ReplicaKey] = ()  # members that an Offer must be sent to; then tell `offered`
+    pulls: Sequence[tuple[ReplicaKey, SnapshotPull]] = ()  # to be answered with a Chunk, or a newer Offer
     offer: SnapshotOffer | None = None  # to be installed; what was queued for the log before still belongs to it
     chunks: Sequence[SnapshotChunk] = ()  # of the snapshot that is installed, from its leader

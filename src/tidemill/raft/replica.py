@@ -24,7 +24,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft import quorum
 from tidemill.raft.election import Election
 from tidemill.raft.entry import COMMAND, Command, Entry, no_op, voters_change
@@ -62,10 +62,10 @@ class Role(StrEnum):
 
 
 DEFAULT_WINDOW: Final = Window()
-Alive = Callable[[Voter], bool]
+Alive = Callable[[ReplicaKey], bool]
 
 
-def nobody(_: Voter) -> bool:
+def nobody(_: ReplicaKey) -> bool:
     return False
 
 
@@ -113,10 +113,10 @@ class Replica:
     def __init__(
         self,
         *,
-        me: Voter,
+        me: ReplicaKey,
         memberships: list[tuple[int, Membership]],
         term: int,
-        voted_for: Voter | None,
+        voted_for: ReplicaKey | None,
         log: LogView,
         commit_index: int,
         jitter_ms: Callable[[], int],
@@ -134,7 +134,7 @@ class Replica:
         self.role = Role.FOLLOWER
         self.term = term
         self.voted_for = voted_for
-        self.leader: Voter | None = None  # of `term`, as far as this replica knows
+        self.leader: ReplicaKey | None = None  # of `term`, as far as this replica knows
         self.durable_index = log.last_index  # recovery has synced what it found
         self.match_index = 0  # the log is alike with the leader's up to here
         self.commit_index = commit_index
@@ -146,15 +146,15 @@ class Replica:
         self._is_installed = False  # the row that ends an install is queued
         self._damage_told_ms: int | None = None
         self._offer: SnapshotOffer | None = None
-        self._pulls: list[tuple[Voter, SnapshotPull]] = []
+        self._pulls: list[tuple[ReplicaKey, SnapshotPull]] = []
         self._chunks: list[SnapshotChunk] = []
         self._log = OpenLog(log)
         self._memberships = memberships
         self._election: Election | None = None
-        self._messages: list[tuple[Voter, Message]] = []
+        self._messages: list[tuple[ReplicaKey, Message]] = []
         self._vote_changed = False
         self._vote_durable = True
-        self._transfer: tuple[Voter, int] | None = (
+        self._transfer: tuple[ReplicaKey, int] | None = (
             None  # to whom leadership is handed, and until when; 0: not ticked yet
         )
         self._jitter_ms = jitter_ms
@@ -171,7 +171,7 @@ class Replica:
     # What others look at.
 
     @property
-    def voters(self) -> tuple[Voter, ...]:
+    def voters(self) -> tuple[ReplicaKey, ...]:
         return self.membership.voters
 
     @property
@@ -207,7 +207,7 @@ class Replica:
         return self.role is Role.LEADER and self._transfer is None
 
     @property
-    def transfer_target(self) -> Voter | None:
+    def transfer_target(self) -> ReplicaKey | None:
         return None if self._transfer is None else self._transfer[0]
 
     @property
@@ -355,7 +355,7 @@ class Replica:
         """Term and index of the last entry that it can have answered for; no snapshot is of nothing."""
         return self._log.last_term, max(self._log.last_index, 1)
 
-    def _on_damaged(self, sender: Voter, message: Damaged) -> None:
+    def _on_damaged(self, sender: ReplicaKey, message: Damaged) -> None:
         if sender == self.leader and message.term == self.term:
             self.leader = None  # it has stepped down
         if self.replication is not None:
@@ -394,13 +394,13 @@ class Replica:
         )
         self._messages += [(voter, request) for voter in self.voters if voter != self.me]
 
-    def _set_term(self, term: int, voted_for: Voter | None) -> None:
+    def _set_term(self, term: int, voted_for: ReplicaKey | None) -> None:
         self.term = term
         self.voted_for = voted_for
         self._vote_changed = True
         self._vote_durable = False
 
-    def _follow(self, term: int, leader: Voter | None) -> None:
+    def _follow(self, term: int, leader: ReplicaKey | None) -> None:
         if term > self.term:
             self._set_term(term, None)
         if leader is None or leader != self.leader or self.role is not Role.FOLLOWER:
@@ -434,7 +434,7 @@ class Replica:
         self._follow(self.term, None)
         self._deadline, self._pause_ms = deadline, pause_ms
 
-    def _goes_first(self, other: Voter) -> bool:
+    def _goes_first(self, other: ReplicaKey) -> bool:
         """Two who ask at the same time would split the votes: the one whose place is earlier goes on."""
         voters = self.voters
         return other in voters and (self.me not in voters or voters.index(other) < voters.index(self.me))
@@ -450,7 +450,7 @@ class Replica:
 
     # What comes.
 
-    def receive(self, sender: Voter, message: Message) -> None:
+    def receive(self, sender: ReplicaKey, message: Message) -> None:
         if message.term > self.term and not self._may_ignore(sender, message):
             self._follow(message.term, None)
         match message:
@@ -478,7 +478,7 @@ class Replica:
                 if is_ours and message.term == self.term and sender == self.leader:
                     self._chunks.append(message)
 
-    def _may_ignore(self, sender: Voter, message: Message) -> bool:
+    def _may_ignore(self, sender: ReplicaKey, message: Message) -> bool:
         """A higher term that changes nothing here: a question whether we would, or one while our leader is alive."""
         if isinstance(message, VoteRequest):
             return message.is_pre or (self._is_led() and not message.is_transfer)
@@ -490,7 +490,7 @@ class Replica:
             return True
         return self.leader in self.voters and self._alive(self.leader)
 
-    def _on_vote_request(self, sender: Voter, request: VoteRequest) -> None:
+    def _on_vote_request(self, sender: ReplicaKey, request: VoteRequest) -> None:
         log = self._log
         if sender == self.leader:
             self.leader = None  # it has stepped down, or was started again
@@ -532,7 +532,7 @@ class Replica:
         )
         self._messages.append((self.leader, question))
 
-    def _on_vote_answer(self, sender: Voter, answer: VoteResponse) -> None:
+    def _on_vote_answer(self, sender: ReplicaKey, answer: VoteResponse) -> None:
         if sender == self.leader and self.role is Role.FOLLOWER:
             self.leader = None  # until it is heard again
         election = self._election
@@ -543,7 +543,7 @@ class Replica:
         election.count(sender, is_granted=answer.is_granted)
         self._decide()
 
-    def _on_append(self, sender: Voter, append: AppendEntries) -> None:
+    def _on_append(self, sender: ReplicaKey, append: AppendEntries) -> None:
         if append.term < self.term:
             self._messages.append(
                 (sender, AppendEntriesResponse(term=self.term, rejected_index=max(append.prev_index, 1)))
@@ -585,12 +585,12 @@ class Replica:
         if append.serial or self.durable_index >= self.match_index:
             self._answer_append(append.serial)  # else when it is on disk
 
-    def _follow_leader(self, sender: Voter) -> None:
+    def _follow_leader(self, sender: ReplicaKey) -> None:
         if self.role is not Role.FOLLOWER or self.leader != sender:
             assert self.role is not Role.LEADER, f"{sender} and {self.me} lead term {self.term}"
             self._follow(self.term, sender)
 
-    def _on_offer(self, sender: Voter, offer: SnapshotOffer) -> None:
+    def _on_offer(self, sender: ReplicaKey, offer: SnapshotOffer) -> None:
         if offer.term < self.term:
             self._messages.append((sender, AppendEntriesResponse(term=self.term, rejected_index=1)))
             return
@@ -652,7 +652,7 @@ class Replica:
         )
         self._messages.append((self.leader, answer))
 
-    def _on_append_answer(self, sender: Voter, answer: AppendEntriesResponse) -> None:
+    def _on_append_answer(self, sender: ReplicaKey, answer: AppendEntriesResponse) -> None:
         replication = self.replication
         if replication is None or answer.term != self.term:
             return
@@ -709,7 +709,7 @@ class Replica:
         self.replication.serial += 1
         return self.replication.serial
 
-    def transfer_leadership(self, to: Voter) -> None:
+    def transfer_leadership(self, to: ReplicaKey) -> None:
         """Let `to` lead, as soon as it has all there is."""
         if self.role is Role.LEADER and to in self.voters and to != self.me:
             self._transfer = (to, 0)
@@ -724,12 +724,12 @@ class Replica:
         if progress is not None and progress.match_index == self._log.last_index == self.stable_index:
             self._messages.append((to, TimeoutNow(term=self.term)))
 
-    def began_again(self, member: Voter) -> None:
+    def began_again(self, member: ReplicaKey) -> None:
         """Its broker's process is another than before: it leads nothing, whatever was heard of it."""
         if self.leader == member:
             self.leader = None
 
-    def met_again(self, member: Voter) -> None:
+    def met_again(self, member: ReplicaKey) -> None:
         """The connection to its broker is new."""
         if self.replication is not None:
             self.replication.met_again(member)
@@ -766,10 +766,10 @@ class Replica:
         if self._vote_changed:
             self._vote_changed = False
             vote = Vote(self.term, self.voted_for)
-        messages: list[tuple[Voter, Message]] = []
+        messages: list[tuple[ReplicaKey, Message]] = []
         if self._vote_durable:  # nobody hears of a term that a crash could make this replica forget
             messages, self._messages = self._messages, []
-        installs: list[Voter] = []
+        installs: list[ReplicaKey] = []
         if self.replication is not None and self.replication.members:
             messages += self.replication.messages(self.term, self.commit_index)
             installs += self.replication.needing_offer()
@@ -788,7 +788,7 @@ class Replica:
             chunks=chunks,
         )
 
-    def offered(self, member: Voter, index: int) -> None:
+    def offered(self, member: ReplicaKey, index: int) -> None:
         """An Offer of the snapshot at `index` has left."""
         assert self.replication is not None, "only a leader offers"
         self.replication.offered(member, index)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.entry import Entry
 from tidemill.raft.messages import AppendEntries, AppendEntriesResponse
 from tidemill.raft.open_log import OpenLog
@@ -15,13 +15,13 @@ ENTRY_OVERHEAD_BYTES: Final = 80  # of a row
 
 
 class Replication:
-    def __init__(self, me: Voter, log: OpenLog, membership: Membership, window: Window) -> None:
+    def __init__(self, me: ReplicaKey, log: OpenLog, membership: Membership, window: Window) -> None:
         self._me = me
         self._log = log
         self._window = window
         self.serial = 0  # of the newest question whether this leader still leads
-        self.members: dict[Voter, Progress] = {}
-        self._serials: dict[Voter, int] = {}  # that each has answered
+        self.members: dict[ReplicaKey, Progress] = {}
+        self._serials: dict[ReplicaKey, int] = {}  # that each has answered
         self.follow(membership)
 
     def follow(self, membership: Membership) -> None:
@@ -35,7 +35,7 @@ class Replication:
                 self._serials.pop(member, None)
 
     @property
-    def matches(self) -> dict[Voter, int]:
+    def matches(self) -> dict[ReplicaKey, int]:
         """
         How far each member's log is on its disk, but for those that are damaged; the leader's own is for who asks to
         add.
@@ -43,10 +43,10 @@ class Replication:
         return {member: it.match_index for member, it in self.members.items() if it.promised is None}
 
     @property
-    def answered_serials(self) -> dict[Voter, int]:
+    def answered_serials(self) -> dict[ReplicaKey, int]:
         return {**self._serials, self._me: self.serial}
 
-    def answered(self, member: Voter, answer: AppendEntriesResponse) -> bool:
+    def answered(self, member: ReplicaKey, answer: AppendEntriesResponse) -> bool:
         """Whether the member has come further than was known."""
         progress = self.members.get(member)
         if progress is None:
@@ -71,7 +71,7 @@ class Replication:
             progress.probe(meeting + 1)
         return False
 
-    def met_again(self, member: Voter) -> None:
+    def met_again(self, member: ReplicaKey) -> None:
         """The connection to it is new: what was on the way may be lost."""
         progress = self.members.get(member)
         if progress is not None:
@@ -79,7 +79,7 @@ class Replication:
             if progress.pace is not Pace.SNAPSHOT:
                 progress.probe_again()
 
-    def offered(self, member: Voter, index: int) -> None:
+    def offered(self, member: ReplicaKey, index: int) -> None:
         """It was told of the snapshot at `index`."""
         progress = self.members.get(member)
         if progress is not None:
@@ -87,7 +87,7 @@ class Replication:
             progress.snapshot_index = index
             progress.heard_at = None
 
-    def damaged(self, member: Voter, promised: tuple[int, int], now_ms: int) -> None:
+    def damaged(self, member: ReplicaKey, promised: tuple[int, int], now_ms: int) -> None:
         """It says so twice a second: also when an offer, or what it asked for then, was lost."""
         progress = self.members.get(member)
         if progress is not None:
@@ -96,12 +96,12 @@ class Replication:
             if progress.heard_at is not None and now_ms - progress.heard_at >= RETRY_MS:
                 progress.is_offered = False
 
-    def promised(self, member: Voter) -> tuple[int, int] | None:
+    def promised(self, member: ReplicaKey) -> tuple[int, int] | None:
         """Of a damaged one: term and index that a snapshot must come to."""
         progress = self.members.get(member)
         return None if progress is None else progress.promised
 
-    def pulled(self, member: Voter) -> bool:
+    def pulled(self, member: ReplicaKey) -> bool:
         """Whether it is a member that installs what it was offered."""
         progress = self.members.get(member)
         if progress is None or progress.pace is not Pace.SNAPSHOT:
@@ -109,22 +109,22 @@ class Replication:
         progress.heard_at = None
         return True
 
-    def needing_install(self) -> list[Voter]:
+    def needing_install(self) -> list[ReplicaKey]:
         """Offered or not."""
         return [member for member, progress in self.members.items() if progress.pace is Pace.SNAPSHOT]
 
-    def needs_install(self, member: Voter) -> None:
+    def needs_install(self, member: ReplicaKey) -> None:
         """The bytes of its next entry are gone here, though the row is not."""
         progress = self.members.get(member)
         if progress is not None:
             progress.install()
 
-    def needed_index(self, is_alive: Callable[[Voter], bool]) -> int:
+    def needed_index(self, is_alive: Callable[[ReplicaKey], bool]) -> int:
         """The first entry that a member who is alive has still to be sent."""
         needed = [progress.needed_index for member, progress in self.members.items() if is_alive(member)]
         return min(needed, default=self._log.last_index + 1)
 
-    def retry(self, now_ms: int, commit_index: int, is_alive: Callable[[Voter], bool]) -> None:
+    def retry(self, now_ms: int, commit_index: int, is_alive: Callable[[ReplicaKey], bool]) -> None:
         """Whoever is alive and owes an answer, or does not know what is committed, is asked again."""
         for member, progress in self.members.items():
             if progress.heard_at is None:
@@ -138,18 +138,18 @@ class Replication:
                 progress.heard_at = now_ms
                 progress.probe_again()
 
-    def waits_for_answers(self, commit_index: int, is_alive: Callable[[Voter], bool]) -> bool:
+    def waits_for_answers(self, commit_index: int, is_alive: Callable[[ReplicaKey], bool]) -> bool:
         """Somebody who is alive may have to be asked again."""
         return any(
             self._is_owed(member, progress, commit_index) and is_alive(member)
             for member, progress in self.members.items()
         )
 
-    def _is_owed(self, member: Voter, progress: Progress, commit_index: int) -> bool:
+    def _is_owed(self, member: ReplicaKey, progress: Progress, commit_index: int) -> bool:
         lags = progress.commit_index < min(commit_index, progress.match_index)
         return progress.pace is Pace.SNAPSHOT or progress.is_owed or lags or self._serials.get(member, 0) < self.serial
 
-    def messages(self, term: int, commit_index: int) -> Iterator[tuple[Voter, AppendEntries]]:
+    def messages(self, term: int, commit_index: int) -> Iterator[tuple[ReplicaKey, AppendEntries]]:
         """What each may be sent now.  Members whose next entry is gone here come to need an install instead."""
         log = self._log
         for member, progress in self.members.items():
@@ -192,7 +192,7 @@ class Replication:
             entries.append(entry)
         return entries, size
 
-    def needing_offer(self) -> list[Voter]:
+    def needing_offer(self) -> list[ReplicaKey]:
         return [
             member
             for member, progress in self.members.items()

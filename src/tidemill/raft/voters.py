@@ -21,7 +21,7 @@ is how many failures the shard survives on the way, and that a member which is d
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.entry import Buffer, decode_voters, encode_voters
 from tidemill.raft.quorum import has_majority
 
@@ -30,11 +30,11 @@ from tidemill.raft.quorum import has_majority
 class Membership:
     """`learners` are sent the log and count nowhere."""
 
-    voters: tuple[Voter, ...]
-    learners: tuple[Voter, ...] = ()
+    voters: tuple[ReplicaKey, ...]
+    learners: tuple[ReplicaKey, ...] = ()
 
     @property
-    def members(self) -> tuple[Voter, ...]:
+    def members(self) -> tuple[ReplicaKey, ...]:
         return self.voters + self.learners
 
     def encode(self) -> bytes:
@@ -67,10 +67,10 @@ def check_change(before: Membership, after: Membership) -> None:
 
 def step_towards(
     membership: Membership,
-    planned: tuple[Voter, ...],
-    caught_up: Collection[Voter],
+    planned: tuple[ReplicaKey, ...],
+    caught_up: Collection[ReplicaKey],
     *,
-    planned_learners: tuple[Voter, ...] = (),
+    planned_learners: tuple[ReplicaKey, ...] = (),
 ) -> Membership | None:
     """
     The next single step from `membership` to `planned` voters; None: there is none, or none yet.
@@ -105,12 +105,12 @@ def step_towards(
     return None
 
 
-def _may_go(membership: Membership, leaving: Voter, caught_up: Collection[Voter]) -> bool:
+def _may_go(membership: Membership, leaving: ReplicaKey, caught_up: Collection[ReplicaKey]) -> bool:
     staying = [voter for voter in membership.voters if voter != leaving]
     return has_majority(staying, caught_up)
 
 
-def _without(membership: Membership, leaving: Voter, planned_learners: tuple[Voter, ...]) -> Membership:
+def _without(membership: Membership, leaving: ReplicaKey, planned_learners: tuple[ReplicaKey, ...]) -> Membership:
     staying = tuple(voter for voter in membership.voters if voter != leaving)
     learns_on = (leaving,) if leaving in planned_learners else ()
     return Membership(staying, membership.learners + learns_on)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 from tidemill.raft.replica import Replica
@@ -68,7 +68,7 @@ class CatchUp:
         self,
         log: ShardLog,
         replica: Replica,
-        send: Callable[[Voter, Message], None],
+        send: Callable[[ReplicaKey, Message], None],
         jobs: Jobs,
         suspect: Callable[[SegmentDamaged], bool],
     ) -> None:
@@ -79,10 +79,10 @@ class CatchUp:
         self._send = send
         self._jobs = jobs
         self._snapshot: Snapshot | None = None
-        self._reading: set[Voter] = set()  # for whom a job reads: one chunk each
+        self._reading: set[ReplicaKey] = set()  # for whom a job reads: one chunk each
         self._is_stuck = False
 
-    def offer(self, member: Voter) -> None:
+    def offer(self, member: ReplicaKey) -> None:
         """`member` needs an install: tell it what of."""
         snapshot = self._snapshot
         if snapshot is None or self._is_old(snapshot, member):
@@ -98,7 +98,7 @@ class CatchUp:
         )
         self._send(member, offer)
 
-    def _is_old(self, snapshot: Snapshot, member: Voter) -> bool:
+    def _is_old(self, snapshot: Snapshot, member: ReplicaKey) -> bool:
         """
         The rows behind it are gone; or `member` has all of it, and lacks entries behind it whose bytes are gone; or it
         knows of more that is committed: it installs that, from an earlier leader, and takes nothing less.
@@ -113,7 +113,7 @@ class CatchUp:
         known = 0 if progress is None else min(progress.commit_index, self._log.commit_index)
         return snapshot.index < max(known, self._log.first_index - 1)
 
-    def answer(self, member: Voter, pull: SnapshotPull) -> None:
+    def answer(self, member: ReplicaKey, pull: SnapshotPull) -> None:
         snapshot = self._snapshot
         if snapshot is None or pull.index != snapshot.index:
             self.offer(member)
@@ -164,11 +164,11 @@ class CatchUp:
 
         self._jobs.submit(read, done, failed)
 
-    def _offer_newer(self, member: Voter) -> None:
+    def _offer_newer(self, member: ReplicaKey) -> None:
         self._snapshot = None
         self.offer(member)
 
-    def _send_chunk(self, member: Voter, pull: SnapshotPull, parts: list[Buffer]) -> None:
+    def _send_chunk(self, member: ReplicaKey, pull: SnapshotPull, parts: list[Buffer]) -> None:
         if parts:
             chunk = SnapshotChunk(
                 term=pull.term, index=pull.index, partition=pull.partition, offset=pull.offset, payload=tuple(parts)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from struct import error
 from typing import Final, TypeVar
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.entry import Entry, Kind
 from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 from tidemill.raft.replica import Replica
@@ -50,7 +50,7 @@ class Install:
         log: ShardLog,
         replica: Replica,
         *,
-        send: Callable[[Voter, Message], None],
+        send: Callable[[ReplicaKey, Message], None],
         jobs: Jobs,
         high_watermarks: Callable[[], dict[int, int]],
         changed: Callable[[], None],

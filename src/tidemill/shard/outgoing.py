@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.entry import Entry
 from tidemill.raft.messages import AppendEntries, Message
 from tidemill.shard.jobs import Jobs
@@ -21,9 +21,9 @@ class Outgoing:
     def __init__(
         self,
         log: ShardLog,
-        send: Callable[[Voter, Message], None],
+        send: Callable[[ReplicaKey, Message], None],
         jobs: Jobs,
-        gone: Callable[[Voter], None],
+        gone: Callable[[ReplicaKey], None],
         suspect: Callable[[SegmentDamaged], object],
     ) -> None:
         """
@@ -35,9 +35,9 @@ class Outgoing:
         self._send = send
         self._jobs = jobs
         self._gone = gone
-        self._waiting: dict[Voter, deque[Message]] = {}  # the first of each is being read
+        self._waiting: dict[ReplicaKey, deque[Message]] = {}  # the first of each is being read
 
-    def send(self, to: Voter, message: Message) -> None:
+    def send(self, to: ReplicaKey, message: Message) -> None:
         waiting = self._waiting.get(to)
         if waiting is not None:
             waiting.append(message)
@@ -51,7 +51,7 @@ class Outgoing:
             self._waiting[to] = deque([message])
             self._read(to, message)
 
-    def _read(self, to: Voter, message: Message) -> None:
+    def _read(self, to: ReplicaKey, message: Message) -> None:
         def failed(error: BaseException) -> None:
             """What waits is lost with it, and asked for again; else nothing would ever be said to `to` any more."""
             del self._waiting[to]
@@ -59,7 +59,7 @@ class Outgoing:
 
         self._jobs.submit(lambda: self._whole(message, may_wait=True), lambda found: self._was_read(to, found), failed)
 
-    def _was_read(self, to: Voter, found: Message | Exception | None) -> None:
+    def _was_read(self, to: ReplicaKey, found: Message | Exception | None) -> None:
         waiting = self._waiting.pop(to)
         waiting.popleft()
         if isinstance(found, Exception):
@@ -70,7 +70,7 @@ class Outgoing:
         for message in waiting:
             self.send(to, message)
 
-    def _cannot(self, to: Voter, problem: Exception) -> None:
+    def _cannot(self, to: ReplicaKey, problem: Exception) -> None:
         if isinstance(problem, SegmentDamaged):
             self._suspect(problem)
         self._gone(to)

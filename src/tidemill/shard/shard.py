@@ -10,7 +10,7 @@ handed down; what others say comes in by `receive`.
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic_config import TopicConfig
 from tidemill.raft.entry import BATCH, Command, Entry, log_start, read_log_start
@@ -36,15 +36,15 @@ NEAR_ROWS: Final = 64  # who lacks no more may vote, or lead: the rest is on its
 class Road(Protocol):
     """To the shard's replicas on other brokers, and to whoever must know here who leads."""
 
-    def is_alive(self, voter: Voter) -> bool:
+    def is_alive(self, voter: ReplicaKey) -> bool:
         """Its broker's loop turns and its journal syncs, as far as this broker has heard."""
         ...
 
-    def may_lead(self, voter: Voter) -> bool:
+    def may_lead(self, voter: ReplicaKey) -> bool:
         """It is alive, and does not hand over what it leads."""
         ...
 
-    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+    def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
         """It arrives or is lost: whoever is owed an answer asks again."""
         ...
 
@@ -92,7 +92,7 @@ class Shard:
         self,
         store: Store,
         log: ShardLog,
-        me: Voter,
+        me: ReplicaKey,
         topic: str,
         config: TopicConfig,
         wake: Callable[[], None],
@@ -192,18 +192,18 @@ class Shard:
             self._give_way()
         self.is_restless = self.replica.is_restless or self._install.stage is not Stage.IDLE
 
-    def receive(self, sender: Voter, message: Message) -> None:
+    def receive(self, sender: ReplicaKey, message: Message) -> None:
         if not self._is_stopped:
             self.replica.receive(sender, message)
             self.is_restless = True
             self._go_on()
 
-    def began_again(self, voter: Voter) -> None:
+    def began_again(self, voter: ReplicaKey) -> None:
         """Its broker's process is another than before."""
         self.replica.began_again(voter)
         self.is_restless = True
 
-    def met_again(self, voter: Voter) -> None:
+    def met_again(self, voter: ReplicaKey) -> None:
         """The link to its broker is new: what was on the way may be lost."""
         self.replica.met_again(voter)
         self._go_on()
@@ -213,7 +213,7 @@ class Shard:
         self.replica.change_membership(membership, self.append_time(wall_ms))
         self.carry_out()
 
-    def transfer_leadership(self, to: Voter | None = None) -> bool:
+    def transfer_leadership(self, to: ReplicaKey | None = None) -> bool:
         """Let another voter lead: `to`, or the one that has most.  False: it could not, as far as is known here."""
         replica = self.replica
         if replica.replication is None:
@@ -424,11 +424,11 @@ class Shard:
 
     # Installs: `shard/catch_up.py` where it leads, `shard/install.py` where it follows.
 
-    def _send(self, to: Voter, message: Message) -> None:
+    def _send(self, to: ReplicaKey, message: Message) -> None:
         self.is_restless = True
         self._road.send(self.shard_id, to, message)
 
-    def _cannot_send(self, to: Voter) -> None:
+    def _cannot_send(self, to: ReplicaKey) -> None:
         """What `to` needs next is not needed here any more, and gone."""
         if self.replica.replication is not None:
             self.replica.replication.needs_install(to)

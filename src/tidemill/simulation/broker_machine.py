@@ -16,7 +16,7 @@ from tidemill.batches.batch import CRC_START
 from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint, MetadataFormatError
-from tidemill.model.broker_id import BrokerId, Voter
+from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import COMMAND, Kind
 from tidemill.simulation.crash_fate import ALL_LOST, Fate
@@ -66,14 +66,14 @@ class BrokerMachine:
         self.lines: deque[str] = deque(maxlen=LINES_KEPT)
         self.loop: SimulatedLoop | None = None  # while a process runs
         self.broker: Broker | None = None  # while it is up
-        self.voter: Voter | None = None  # once its directory has an identity
+        self.voter: ReplicaKey | None = None  # once its directory has an identity
         self.starts = 0
         self._rot: tuple[str, int, int] | None = None  # path, position, and the byte that is not what was written
         self.rows: Counter[int] = Counter()  # that its journals have synced, by kind
         self.ends: Counter[str] = Counter()  # of its processes, by what ended them, when they were not asked to
         self._durable: dict[ShardId, dict[int, int]] = {}  # log index → term, as the synced journal has it
         self._whole: dict[ShardId, int] = {}  # up to here: rows that were gone at the start, or came as files
-        self._lost: list[tuple[Voter, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []  # with their disks
+        self._lost: list[tuple[ReplicaKey, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []  # with their disks
         self.turned: Callable[[BrokerMachine], None] = _unobserved
         self._timeline = timeline
         self._network = network
@@ -168,7 +168,7 @@ class BrokerMachine:
 
     # What its journal holds, whatever becomes of the process.
 
-    def held(self, shard_id: ShardId, index: int, term: int) -> set[Voter]:
+    def held(self, shard_id: ShardId, index: int, term: int) -> set[ReplicaKey]:
         """
         Who of this machine's voters has the entry on disk, as a row or in what an install has brought; those whose disk
         is gone too: they may have answered before.

@@ -5,7 +5,7 @@ from typing import Any, Final
 from tidemill.batches.batch import spans
 from tidemill.batches.checksum import crc32c
 from tidemill.metadata.image import ClusterImage
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.replica import Replica
@@ -25,7 +25,7 @@ class ClusterCheck:
     def __init__(self, machines: list[BrokerMachine]) -> None:
         self._machines = machines
         self.rot_found = 0  # by the last look at all bytes
-        self._leaders: dict[tuple[ShardId, int], Voter] = {}  # of each term
+        self._leaders: dict[tuple[ShardId, int], ReplicaKey] = {}  # of each term
         self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}  # by log index: term, CRC of what it carries
         self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}  # commit indexes of each life of a broker
         self._counted: dict[ShardId, int] = {}  # up to this index a majority was counted

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 from tidemill.raft.replica import Replica
 from tidemill.simulation.kept_log import Broken, Installed, Installing, Kept, Record, Row
@@ -35,7 +35,7 @@ class KeptCatchUp:
         self._entries_max = entries_max  # in one chunk
         self._offer: SnapshotOffer | None = None
 
-    def offer(self, member: Voter) -> tuple[Voter, Message]:
+    def offer(self, member: ReplicaKey) -> tuple[ReplicaKey, Message]:
         replica, memory = self._replica, self._memory
         offer = self._offer
         if offer is None or offer.term != replica.term or memory.first_index > offer.index + 1:
@@ -61,7 +61,7 @@ class KeptCatchUp:
             partitions=b"".join(_START.pack(*start) for start in starts),
         )
 
-    def answer(self, member: Voter, pull: SnapshotPull) -> tuple[Voter, Message]:
+    def answer(self, member: ReplicaKey, pull: SnapshotPull) -> tuple[ReplicaKey, Message]:
         offer = self._offer
         if offer is None or offer.term != self._replica.term or pull.index != offer.index:
             return self.offer(member)

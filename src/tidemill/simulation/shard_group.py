@@ -14,7 +14,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft import quorum
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.raft.message_codec import decode, encode
@@ -98,7 +98,7 @@ class Knobs:
 class Node:
     """A broker, as far as one shard can tell."""
 
-    def __init__(self, run: "GroupRun", voter: Voter, membership: Membership) -> None:
+    def __init__(self, run: "GroupRun", voter: ReplicaKey, membership: Membership) -> None:
         self.run = run
         self.voter = voter
         self.disk = Kept(memberships=[(0, membership)])
@@ -107,8 +107,8 @@ class Node:
         self.paused_until = self.full_until = 0
         self.incarnation = 0
         self.rate = 1.0
-        self.heard: dict[Voter, int] = {}
-        self.alive: dict[Voter, bool] = {}
+        self.heard: dict[ReplicaKey, int] = {}
+        self.alive: dict[ReplicaKey, bool] = {}
         self.queued: list[Row] = []
         self.is_syncing = False
         self.block: list[Row] = []
@@ -203,7 +203,7 @@ class Node:
         self.replica.tick(now, now, lambda voter: self.alive.get(voter, False), lacks_room=lacks_room)
         self.carry_out()
 
-    def hear(self, sender: Voter, message: Message | None) -> None:
+    def hear(self, sender: ReplicaKey, message: Message | None) -> None:
         if self.replica is None:
             return
         if message is None:
@@ -249,7 +249,7 @@ class Node:
 
     # Installs.
 
-    def _catch_up(self, ready: Ready) -> list[tuple[Voter, Message]]:
+    def _catch_up(self, ready: Ready) -> list[tuple[ReplicaKey, Message]]:
         assert self.catch_up is not None, "a node that is down leads nobody"
         offers = [self.catch_up.offer(member) for member in ready.installs]
         return offers + [self.catch_up.answer(member, pull) for member, pull in ready.pulls]
@@ -420,15 +420,15 @@ class GroupRun:
         self.committed: dict[int, tuple[int, bytes]] = {}
         self.newest: dict[int, int] = {}  # committed entry of each term
         self.confirmed: set[int] = set()  # terms whose leader has been
-        self.leaders: dict[int, Voter] = {}
-        self.votes: dict[tuple[Voter, int], Voter] = {}
+        self.leaders: dict[int, ReplicaKey] = {}
+        self.votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
-        self._blocked: set[tuple[Voter, Voter]] = set()
+        self._blocked: set[tuple[ReplicaKey, ReplicaKey]] = set()
         self.installs = self.damages = 0
         self.is_healed = False
         self._proposed = 0
         count = self.knobs.nodes + self.knobs.spare
-        voters = [Voter(BrokerId(number), DirectoryId(b"%016d" % number)) for number in range(1, count + 1)]
+        voters = [ReplicaKey(BrokerId(number), DirectoryId(b"%016d" % number)) for number in range(1, count + 1)]
         membership = Membership(tuple(voters[: self.knobs.nodes]))
         self.nodes = {voter: Node(self, voter, membership) for voter in voters}
 
@@ -454,7 +454,7 @@ class GroupRun:
                 delay *= 50
             self.after(delay, arrive)
 
-    def _deliver(self, sender: Voter, receiver: Node, data: bytes | None) -> None:
+    def _deliver(self, sender: ReplicaKey, receiver: Node, data: bytes | None) -> None:
         if self.now_ms < receiver.paused_until:
             self.after(receiver.paused_until - self.now_ms, partial(self._deliver, sender, receiver, data))
         elif receiver.replica is not None:
@@ -667,7 +667,7 @@ class GroupRun:
         least = min(self._stable(voter) for voter in members)
         return least >= max(self.acknowledged, default=0) and least >= leader.replica.term_start_index
 
-    def _stable(self, voter: Voter) -> int:
+    def _stable(self, voter: ReplicaKey) -> int:
         replica = self.nodes[voter].replica
         return 0 if replica is None else replica.stable_index
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry
 from tidemill.raft.replica import Replica, nobody
@@ -57,7 +57,7 @@ class StoreDriver:
         self.replicas.pop(shard_id, None)
         self.history.submit(Row(shard_id))
 
-    def vote(self, shard_id: ShardId, term: int, voted_for: Voter | None) -> None:
+    def vote(self, shard_id: ShardId, term: int, voted_for: ReplicaKey | None) -> None:
         self.store.vote(shard_id, self.store.shards[shard_id], term, voted_for)
         self.history.submit(Row(shard_id, vote=(term, voted_for)))
 
@@ -78,7 +78,7 @@ class StoreDriver:
         self.history.committed[shard_id] = index
         self.store.shards[shard_id].commit(index)
 
-    def elect(self, shard_id: ShardId, me: Voter, now_ms: int) -> None:
+    def elect(self, shard_id: ShardId, me: ReplicaKey, now_ms: int) -> None:
         """The shard's only voter stands for election."""
         log = self.store.shards[shard_id]
         replica = self.replicas[shard_id] = Replica(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tidemill.batches.batch import NO_PRODUCER_ID, last_sequence, read_header
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.storage.shard_log import ShardDescriptor
@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
     shard_id: ShardId
     opening: ShardDescriptor | None = None
-    vote: tuple[int, Voter | None] | None = None
+    vote: tuple[int, ReplicaKey | None] | None = None
     entry: ModelEntry | None = None
     truncated_from: int | None = None
     trimmed: tuple[int, int] | None = None  # (partition, offset)
@@ -68,7 +68,7 @@ class PartitionModel:
 class ShardModel:
     opening: ShardDescriptor
     term: int = 0
-    voted_for: Voter | None = None
+    voted_for: ReplicaKey | None = None
     entries: list[ModelEntry] = field(default_factory=list)  # entry i has index i + 1
     trimmed: dict[int, int] = field(default_factory=dict)
     _partitions: dict[int, PartitionModel] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class StoreModel:
     """The state after a block."""
 
     shards: dict[ShardId, ShardModel] = field(default_factory=dict)
-    closed: dict[ShardId, tuple[int, Voter | None]] = field(default_factory=dict)
+    closed: dict[ShardId, tuple[int, ReplicaKey | None]] = field(default_factory=dict)
 
     def after(self, rows: list[Row]) -> "StoreModel":
         shards, closed = dict(self.shards), dict(self.closed)

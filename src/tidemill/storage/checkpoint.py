@@ -5,7 +5,7 @@ from struct import Struct, error
 from typing import Final
 
 from tidemill.batches.checksum import crc32c
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, COMMAND
 from tidemill.storage import paths
@@ -41,7 +41,7 @@ class ClosedShard:
     """What is left of a shard that does not live here any more."""
 
     term: int
-    voted_for: Voter | None
+    voted_for: ReplicaKey | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def encode_checkpoint(key: bytes, number: int, sequence: int, head: JournalPosit
     return header[:4] + crc.to_bytes(4) + header[_AFTER_CRC:] + body
 
 
-def _encode_vote(voter: Voter | None) -> bytes:
+def _encode_vote(voter: ReplicaKey | None) -> bytes:
     return b"\x00" if voter is None else b"\x01" + voter.broker_id.to_bytes(4) + voter.directory_id
 
 

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk
 
@@ -24,8 +24,8 @@ class Identity:
     is_initial_voter: bool = True  # it began the cluster; who joined it learns the metadata log from others
 
     @property
-    def voter(self) -> Voter:
-        return Voter(self.broker_id, self.directory_id)
+    def voter(self) -> ReplicaKey:
+        return ReplicaKey(self.broker_id, self.directory_id)
 
 
 def read_identity(disk: Disk) -> Identity | None:

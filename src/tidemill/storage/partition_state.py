@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final, NamedTuple
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.entry import decode_voters
 from tidemill.raft.voters import Membership
 from tidemill.storage.leader_epochs import EpochStart
@@ -66,7 +66,7 @@ class ByteReader:
         learners, self.at = decode_voters(self.data, self.at)
         return Membership(voters, learners)
 
-    def vote(self) -> Voter | None:
+    def vote(self) -> ReplicaKey | None:
         if self.bytes(1) == b"\x00":
             return None
         return decode_voters(b"\x00\x01" + self.bytes(20))[0][0]

@@ -9,7 +9,7 @@ decided, no later row takes it back, and what it took may never come into a file
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Entry, Kind
 
@@ -19,7 +19,7 @@ class VoteBefore:
     """Term and vote as they were when another vote was queued."""
 
     term: int
-    voted_for: Voter | None
+    voted_for: ReplicaKey | None
 
 
 @dataclass(slots=True)

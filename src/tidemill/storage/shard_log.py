@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tidemill.batches.batch import read_header
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.entry import (
@@ -95,7 +95,7 @@ class ShardLog:
         self.shard_id = shard_id
         self.opening = opening
         self.term = 0
-        self.voted_for: Voter | None = None
+        self.voted_for: ReplicaKey | None = None
         self.memberships = [(0, opening.membership)]  # (log index, in force from there on)
         self.commit_index = 0
         self.first_index = 1
@@ -334,12 +334,12 @@ def damage_row(partition: int, offset: int, problem: str) -> Entry:
     return Entry(Kind.DAMAGED, problem.encode(), partition=partition, base_offset=offset)
 
 
-def vote_row(term: int, voted_for: Voter | None) -> Entry:
+def vote_row(term: int, voted_for: ReplicaKey | None) -> Entry:
     payload = b"" if voted_for is None else voted_for.broker_id.to_bytes(4) + voted_for.directory_id
     return Entry(Kind.VOTE, payload, term=term)
 
 
-def read_vote(entry: Entry) -> Voter | None:
+def read_vote(entry: Entry) -> ReplicaKey | None:
     payload = entry.payload
     if not payload:
         return None

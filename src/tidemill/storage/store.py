@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Entry, Kind
 from tidemill.raft.ready import Vote
@@ -104,7 +104,7 @@ class Store:
         self._queue.put_control_row(shard_id, Entry(Kind.CLOSED, b""))
         self._closings.append((self._queue.control_rows_queued, log))
 
-    def vote(self, shard_id: ShardId, log: ShardLog, term: int, voted_for: Voter | None) -> None:
+    def vote(self, shard_id: ShardId, log: ShardLog, term: int, voted_for: ReplicaKey | None) -> None:
         self._before.append((self._queue.control_rows_queued + 1, shard_id, VoteBefore(log.term, log.voted_for)))
         log.term = term
         log.voted_for = voted_for

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer, Link
 from tidemill.peer.session import PeerLeft, Session
@@ -32,7 +32,7 @@ class Broker:
     def __init__(self, loop: asyncio.AbstractEventLoop, number: int, life: int = 1, key: bytes = KEY) -> None:
         self.me = Hello(
             cluster_id="estuary",
-            voter=Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)),
+            voter=ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)),
             incarnation=number * 1000 + life,
             address="",
         )
@@ -299,7 +299,7 @@ def test_a_link_that_was_parked_ends_with_the_one_that_took_its_place() -> None:
     async def act(scene: Scene) -> None:
         one = scene.broker(1)
         await one.listen()
-        voter = Voter(BrokerId(2), DirectoryId(bytes([2]) * 16))
+        voter = ReplicaKey(BrokerId(2), DirectoryId(bytes([2]) * 16))
         higher = Hello(cluster_id="estuary", voter=voter, incarnation=2001, address="by hand:1")
         with socket.socket() as listener, socket.socket() as dialled:
             for raw in (listener, dialled):

@@ -9,7 +9,7 @@ from random import Random
 from tests.simulation.store.store_script import CONFIG, KEY, OPTIONS
 from tidemill.batches.batch import read_header, spans
 from tidemill.batches.builder import build_batch
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, Entry, log_start, read_log_start
@@ -28,8 +28,8 @@ from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 
-LEADER = Voter(BrokerId(1), DirectoryId(b"l" * 16))
-FOLLOWER = Voter(BrokerId(2), DirectoryId(b"f" * 16))
+LEADER = ReplicaKey(BrokerId(1), DirectoryId(b"l" * 16))
+FOLLOWER = ReplicaKey(BrokerId(2), DirectoryId(b"f" * 16))
 SHARD = ShardId(3)
 DESCRIPTOR = ShardDescriptor(
     topic_id=TopicId(b"t" * 16),
@@ -45,7 +45,7 @@ MESSAGES_MAX = 500  # in one turn
 class Side:
     """One broker, as far as one shard and its disk go."""
 
-    def __init__(self, me: Voter, disk: SimulatedDisk) -> None:
+    def __init__(self, me: ReplicaKey, disk: SimulatedDisk) -> None:
         self.me = me
         self.disk = disk
         self.store, found = open_store(disk, KEY, OPTIONS)
@@ -89,11 +89,11 @@ class Side:
     def _changed(self) -> None:
         self.high_watermarks = high_watermarks(self.log)
 
-    def _gone(self, member: Voter) -> None:
+    def _gone(self, member: ReplicaKey) -> None:
         if self.replica.replication is not None:
             self.replica.replication.needs_install(member)
 
-    def send(self, _: Voter, message: Message) -> None:
+    def send(self, _: ReplicaKey, message: Message) -> None:
         self.out.append(b"".join(encode(message)))
 
     def tick(self) -> None:
@@ -104,7 +104,7 @@ class Side:
         self.install.tick(self.now_ms)
         self.catch_up.tick()
 
-    def hear(self, sender: Voter, data: bytes) -> None:
+    def hear(self, sender: ReplicaKey, data: bytes) -> None:
         self.replica.receive(sender, decode(memoryview(data)))
         self.carry_out()
 

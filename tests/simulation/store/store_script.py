@@ -5,7 +5,7 @@ from random import Random
 
 from tidemill.batches.builder import build_batch
 from tidemill.batches.checksum import crc32c
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, Entry, log_start, no_op
@@ -21,8 +21,8 @@ from tidemill.storage.store import StoreOptions
 
 KEY = b"k" * 16
 FORGED = struct.pack(">4sIH2xIQQQQI12x", b"TMJB", 0, 1, 0, 1 << 40, 1 << 40, 0, 0, 0)  # an empty block of far ahead
-ME = Voter(BrokerId(1), DirectoryId(b"d" * 16))
-PEER = Voter(BrokerId(2), DirectoryId(b"e" * 16))
+ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
+PEER = ReplicaKey(BrokerId(2), DirectoryId(b"e" * 16))
 OPTIONS = StoreOptions(
     journal_first_bytes=64 << 10,
     journal_file_bytes=32 << 10,
@@ -35,7 +35,7 @@ CONFIG = LogConfig(segment_bytes=8 << 10, index_interval_bytes=1024)
 LED, MADE, FOLLOWED, NEIGHBOUR, LATE, SECOND = (ShardId(number) for number in (0, 1, 2, 3, 4, 5))
 
 
-def opening(topic: int, first_partition: int, partition_count: int, *voters: Voter) -> ShardDescriptor:
+def opening(topic: int, first_partition: int, partition_count: int, *voters: ReplicaKey) -> ShardDescriptor:
     return ShardDescriptor(
         topic_id=TopicId(bytes([topic]) * 16),
         first_partition=first_partition,

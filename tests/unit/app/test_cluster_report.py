@@ -3,7 +3,7 @@
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.app.cluster_report import ClusterReport
 from tidemill.metadata.metadata_records import Endpoint
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 
 
@@ -96,7 +96,7 @@ def test_what_is_led_elsewhere_is_told_as_it_was_heard() -> None:
     """
     world, report = world_and_report()
     world.create("flights")
-    other, shard = Voter(BrokerId(2), DirectoryId(b"2" * 16)), ShardId(1)
+    other, shard = ReplicaKey(BrokerId(2), DirectoryId(b"2" * 16)), ShardId(1)
     world.broker.shard_table.shards[shard].stop()
     world.broker.cluster.leaders.told(other, [(shard, 9)], is_whole=True)
 

@@ -1,10 +1,10 @@
 """Who leads what: terms that only rise, and what is forgotten."""
 
 from tidemill.broker.leader_table import Leader, LeaderTable
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 
-ME, OTHER, THIRD = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
+ME, OTHER, THIRD = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
 SHARD = ShardId(7)
 
 
@@ -43,7 +43,7 @@ def test_what_a_broker_leads_with_a_new_directory_outlives_the_word_of_the_old_o
     """
     A host lost power, its link is half open for 10 s more, and the broker leads again by then, from an empty disk.
     """
-    table, other_disk = LeaderTable(ME), Voter(OTHER.broker_id, DirectoryId(b"n" * 16))
+    table, other_disk = LeaderTable(ME), ReplicaKey(OTHER.broker_id, DirectoryId(b"n" * 16))
     table.told(OTHER, [(SHARD, 4)], is_whole=True)
     table.told(other_disk, [(SHARD, 6)], is_whole=True)
 

@@ -10,13 +10,13 @@ from tidemill.broker.awake_clock import STEP_MS_MAX, AwakeClock
 from tidemill.broker.leader_table import LeaderTable
 from tidemill.broker.peers import ASKED_MS, FRAME_BYTES, SILENT_MS, Peers
 from tidemill.broker.replica_lag import Lagging
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.peer import frame as frames
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer
 
-ME, OTHER = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
+ME, OTHER = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
 
 
 class HandLink:
@@ -176,7 +176,7 @@ def test_another_process_of_a_broker_is_told_apart(linked: Linked) -> None:
     """
     What it led it leads no more; a link that was only lost says nothing.
     """
-    began: list[Voter] = []
+    began: list[ReplicaKey] = []
     linked.peers.began_again = began.append
 
     for incarnation in (2, 2, 3):

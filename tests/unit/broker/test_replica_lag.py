@@ -7,12 +7,12 @@ import pytest
 
 from tests.unit.broker.broker_world import HandClock
 from tidemill.broker.replica_lag import LAG_MS, RESTED_TICKS, ReplicaLag
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.raft.progress import Pace, Progress
 
 SHARD = ShardId(7)
-ME, OTHER, THIRD = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
+ME, OTHER, THIRD = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
 TICK_MS = 250
 
 

@@ -11,7 +11,7 @@ from tidemill.metadata.controller import Controller
 from tidemill.metadata.image import EMPTY, ClusterImage
 from tidemill.metadata.metadata_records import ConfigResource, Endpoint
 from tidemill.metadata.topics import CreateTopics, NewTopic
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.config_resolution import NOTHING
 
 NOW_MS = 1_700_000_000_000
@@ -71,8 +71,8 @@ class Cluster:
         return [(shard_id, self.image.shards[shard_id].partitions) for shard_id in self.image.topics[topic].shard_ids]
 
 
-def voter(broker_id: int) -> Voter:
-    return Voter(BrokerId(broker_id), DirectoryId(bytes([broker_id]) * 16))
+def voter(broker_id: int) -> ReplicaKey:
+    return ReplicaKey(BrokerId(broker_id), DirectoryId(bytes([broker_id]) * 16))
 
 
 def registration(broker_id: int) -> RegisterBroker:

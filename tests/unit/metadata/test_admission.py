@@ -11,7 +11,7 @@ from tidemill.metadata.controller import Controller
 from tidemill.metadata.growth import metadata_learners
 from tidemill.metadata.producer_ids import AllocateProducerIds
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import METADATA_SHARD
 
 A, B, C = (DirectoryId(letter * 16) for letter in (b"a", b"b", b"c"))
@@ -99,7 +99,7 @@ def test_a_broker_that_is_down_is_replaced_wherever_it_was() -> None:
     cluster.do(admission(A, 3, live=[1, 2]))
 
     image = cluster.image
-    new = Voter(BrokerId(3), A)
+    new = ReplicaKey(BrokerId(3), A)
     assert (image.brokers[BrokerId(3)].voter, image.brokers[BrokerId(3)].is_registered) == (new, False)
     for shard_id, shard in image.shards.items():
         assert shard.initial_voters == before.shards[shard_id].initial_voters

@@ -13,12 +13,12 @@ from tidemill.metadata.metadata_records import (
     ShardRecord,
     TopicRecord,
 )
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 
 TOPIC = TopicId(b"t" * 16)
-VOTERS = tuple(Voter(BrokerId(broker_id), DirectoryId(bytes(16))) for broker_id in (1, 2))
+VOTERS = tuple(ReplicaKey(BrokerId(broker_id), DirectoryId(bytes(16))) for broker_id in (1, 2))
 
 
 def test_an_image_is_never_changed() -> None:

@@ -18,7 +18,7 @@ from tidemill.metadata.partitions import CreatePartitions, MorePartitions
 from tidemill.metadata.producer_ids import AllocateProducerIds
 from tidemill.metadata.snapshot import snapshot_records
 from tidemill.metadata.topics import CreateInternalTopic, CreateTopics, DeleteTopics, NewTopic
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import OFFSETS_TOPIC
 
@@ -36,7 +36,7 @@ class AnyCommands(RuleBasedStateMachine):
         self.shards_ever: set[ShardId] = set()
         self.producer_ids: list[range] = []
         self.live: frozenset[BrokerId] | None = None
-        self.do(BootstrapCluster(cluster_id="c", voter=Voter(BrokerId(1), DirectoryId(bytes(15) + b"\x01"))))
+        self.do(BootstrapCluster(cluster_id="c", voter=ReplicaKey(BrokerId(1), DirectoryId(bytes(15) + b"\x01"))))
         self.register(1, 9092)
 
     def do(self, command: Any) -> Any:

@@ -26,7 +26,7 @@ from tidemill.metadata.metadata_records import (
     decode,
     encode,
 )
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import METADATA_TOPIC_ID, TopicId
 
@@ -40,14 +40,14 @@ ONE_OF_EACH: tuple[Record, ...] = (
     BrokerRecord(BrokerId(300), DIRECTORY, (), "rack α"),
     TopicRecord(METADATA_TOPIC_ID, "__tidemill_metadata", "log"),
     TopicRecord(TOPIC, "timers", "timer"),
-    ShardRecord(ShardId(7), TOPIC, 16, 300, (Voter(BrokerId(1), DIRECTORY), Voter(BrokerId(2), DIRECTORY))),
+    ShardRecord(ShardId(7), TOPIC, 16, 300, (ReplicaKey(BrokerId(1), DIRECTORY), ReplicaKey(BrokerId(2), DIRECTORY))),
     RemoveTopicRecord(TOPIC),
     ConfigRecord(ConfigResource(2, "flights"), "retention.ms", "-1"),
     ConfigRecord(ConfigResource(4, ""), "log.retention.ms", None),
     ProducerIdsRecord((1 << 63) - 1, BrokerId(0)),
     ShardIdsRecord(ShardId(128)),
     SnapshotEndRecord(12),
-    ReplicasRecord(ShardId(300), (Voter(BrokerId(2), DIRECTORY), Voter(BrokerId(300), DIRECTORY))),
+    ReplicasRecord(ShardId(300), (ReplicaKey(BrokerId(2), DIRECTORY), ReplicaKey(BrokerId(300), DIRECTORY))),
 )
 
 numbers = st.integers(0, (1 << 63) - 1)
@@ -55,7 +55,7 @@ broker_ids = numbers.map(BrokerId)
 shard_ids = numbers.map(ShardId)
 sixteen = st.binary(min_size=16, max_size=16)
 resources = st.builds(ConfigResource, st.sampled_from([2, 4, 32]), st.text())
-voters = st.lists(st.builds(Voter, broker_ids, sixteen.map(DirectoryId)), max_size=3).map(tuple)
+voters = st.lists(st.builds(ReplicaKey, broker_ids, sixteen.map(DirectoryId)), max_size=3).map(tuple)
 records: st.SearchStrategy[Record] = st.one_of(
     st.builds(ClusterRecord, st.text()),
     st.builds(FeatureRecord, numbers),

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill.metadata.placement import PARTITIONS_PER_SHARD_MAX, Candidate, Loads, place, place_as_told, shard_count
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 
-VOTERS = [Voter(BrokerId(broker_id), DirectoryId(bytes([broker_id]) * 16)) for broker_id in range(1, 8)]
+VOTERS = [ReplicaKey(BrokerId(broker_id), DirectoryId(bytes([broker_id]) * 16)) for broker_id in range(1, 8)]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_new_broker_gets_the_next_leaders() -> None:
 
 
 @given(st.lists(st.sampled_from(VOTERS[:2]).map(lambda voter: (voter,)), min_size=1, max_size=60))
-def test_what_was_told_is_followed(assignments: list[tuple[Voter, ...]]) -> None:
+def test_what_was_told_is_followed(assignments: list[tuple[ReplicaKey, ...]]) -> None:
     """Each partition lies with the brokers that were named for it, in shards no bigger than others."""
     plans = place_as_told(first_partition=5, assignments=assignments)
 

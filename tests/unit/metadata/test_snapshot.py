@@ -14,7 +14,7 @@ from tidemill.metadata.metadata_records import (
     encode,
 )
 from tidemill.metadata.snapshot import CHUNK_BYTES_MAX, snapshot_chunks, snapshot_records
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 
@@ -29,7 +29,7 @@ def some_topics(count: int) -> ClusterImage:
             ShardRecord(ShardId(number), topic_id, 0, 8, ()),
         )
     ]
-    moved = ReplicasRecord(ShardId(0), (Voter(BrokerId(1), DirectoryId(bytes(16))),))
+    moved = ReplicasRecord(ShardId(0), (ReplicaKey(BrokerId(1), DirectoryId(bytes(16))),))
     return apply(EMPTY, [*made, moved, RemoveTopicRecord(ids[-1])])
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer
 from tidemill.peer.session import Session
@@ -16,7 +16,7 @@ ACCEPTORS_NONCE = bytes(range(100, 132))
 def hello(number: int, **changed: Any) -> Hello:
     facts = {
         "cluster_id": "estuary",
-        "voter": Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)),
+        "voter": ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)),
         "incarnation": (1 << 62) + number,
         "address": f"broker-{number}:9094",
     }

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemill.model.broker_id import Voter
+from tidemill.model.broker_id import ReplicaKey
 from tidemill.peer.hello import Hello, MalformedHello, decode_hello, encode_hello
 
 TEXTS = st.text(max_size=250)
 HELLOS = st.builds(
     Hello,
     cluster_id=TEXTS,
-    voter=st.none() | st.builds(Voter, st.integers(0, (1 << 31) - 1), st.binary(min_size=16, max_size=16)),
+    voter=st.none() | st.builds(ReplicaKey, st.integers(0, (1 << 31) - 1), st.binary(min_size=16, max_size=16)),
     incarnation=st.integers(0, (1 << 63) - 1),
     address=TEXTS,
 )

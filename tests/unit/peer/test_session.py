@@ -16,7 +16,7 @@ from tests.unit.peer.session_pair import (
     joined,
     linked,
 )
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.peer.frame import FRAME_BYTES_MAX
 from tidemill.peer.session import HANDSHAKE_BYTES_MAX, PeerLeft, PeerRefused
 
@@ -245,9 +245,12 @@ def test_a_broker_that_asks_to_join_is_heard(joining: dict[str, str | None]) -> 
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"expected": Voter(BrokerId(2), DirectoryId(bytes(16)))}, "was expected there: correct the address"),
-        ({"expected": Voter(BrokerId(3), DirectoryId(bytes([2]) * 16))}, "was expected there: correct the address"),
-        ({"voter": Voter(BrokerId(2), DirectoryId(bytes(16)))}, "two brokers have one id; give each its own"),
+        ({"expected": ReplicaKey(BrokerId(2), DirectoryId(bytes(16)))}, "was expected there: correct the address"),
+        (
+            {"expected": ReplicaKey(BrokerId(3), DirectoryId(bytes([2]) * 16))},
+            "was expected there: correct the address",
+        ),
+        ({"voter": ReplicaKey(BrokerId(2), DirectoryId(bytes(16)))}, "two brokers have one id; give each its own"),
         ({"incarnation": (1 << 62) + 2}, "this broker itself: name the addresses of other brokers"),
     ],
 )

@@ -2,13 +2,13 @@
 
 from collections import deque
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.raft.messages import Message
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 
-VOTERS = tuple(Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
+VOTERS = tuple(ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
 A, B, C = VOTERS
 TICK_MS = 250
 
@@ -37,13 +37,13 @@ class Log:
 class World:
     def __init__(self) -> None:
         self.now_ms = 1_000
-        self.full: set[Voter] = set()
-        self.paused: set[Voter] = set()
-        self.unheard: set[Voter] = set()  # by A
-        self.deaf: set[Voter] = set()  # what A says does not reach them, and they do not hear its heartbeats
-        self.cut: set[Voter] = set()  # the link between these two
+        self.full: set[ReplicaKey] = set()
+        self.paused: set[ReplicaKey] = set()
+        self.unheard: set[ReplicaKey] = set()  # by A
+        self.deaf: set[ReplicaKey] = set()  # what A says does not reach them, and they do not hear its heartbeats
+        self.cut: set[ReplicaKey] = set()  # the link between these two
         self.logs = {it: Log() for it in VOTERS}
-        self.mail: deque[tuple[Voter, Voter, Message]] = deque()
+        self.mail: deque[tuple[ReplicaKey, ReplicaKey, Message]] = deque()
         self.replicas = {
             it: Replica(
                 me=it,
@@ -57,7 +57,7 @@ class World:
             for it in VOTERS
         }
 
-    def carry_out(self, me: Voter) -> None:
+    def carry_out(self, me: ReplicaKey) -> None:
         replica, log = self.replicas[me], self.logs[me]
         while replica.has_ready:
             ready = replica.ready()
@@ -74,7 +74,7 @@ class World:
 
     def stabilize(self) -> None:
         """Everything arrives, but for those that stand still."""
-        waiting: list[tuple[Voter, Voter, Message]] = []
+        waiting: list[tuple[ReplicaKey, ReplicaKey, Message]] = []
         while self.mail:
             if self.paused.intersection(self.mail[0][:2]):
                 waiting.append(self.mail.popleft())
@@ -98,19 +98,19 @@ class World:
                     self._tick(it)
                     self.stabilize()
 
-    def pass_ms(self, me: Voter, ms: int) -> None:
+    def pass_ms(self, me: ReplicaKey, ms: int) -> None:
         """A tick of one of them; nothing arrives meanwhile."""
         self.now_ms += ms
         self._tick(me)
 
-    def _tick(self, me: Voter) -> None:
-        unheard = self.unheard if me == A else {A} if me in self.deaf else set[Voter]()
+    def _tick(self, me: ReplicaKey) -> None:
+        unheard = self.unheard if me == A else {A} if me in self.deaf else set[ReplicaKey]()
         if me in self.cut:
             unheard = unheard | self.cut - {me}
         self.replicas[me].tick(self.now_ms, self.now_ms, lambda it: it not in unheard, lacks_room=me in self.full)
         self.carry_out(me)
 
-    def propose(self, me: Voter, append_time: int = 0) -> None:
+    def propose(self, me: ReplicaKey, append_time: int = 0) -> None:
         self.replicas[me].propose(Entry(BATCH, b"", append_time=append_time or self.now_ms))
         self.carry_out(me)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.entry import BATCH, COMMAND, Entry
 from tidemill.raft.message_codec import MalformedMessage, decode, encode
 from tidemill.raft.messages import (
@@ -26,7 +26,7 @@ from tidemill.raft.voters import Membership
 NUMBERS = st.integers(0, (1 << 63) - 1)
 FLAGS = st.booleans()
 VOTERS = st.lists(
-    st.builds(lambda number: Voter(BrokerId(number), DirectoryId(b"d" * 16)), st.integers(0, 99)), max_size=3
+    st.builds(lambda number: ReplicaKey(BrokerId(number), DirectoryId(b"d" * 16)), st.integers(0, 99)), max_size=3
 )
 MEMBERSHIPS = st.builds(lambda voters, learners: Membership(tuple(voters), tuple(learners)), VOTERS, VOTERS)
 SIMPLE = st.one_of(

@@ -2,14 +2,14 @@
 
 import pytest
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, decode_voters, encode_voters, log_start, read_log_start
 from tidemill.raft.ready import Ready, Vote
 from tidemill.raft.replica import Replica, Role, nobody
 from tidemill.raft.voters import Membership
 
-ME = Voter(BrokerId(1), DirectoryId(b"d" * 16))
-OTHER = Voter(BrokerId(2), DirectoryId(b"e" * 16))
+ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
+OTHER = ReplicaKey(BrokerId(2), DirectoryId(b"e" * 16))
 
 
 class Log:

@@ -5,13 +5,13 @@ from itertools import combinations
 
 import pytest
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.quorum import majority
 from tidemill.raft.voters import Membership, check_change, step_towards
 
 
-def voter(broker_id: int, directory: int = 0) -> Voter:
-    return Voter(BrokerId(broker_id), DirectoryId(bytes([directory]) * 16))
+def voter(broker_id: int, directory: int = 0) -> ReplicaKey:
+    return ReplicaKey(BrokerId(broker_id), DirectoryId(bytes([directory]) * 16))
 
 
 ONE, TWO, THREE, FOUR, FIFTH = (voter(broker_id) for broker_id in range(1, 6))
@@ -19,7 +19,7 @@ NEW_ONE, NEW_THREE = voter(1, 9), voter(3, 9)
 FIVE = (ONE, TWO, THREE, NEW_ONE, NEW_THREE)  # two brokers have lost a directory, one has not
 
 
-def subsets(voters: Collection[Voter], least: int = 0) -> list[tuple[Voter, ...]]:
+def subsets(voters: Collection[ReplicaKey], least: int = 0) -> list[tuple[ReplicaKey, ...]]:
     return [chosen for size in range(least, len(voters) + 1) for chosen in combinations(voters, size)]
 
 
@@ -31,7 +31,9 @@ MEMBERSHIPS = [
 PLANS = [plan for plan in subsets(FIVE, least=1) if len({v.broker_id for v in plan}) == len(plan)]
 
 
-def walk(start: Membership, planned: tuple[Voter, ...], caught_up: Collection[Voter] = FIVE) -> list[Membership]:
+def walk(
+    start: Membership, planned: tuple[ReplicaKey, ...], caught_up: Collection[ReplicaKey] = FIVE
+) -> list[Membership]:
     """Every membership on the way, the first one included."""
     way = [start]
     while (step := step_towards(way[-1], planned, caught_up)) is not None:
@@ -41,7 +43,7 @@ def walk(start: Membership, planned: tuple[Voter, ...], caught_up: Collection[Vo
     return way
 
 
-def failures_survived(membership: Membership, up: Collection[Voter]) -> int:
+def failures_survived(membership: Membership, up: Collection[ReplicaKey]) -> int:
     """How many of the voters that are up may fail before no majority is left; negative: there is none."""
     return sum(v in up for v in membership.voters) - majority(membership.voters)
 
@@ -49,7 +51,7 @@ def failures_survived(membership: Membership, up: Collection[Voter]) -> int:
 @pytest.mark.parametrize(
     "planned", PLANS, ids=lambda plan: "+".join(f"{v.broker_id}{v.directory_id[:1].hex()}" for v in plan)
 )
-def test_any_membership_reaches_any_plan(planned: tuple[Voter, ...]) -> None:
+def test_any_membership_reaches_any_plan(planned: tuple[ReplicaKey, ...]) -> None:
     """In finitely many steps, each of them legal, and there it stays."""
     for start in MEMBERSHIPS:
         *_, last = walk(start, planned)

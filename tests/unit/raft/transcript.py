@@ -29,7 +29,7 @@ refuse 1 change voters 1 2
 from collections import deque
 from pathlib import Path
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.raft.messages import Message
 from tidemill.raft.progress import Window
@@ -43,8 +43,8 @@ ELECTED_MS = 10_000
 JITTER_MS = 100
 
 
-def voter(number: int | str) -> Voter:
-    return Voter(BrokerId(int(number)), DirectoryId(b"%016d" % int(number)))
+def voter(number: int | str) -> ReplicaKey:
+    return ReplicaKey(BrokerId(int(number)), DirectoryId(b"%016d" % int(number)))
 
 
 class Hand:
@@ -170,7 +170,7 @@ class Hand:
         self.memories[at].put(row)
         self.queued[at].append(row)
 
-    def _send(self, at: int, to: Voter, message: Message) -> None:
+    def _send(self, at: int, to: ReplicaKey, message: Message) -> None:
         self.messages.setdefault((at, int(to.broker_id)), deque()).append(message)
 
     def _pull(self, at: int) -> None:
@@ -296,7 +296,7 @@ class Hand:
 
     def do_change(self, number: str, *words: str) -> None:
         at = int(number)
-        kinds: dict[str, list[Voter]] = {"voters": [], "learners": []}
+        kinds: dict[str, list[ReplicaKey]] = {"voters": [], "learners": []}
         kind = "voters"
         for word in words:
             if word in kinds:

@@ -9,7 +9,7 @@ from tidemill.batches.batch import crc_matches, read_header
 from tidemill.batches.builder import build_batch
 from tidemill.batches.checksum import JOINED_BYTES_MIN, crc32c
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
@@ -31,7 +31,7 @@ from tidemill.storage.store import Store, StoreOptions
 
 WORKERS = Workers(SimulatedJobs(), SimulatedJobs(), lambda error: None)
 KEY = b"k" * 16
-ME = Voter(BrokerId(1), DirectoryId(b"d" * 16))
+ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, journal_bytes_max=1 << 18)
 NOW = 1_700_000_000_000
 
@@ -39,12 +39,12 @@ NOW = 1_700_000_000_000
 class Alone:
     """A road that leads nowhere."""
 
-    def is_alive(self, _: Voter) -> bool:
+    def is_alive(self, _: ReplicaKey) -> bool:
         return False
 
     may_lead = is_alive
 
-    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+    def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
         raise AssertionError(f"shard {shard_id} has no other members: {message} to {to}")
 
     def serving_changed(self, shard: Shard) -> None:

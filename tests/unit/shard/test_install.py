@@ -5,7 +5,7 @@ from collections import deque
 import pytest
 
 from tidemill.batches.builder import build_batch
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
@@ -29,7 +29,7 @@ from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.shard_log import ShardDescriptor
 from tidemill.storage.store import StoreOptions
 
-LEADER, LEARNER = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
+LEADER, LEARNER = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
 KEY = b"k" * 16
 OPTIONS = StoreOptions(
     journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=4 << 20, tail_entries=2
@@ -46,7 +46,7 @@ DESCRIPTOR = ShardDescriptor(
 class Side:
     """A broker around its shard; what the shard sends waits in `out`."""
 
-    def __init__(self, me: Voter, disk: SimulatedDisk | None = None) -> None:
+    def __init__(self, me: ReplicaKey, disk: SimulatedDisk | None = None) -> None:
         if disk is None:
             disk = SimulatedDisk()
             initialize_directory(disk, KEY, OPTIONS)
@@ -55,19 +55,19 @@ class Side:
         log = self.store.shards.get(ShardId(1)) or self.store.open_shard(ShardId(1), DESCRIPTOR)
         self.out: deque[bytes] = deque()
         self.sent: list[Message] = []
-        self.alive: set[Voter] = set()
+        self.alive: set[ReplicaKey] = set()
         self.jobs = SimulatedJobs()
         self.now_ms = 10_000
         workers = Workers(self.jobs, self.jobs, lambda error: pytest.fail(repr(error)))
         config = compile_topic_config({})
         self.shard = Shard(self.store, log, me, "t", config, lambda: None, lambda: 0, self, workers)
 
-    def is_alive(self, voter: Voter) -> bool:
+    def is_alive(self, voter: ReplicaKey) -> bool:
         return voter in self.alive
 
     may_lead = is_alive
 
-    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+    def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
         self.out.append(b"".join(encode(message)))
         self.sent.append(message)
 

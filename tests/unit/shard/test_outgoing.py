@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.raft.messages import AppendEntries, Message, VoteResponse
 from tidemill.shard.outgoing import Outgoing
 from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.shard_log import ShardLog
 
-TO = Voter(BrokerId(2), DirectoryId(b"2" * 16))
+TO = ReplicaKey(BrokerId(2), DirectoryId(b"2" * 16))
 
 
 class HandLog:

@@ -6,7 +6,7 @@ import pytest
 
 from tidemill.batches.builder import build_batch
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
@@ -24,7 +24,7 @@ from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.shard_log import ShardDescriptor
 from tidemill.storage.store import StoreOptions
 
-ME, SECOND, THIRD = (Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
+ME, SECOND, THIRD = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
 WORKERS = Workers(SimulatedJobs(), SimulatedJobs(), lambda error: None)
 KEY = b"k" * 16
 NOW = 1_000_000
@@ -36,15 +36,15 @@ class HandRoad:
 
     def __init__(self) -> None:
         self.alive = {SECOND, THIRD}
-        self.sent: list[tuple[Voter, Message]] = []
+        self.sent: list[tuple[ReplicaKey, Message]] = []
         self.served: list[bool] = []
 
-    def is_alive(self, voter: Voter) -> bool:
+    def is_alive(self, voter: ReplicaKey) -> bool:
         return voter in self.alive
 
     may_lead = is_alive
 
-    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+    def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
         self.sent.append((to, message))
 
     def serving_changed(self, shard: Shard) -> None:
@@ -53,7 +53,7 @@ class HandRoad:
     def damage_changed(self, shard: Shard) -> None:
         """Nobody is told."""
 
-    def take(self, kind: type[Message]) -> list[tuple[Voter, Message]]:
+    def take(self, kind: type[Message]) -> list[tuple[ReplicaKey, Message]]:
         taken = [it for it in self.sent if isinstance(it[1], kind)]
         self.sent = [it for it in self.sent if not isinstance(it[1], kind)]
         return taken
@@ -93,7 +93,7 @@ class Replicated:
             self.sync()
         self.answer(SECOND)
 
-    def answer(self, *voters: Voter) -> None:
+    def answer(self, *voters: ReplicaKey) -> None:
         """These have everything that was sent to them, on disk."""
         self.sync()
         for voter in voters:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tidemill.batches.builder import build_batch
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.model.topic_config import compile_topic_config
@@ -20,7 +20,7 @@ from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.shard_log import ShardDescriptor
 from tidemill.storage.store import StoreOptions
 
-VOTERS = tuple(Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in range(1, 6))
+VOTERS = tuple(ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in range(1, 6))
 ME, SECOND, THIRD = VOTERS[:3]
 KEY = b"k" * 16
 NOW = 1_000_000
@@ -33,14 +33,14 @@ OPTIONS = replace(
 
 class Road:
     def __init__(self) -> None:
-        self.sent: list[tuple[Voter, Message]] = []
+        self.sent: list[tuple[ReplicaKey, Message]] = []
 
-    def is_alive(self, voter: Voter) -> bool:
+    def is_alive(self, voter: ReplicaKey) -> bool:
         return True
 
     may_lead = is_alive
 
-    def send(self, shard_id: ShardId, to: Voter, message: Message) -> None:
+    def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
         self.sent.append((to, message))
 
     def serving_changed(self, shard: Shard) -> None: ...
@@ -85,7 +85,7 @@ def test_who_answers_has_on_disk_what_it_answers_for() -> None:
             if report.shard_id == 1:
                 shard.advance(report)
 
-    def append(leader: Voter, term: int, prev: tuple[int, int], *entries: Entry) -> None:
+    def append(leader: ReplicaKey, term: int, prev: tuple[int, int], *entries: Entry) -> None:
         shard.receive(
             leader, AppendEntries(term=term, prev_index=prev[0], prev_term=prev[1], entries=entries, commit_index=0)
         )

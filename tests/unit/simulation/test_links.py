@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Link
 from tidemill.simulation.event_loop import US, Timeline, begin_loop
@@ -22,7 +22,7 @@ class Owner:
         self.lost_links: list[str] = []
         self._hello = Hello(
             cluster_id="c",
-            voter=Voter(BrokerId(number), DirectoryId(bytes([number]) * 16)),
+            voter=ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)),
             incarnation=incarnation,
             address=f"broker-{number}:9093",
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tidemill.batches.builder import build_batch
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, Entry
@@ -18,7 +18,7 @@ from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.store import Store, StoreOptions
 
 KEY = b"k" * 16
-ME = Voter(BrokerId(1), DirectoryId(b"d" * 16))
+ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 TOPIC = TopicId(b"t" * 16)
 SHARD = ShardId(1)
 PAGE = 4096

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.voters import Membership
@@ -27,7 +27,7 @@ from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.tail_cache import TailCache
 
 KEY = b"k" * 16
-VOTER = Voter(BrokerId(3), DirectoryId(b"d" * 16))
+VOTER = ReplicaKey(BrokerId(3), DirectoryId(b"d" * 16))
 LONG = st.integers(0, (1 << 63) - 1)
 INT = st.integers(0, (1 << 31) - 1)
 BATCHES = st.builds(ProducerBatch, st.integers(0, 9), INT, INT, LONG, LONG, LONG, LONG)
@@ -41,7 +41,7 @@ PARTITIONS = st.fixed_dictionaries(
 )
 
 
-def shard_of(partitions: list[dict[str, Any]], term: int, voted_for: Voter | None) -> ShardLog:
+def shard_of(partitions: list[dict[str, Any]], term: int, voted_for: ReplicaKey | None) -> ShardLog:
     opening = ShardDescriptor(
         topic_id=TopicId(b"t" * 16),
         first_partition=2,
@@ -69,7 +69,7 @@ def shard_of(partitions: list[dict[str, Any]], term: int, voted_for: Voter | Non
 @settings(max_examples=80, deadline=None)
 @given(st.lists(PARTITIONS, min_size=1, max_size=3), LONG, st.sampled_from([None, VOTER]))
 def test_a_checkpoint_is_read_as_it_was_written(
-    partitions: list[dict[str, Any]], term: int, voted_for: Voter | None
+    partitions: list[dict[str, Any]], term: int, voted_for: ReplicaKey | None
 ) -> None:
     """Encoding what was decoded gives the same bytes."""
     log = shard_of(partitions, term, voted_for)

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.voters import Membership
 from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.storage.install_copy import InstallCopy
 from tidemill.storage.install_row import installed_row, installing_row
 
-VOTER = Voter(BrokerId(1), DirectoryId(b"d" * 16))
+VOTER = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 
 
 def test_rows_for_whole_segments_are_written_though_another_one_is_missing(make_hand: Callable[..., Any]) -> None:

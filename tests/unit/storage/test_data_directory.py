@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
@@ -21,7 +21,7 @@ def test_an_identity_is_there_after_a_power_loss() -> None:
     write_identity(disk, IDENTITY)
 
     assert IDENTITY == read_identity(disk.after_power_loss(ALL_LOST))
-    assert Voter(BrokerId(3), DirectoryId(bytes(range(16)))) == IDENTITY.voter
+    assert ReplicaKey(BrokerId(3), DirectoryId(bytes(range(16)))) == IDENTITY.voter
 
 
 def test_an_empty_directory_is_nobodys() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from tidemill.batches.builder import build_batch
 from tidemill.batches.checksum import crc32c
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, Entry, Kind, log_start, no_op, voters_change
@@ -34,7 +34,7 @@ from tidemill.storage.tail_cache import TailCache
 
 GOLDEN = Path(__file__).parent / "golden"
 KEY = bytes(range(16))
-VOTER = Voter(BrokerId(1), DirectoryId(b"d" * 16))
+VOTER = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 BATCH_BYTES = bytes(build_batch([(b"k", b"v", (), 1_700_000_000_000)], base_offset=42, leader_epoch=3))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidemill.model.broker_id import BrokerId, DirectoryId, Voter
+from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.entry import Entry, Kind
 from tidemill.raft.voters import Membership
 from tidemill.simulation.crash_fate import ALL_LOST
@@ -19,7 +19,7 @@ from tidemill.storage.install_row import (
 from tidemill.storage.partition_state import PartitionState
 from tidemill.storage.producer_states import ProducerBatch
 
-ME = Voter(BrokerId(1), DirectoryId(b"d" * 16))
+ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 PRODUCERS = 6_000  # a third of a MiB, where the ring has an eighth
 INDEX, TERM = 700, 3
 
