@@ -100,7 +100,7 @@ class ClusterReport:
     def _led(self, shard: Shard) -> Json:
         replica = shard.replica
         membership = replica.membership
-        matches = {} if replica.replication is None else replica.replication.matches
+        matches = {} if replica.tracker is None else replica.tracker.matches
         matches = {**matches, replica.me: replica.durable_index}
         return {
             "voters": _numbers(membership.voters),

@@ -65,8 +65,8 @@ class MembershipHost:
         )
 
     def _caught_up(self, replica: Replica) -> list[ReplicaKey]:
-        assert replica.replication is not None, "a leader replicates"
-        matches = replica.replication.matches
+        assert replica.tracker is not None, "a leader replicates"
+        matches = replica.tracker.matches
         near = [voter for voter, match in matches.items() if replica.commit_index - match <= NEAR_ROWS]
         return [replica.me, *filter(self._cluster.is_alive, near)]
 

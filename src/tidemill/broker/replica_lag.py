@@ -12,7 +12,7 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
-from tidemill.raft.progress import Pace
+from tidemill.raft.progress import ProgressState
 from tidemill.shard.shard import Shard
 
 LAG_MS: Final = 30_000  # Kafka's `replica.lag.time.max.ms`
@@ -86,14 +86,14 @@ class ReplicaLag:
 
     def _look_at(self, led: _Led, planned: Sequence[ReplicaKey], alive: frozenset[ReplicaKey], now_ms: int) -> None:
         shard_id, replica = led.shard.shard_id, led.shard.replica
-        members = {} if replica.replication is None else replica.replication.members
+        members = {} if replica.tracker is None else replica.tracker.members
         led.lagging = []
         led.is_at_rest = True
         for voter in planned:
             if voter == replica.me:
                 continue
             progress = members.get(voter)
-            counts = progress is not None and progress.promised is None and progress.pace is not Pace.SNAPSHOT
+            counts = progress is not None and progress.promised is None and progress.state is not ProgressState.SNAPSHOT
             if progress is None or not counts or voter not in replica.voters or voter not in alive:
                 led.near_at.pop(voter, None)
                 led.lagging.append((shard_id, voter.broker_id))

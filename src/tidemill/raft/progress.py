@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Pace(StrEnum):
+class ProgressState(StrEnum):
     PROBE = "probe"
     REPLICATE = "replicate"
     SNAPSHOT = "snapshot"
@@ -37,7 +37,7 @@ class Progress:
     commit_index: int = 0  # that the member has told
     commit_sent: int = 0
     serial_sent: int = 0
-    pace: Pace = Pace.PROBE
+    state: ProgressState = ProgressState.PROBE
     promised: tuple[int, int] | None = None  # term and index of the last entry that a damaged member may have answered
     # for: it has lost of that, and counts nowhere until it answers for it again
     is_waiting: bool = False  # a probe is on the way
@@ -49,9 +49,9 @@ class Progress:
     in_flight_bytes: int = 0
 
     def may_send(self, window: Window) -> bool:
-        if self.pace is Pace.REPLICATE:
+        if self.state is ProgressState.REPLICATE:
             return len(self.in_flight) < window.messages_max and self.in_flight_bytes < window.bytes_max
-        return self.pace is Pace.PROBE and not self.is_waiting
+        return self.state is ProgressState.PROBE and not self.is_waiting
 
     @property
     def is_owed(self) -> bool:
@@ -62,7 +62,7 @@ class Progress:
         """A message with entries up to `last_index`, or with none."""
         if not self.is_owed:
             self.heard_at = None
-        if self.pace is Pace.PROBE:
+        if self.state is ProgressState.PROBE:
             self.is_waiting = True
         else:
             self.in_flight.append((last_index, size))
@@ -79,16 +79,16 @@ class Progress:
         if is_news:
             self.match_index = match_index
         self.next_index = max(self.next_index, self.match_index + 1)
-        if self.pace is not Pace.REPLICATE:
-            self.pace = Pace.REPLICATE
+        if self.state is not ProgressState.REPLICATE:
+            self.state = ProgressState.REPLICATE
             self.next_index = self.match_index + 1
         return is_news
 
     def install(self) -> None:
         """Files first; what is on the way says nothing any more."""
-        if self.pace is not Pace.SNAPSHOT:
+        if self.state is not ProgressState.SNAPSHOT:
             self.probe(self.next_index)
-            self.pace = Pace.SNAPSHOT
+            self.state = ProgressState.SNAPSHOT
             self.is_offered = False
             self.snapshot_index = 0
 
@@ -101,11 +101,11 @@ class Progress:
     @property
     def needed_index(self) -> int:
         """The first entry that it will be sent, as far as is known."""
-        return max(self.match_index, self.snapshot_index if self.pace is Pace.SNAPSHOT else 0) + 1
+        return max(self.match_index, self.snapshot_index if self.state is ProgressState.SNAPSHOT else 0) + 1
 
     def probe(self, next_index: int) -> None:
         """Begin again from there: what is on the way may be lost."""
-        self.pace = Pace.PROBE
+        self.state = ProgressState.PROBE
         self.is_waiting = False
         self.next_index = max(next_index, self.match_index + 1)
         self.commit_sent = self.serial_sent = 0

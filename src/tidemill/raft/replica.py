@@ -43,8 +43,8 @@ from tidemill.raft.messages import (
 )
 from tidemill.raft.open_log import OpenLog
 from tidemill.raft.progress import Window
+from tidemill.raft.progress_tracker import ProgressTracker
 from tidemill.raft.ready import Ready, Vote
-from tidemill.raft.replication import Replication
 from tidemill.raft.voters import IllegalChange, Membership, check_change
 
 ELECTION_MS: Final = 1_000  # after which a try that was not decided begins again;
@@ -102,10 +102,10 @@ class Replica:
         "leader",
         "match_index",
         "me",
-        "replication",
         "role",
         "term",
         "term_start_index",
+        "tracker",
         "voted_for",
         "window",
     )
@@ -139,7 +139,7 @@ class Replica:
         self.match_index = 0  # the log is alike with the leader's up to here
         self.commit_index = commit_index
         self.term_start_index = 0  # the index of the first entry of the term that this replica leads
-        self.replication: Replication | None = None  # while it leads
+        self.tracker: ProgressTracker | None = None  # while it leads
         self.window = window
         self.installing = installing  # from the offer on until it is durable
         self.is_damaged = is_damaged  # until such an install is
@@ -213,33 +213,33 @@ class Replica:
     @property
     def confirmed_serial(self) -> int:
         """A majority still followed this leader when it was asked this question; 0 while it does not lead."""
-        if self.replication is None:
+        if self.tracker is None:
             return 0
-        return quorum.reached_by_majority(self.voters, self.replication.answered_serials)
+        return quorum.reached_by_majority(self.voters, self.tracker.answered_serials)
 
     @property
     def has_ready(self) -> bool:
         has_messages = self._messages and self._vote_durable
-        has_members = self.replication is not None and bool(self.replication.members)
+        has_members = self.tracker is not None and bool(self.tracker.members)
         has_install = self._offer is not None or bool(self._chunks)
         return self._vote_changed or self._log.has_changed or bool(has_messages) or has_members or has_install
 
     @property
     def needed_index(self) -> int:
         """What lies before this entry no member that is alive has still to be sent."""
-        if self.replication is None:
+        if self.tracker is None:
             return self._log.last_index + 1
-        return self.replication.needed_index(self._alive)
+        return self.tracker.needed_index(self._alive)
 
     @property
     def is_restless(self) -> bool:
         """Time alone may make it do something, while everybody is as alive as at the last `tick`."""
         if self.role is not Role.LEADER:
             return self.is_damaged or not self._is_led()
-        assert self.replication is not None, "a leader replicates"
+        assert self.tracker is not None, "a leader replicates"
         if self._transfer is not None or self.stable_index < self._log.last_index:
             return True
-        return self.replication.waits_for_answers(self.commit_index, self._alive)
+        return self.tracker.waits_for_answers(self.commit_index, self._alive)
 
     # Time.
 
@@ -284,8 +284,8 @@ class Replica:
         return self._jitter_ms() + (ELECTION_MS if is_leaving else 0)
 
     def _tick_leader(self) -> None:
-        assert self.replication is not None, "a leader replicates"
-        counted = [voter for voter in self.voters if self._alive(voter) and self.replication.promised(voter) is None]
+        assert self.tracker is not None, "a leader replicates"
+        counted = [voter for voter in self.voters if self._alive(voter) and self.tracker.promised(voter) is None]
         if not quorum.has_majority(self.voters, [self.me, *counted]):
             self._follow(self.term, None)  # another may have been elected where we are not heard
             return
@@ -297,7 +297,7 @@ class Replica:
                 self._transfer = None
         self._go_on_with_transfer()
         self._give_up_if_full()
-        self.replication.retry(self._now_ms, self.commit_index, self._alive)
+        self.tracker.retry(self._now_ms, self.commit_index, self._alive)
 
     def _give_up_if_full(self) -> None:
         """
@@ -306,7 +306,7 @@ class Replica:
         """
         if self._full_since is None or self._now_ms - self._full_since < FULL_MS * (self._given_up + 1):
             return
-        matches = {} if self.replication is None else self.replication.matches
+        matches = {} if self.tracker is None else self.tracker.matches
         able = [voter for voter in self.voters if voter != self.me and self._alive(voter)]
         able.sort(key=lambda voter: matches.get(voter, 0), reverse=True)
         if able:
@@ -327,8 +327,8 @@ class Replica:
         """What it has answered for is not all on this disk: from now on it counts nowhere, and leads no more."""
         if self.is_damaged:
             return
-        if self.replication is not None:
-            matches = {it: match for it, match in self.replication.matches.items() if it in self.voters}
+        if self.tracker is not None:
+            matches = {it: match for it, match in self.tracker.matches.items() if it in self.voters}
             able = [voter for voter in matches if self._alive(voter)]
             if able:
                 self._messages.append((max(able, key=lambda voter: matches[voter]), TimeoutNow(term=self.term)))
@@ -358,8 +358,8 @@ class Replica:
     def _on_damaged(self, sender: ReplicaKey, message: Damaged) -> None:
         if sender == self.leader and message.term == self.term:
             self.leader = None  # it has stepped down
-        if self.replication is not None:
-            self.replication.damaged(sender, (message.last_term, message.last_index), self._now_ms)
+        if self.tracker is not None:
+            self.tracker.damaged(sender, (message.last_term, message.last_index), self._now_ms)
 
     # Elections.
 
@@ -407,7 +407,7 @@ class Replica:
             self.match_index = 0
         self.role = Role.FOLLOWER
         self.leader = leader
-        self.replication = None
+        self.tracker = None
         self._pulls.clear()
         self._election = None
         self._transfer = None
@@ -445,7 +445,7 @@ class Replica:
         self._led_term = self.term
         self._election = None
         self.term_start_index = self._log.last_index + 1
-        self.replication = Replication(self.me, self._log, self.membership, self.window)
+        self.tracker = ProgressTracker(self.me, self._log, self.membership, self.window)
         self.propose(no_op(max(self._append_time, self._log.last_append_time)))
 
     # What comes.
@@ -470,8 +470,8 @@ class Replica:
             case SnapshotOffer():
                 self._on_offer(sender, message)
             case SnapshotPull():
-                replication = self.replication
-                if message.term == self.term and replication and replication.pulled(sender):
+                tracker = self.tracker
+                if message.term == self.term and tracker and tracker.pulled(sender):
                     self._pulls.append((sender, message))
             case SnapshotChunk():
                 is_ours = self.installing is not None and message.index == self.installing[0]
@@ -498,8 +498,8 @@ class Replica:
         may_change = not self._is_led() or request.is_transfer
         if not may_change and self.role is Role.FOLLOWER:
             self._question_leader()
-        if self.replication is not None:
-            self.replication.met_again(sender)  # who asks does not know its leader, or knows of a later term
+        if self.tracker is not None:
+            self.tracker.met_again(sender)  # who asks does not know its leader, or knows of a later term
         if self.is_damaged:
             self._messages.append((sender, VoteResponse(term=self.term, is_granted=False, is_pre=request.is_pre)))
             return
@@ -638,8 +638,8 @@ class Replica:
     def _note_membership(self, entry: Entry) -> None:
         if entry.kind == COMMAND and entry.payload and entry.payload[0] == Command.VOTERS:
             self._memberships.append((entry.index, Membership.decode(entry.payload, 1)))
-            if self.replication is not None:
-                self.replication.follow(self.membership)
+            if self.tracker is not None:
+                self.tracker.follow(self.membership)
 
     def _answer_append(self, serial: int) -> None:
         """What is alike with the leader's log, and on this disk."""
@@ -653,10 +653,10 @@ class Replica:
         self._messages.append((self.leader, answer))
 
     def _on_append_answer(self, sender: ReplicaKey, answer: AppendEntriesResponse) -> None:
-        replication = self.replication
-        if replication is None or answer.term != self.term:
+        tracker = self.tracker
+        if tracker is None or answer.term != self.term:
             return
-        if replication.answered(sender, answer):
+        if tracker.answered(sender, answer):
             self._count()
         if answer.is_installing:
             self._commit(min(answer.commit_index, self._log.last_index))  # an earlier leader has, and said so
@@ -705,9 +705,9 @@ class Replica:
         The serial of a question to all voters: a read may be answered from what was committed when it was asked, once
         `confirmed_serial` has come to it.
         """
-        assert self.replication is not None, "only a leader asks"
-        self.replication.serial += 1
-        return self.replication.serial
+        assert self.tracker is not None, "only a leader asks"
+        self.tracker.serial += 1
+        return self.tracker.serial
 
     def transfer_leadership(self, to: ReplicaKey) -> None:
         """Let `to` lead, as soon as it has all there is."""
@@ -716,10 +716,10 @@ class Replica:
             self._go_on_with_transfer()
 
     def _go_on_with_transfer(self) -> None:
-        if self._transfer is None or self.replication is None:
+        if self._transfer is None or self.tracker is None:
             return
         to = self._transfer[0]
-        progress = self.replication.members.get(to)
+        progress = self.tracker.members.get(to)
         # All is committed and on this disk by then, too: whoever waits for an answer here has had it.
         if progress is not None and progress.match_index == self._log.last_index == self.stable_index:
             self._messages.append((to, TimeoutNow(term=self.term)))
@@ -731,14 +731,14 @@ class Replica:
 
     def met_again(self, member: ReplicaKey) -> None:
         """The connection to its broker is new."""
-        if self.replication is not None:
-            self.replication.met_again(member)
+        if self.tracker is not None:
+            self.tracker.met_again(member)
 
     def _count(self) -> bool:
         """What a majority has on disk is committed, if it is of this term."""
-        assert self.replication is not None, "only a leader counts"
-        if self.replication.members:
-            reached = {**self.replication.matches, self.me: self.durable_index}
+        assert self.tracker is not None, "only a leader counts"
+        if self.tracker.members:
+            reached = {**self.tracker.matches, self.me: self.durable_index}
             index = quorum.reached_by_majority(self.voters, reached)
         else:
             index = self.durable_index
@@ -759,7 +759,7 @@ class Replica:
 
     def ready(self) -> Ready:
         """What has to be done now; handed out once."""
-        is_alone = self.replication is None or not self.replication.members
+        is_alone = self.tracker is None or not self.tracker.members
         if is_alone and not (self._vote_changed or self._messages or self._offer or self._chunks):
             return Ready(None, *self._log.take())
         vote = None
@@ -770,9 +770,9 @@ class Replica:
         if self._vote_durable:  # nobody hears of a term that a crash could make this replica forget
             messages, self._messages = self._messages, []
         installs: list[ReplicaKey] = []
-        if self.replication is not None and self.replication.members:
-            messages += self.replication.messages(self.term, self.commit_index)
-            installs += self.replication.needing_offer()
+        if self.tracker is not None and self.tracker.members:
+            messages += self.tracker.messages(self.term, self.commit_index)
+            installs += self.tracker.needing_offer()
         truncate_from, entries = self._log.take()
         pulls, self._pulls = self._pulls, []
         chunks, self._chunks = self._chunks, []
@@ -790,8 +790,8 @@ class Replica:
 
     def offered(self, member: ReplicaKey, index: int) -> None:
         """An Offer of the snapshot at `index` has left."""
-        assert self.replication is not None, "only a leader offers"
-        self.replication.offered(member, index)
+        assert self.tracker is not None, "only a leader offers"
+        self.tracker.offered(member, index)
 
     def advance(self, term: int, index: int, vote: Vote | None = None) -> bool:
         """

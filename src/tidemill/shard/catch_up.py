@@ -103,8 +103,8 @@ class CatchUp:
         The rows behind it are gone; or `member` has all of it, and lacks entries behind it whose bytes are gone; or it
         knows of more that is committed: it installs that, from an earlier leader, and takes nothing less.
         """
-        replication = self._replica.replication
-        progress = None if replication is None else replication.members.get(member)
+        tracker = self._replica.tracker
+        progress = None if tracker is None else tracker.members.get(member)
         if progress is not None and progress.match_index >= snapshot.index:
             return True
         promised = None if progress is None else progress.promised
@@ -180,8 +180,8 @@ class CatchUp:
         Called a few times a second: nobody installs, nothing is kept.  Whether a member has asked for what is damaged
         here and stays so, since the last call: it will ask again, and another leader may have it.
         """
-        replication = self._replica.replication
-        if self._snapshot is not None and (replication is None or not replication.needing_install()):
+        tracker = self._replica.tracker
+        if self._snapshot is not None and (tracker is None or not tracker.needing_install()):
             self._snapshot = None
         is_stuck, self._is_stuck = self._is_stuck, False
         return is_stuck

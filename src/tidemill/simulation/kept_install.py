@@ -40,9 +40,9 @@ class KeptCatchUp:
         offer = self._offer
         if offer is None or offer.term != replica.term or memory.first_index > offer.index + 1:
             offer = self._offer = self._snapshot()
-        elif replica.replication is not None:
-            promised = replica.replication.promised(member)
-            known = min(replica.replication.members[member].commit_index, memory.commit_index)
+        elif replica.tracker is not None:
+            promised = replica.tracker.promised(member)
+            known = min(replica.tracker.members[member].commit_index, memory.commit_index)
             if offer.index < known or (promised is not None and (offer.index_term, offer.index) < promised):
                 offer = self._offer = self._snapshot()
         replica.offered(member, offer.index)

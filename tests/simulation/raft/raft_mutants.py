@@ -9,8 +9,8 @@ from unittest.mock import patch
 from tidemill.raft import quorum, replica
 from tidemill.raft.election import Election
 from tidemill.raft.open_log import OpenLog
+from tidemill.raft.progress_tracker import ProgressTracker
 from tidemill.raft.replica import Replica
-from tidemill.raft.replication import Replication
 from tidemill.raft.voters import Membership
 from tidemill.simulation import kept_install
 from tidemill.simulation.shard_group import Knobs
@@ -122,7 +122,7 @@ def reads_without_asking() -> Iterator[None]:
     """Whoever believes that it leads answers for the log."""
 
     def at_once(self: Any) -> int:
-        return 0 if self.replication is None else int(self.replication.serial)
+        return 0 if self.tracker is None else int(self.tracker.serial)
 
     with patch.object(Replica, "confirmed_serial", property(at_once)):
         yield
@@ -300,7 +300,7 @@ def whoever_has_it_counts(who: Callable[[Replica], Iterable[Any]]) -> Iterator[N
 
     def generous(self: Any) -> bool:
         ranked = sorted(
-            (self.durable_index if it == self.me else self.replication.matches.get(it, 0) for it in who(self)),
+            (self.durable_index if it == self.me else self.tracker.matches.get(it, 0) for it in who(self)),
             reverse=True,
         )
         with patch.object(quorum, "reached_by_majority", lambda voters, _: ranked[quorum.majority(voters) - 1]):
@@ -315,21 +315,21 @@ def a_learner_counts() -> AbstractContextManager[None]:
 
 
 def voters_and_removed(replica: Replica) -> list[Any]:
-    assert replica.replication is not None, "only a leader counts"
-    return [it for it in (replica.me, *replica.replication.members) if it not in replica.membership.learners]
+    assert replica.tracker is not None, "only a leader counts"
+    return [it for it in (replica.me, *replica.tracker.members) if it not in replica.membership.learners]
 
 
 @contextmanager
 def a_removed_voter_still_counts() -> Iterator[None]:
     """And is still sent what it may say that it has."""
-    follow = Replication.follow
+    follow = ProgressTracker.follow
 
     def faithful(self: Any, membership: Membership) -> None:
         gone = tuple(member for member in self.members if member not in membership.members)
         follow(self, Membership(membership.voters, membership.learners + gone))
 
     with (
-        patch.object(Replication, "follow", faithful),
+        patch.object(ProgressTracker, "follow", faithful),
         whoever_has_it_counts(voters_and_removed),
     ):
         yield

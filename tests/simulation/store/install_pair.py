@@ -90,8 +90,8 @@ class Side:
         self.high_watermarks = high_watermarks(self.log)
 
     def _gone(self, member: ReplicaKey) -> None:
-        if self.replica.replication is not None:
-            self.replica.replication.needs_install(member)
+        if self.replica.tracker is not None:
+            self.replica.tracker.needs_install(member)
 
     def send(self, _: ReplicaKey, message: Message) -> None:
         self.out.append(b"".join(encode(message)))
@@ -304,9 +304,9 @@ class Pair:
 
     def begin_again(self) -> None:
         """For a follower of another past, in which it has answered nothing."""
-        replication = self.leader.replica.replication
-        assert replication is not None, "it leads"
-        replication.members[FOLLOWER] = Progress(next_index=self.leader.log.last_index + 1)
+        tracker = self.leader.replica.tracker
+        assert tracker is not None, "it leads"
+        tracker.members[FOLLOWER] = Progress(next_index=self.leader.log.last_index + 1)
         self.leader.out.clear()
 
     def exchange(self, follower: Side | None = None) -> None:

@@ -9,7 +9,7 @@ from tests.unit.broker.broker_world import HandClock
 from tidemill.broker.replica_lag import LAG_MS, RESTED_TICKS, ReplicaLag
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
-from tidemill.raft.progress import Pace, Progress
+from tidemill.raft.progress import Progress, ProgressState
 
 SHARD = ShardId(7)
 ME, OTHER, THIRD = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2, 3))
@@ -20,10 +20,10 @@ class Led:
     """One shard that is led here; how far the other replica is, and what is committed, is set by hand."""
 
     def __init__(self) -> None:
-        self.progress = Progress(next_index=1, pace=Pace.REPLICATE)
+        self.progress = Progress(next_index=1, state=ProgressState.REPLICATE)
         self.replica = SimpleNamespace(
             me=ME, voters=(ME, OTHER), commit_index=40,
-            replication=SimpleNamespace(members={OTHER: self.progress}),
+            tracker=SimpleNamespace(members={OTHER: self.progress}),
         )  # fmt: skip
         self.clock = HandClock()
         self.alive = {OTHER}
@@ -79,7 +79,7 @@ def test_one_that_was_in_sync_is_given_time() -> None:
         lambda led: led.progress.damaged((1, 5)),
         lambda led: led.progress.install(),
         lambda led: setattr(led.replica, "voters", (ME, THIRD)),
-        lambda led: led.replica.replication.members.clear(),
+        lambda led: led.replica.tracker.members.clear(),
     ],
     ids=["not alive", "damaged", "installs", "no voter", "no member"],
 )

@@ -126,9 +126,9 @@ class Steps(Hand):
             if (found := self.lead()) is None:
                 return False
             at, leader = found
-            replication = leader.replication
-            assert replication is not None
-            alive = {me: match for me, match in replication.matches.items() if int(me.broker_id) in self.replicas}
+            tracker = leader.tracker
+            assert tracker is not None
+            alive = {me: match for me, match in tracker.matches.items() if int(me.broker_id) in self.replicas}
             caught_up = [leader.me, *(me for me, match in alive.items() if match == leader.last_index)]
             step = step_towards(leader.membership, planned, caught_up)
             if step is None:

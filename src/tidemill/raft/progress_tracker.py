@@ -7,14 +7,14 @@ from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.entry import Entry
 from tidemill.raft.messages import AppendEntries, AppendEntriesResponse
 from tidemill.raft.open_log import OpenLog
-from tidemill.raft.progress import Pace, Progress, Window
+from tidemill.raft.progress import Progress, ProgressState, Window
 from tidemill.raft.voters import Membership
 
 RETRY_MS: Final = 500  # unanswered for so long, a message is taken for lost
 ENTRY_OVERHEAD_BYTES: Final = 80  # of a row
 
 
-class Replication:
+class ProgressTracker:
     def __init__(self, me: ReplicaKey, log: OpenLog, membership: Membership, window: Window) -> None:
         self._me = me
         self._log = log
@@ -57,7 +57,7 @@ class Replication:
             progress.install()
             return False
         rejected = answer.rejected_index
-        if progress.pace is Pace.SNAPSHOT and (rejected or answer.match_index + 1 < self._log.first_index):
+        if progress.state is ProgressState.SNAPSHOT and (rejected or answer.match_index + 1 < self._log.first_index):
             if not rejected and answer.match_index >= progress.snapshot_index:
                 progress.is_offered = False  # it is there, and what comes behind is gone by now: another one
             return False
@@ -65,7 +65,7 @@ class Replication:
             progress.heard_at = None
             return progress.accepted(answer.match_index)
         # The logs have met before where it replicates: a message was late, or is lost and will be missed (`retry`).
-        if progress.pace is Pace.PROBE and rejected == progress.next_index - 1:
+        if progress.state is ProgressState.PROBE and rejected == progress.next_index - 1:
             progress.heard_at = None
             meeting = self._log.probable_match(min(answer.hint_index, rejected - 1), answer.hint_term)
             progress.probe(meeting + 1)
@@ -76,7 +76,7 @@ class Replication:
         progress = self.members.get(member)
         if progress is not None:
             progress.is_offered = False
-            if progress.pace is not Pace.SNAPSHOT:
+            if progress.state is not ProgressState.SNAPSHOT:
                 progress.probe_again()
 
     def offered(self, member: ReplicaKey, index: int) -> None:
@@ -104,14 +104,14 @@ class Replication:
     def pulled(self, member: ReplicaKey) -> bool:
         """Whether it is a member that installs what it was offered."""
         progress = self.members.get(member)
-        if progress is None or progress.pace is not Pace.SNAPSHOT:
+        if progress is None or progress.state is not ProgressState.SNAPSHOT:
             return False
         progress.heard_at = None
         return True
 
     def needing_install(self) -> list[ReplicaKey]:
         """Offered or not."""
-        return [member for member, progress in self.members.items() if progress.pace is Pace.SNAPSHOT]
+        return [member for member, progress in self.members.items() if progress.state is ProgressState.SNAPSHOT]
 
     def needs_install(self, member: ReplicaKey) -> None:
         """The bytes of its next entry are gone here, though the row is not."""
@@ -131,7 +131,7 @@ class Replication:
                 progress.heard_at = now_ms
             if now_ms - progress.heard_at < RETRY_MS or not is_alive(member):
                 continue
-            if progress.pace is Pace.SNAPSHOT:
+            if progress.state is ProgressState.SNAPSHOT:
                 progress.is_offered = False
                 continue
             if self._is_owed(member, progress, commit_index):
@@ -147,7 +147,12 @@ class Replication:
 
     def _is_owed(self, member: ReplicaKey, progress: Progress, commit_index: int) -> bool:
         lags = progress.commit_index < min(commit_index, progress.match_index)
-        return progress.pace is Pace.SNAPSHOT or progress.is_owed or lags or self._serials.get(member, 0) < self.serial
+        return (
+            progress.state is ProgressState.SNAPSHOT
+            or progress.is_owed
+            or lags
+            or self._serials.get(member, 0) < self.serial
+        )
 
     def messages(self, term: int, commit_index: int) -> Iterator[tuple[ReplicaKey, AppendEntries]]:
         """What each may be sent now.  Members whose next entry is gone here come to need an install instead."""
@@ -161,7 +166,7 @@ class Replication:
                 entries, size = self._entries_from(progress)
                 known = min(commit_index, prev_index + len(entries))
                 has_news = entries or known > progress.commit_sent or self.serial > progress.serial_sent
-                if progress.pace is Pace.REPLICATE and not has_news:
+                if progress.state is ProgressState.REPLICATE and not has_news:
                     break
                 progress.commit_sent = max(progress.commit_sent, known)
                 progress.serial_sent = self.serial
@@ -196,5 +201,5 @@ class Replication:
         return [
             member
             for member, progress in self.members.items()
-            if progress.pace is Pace.SNAPSHOT and not progress.is_offered
+            if progress.state is ProgressState.SNAPSHOT and not progress.is_offered
         ]
