@@ -73,7 +73,7 @@ class ReplicaLag:
             self._led = {shard_id: led for shard_id, led in self._led.items() if shards.get(shard_id) is led.shard}
         has_news = is_rest_over
         for shard_id, led in self._led.items():
-            if is_rest_over or not led.is_at_rest or led.shard.is_restless:
+            if is_rest_over or not led.is_at_rest or led.shard.needs_tick:
                 before = led.lagging
                 planned = image.shards.get(shard_id)
                 self._look_at(led, () if planned is None else planned.replicas, alive, now_ms)
@@ -93,7 +93,9 @@ class ReplicaLag:
             if voter == replica.me:
                 continue
             progress = members.get(voter)
-            counts = progress is not None and progress.promised is None and progress.state is not ProgressState.SNAPSHOT
+            counts = (
+                progress is not None and progress.repair_floor is None and progress.state is not ProgressState.SNAPSHOT
+            )
             if progress is None or not counts or voter not in replica.voters or voter not in alive:
                 led.near_at.pop(voter, None)
                 led.lagging.append((shard_id, voter.broker_id))

@@ -106,9 +106,9 @@ class ShardTable:
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
         self.is_electing = False
         for shard in list(self.shards.values()):
-            if everybody or shard.is_restless:
+            if everybody or shard.needs_tick:
                 shard.tick(now_ms, wall_ms)
-                if shard.is_restless and not (shard.replica.leads or shard.replica.is_damaged):
+                if shard.needs_tick and not (shard.replica.leads or shard.replica.is_damaged):
                     self.is_electing = True
 
     def receive(self, sender: ReplicaKey, shard_id: ShardId, message: Message) -> None:

@@ -38,7 +38,9 @@ class Progress:
     commit_sent: int = 0
     serial_sent: int = 0
     state: ProgressState = ProgressState.PROBE
-    promised: tuple[int, int] | None = None  # term and index of the last entry that a damaged member may have answered
+    repair_floor: tuple[int, int] | None = (
+        None  # term and index of the last entry that a damaged member may have answered
+    )
     # for: it has lost of that, and counts nowhere until it answers for it again
     is_waiting: bool = False  # a probe is on the way
     is_offered: bool = False  # a snapshot: it was told, and has asked for bytes of it not long ago
@@ -72,7 +74,7 @@ class Progress:
     def accepted(self, match_index: int) -> bool:
         """Whether that is news."""
         self.is_waiting = False
-        self.promised = None
+        self.repair_floor = None
         while self.in_flight and self.in_flight[0][0] <= match_index:
             self.in_flight_bytes -= self.in_flight.popleft()[1]
         is_news = match_index > self.match_index
@@ -92,10 +94,10 @@ class Progress:
             self.is_offered = False
             self.snapshot_index = 0
 
-    def damaged(self, promised: tuple[int, int]) -> None:
+    def damaged(self, repair_floor: tuple[int, int]) -> None:
         """What it answered for does not count any more; it needs a snapshot, whatever it has of it."""
         self.match_index = 0
-        self.promised = promised
+        self.repair_floor = repair_floor
         self.install()
 
     @property

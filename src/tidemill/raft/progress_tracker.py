@@ -40,7 +40,7 @@ class ProgressTracker:
         How far each member's log is on its disk, but for those that are damaged; the leader's own is for who asks to
         add.
         """
-        return {member: it.match_index for member, it in self.members.items() if it.promised is None}
+        return {member: it.match_index for member, it in self.members.items() if it.repair_floor is None}
 
     @property
     def answered_serials(self) -> dict[ReplicaKey, int]:
@@ -87,19 +87,19 @@ class ProgressTracker:
             progress.snapshot_index = index
             progress.heard_at = None
 
-    def damaged(self, member: ReplicaKey, promised: tuple[int, int], now_ms: int) -> None:
+    def damaged(self, member: ReplicaKey, repair_floor: tuple[int, int], now_ms: int) -> None:
         """It says so twice a second: also when an offer, or what it asked for then, was lost."""
         progress = self.members.get(member)
         if progress is not None:
             self._serials.pop(member, None)
-            progress.damaged(promised)
+            progress.damaged(repair_floor)
             if progress.heard_at is not None and now_ms - progress.heard_at >= RETRY_MS:
                 progress.is_offered = False
 
-    def promised(self, member: ReplicaKey) -> tuple[int, int] | None:
+    def repair_floor(self, member: ReplicaKey) -> tuple[int, int] | None:
         """Of a damaged one: term and index that a snapshot must come to."""
         progress = self.members.get(member)
-        return None if progress is None else progress.promised
+        return None if progress is None else progress.repair_floor
 
     def pulled(self, member: ReplicaKey) -> bool:
         """Whether it is a member that installs what it was offered."""

@@ -232,7 +232,7 @@ class Replica:
         return self.tracker.needed_index(self._alive)
 
     @property
-    def is_restless(self) -> bool:
+    def needs_tick(self) -> bool:
         """Time alone may make it do something, while everybody is as alive as at the last `tick`."""
         if self.role is not Role.LEADER:
             return self.is_damaged or not self._is_led()
@@ -263,11 +263,11 @@ class Replica:
         elif self._is_led():
             self._wait(None)
             self._tries = 0
-        elif self._may_stand():
+        elif self._may_campaign():
             if self._deadline is None:
                 self._deadline = now_ms + self._next_pause_ms()
             if now_ms >= self._deadline:
-                self._stand(is_transfer=False)
+                self._campaign(is_transfer=False)
         elif self._led_term:
             self._give_up_if_full()
 
@@ -285,7 +285,7 @@ class Replica:
 
     def _tick_leader(self) -> None:
         assert self.tracker is not None, "a leader replicates"
-        counted = [voter for voter in self.voters if self._alive(voter) and self.tracker.promised(voter) is None]
+        counted = [voter for voter in self.voters if self._alive(voter) and self.tracker.repair_floor(voter) is None]
         if not quorum.has_majority(self.voters, [self.me, *counted]):
             self._follow(self.term, None)  # another may have been elected where we are not heard
             return
@@ -313,7 +313,7 @@ class Replica:
             self._messages.append((able[self._given_up % len(able)], TimeoutNow(term=self._led_term)))
         self._given_up += 1
 
-    def _may_stand(self) -> bool:
+    def _may_campaign(self) -> bool:
         """Also one whose removal is not committed: it may be the only one that has the entry which says so."""
         if self.installing is not None or self.is_damaged:
             return False
@@ -363,19 +363,19 @@ class Replica:
 
     # Elections.
 
-    def _stand(self, *, is_transfer: bool) -> None:
+    def _campaign(self, *, is_transfer: bool) -> None:
         """Ask whether it would be elected; a single voter, and whom the leader has asked, need not."""
         self._wait(min(FIRST_ELECTION_MS << self._tries, ELECTION_MS) + self._jitter_ms())
         self._tries = min(self._tries + 1, 8)
         self.leader = None
         if is_transfer or len(self.voters) == 1:
-            self._campaign(is_transfer=is_transfer)
+            self._start_election(is_transfer=is_transfer)
             return
         self.role = Role.PRE_CANDIDATE
         self._election = Election(self.me, is_pre=True)
         self._ask_for_votes(self.term + 1)
 
-    def _campaign(self, *, is_transfer: bool) -> None:
+    def _start_election(self, *, is_transfer: bool) -> None:
         self.role = Role.CANDIDATE
         self._election = Election(self.me, is_pre=False, is_transfer=is_transfer)
         self._set_term(self.term + 1, self.me)
@@ -422,7 +422,7 @@ class Replica:
             return
         if election.is_won(self.voters):
             if election.is_pre:
-                self._campaign(is_transfer=False)
+                self._start_election(is_transfer=False)
             else:
                 self._lead()
         elif election.is_lost(self.voters):
@@ -463,8 +463,8 @@ class Replica:
             case AppendEntriesResponse():
                 self._on_append_answer(sender, message)
             case TimeoutNow():
-                if message.term == self.term and self.role is Role.FOLLOWER and self._may_stand():
-                    self._stand(is_transfer=True)
+                if message.term == self.term and self.role is Role.FOLLOWER and self._may_campaign():
+                    self._campaign(is_transfer=True)
             case Damaged():
                 self._on_damaged(sender, message)
             case SnapshotOffer():

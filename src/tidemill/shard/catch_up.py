@@ -107,8 +107,8 @@ class CatchUp:
         progress = None if tracker is None else tracker.members.get(member)
         if progress is not None and progress.match_index >= snapshot.index:
             return True
-        promised = None if progress is None else progress.promised
-        if promised is not None and (snapshot.term, snapshot.index) < promised:
+        repair_floor = None if progress is None else progress.repair_floor
+        if repair_floor is not None and (snapshot.term, snapshot.index) < repair_floor:
             return True  # it does not repair what has answered for more
         known = 0 if progress is None else min(progress.commit_index, self._log.commit_index)
         return snapshot.index < max(known, self._log.first_index - 1)

@@ -77,8 +77,8 @@ class Shard:
         "damage",
         "durable_waiters",
         "held_waiters",
-        "is_restless",
         "log",
+        "needs_tick",
         "partitions",
         "replica",
         "shard_id",
@@ -142,7 +142,7 @@ class Shard:
         )
         self.damage.mark_found()
         self._is_damaged = False  # as it was told last
-        self.is_restless = True  # to be ticked: an idle shard costs nothing
+        self.needs_tick = True  # to be ticked: an idle shard costs nothing
         self._is_stopped = False
         self._led = False
         self._asked_serial = 0  # of the question to the voters that `_askers` wait for
@@ -190,18 +190,18 @@ class Shard:
         if self._catch_up.tick() and now_ms >= self._gives_way_from:
             self._gives_way_from = now_ms + GIVE_WAY_MS
             self._give_way()
-        self.is_restless = self.replica.is_restless or self._install.stage is not Stage.IDLE
+        self.needs_tick = self.replica.needs_tick or self._install.stage is not Stage.IDLE
 
     def receive(self, sender: ReplicaKey, message: Message) -> None:
         if not self._is_stopped:
             self.replica.receive(sender, message)
-            self.is_restless = True
+            self.needs_tick = True
             self._go_on()
 
     def began_again(self, voter: ReplicaKey) -> None:
         """Its broker's process is another than before."""
         self.replica.began_again(voter)
-        self.is_restless = True
+        self.needs_tick = True
 
     def met_again(self, voter: ReplicaKey) -> None:
         """The link to its broker is new: what was on the way may be lost."""
@@ -227,7 +227,7 @@ class Shard:
         if not able:
             return False
         replica.transfer_leadership(max(able, key=lambda voter: matches[voter]))
-        self.is_restless = True
+        self.needs_tick = True
         self._go_on()
         return True
 
@@ -386,7 +386,7 @@ class Shard:
 
     def _damaged(self) -> None:
         """The journal is about to say so."""
-        self.is_restless = True
+        self.needs_tick = True
         self.wake()
         self._go_on()
 
@@ -425,7 +425,7 @@ class Shard:
     # Installs: `shard/catch_up.py` where it leads, `shard/install.py` where it follows.
 
     def _send(self, to: ReplicaKey, message: Message) -> None:
-        self.is_restless = True
+        self.needs_tick = True
         self._road.send(self.shard_id, to, message)
 
     def _cannot_send(self, to: ReplicaKey) -> None:

@@ -41,9 +41,9 @@ class KeptCatchUp:
         if offer is None or offer.term != replica.term or memory.first_index > offer.index + 1:
             offer = self._offer = self._snapshot()
         elif replica.tracker is not None:
-            promised = replica.tracker.promised(member)
+            repair_floor = replica.tracker.repair_floor(member)
             known = min(replica.tracker.members[member].commit_index, memory.commit_index)
-            if offer.index < known or (promised is not None and (offer.index_term, offer.index) < promised):
+            if offer.index < known or (repair_floor is not None and (offer.index_term, offer.index) < repair_floor):
                 offer = self._offer = self._snapshot()
         replica.offered(member, offer.index)
         return member, offer

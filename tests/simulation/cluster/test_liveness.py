@@ -63,7 +63,7 @@ def test_a_shard_that_slept_is_handed_over(phase_ms: int) -> None:
     leader = next(machine for machine in run.machines if replica_of(machine).replica.leads)
     to = next(machine for machine in run.machines if machine is not leader)
     term = replica_of(leader).replica.term
-    assert not any(replica_of(machine).is_restless for machine in run.machines)
+    assert not any(replica_of(machine).needs_tick for machine in run.machines)
 
     assert replica_of(leader).transfer_leadership(replica_of(to).replica.me)
     run.timeline.run_until(run.timeline.now_us + seconds(3))

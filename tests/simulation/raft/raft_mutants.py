@@ -258,7 +258,7 @@ def takes_entries_while_it_installs() -> Iterator[None]:
 
 @contextmanager
 def stands_while_it_installs() -> Iterator[None]:
-    with patch.object(Replica, "_may_stand", lambda self: self.me in self.voters):
+    with patch.object(Replica, "_may_campaign", lambda self: self.me in self.voters):
         yield
 
 

@@ -28,7 +28,7 @@ class Led:
         self.clock = HandClock()
         self.alive = {OTHER}
         self.planned = [ME, OTHER]
-        self.shard: Any = SimpleNamespace(shard_id=SHARD, replica=self.replica, is_serving=True, is_restless=False)
+        self.shard: Any = SimpleNamespace(shard_id=SHARD, replica=self.replica, is_serving=True, needs_tick=False)
         image: Any = SimpleNamespace(shards={SHARD: SimpleNamespace(replicas=self.planned)})
         self.shards = {SHARD: self.shard}
         self.lag = ReplicaLag(
@@ -36,11 +36,11 @@ class Led:
         )
         self.lag.serving_changed(self.shard)
 
-    def look(self, commit_index: int, *, has: int, is_restless: bool = False) -> bool:
+    def look(self, commit_index: int, *, has: int, needs_tick: bool = False) -> bool:
         """Whether it is in sync, a tick later."""
         was = self.replica.commit_index, self.progress.match_index
         self.replica.commit_index, self.progress.match_index = commit_index, has
-        self.shard.is_restless = is_restless or was != (commit_index, has)
+        self.shard.needs_tick = needs_tick or was != (commit_index, has)
         self.clock.now_ms += TICK_MS
         told = self.lag.look()
         assert set(told) == self.lag.lagging
@@ -92,7 +92,7 @@ def test_one_that_does_not_count_is_out(change: Any, is_at_rest: bool) -> None:
     was = led.look(50, has=50)
 
     change(led)
-    seen = [led.look(50, has=50, is_restless=not is_at_rest) for _ in range(RESTED_TICKS)]
+    seen = [led.look(50, has=50, needs_tick=not is_at_rest) for _ in range(RESTED_TICKS)]
 
     assert (True, False) == (was, seen[-1 if is_at_rest else 0])
 

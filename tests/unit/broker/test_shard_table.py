@@ -37,7 +37,7 @@ def test_a_damaged_replica_keeps_nobody_awake() -> None:
     world = ClusterWorld()
     world.create("flights")
     world[3].shard("flights").log.damage = "a segment is missing"
-    world[3].shard("flights").is_restless = True
+    world[3].shard("flights").needs_tick = True
 
     world.pass_time(1_000)
 

@@ -60,7 +60,7 @@ def opened(log: Log | None = None, *, term: int = 0, commit_index: int = 0) -> A
     return replica
 
 
-def stand(replica: Alone) -> Vote:
+def campaign(replica: Alone) -> Vote:
     replica.tick(1_000, 1_000, nobody)
     vote = replica.ready().vote
     assert vote is not None
@@ -68,7 +68,7 @@ def stand(replica: Alone) -> Vote:
 
 
 def elected(replica: Alone) -> Alone:
-    replica.advance(0, 0, stand(replica))
+    replica.advance(0, 0, campaign(replica))
     return replica
 
 
@@ -76,7 +76,7 @@ def test_a_single_voter_leads_only_when_its_vote_is_durable() -> None:
     """Else a crash would let it vote again in a term that it has led."""
     replica = opened(term=3)
 
-    vote = stand(replica)
+    vote = campaign(replica)
 
     assert Vote(4, ME) == vote
     assert Role.CANDIDATE is replica.role
@@ -87,7 +87,7 @@ def test_a_single_voter_leads_only_when_its_vote_is_durable() -> None:
 def test_a_report_without_the_vote_elects_nobody() -> None:
     """Entries of earlier blocks are reported in the same way."""
     replica = opened(Log(5, 1), term=1)
-    stand(replica)
+    campaign(replica)
 
     replica.advance(1, 5)
 
@@ -98,7 +98,7 @@ def test_a_report_without_the_vote_elects_nobody() -> None:
 def test_another_vote_elects_nobody(other: Vote) -> None:
     """It was handed over before this one."""
     replica = opened(term=1)
-    stand(replica)
+    campaign(replica)
 
     assert not replica.advance(0, 0, other)
     assert Role.CANDIDATE is replica.role

@@ -14,7 +14,7 @@ def test_the_successor_does_not_give_up_its_election_at_its_first_tick(slept_ms:
     """
     world = World()
     world.pass_time(2_000)
-    assert not any(it.is_restless for it in world.replicas.values())
+    assert not any(it.needs_tick for it in world.replicas.values())
     world.now_ms += slept_ms
 
     world.replicas[A].transfer_leadership(B)

@@ -67,7 +67,7 @@ def test_a_leader_that_slept_is_not_full_since_it_fell_asleep() -> None:
     world.full = {A}
     world.pass_ms(A, 250)
     world.full = set()
-    assert not world.replicas[A].is_restless
+    assert not world.replicas[A].needs_tick
     world.now_ms += 3_600_000
     world.full = {A}
     for _ in range(FULL_MS // 250):
