@@ -155,7 +155,7 @@ class ControllerHost:
     def confirmed_offset(self, told: Callable[[int | None], None]) -> None:
         """That of the image, once a majority has said that the controller is still here; None: it is not."""
         assert self._shard is not None, "there is no metadata shard yet"
-        self._shard.when_still_leading(lambda leads: told(self.image.offset if leads else None))
+        self._shard.confirm_leadership(lambda leads: told(self.image.offset if leads else None))
 
     def submit(self, command: Command) -> Pending:
         """
@@ -181,7 +181,7 @@ class ControllerHost:
             if result.records or not is_committed:
                 known(is_committed)
             else:
-                shard.when_still_leading(known)
+                shard.confirm_leadership(known)
 
         shard.when_committed(index, committed)
         if result.records:

@@ -234,7 +234,7 @@ class CoordinatedPartition:
             if has_written or not is_known:
                 _answer(replies, is_known=is_known)
             else:
-                shard.when_still_leading(lambda leads: _answer(replies, is_known=leads))
+                shard.confirm_leadership(lambda leads: _answer(replies, is_known=leads))
 
         shard.when_committed(self._last_index, committed)
 

@@ -168,7 +168,7 @@ class CoordinatorHost:
         if deleted:
             hosted.ask(ForgetTopics(topic_ids=deleted))
         if missing - deleted:
-            self._shard_table.shards[METADATA_SHARD].when_still_leading(
+            self._shard_table.shards[METADATA_SHARD].confirm_leadership(
                 lambda leads: hosted.ask(ForgetTopics(topic_ids=missing)) if leads else None
             )
 

@@ -211,7 +211,7 @@ class Replica:
         return None if self._transfer is None else self._transfer[0]
 
     @property
-    def confirmed_serial(self) -> int:
+    def read_index_round(self) -> int:
         """A majority still followed this leader when it was asked this question; 0 while it does not lead."""
         if self.tracker is None:
             return 0
@@ -700,10 +700,10 @@ class Replica:
         check_change(self.membership, membership)
         return self.propose(voters_change(membership.encode(), append_time))
 
-    def ask_whether_it_leads(self) -> int:
+    def request_read_index(self) -> int:
         """
         The serial of a question to all voters: a read may be answered from what was committed when it was asked, once
-        `confirmed_serial` has come to it.
+        `read_index_round` has come to it.
         """
         assert self.tracker is not None, "only a leader asks"
         self.tracker.serial += 1

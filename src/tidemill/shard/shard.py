@@ -303,7 +303,7 @@ class Shard:
         """What other replicas lack has a bound, whoever waits for it; a lone one lacks only what requests may hold."""
         return self._uncommitted.bytes < BYTES_MAX or self._is_alone
 
-    def when_still_leading(self, waiter: Waiter) -> None:
+    def confirm_leadership(self, waiter: Waiter) -> None:
         """
         True once a majority has said, after this call, that it follows this leader: what was committed then may be
         answered from (Ongaro's thesis §6.4).  One question at a time serves all who came before it was asked.
@@ -319,11 +319,11 @@ class Shard:
 
     def _ask(self) -> None:
         self._askers, self._next_askers = self._next_askers, []
-        self._asked_serial = self.replica.ask_whether_it_leads()
+        self._asked_serial = self.replica.request_read_index()
         self.carry_out()
 
     def _answer_askers(self) -> None:
-        if self.replica.confirmed_serial >= self._asked_serial:
+        if self.replica.read_index_round >= self._asked_serial:
             askers, self._askers = self._askers, []
             if self._next_askers:
                 self._ask()

@@ -367,7 +367,7 @@ class Node:
             self.run.check_confirmed(self, replica)
         self._acknowledge(replica, stable)
         if self.reads and replica.leads:
-            confirmed = replica.confirmed_serial
+            confirmed = replica.read_index_round
             self.reads = [read for read in self.reads if not self._read(read, replica, confirmed)]
 
     def _acknowledge(self, replica: Replica, stable: int) -> None:
@@ -401,7 +401,7 @@ class Node:
         replica = self.replica
         if replica is not None and replica.is_confirmed:
             newest = max(self.run.acknowledged, default=0)
-            self.reads.append((replica.ask_whether_it_leads(), replica.term, replica.stable_index, newest))
+            self.reads.append((replica.request_read_index(), replica.term, replica.stable_index, newest))
             self.carry_out()
 
 

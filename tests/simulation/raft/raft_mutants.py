@@ -124,7 +124,7 @@ def reads_without_asking() -> Iterator[None]:
     def at_once(self: Any) -> int:
         return 0 if self.tracker is None else int(self.tracker.serial)
 
-    with patch.object(Replica, "confirmed_serial", property(at_once)):
+    with patch.object(Replica, "read_index_round", property(at_once)):
         yield
 
 

@@ -138,8 +138,8 @@ def test_a_read_waits_until_a_majority_still_follows() -> None:
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
 
-    replicated.shard.when_still_leading(told(heard, "first"))
-    replicated.shard.when_still_leading(told(heard, "second"))
+    replicated.shard.confirm_leadership(told(heard, "first"))
+    replicated.shard.confirm_leadership(told(heard, "second"))
     unanswered = [*heard]
     replicated.answer(SECOND)
     after_one = [*heard]
@@ -159,7 +159,7 @@ def test_a_leader_that_has_left_its_own_membership_asks_too() -> None:
         if ME in voters:
             replicated.answer(SECOND)
 
-    replicated.shard.when_still_leading(told(heard, "read"))
+    replicated.shard.confirm_leadership(told(heard, "read"))
 
     assert [] == heard
 
@@ -172,7 +172,7 @@ def test_lost_leadership_fails_whoever_waits() -> None:
     replicated.lead()
     index = replicated.append(b"x")
     replicated.shard.when_committed(index, told(heard, "commit"))
-    replicated.shard.when_still_leading(told(heard, "read"))
+    replicated.shard.confirm_leadership(told(heard, "read"))
     replicated.shard.partitions[0].watch(lambda: heard.append("watcher"))
 
     replicated.shard.receive(SECOND, AppendEntriesResponse(term=9, rejected_index=1))
