@@ -87,9 +87,9 @@ class Peers:
         self.hello = hello
         self.links: Links | None = None
         self.receive: Callable[[ReplicaKey, ShardId, Message], None] = _nowhere
-        self.met_again: Callable[[ReplicaKey], None] = _nobody
-        self.began_again: Callable[[ReplicaKey], None] = _nobody  # in another process than the one met before
-        self.lost_sight: Callable[[], None] = _nothing  # of a broker: it may have led
+        self.peer_reconnected: Callable[[ReplicaKey], None] = _nobody
+        self.peer_restarted: Callable[[ReplicaKey], None] = _nobody  # in another process than the one met before
+        self.peer_lost: Callable[[], None] = _nothing  # of a broker: it may have led
         self.on_request: Callable[[Link, memoryview, Respond], None] | None = None
         self._leaders = leaders
         self._leaders_changed = leaders_changed
@@ -256,9 +256,9 @@ class Peers:
             self._by_key[voter] = peer
             self._tell_leaders(peer)
             if self._lives.get(voter, incarnation) != incarnation:
-                self.began_again(voter)
+                self.peer_restarted(voter)
             self._lives[voter] = incarnation
-            self.met_again(voter)
+            self.peer_reconnected(voter)
         return None
 
     def received(self, link: Link, frame: memoryview) -> None:
@@ -305,7 +305,7 @@ class Peers:
             if peer.heartbeat_at is not None:
                 self._lost[voter] = peer.heartbeat_at
             self._leaders.forget(voter)
-            self.lost_sight()
+            self.peer_lost()
         self._forget_asked(peer)
 
 

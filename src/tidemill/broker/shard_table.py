@@ -122,13 +122,13 @@ class ShardTable:
         if may_open and has_room and not isinstance(message, _WITH_BYTES):
             self._early[shard_id, sender] = message
 
-    def began_again(self, voter: ReplicaKey) -> None:
+    def peer_restarted(self, voter: ReplicaKey) -> None:
         for shard in self.shards.values():
-            shard.began_again(voter)
+            shard.peer_restarted(voter)
 
-    def met_again(self, voter: ReplicaKey) -> None:
+    def peer_reconnected(self, voter: ReplicaKey) -> None:
         for shard in list(self.shards.values()):
-            shard.met_again(voter)
+            shard.peer_reconnected(voter)
 
     def _jitter_ms(self, log: ShardLog) -> int:
         if not log.term and log.opening.membership.voters[:1] == (self._me,):

@@ -146,9 +146,9 @@ def make(identity: Identity, store: Store, static: Mapping[str, str], machine: M
     controller.on_image = broker.follow
     controller.on_lead = lambda: _bootstrap(broker)
     broker.cluster.peers.receive = broker.shard_table.receive
-    broker.cluster.peers.met_again = broker.shard_table.met_again
-    broker.cluster.peers.began_again = broker.shard_table.began_again
-    broker.cluster.peers.lost_sight = broker.look_who_is_alive
+    broker.cluster.peers.peer_reconnected = broker.shard_table.peer_reconnected
+    broker.cluster.peers.peer_restarted = broker.shard_table.peer_restarted
+    broker.cluster.peers.peer_lost = broker.look_who_is_alive
     broker.cluster.peers.on_request = PeerRequests(broker).answer
     controller.attach(shard)
     return broker

@@ -71,7 +71,7 @@ class ProgressTracker:
             progress.probe(meeting + 1)
         return False
 
-    def met_again(self, member: ReplicaKey) -> None:
+    def peer_reconnected(self, member: ReplicaKey) -> None:
         """The connection to it is new: what was on the way may be lost."""
         progress = self.members.get(member)
         if progress is not None:

@@ -499,7 +499,7 @@ class Replica:
         if not may_change and self.role is Role.FOLLOWER:
             self._question_leader()
         if self.tracker is not None:
-            self.tracker.met_again(sender)  # who asks does not know its leader, or knows of a later term
+            self.tracker.peer_reconnected(sender)  # who asks does not know its leader, or knows of a later term
         if self.is_damaged:
             self._messages.append((sender, VoteResponse(term=self.term, is_granted=False, is_pre=request.is_pre)))
             return
@@ -724,15 +724,15 @@ class Replica:
         if progress is not None and progress.match_index == self._log.last_index == self.stable_index:
             self._messages.append((to, TimeoutNow(term=self.term)))
 
-    def began_again(self, member: ReplicaKey) -> None:
+    def peer_restarted(self, member: ReplicaKey) -> None:
         """Its broker's process is another than before: it leads nothing, whatever was heard of it."""
         if self.leader == member:
             self.leader = None
 
-    def met_again(self, member: ReplicaKey) -> None:
+    def peer_reconnected(self, member: ReplicaKey) -> None:
         """The connection to its broker is new."""
         if self.tracker is not None:
-            self.tracker.met_again(member)
+            self.tracker.peer_reconnected(member)
 
     def _count(self) -> bool:
         """What a majority has on disk is committed, if it is of this term."""

@@ -198,14 +198,14 @@ class Shard:
             self.needs_tick = True
             self._go_on()
 
-    def began_again(self, voter: ReplicaKey) -> None:
+    def peer_restarted(self, voter: ReplicaKey) -> None:
         """Its broker's process is another than before."""
-        self.replica.began_again(voter)
+        self.replica.peer_restarted(voter)
         self.needs_tick = True
 
-    def met_again(self, voter: ReplicaKey) -> None:
+    def peer_reconnected(self, voter: ReplicaKey) -> None:
         """The link to its broker is new: what was on the way may be lost."""
-        self.replica.met_again(voter)
+        self.replica.peer_reconnected(voter)
         self._go_on()
 
     def change_membership(self, membership: Membership, wall_ms: int) -> None:

@@ -214,7 +214,7 @@ class Node:
                 self._ask_again()  # nothing else has changed since the last turn
                 return
             if not was_alive:
-                self.replica.met_again(sender)
+                self.replica.peer_reconnected(sender)
         else:
             self.replica.receive(sender, message)
         self.carry_out()

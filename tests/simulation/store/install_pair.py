@@ -327,7 +327,7 @@ class Pair:
                 leader.tick()
                 follower.tick()
             else:
-                leader.replica.met_again(FOLLOWER)
+                leader.replica.peer_reconnected(FOLLOWER)
                 leader.carry_out()
         raise AssertionError(f"the follower is not there after {TURNS_MAX} turns: {follower.install.stage}")
 

@@ -177,7 +177,7 @@ def test_another_process_of_a_broker_is_told_apart(linked: Linked) -> None:
     What it led it leads no more; a link that was only lost says nothing.
     """
     began: list[ReplicaKey] = []
-    linked.peers.began_again = began.append
+    linked.peers.peer_restarted = began.append
 
     for incarnation in (2, 2, 3):
         linked.peers.lost(linked.link, "gone")

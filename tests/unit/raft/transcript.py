@@ -318,11 +318,11 @@ class Hand:
         self._carry_out(int(number))
 
     def do_meet(self, number: str, other: str) -> None:
-        self.replicas[int(number)].met_again(voter(other))
+        self.replicas[int(number)].peer_reconnected(voter(other))
         self._carry_out(int(number))
 
     def do_reborn(self, number: str, other: str) -> None:
-        self.replicas[int(number)].began_again(voter(other))
+        self.replicas[int(number)].peer_restarted(voter(other))
 
     def do_expect(self, number: str, *words: str) -> None:
         at = int(number)

@@ -266,7 +266,7 @@ def test_entries_are_sent_with_bytes_that_lie_in_the_segment_only(leader: Side) 
     leader.alive = learner_alive
     leader.out.clear()
 
-    leader.shard.met_again(LEARNER)
+    leader.shard.peer_reconnected(LEARNER)
     exchange(leader, learner, turns=3)
 
     assert any(isinstance(message, AppendEntries) and message.entries for message in leader.sent)

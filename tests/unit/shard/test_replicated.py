@@ -195,7 +195,7 @@ def test_an_entry_whose_bytes_lie_in_a_segment_is_sent_from_there() -> None:
     assert replicated.shard.log.entry_at(index).payload is None
     replicated.road.sent.clear()
 
-    replicated.shard.met_again(THIRD)
+    replicated.shard.peer_reconnected(THIRD)
     replicated.shard.receive(THIRD, AppendEntriesResponse(term=1, rejected_index=index, hint_index=0, hint_term=0))
 
     appends = [message for to, message in replicated.road.sent if to == THIRD and isinstance(message, AppendEntries)]
