@@ -32,7 +32,7 @@ from tidemill.model import errors
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import TopicId
-from tidemill.peer.frame import HEARS_CONTROLLER, LEAVES_OFFICE
+from tidemill.peer.frame import DRAINING, HEARS_CONTROLLER
 from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
@@ -152,7 +152,7 @@ class Broker:
         self.is_ready = False
         self.is_live = True
         self._storage_problem: str | None = None
-        self._left_at: int | None = None  # when others were asked to lead last, see `_leave_office`
+        self._left_at: int | None = None  # when others were asked to lead last, see `_drain_leadership`
 
     @property
     def image(self) -> ClusterImage:
@@ -246,7 +246,7 @@ class Broker:
         self.leader_balance.tick(self.image)
         self.quorum.tick(self.shard_table.shards[METADATA_SHARD].replica)
         self._check_space()
-        self._leave_office()
+        self._drain_leadership()
         self.deadlines.tick()
         self.ready_loop.tick()
         self.memory.tick()
@@ -291,7 +291,7 @@ class Broker:
 
     @property
     def _flags(self) -> int:
-        leaves = LEAVES_OFFICE if self._must_leave or not self.is_ready else 0
+        leaves = DRAINING if self._must_leave or not self.is_ready else 0
         return leaves | (HEARS_CONTROLLER if self.controller.is_current else 0)
 
     @property
@@ -301,7 +301,7 @@ class Broker:
         is_late = not self.is_ready and self.awake_clock.monotonic_ms() > READY_MS
         return is_alone or is_late or self._storage_problem is not None
 
-    def _leave_office(self) -> None:
+    def _drain_leadership(self) -> None:
         """They shall lead what is led here."""
         if not self._must_leave:
             self._left_at = None

@@ -17,7 +17,7 @@ from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import METADATA_SHARD, ShardId
-from tidemill.peer.frame import LEAVES_OFFICE
+from tidemill.peer.frame import DRAINING
 from tidemill.peer.hello import Hello
 from tidemill.raft.messages import Message
 from tidemill.raft.quorum import has_majority
@@ -121,10 +121,10 @@ class Cluster:
     def may_lead(self, voter: ReplicaKey) -> bool:
         return self.peers.may_lead(voter)
 
-    def able_to_lead(self) -> frozenset[BrokerId]:
+    def eligible_leaders(self) -> frozenset[BrokerId]:
         """Those of `live` that do not hand over what they lead."""
         able = frozenset(voter.broker_id for voter in self.peers.alive() if self.peers.may_lead(voter))
-        return able if self._flags() & LEAVES_OFFICE else able | {self._identity.broker_id}
+        return able if self._flags() & DRAINING else able | {self._identity.broker_id}
 
     def live(self) -> frozenset[BrokerId]:
         """This broker, and those that are alive as far as it has heard."""

@@ -39,7 +39,7 @@ class LeaderBalance:
         self._looked_at = now_ms
         me = self._cluster.me.broker_id
         led = {shard_id: me for shard_id, shard in self._shard_table.shards.items() if shard.is_serving}
-        moves = imbalance(image, led, self._cluster.able_to_lead())
+        moves = imbalance(image, led, self._cluster.eligible_leaders())
         refused = self._leadership_transfers.here(moves)
         if len(moves) > len(refused):
             self._machine.events.event("leaders handed over", shards=len(moves) - len(refused))

@@ -54,7 +54,7 @@ class _Peer:
         self.heard_at = now_ms  # anything
         self.heartbeat_at = heartbeat_at  # … that says the other end does what a voter must; on another link, maybe
         self.told_version = 0  # of the leader table
-        self.flags = frames.LEAVES_OFFICE  # of its last heartbeat; until there is one nobody is to rely on it
+        self.flags = frames.DRAINING  # of its last heartbeat; until there is one nobody is to rely on it
         self.lagging: frozenset[Lagging] | None = None  # replicas of what it leads; None: not told yet
         self.out: list[Buffer] = []
         self.out_bytes = 0
@@ -116,7 +116,7 @@ class Peers:
 
     def may_lead(self, voter: ReplicaKey) -> bool:
         """It is alive, and does not hand over what it leads."""
-        return self.is_alive(voter) and not self._by_key[voter].flags & frames.LEAVES_OFFICE
+        return self.is_alive(voter) and not self._by_key[voter].flags & frames.DRAINING
 
     def hears_this(self, voter: ReplicaKey) -> bool:
         """It is alive, and this broker is to it: what is asked here reaches it, too."""

@@ -19,7 +19,7 @@ MESSAGE: Final = 3
 REQUEST: Final = 4
 RESPONSE: Final = 5
 
-LEAVES_OFFICE: Final = 1
+DRAINING: Final = 1
 """The sender of the heartbeat hands over what it leads, or would: nobody shall hand anything over to it."""
 HEARS_CONTROLLER: Final = 2
 """The sender is the controller, or hears it."""

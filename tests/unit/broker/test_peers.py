@@ -287,7 +287,7 @@ def test_nobody_hands_over_to_one_that_has_not_said_that_it_stays_in_office(link
     before = linked.peers.is_alive(OTHER), linked.peers.may_lead(OTHER)
     linked.hear()
     stays = linked.peers.may_lead(OTHER)
-    linked.hear(flags=frames.LEAVES_OFFICE)
+    linked.hear(flags=frames.DRAINING)
 
     assert ((False, False), True, False) == (before, stays, linked.peers.may_lead(OTHER))
 

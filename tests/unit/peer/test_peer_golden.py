@@ -10,7 +10,7 @@ from tests.unit.peer.session_pair import KEY, acceptor, dialler, handshake, hell
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.shard import ShardId
 from tidemill.peer.frame import (
-    LEAVES_OFFICE,
+    DRAINING,
     Heartbeat,
     Leaders,
     encode_heartbeat,
@@ -34,7 +34,7 @@ def test_the_bytes_are_those_of_the_page() -> None:
         "hello joining": encode_hello(hello(1, cluster_id="", voter=None)),
         **{f"handshake {step}": said for step, said in enumerate(handshake(dialler(), acceptor()), 1)},
         "heartbeat": joined(
-            encode_heartbeat(Heartbeat(3, LEAVES_OFFICE, ((ShardId(4), BrokerId(2)), (ShardId(500), BrokerId(3)))))
+            encode_heartbeat(Heartbeat(3, DRAINING, ((ShardId(4), BrokerId(2)), (ShardId(500), BrokerId(3)))))
         ),
         "leaders": joined(encode_leaders(Leaders(3, 5, ((ShardId(4), 17), (ShardId(6), 0))))),
         "message": joined(encode_message(ShardId(4), [b"raft", b"batch"])),
