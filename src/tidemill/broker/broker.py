@@ -100,7 +100,7 @@ class Broker:
             clock=machine.clock,
             entropy=machine.entropy,
             wake=self._wake,
-            road=self.cluster,
+            transport=self.cluster,
             workers=Workers(machine.read_jobs, machine.background_jobs, machine.failed),
         )
         self.ready_loop = ReadyLoop(

@@ -19,7 +19,7 @@ from tidemill.raft.messages import AppendEntries, Message, SnapshotChunk, Snapsh
 from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
-from tidemill.shard.shard import Road, Shard
+from tidemill.shard.shard import RaftTransport, Shard
 from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.store import Store
 
@@ -45,7 +45,7 @@ class ShardTable:
         clock: Clock,
         entropy: Entropy,
         wake: Callable[[], None],
-        road: Road,
+        transport: RaftTransport,
         workers: Workers,
     ) -> None:
         self.shards: dict[ShardId, Shard] = {}
@@ -56,7 +56,7 @@ class ShardTable:
         self._clock = clock
         self._entropy = entropy
         self._wake = wake
-        self._road = road
+        self._transport = transport
         self._workers = workers
         self.is_electing = False  # a shard here has no leader: it waits for its own moment to stand
         self._alive: frozenset[ReplicaKey] = frozenset()
@@ -170,7 +170,7 @@ class ShardTable:
             self._configs.of(image, name),
             self._wake,
             lambda: self._jitter_ms(log),
-            self._road,
+            self._transport,
             self._workers,
         )
         self.shards[log.shard_id] = shard

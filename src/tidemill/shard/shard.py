@@ -3,7 +3,7 @@
 append ─▶ replica.propose ─▶ replica.ready ─▶ store (queued) ─▶ … a block is durable … ─▶ advance ─▶ commit ─▶ apply,
 wake
 
-`carry_out` does what the replica asks for, in the order of `raft/ready.py`.  Messages leave through `Road`, which was
+`carry_out` does what the replica asks for, in the order of `raft/ready.py`.  Messages leave through `RaftTransport`, which was
 handed down; what others say comes in by `receive`.
 """
 
@@ -33,7 +33,7 @@ GIVE_WAY_MS: Final = 30_000  # the others may have no better copy, and hand back
 NEAR_ROWS: Final = 64  # who lacks no more may vote, or lead: the rest is on its way
 
 
-class Road(Protocol):
+class RaftTransport(Protocol):
     """To the shard's replicas on other brokers, and to whoever must know here who leads."""
 
     def is_alive(self, voter: ReplicaKey) -> bool:
@@ -71,8 +71,8 @@ class Shard:
         "_led",
         "_next_askers",
         "_outgoing",
-        "_road",
         "_served",
+        "_transport",
         "_uncommitted",
         "damage",
         "durable_waiters",
@@ -97,13 +97,13 @@ class Shard:
         config: TopicConfig,
         wake: Callable[[], None],
         jitter_ms: Callable[[], int],
-        road: Road,
+        transport: RaftTransport,
         workers: Workers,
     ) -> None:
         """`wake` is called when something has been queued for the journal; `jitter_ms` is the replica's."""
         self.store = store
         self.wake = wake
-        self._road = road
+        self._transport = transport
         self.log = log
         self.shard_id: ShardId = log.shard_id
         self.topic = topic
@@ -177,14 +177,14 @@ class Shard:
     @property
     def live_voters(self) -> int:
         """This one, and those that are whole and whose brokers are alive; of interest where it leads."""
-        me, is_alive = self.replica.me, self._road.is_alive
+        me, is_alive = self.replica.me, self._transport.is_alive
         matches = {} if self.replica.tracker is None else self.replica.tracker.matches
         return sum(voter == me or (is_alive(voter) and voter in matches) for voter in self.replica.voters)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """A replica without a leader stands for election; a damaged one asks to be repaired."""
         lacks_room = self.store.lacks_room and self.store.has_pending
-        self.replica.tick(now_ms, self.append_time(wall_ms), self._road.is_alive, lacks_room=lacks_room)
+        self.replica.tick(now_ms, self.append_time(wall_ms), self._transport.is_alive, lacks_room=lacks_room)
         self._go_on()
         self._install.tick(now_ms)
         if self._catch_up.tick() and now_ms >= self._gives_way_from:
@@ -221,7 +221,7 @@ class Shard:
         if replica.transfer_target is not None:  # begun anew each time it would never end
             return to in (None, replica.transfer_target)
         matches = replica.tracker.matches
-        able = [voter for voter in replica.voters if voter in matches and self._road.may_lead(voter)]
+        able = [voter for voter in replica.voters if voter in matches and self._transport.may_lead(voter)]
         if to is not None:
             able = [to] if to in able and replica.commit_index - matches[to] <= NEAR_ROWS else []
         if not able:
@@ -379,10 +379,10 @@ class Shard:
             self._answer_askers()
         if self._served != self.is_serving:
             self._served = not self._served
-            self._road.serving_changed(self)
+            self._transport.serving_changed(self)
         if self._is_damaged != replica.is_damaged:
             self._is_damaged = not self._is_damaged
-            self._road.damage_changed(self)
+            self._transport.damage_changed(self)
 
     def _damaged(self) -> None:
         """The journal is about to say so."""
@@ -426,7 +426,7 @@ class Shard:
 
     def _send(self, to: ReplicaKey, message: Message) -> None:
         self.needs_tick = True
-        self._road.send(self.shard_id, to, message)
+        self._transport.send(self.shard_id, to, message)
 
     def _cannot_send(self, to: ReplicaKey) -> None:
         """What `to` needs next is not needed here any more, and gone."""
@@ -496,4 +496,4 @@ class Shard:
         self._lost()
         if self._served:
             self._served = False
-            self._road.serving_changed(self)
+            self._transport.serving_changed(self)

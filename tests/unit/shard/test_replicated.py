@@ -31,7 +31,7 @@ NOW = 1_000_000
 OPTIONS = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=4 << 20)
 
 
-class HandRoad:
+class HandTransport:
     """Keeps what was sent; `alive` are the brokers that are heard of."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Replicated:
         disk = SimulatedDisk()
         initialize_directory(disk, KEY, OPTIONS)
         self.store, _ = open_store(disk, KEY, OPTIONS)
-        self.road = HandRoad()
+        self.transport = HandTransport()
         opening = ShardDescriptor(
             topic_id=TopicId(b"t" * 16),
             first_partition=0,
@@ -74,7 +74,7 @@ class Replicated:
         )
         log = self.store.open_shard(ShardId(1), opening)
         self.shard = Shard(
-            self.store, log, ME, "t", compile_topic_config({}), lambda: None, lambda: 0, self.road, WORKERS
+            self.store, log, ME, "t", compile_topic_config({}), lambda: None, lambda: 0, self.transport, WORKERS
         )
 
     def sync(self) -> None:
@@ -87,7 +87,7 @@ class Replicated:
         """Elected and confirmed by the second voter."""
         self.shard.tick(NOW, NOW)
         for is_pre in (True, False):
-            (request, *_) = [message for _, message in self.road.take(VoteRequest)]
+            (request, *_) = [message for _, message in self.transport.take(VoteRequest)]
             assert isinstance(request, VoteRequest) and request.is_pre is is_pre
             self.shard.receive(SECOND, VoteResponse(term=request.term, is_granted=True, is_pre=is_pre))
             self.sync()
@@ -97,8 +97,10 @@ class Replicated:
         """These have everything that was sent to them, on disk."""
         self.sync()
         for voter in voters:
-            mine = [message for to, message in self.road.sent if to == voter and isinstance(message, AppendEntries)]
-            self.road.sent = [it for it in self.road.sent if it[0] != voter]
+            mine = [
+                message for to, message in self.transport.sent if to == voter and isinstance(message, AppendEntries)
+            ]
+            self.transport.sent = [it for it in self.transport.sent if it[0] != voter]
             for append in mine:
                 match_index = append.prev_index + len(append.entries)
                 answer = AppendEntriesResponse(
@@ -128,7 +130,7 @@ def test_a_leader_serves_when_an_entry_of_its_term_has_committed() -> None:
 
     replicated.lead()
 
-    assert ([True], 1) == (replicated.road.served, replicated.shard.replica.term)
+    assert ([True], 1) == (replicated.transport.served, replicated.shard.replica.term)
 
 
 def test_a_read_waits_until_a_majority_still_follows() -> None:
@@ -177,7 +179,7 @@ def test_lost_leadership_fails_whoever_waits() -> None:
 
     replicated.shard.receive(SECOND, AppendEntriesResponse(term=9, rejected_index=1))
 
-    assert (["commit False", "read False", "watcher"], [True, False]) == (sorted(heard), replicated.road.served)
+    assert (["commit False", "read False", "watcher"], [True, False]) == (sorted(heard), replicated.transport.served)
 
 
 def test_an_entry_whose_bytes_lie_in_a_segment_is_sent_from_there() -> None:
@@ -193,12 +195,14 @@ def test_an_entry_whose_bytes_lie_in_a_segment_is_sent_from_there() -> None:
     write_back.carry_out(replicated.store.disk)
     replicated.store.write_back_done(write_back)
     assert replicated.shard.log.entry_at(index).payload is None
-    replicated.road.sent.clear()
+    replicated.transport.sent.clear()
 
     replicated.shard.peer_reconnected(THIRD)
     replicated.shard.receive(THIRD, AppendEntriesResponse(term=1, rejected_index=index, hint_index=0, hint_term=0))
 
-    appends = [message for to, message in replicated.road.sent if to == THIRD and isinstance(message, AppendEntries)]
+    appends = [
+        message for to, message in replicated.transport.sent if to == THIRD and isinstance(message, AppendEntries)
+    ]
     batches = [entry for append in appends for entry in append.entries if entry.kind == BATCH]
     assert [index] == [entry.index for entry in batches if entry.payload is not None]
 

@@ -31,7 +31,7 @@ OPTIONS = replace(
 )
 
 
-class Road:
+class RaftTransport:
     def __init__(self) -> None:
         self.sent: list[tuple[ReplicaKey, Message]] = []
 
@@ -58,7 +58,7 @@ def test_who_answers_has_on_disk_what_it_answers_for() -> None:
     disk = SimulatedDisk()
     initialize_directory(disk, KEY, OPTIONS)
     store, _ = open_store(disk, KEY, OPTIONS)
-    road = Road()
+    transport = RaftTransport()
 
     def opening(topic: bytes) -> ShardDescriptor:
         return ShardDescriptor(
@@ -72,7 +72,7 @@ def test_who_answers_has_on_disk_what_it_answers_for() -> None:
     log = store.open_shard(ShardId(1), opening(b"t"))
     busy = store.open_shard(ShardId(2), opening(b"u"))
     workers = Workers(SimulatedJobs(), SimulatedJobs(), lambda error: None)
-    shard = Shard(store, log, ME, "t", compile_topic_config({}), lambda: None, lambda: 0, road, workers)
+    shard = Shard(store, log, ME, "t", compile_topic_config({}), lambda: None, lambda: 0, transport, workers)
 
     def begin() -> Block:
         block = store.gather()
@@ -107,12 +107,12 @@ def test_who_answers_has_on_disk_what_it_answers_for() -> None:
     append(THIRD, 2, (2, 1), entry(3, 2))
     # SECOND leads term 3 (votes of 2, 4, 5, which have not seen term 2's entry), with its old entry 3
     append(SECOND, 3, (2, 1), entry(3, 1))
-    road.sent.clear()
+    transport.sent.clear()
 
     end(slow)  # a report that was handed over in term 1
     end(begin())  # votes and the truncation; the other shard's rows fill it
 
-    answered = [it.match_index for to, it in road.sent if to == SECOND and isinstance(it, AppendEntriesResponse)]
+    answered = [it.match_index for to, it in transport.sent if to == SECOND and isinstance(it, AppendEntriesResponse)]
     found, _ = open_store(disk.after_power_loss(ALL_LOST), KEY, OPTIONS)
     left = found.shards[ShardId(1)]
     assert max(answered, default=0) <= left.last_index, (
