@@ -12,15 +12,15 @@ from tidemill.broker.cluster import Cluster
 from tidemill.broker.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.broker.coordinator_host import CoordinatorHost
-from tidemill.broker.current_image import CurrentImage
 from tidemill.broker.deadlines import Deadlines
 from tidemill.broker.fetch_session import FetchSessions
 from tidemill.broker.leader_balance import LeaderBalance
 from tidemill.broker.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
 from tidemill.broker.membership_host import MembershipHost
+from tidemill.broker.metadata_freshness import MetadataFreshness
+from tidemill.broker.metadata_quorum_status import MetadataQuorumStatus
 from tidemill.broker.producer_id_source import ProducerIdSource
-from tidemill.broker.quorum import Quorum
 from tidemill.broker.ready_loop import ReadyLoop
 from tidemill.broker.retention_host import RetentionHost
 from tidemill.broker.seldom import Seldom
@@ -125,19 +125,19 @@ class Broker:
             layers=lambda: self.layers,
             create=self.topic_creation.create_internal,
             storage_problem=self.storage_problem,
-            is_cut_off=lambda: self.is_cut_off,
+            is_isolated=lambda: self.is_isolated,
         )
         self.memberships = MembershipHost(machine, self.shard_table, self.cluster)
         self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
         self.leader_balance = LeaderBalance(
             machine, self.shard_table, self.cluster, self.leadership_transfers, lambda: self.layers
         )
-        self.quorum = Quorum(machine, self.cluster)
+        self.quorum = MetadataQuorumStatus(machine, self.cluster)
         self.retention = RetentionHost(
             machine=machine,
             shard_table=self.shard_table,
             layers=lambda: self.layers,
-            current_image=CurrentImage(machine, self.controller, self.cluster.controller_link),
+            metadata_freshness=MetadataFreshness(machine, self.controller, self.cluster.controller_link),
             metrics=self.metrics,
         )
         self.fetch_sessions = FetchSessions(
@@ -186,11 +186,11 @@ class Broker:
         A broker that is cut off calls nobody down: its clients would forget all others, and come to nobody else any
         more.
         """
-        is_cut_off = not self.cluster.hears_majority
+        is_isolated = not self.cluster.has_quorum_contact
         found = []
         for broker in self.image.brokers.values():
             endpoint = next((e for e in broker.endpoints if e.name == listener), None)
-            if endpoint is not None and (is_cut_off or self.cluster.is_listed(broker.broker_id)) == listed:
+            if endpoint is not None and (is_isolated or self.cluster.is_listed(broker.broker_id)) == listed:
                 found.append(
                     metadata.Response.Broker(
                         node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
@@ -281,13 +281,13 @@ class Broker:
         )
 
     @property
-    def is_cut_off(self) -> bool:
+    def is_isolated(self) -> bool:
         """
         The image here is old, and there may be a newer one: somebody hears the controller, or there may be one among
         those that are not heard.
         """
         cluster = self.cluster
-        return self.controller.is_stale and (cluster.peers.hear_controller() or not cluster.hears_majority)
+        return self.controller.is_stale and (cluster.peers.has_controller_contact() or not cluster.has_quorum_contact)
 
     @property
     def _flags(self) -> int:
@@ -297,7 +297,7 @@ class Broker:
     @property
     def _must_leave(self) -> bool:
         """Others may have room, or hear the controller, or are where clients reach them."""
-        is_alone = self.controller.is_stale and self.cluster.peers.hear_controller()
+        is_alone = self.controller.is_stale and self.cluster.peers.has_controller_contact()
         is_late = not self.is_ready and self.awake_clock.monotonic_ms() > READY_MS
         return is_alone or is_late or self._storage_problem is not None
 

@@ -190,7 +190,7 @@ class Cluster:
         return self.is_up(broker_id) or (known is not None and self.peers.was_alive(known.voter, LISTED_MS))
 
     @property
-    def hears_majority(self) -> bool:
+    def has_quorum_contact(self) -> bool:
         """Of the brokers that vote upon metadata.  Who does not is cut off itself, and cannot tell who else is down."""
         shard = self._shards().get(METADATA_SHARD)
         if shard is None:

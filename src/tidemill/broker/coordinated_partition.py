@@ -70,11 +70,11 @@ class CoordinatedPartition:
         machine: Machine,
         *,
         storage_problem: Callable[[], str | None],
-        is_cut_off: Callable[[], bool],
+        is_isolated: Callable[[], bool],
         loaded: Callable[["CoordinatedPartition"], None],
     ) -> None:
         """
-        `is_cut_off`: what is known here of topics may be old.  `loaded` is called once, when requests are taken from
+        `is_isolated`: what is known here of topics may be old.  `loaded` is called once, when requests are taken from
         then on.
         """
         self.partition = partition
@@ -82,7 +82,7 @@ class CoordinatedPartition:
         self._groups = groups
         self._machine = machine
         self._storage_problem = storage_problem
-        self._is_cut_off = is_cut_off
+        self._is_isolated = is_isolated
         self._on_loaded = loaded
         self._began_ms = machine.clock.wall_ms() - machine.clock.monotonic_ms()
         self._is_dropped = False
@@ -184,7 +184,7 @@ class CoordinatedPartition:
             return errors.NOT_COORDINATOR
         if self._load_problem is not None or not self.partition.shard.is_serving:
             return errors.COORDINATOR_NOT_AVAILABLE
-        if isinstance(request, CommitOffsets | FetchOffsets) and self._is_cut_off():
+        if isinstance(request, CommitOffsets | FetchOffsets) and self._is_isolated():
             return errors.COORDINATOR_NOT_AVAILABLE  # A name may stand for another topic by now.
         if not self.is_loaded:
             return errors.COORDINATOR_LOAD_IN_PROGRESS

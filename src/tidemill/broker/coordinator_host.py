@@ -36,7 +36,7 @@ class CoordinatorHost:
         layers: Callable[[], BrokerLayers],
         create: Callable[[str, Callable[[int], None]], None],
         storage_problem: Callable[[], str | None],
-        is_cut_off: Callable[[], bool],
+        is_isolated: Callable[[], bool],
     ) -> None:
         self._machine = machine
         self._controller = controller
@@ -44,7 +44,7 @@ class CoordinatorHost:
         self._layers = layers
         self._create = create
         self._storage_problem = storage_problem
-        self._is_cut_off = is_cut_off
+        self._is_isolated = is_isolated
         self._hosted: dict[int, CoordinatedPartition] = {}
         self._waiting: list[Callable[[], None]] = []  # for the topic; bounded by the requests that are in flight
         self._is_creating = False
@@ -112,7 +112,7 @@ class CoordinatorHost:
                 Groups(group_settings(self._layers()), self._machine.entropy, self._topic_id_of),
                 self._machine,
                 storage_problem=self._storage_problem,
-                is_cut_off=self._is_cut_off,
+                is_isolated=self._is_isolated,
                 loaded=self._forget_missing,
             )
             self._hosted[number] = hosted

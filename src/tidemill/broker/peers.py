@@ -122,7 +122,7 @@ class Peers:
         """It is alive, and this broker is to it: what is asked here reaches it, too."""
         return self.is_alive(voter) and bool(self._by_key[voter].flags & frames.HEARS_YOU)
 
-    def hear_controller(self) -> bool:
+    def has_controller_contact(self) -> bool:
         """One of those that are alive does, as it says."""
         return any(self._by_key[voter].flags & frames.HEARS_CONTROLLER for voter in self.alive())
 

@@ -10,8 +10,8 @@ before a look the controller is asked how far the metadata goes.
 from collections.abc import Callable
 from typing import Any, Final
 
-from tidemill.broker.current_image import CURRENT_MS, CurrentImage
 from tidemill.broker.machine import Machine
+from tidemill.broker.metadata_freshness import CURRENT_MS, MetadataFreshness
 from tidemill.broker.shard_table import ShardTable
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.topic import INTERNAL_TOPICS
@@ -30,11 +30,11 @@ class RetentionHost:
         machine: Machine,
         shard_table: ShardTable,
         layers: Callable[[], BrokerLayers],
-        current_image: CurrentImage,
+        metadata_freshness: MetadataFreshness,
         metrics: Metrics,
     ) -> None:
         self._metrics = metrics
-        self._current_image = current_image
+        self._current_image = metadata_freshness
         self._machine = machine
         self._shard_table = shard_table
         self._layers = layers

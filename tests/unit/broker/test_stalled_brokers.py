@@ -29,7 +29,7 @@ def test_a_stall_of_all_deposes_nobody(world: ClusterWorld) -> None:
     world.clock.now_ms += STALLED_MS
     for node in world.nodes:
         node.broker.tick()
-    told = [node.broker.cluster.hears_majority for node in world.nodes]
+    told = [node.broker.cluster.has_quorum_contact for node in world.nodes]
     world.pass_time(1_000)
 
     assert (before, [True] * 3) == (terms(world), told)

@@ -13,7 +13,7 @@ v2  nodes with their peer endpoints, directory ids, error_message (KIP-853)
 
 from typing import Final
 
-from tidemill.broker.quorum import Standing
+from tidemill.broker.metadata_quorum_status import Standing
 from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.shard import METADATA_SHARD

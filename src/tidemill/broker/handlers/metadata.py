@@ -37,7 +37,7 @@ PartitionResponse = Response.Topic.Partition
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending | None:
-    if _is_cut_off_from(request, context):
+    if _is_isolated_from(request, context):
         context.connection.close()
         return None
     broker = context.broker
@@ -73,10 +73,10 @@ def _find(image: ClusterImage, asked: Request.Topic) -> Topic | None:
     return image.topic_by_id(asked.topic_id) if asked.name is None else image.topic(asked.name)
 
 
-def _is_cut_off_from(request: Request, context: RequestContext) -> bool:
+def _is_isolated_from(request: Request, context: RequestContext) -> bool:
     """Shards that are led without the others' votes are still told of; who asks for none may want any of them."""
     broker = context.broker
-    if broker.cluster.hears_majority:
+    if broker.cluster.has_quorum_contact:
         return False
     return all(broker.cluster.leader(it) is None for it in _shards(request, context) or broker.image.shards)
 

@@ -17,7 +17,7 @@ CURRENT_MS: Final = 1_000  # after it was asked for: then it may be another
 AGAIN_S: Final = 0.05
 
 
-class CurrentImage:
+class MetadataFreshness:
     def __init__(self, machine: Machine, controller: ControllerHost, link: ControllerLink) -> None:
         self._machine = machine
         self._controller = controller

@@ -25,7 +25,7 @@ class Standing:
     caught_up_at: int
 
 
-class Quorum:
+class MetadataQuorumStatus:
     def __init__(self, machine: Machine, cluster: Cluster) -> None:
         self._clock = machine.clock
         self._cluster = cluster
