@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from tidemill.app.listeners import Address
-from tidemill.broker.seldom import Seldom
+from tidemill.broker.rate_limited_events import RateLimitedEvents
 from tidemill.model.clock import Clock
 from tidemill.telemetry.event_log import EventLog
 
@@ -88,7 +88,7 @@ class _LogAsEvents(logging.Handler):
     def __init__(self, events: EventLog, clock: Clock) -> None:
         super().__init__(logging.WARNING)
         self._events = events
-        self._refusals = Seldom(clock)
+        self._refusals = RateLimitedEvents(clock)
         self._logger = logging.getLogger("uvicorn")
 
     def begin(self) -> None:

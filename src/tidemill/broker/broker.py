@@ -7,24 +7,24 @@ shards, listeners.
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from tidemill.broker.awake_clock import AwakeClock
 from tidemill.broker.cluster import Cluster
 from tidemill.broker.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.broker.coordinator_host import CoordinatorHost
 from tidemill.broker.deadlines import Deadlines
 from tidemill.broker.fetch_session import FetchSessions
-from tidemill.broker.leader_balance import LeaderBalance
+from tidemill.broker.leader_balancer import LeaderBalancer
 from tidemill.broker.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
-from tidemill.broker.membership_host import MembershipHost
+from tidemill.broker.membership_reconciler import MembershipReconciler
 from tidemill.broker.metadata_freshness import MetadataFreshness
 from tidemill.broker.metadata_quorum_status import MetadataQuorumStatus
 from tidemill.broker.producer_id_source import ProducerIdSource
+from tidemill.broker.rate_limited_events import RateLimitedEvents
 from tidemill.broker.ready_loop import ReadyLoop
 from tidemill.broker.retention_host import RetentionHost
-from tidemill.broker.seldom import Seldom
 from tidemill.broker.shard_table import ShardTable
+from tidemill.broker.stall_tolerant_clock import StallTolerantClock
 from tidemill.broker.topic_creation import TopicCreation
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.topic_configs import TopicConfigs
@@ -66,7 +66,7 @@ class Broker:
         self.static = static
         self.machine = machine
         self.clock = machine.clock
-        self.awake_clock = AwakeClock(machine.clock)
+        self.stall_tolerant_clock = StallTolerantClock(machine.clock)
         self.events = machine.events
         self.store = store
         self.metrics = Metrics()
@@ -75,7 +75,7 @@ class Broker:
             broker_id=identity.broker_id,
             static=static,
             entropy=machine.entropy,
-            clock=self.awake_clock,
+            clock=self.stall_tolerant_clock,
             live=lambda: self.cluster.live(),
             hears_this=lambda voter: self.cluster.peers.hears_this(voter),
             says_it_leads=lambda: self.cluster.says_it_leads(METADATA_SHARD),
@@ -88,7 +88,7 @@ class Broker:
             machine,
             image=lambda: self.image,
             shards=lambda: self.shard_table.shards,
-            awake_clock=self.awake_clock,
+            stall_tolerant_clock=self.stall_tolerant_clock,
             is_syncing=lambda: self.ready_loop.is_syncing,
             flags=lambda: self._flags,
             serving_changed=self._serving_changed,
@@ -108,7 +108,7 @@ class Broker:
             self.shard_table.shards,
             turns=machine.turns,
             clock=machine.clock,
-            awake_clock=self.awake_clock,
+            stall_tolerant_clock=self.stall_tolerant_clock,
             journal_jobs=machine.journal_jobs,
             write_back_jobs=machine.write_back_jobs,
             background_jobs=machine.background_jobs,
@@ -117,7 +117,7 @@ class Broker:
         )
         self.deadlines = Deadlines(machine.clock)
         self.topic_creation = TopicCreation(self.controller, self.cluster)
-        self.producer_ids = ProducerIdSource(self.controller, self.cluster.controller_link, identity.broker_id)
+        self.producer_ids = ProducerIdSource(self.controller, self.cluster.controller_client, identity.broker_id)
         self.coordinators = CoordinatorHost(
             machine=machine,
             controller=self.controller,
@@ -127,9 +127,9 @@ class Broker:
             storage_problem=self.storage_problem,
             is_isolated=lambda: self.is_isolated,
         )
-        self.memberships = MembershipHost(machine, self.shard_table, self.cluster)
+        self.membership_reconciler = MembershipReconciler(machine, self.shard_table, self.cluster)
         self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
-        self.leader_balance = LeaderBalance(
+        self.leader_balancer = LeaderBalancer(
             machine, self.shard_table, self.cluster, self.leadership_transfers, lambda: self.layers
         )
         self.quorum = MetadataQuorumStatus(machine, self.cluster)
@@ -137,7 +137,7 @@ class Broker:
             machine=machine,
             shard_table=self.shard_table,
             layers=lambda: self.layers,
-            metadata_freshness=MetadataFreshness(machine, self.controller, self.cluster.controller_link),
+            metadata_freshness=MetadataFreshness(machine, self.controller, self.cluster.controller_client),
             metrics=self.metrics,
         )
         self.fetch_sessions = FetchSessions(
@@ -146,8 +146,8 @@ class Broker:
         self.fetch_bytes_max = broker_int(self.layers, "fetch.max.bytes")
         self.memory = ConnectionMemory(_queued_bytes_max(self.layers), machine.clock)
         self.connections: dict[Connection, None] = {}
-        self._refusals = Seldom(machine.clock)
-        self._damages = Seldom(machine.clock)
+        self._refusals = RateLimitedEvents(machine.clock)
+        self._damages = RateLimitedEvents(machine.clock)
         self._is_looking = False  # a look at elections is to come
         self.is_ready = False
         self.is_live = True
@@ -177,7 +177,7 @@ class Broker:
             self.controller.serving_changed()
         if shard.is_serving:
             self._left_at = None  # whoever must leave was elected all the same, and others are asked at the next tick
-        self.memberships.serving_changed()
+        self.membership_reconciler.serving_changed()
         self.coordinators.serving_changed(shard)
 
     def endpoints_for(self, listener: str, *, listed: bool = True) -> list[metadata.Response.Broker]:
@@ -238,12 +238,12 @@ class Broker:
 
     def tick(self) -> None:
         """Called a few times a second: elections, idle blocks, checkpoints, free space."""
-        self.awake_clock.tick()
+        self.stall_tolerant_clock.tick()
         self.cluster.peers.tick()
         self.controller.tick()
         self.look_who_is_alive()
-        self.memberships.tick(self.image)
-        self.leader_balance.tick(self.image)
+        self.membership_reconciler.tick(self.image)
+        self.leader_balancer.tick(self.image)
         self.quorum.tick(self.shard_table.shards[METADATA_SHARD].replica)
         self._check_space()
         self._drain_leadership()
@@ -298,7 +298,7 @@ class Broker:
     def _must_leave(self) -> bool:
         """Others may have room, or hear the controller, or are where clients reach them."""
         is_alone = self.controller.is_stale and self.cluster.peers.has_controller_contact()
-        is_late = not self.is_ready and self.awake_clock.monotonic_ms() > READY_MS
+        is_late = not self.is_ready and self.stall_tolerant_clock.monotonic_ms() > READY_MS
         return is_alone or is_late or self._storage_problem is not None
 
     def _drain_leadership(self) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final
 
-from tidemill.broker.awaited_leaders import AwaitedLeaders
-from tidemill.broker.controller_link import ControllerLink
+from tidemill.broker.controller_client import ControllerClient
 from tidemill.broker.leader_table import Leader, LeaderTable
+from tidemill.broker.leader_waiters import LeaderWaiters
 from tidemill.broker.led_topics import LedTopics
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers import Peers
@@ -40,7 +40,7 @@ class Cluster:
         *,
         image: Callable[[], ClusterImage],
         shards: Callable[[], dict[ShardId, Shard]],
-        awake_clock: Clock,
+        stall_tolerant_clock: Clock,
         is_syncing: Callable[[], bool],
         flags: Callable[[], int],
         serving_changed: Callable[[Shard], None],
@@ -48,23 +48,23 @@ class Cluster:
         self.address = ""  # host:port of the peer listener, once it is bound
         self.join: Sequence[str] = ()  # addresses to ask or once heard of, beside those that the image knows
         self.leaders = LeaderTable(identity.voter)
-        self._lag = ReplicaLag(image=image, shards=shards, alive=lambda: self.peers.alive(), clock=awake_clock)
+        self._lag = ReplicaLag(image=image, shards=shards, alive=lambda: self.peers.alive(), clock=stall_tolerant_clock)
         self.peers = Peers(
             hello=self.hello,
             leaders=self.leaders,
             leaders_changed=self._changed,
-            clock=awake_clock,
+            clock=stall_tolerant_clock,
             call_soon=machine.turns.call_soon,
             is_syncing=is_syncing,
             flags=flags,
             lagging=self._lag.look,
         )
-        self.controller_link = ControllerLink(self._controller, self.peers.ask)
+        self.controller_client = ControllerClient(self._controller, self.peers.ask)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
         self._led_topics = LedTopics(
             image=image, has_known_leader=self._has_known_leader, call_later=machine.call_later
         )
-        self.awaited_leaders = AwaitedLeaders(
+        self.leader_waiters = LeaderWaiters(
             is_missing=self._is_leaderless, clock=machine.clock, call_later=machine.call_later
         )
         self._identity = identity
@@ -111,7 +111,7 @@ class Cluster:
 
     def stop(self) -> None:
         self._led_topics.stop()
-        self.awaited_leaders.stop()
+        self.leader_waiters.stop()
 
     # The road between replicas.
 
@@ -151,7 +151,7 @@ class Cluster:
 
     def _changed(self) -> None:
         self._led_topics.look()
-        self.awaited_leaders.look()
+        self.leader_waiters.look()
         for watcher in [*self.watchers]:
             watcher()
 

@@ -8,8 +8,8 @@ evaluate ─▶ enough bytes, an error, or no time left ─▶ answer
 from typing import Any, Final
 
 from tidemill.broker.fetch_session import FetchKey, FetchSession, Wanted
+from tidemill.broker.leader_hints import WRONG_LEADER, LeaderHints
 from tidemill.broker.leadership import reading_problem
-from tidemill.broker.new_leaders import WRONG_LEADER, NewLeaders
 from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.partition import Partition
@@ -256,7 +256,7 @@ class DelayedFetch(Pending):
         wrong = [(key, answer) for key, _, answer in answers if answer.error_code in WRONG_LEADER]
         if not wrong or self._context.version < NEW_LEADERS_SINCE:
             return []
-        table, leaders = self._context.broker.shard_table, NewLeaders(self._context)
+        table, leaders = self._context.broker.shard_table, LeaderHints(self._context)
         for key, answer in wrong:
             leader = leaders.of(key[0] or table.name_of(key[1]), key[2])  # type: ignore[arg-type]
             if leader is not None:

@@ -8,8 +8,8 @@ That its broker is heard says nothing of the image: after a stop, or a cut, the 
 from collections.abc import Callable
 from typing import Final
 
+from tidemill.broker.controller_client import ControllerClient
 from tidemill.broker.controller_host import ControllerHost
-from tidemill.broker.controller_link import ControllerLink
 from tidemill.broker.machine import Machine
 from tidemill.peer.image_offset import API, Request, Response
 
@@ -18,7 +18,7 @@ AGAIN_S: Final = 0.05
 
 
 class MetadataFreshness:
-    def __init__(self, machine: Machine, controller: ControllerHost, link: ControllerLink) -> None:
+    def __init__(self, machine: Machine, controller: ControllerHost, link: ControllerClient) -> None:
         self._machine = machine
         self._controller = controller
         self._link = link

@@ -7,7 +7,7 @@ and whoever asked looks for the controller again.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from tidemill.broker.at_controller import Handler
+from tidemill.broker.ask_controller import Handler
 from tidemill.broker.broker import Broker
 from tidemill.broker.dispatch import CONTROLLER_HANDLERS
 from tidemill.broker.pipelines import Pipelines
@@ -107,7 +107,7 @@ class PeerRequests:
             def answered(response: join.Response | int) -> None:
                 pending.complete(join.Response(error_code=response) if isinstance(response, int) else response)
 
-            context.broker.cluster.controller_link.ask(join.API, 0, request, answered)
+            context.broker.cluster.controller_client.ask(join.API, 0, request, answered)
             return pending
         wished = BrokerId(request.broker_id) if request.broker_id >= 0 else None
         live = context.broker.cluster.live()

@@ -5,7 +5,7 @@
     requests ───────┘                                         └─▶ answer
 
 A broker is alive while it is heard: a heartbeat says that its loop turns and its journal syncs.  A link that ends
-withdraws that at once.  All times are those of `broker.awake_clock`.
+withdraws that at once.  All times are those of `broker.stall_tolerant_clock`.
 """
 
 from collections.abc import Callable, Sequence

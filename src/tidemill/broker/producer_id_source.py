@@ -3,15 +3,15 @@
 from collections import deque
 from collections.abc import Callable
 
+from tidemill.broker.controller_client import ControllerClient
 from tidemill.broker.controller_host import ControllerHost
-from tidemill.broker.controller_link import ControllerLink
 from tidemill.metadata.producer_ids import AllocateProducerIds, ProducerIdBlock
 from tidemill.model.broker_id import BrokerId
 from tidemill.peer.allocate_producer_ids import API, Request, Response
 
 
 class ProducerIdSource:
-    def __init__(self, controller: ControllerHost, link: ControllerLink, broker_id: BrokerId) -> None:
+    def __init__(self, controller: ControllerHost, link: ControllerClient, broker_id: BrokerId) -> None:
         self._controller = controller
         self._link = link
         self._broker_id = broker_id

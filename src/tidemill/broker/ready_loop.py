@@ -50,7 +50,7 @@ class ReadyLoop:
         *,
         turns: Turns,
         clock: Clock,
-        awake_clock: Clock,
+        stall_tolerant_clock: Clock,
         journal_jobs: Jobs,
         write_back_jobs: Jobs,
         background_jobs: Jobs,
@@ -58,14 +58,14 @@ class ReadyLoop:
         metrics: Metrics,
     ) -> None:
         """
-        `failed` ends the process: a sync that failed is never tried again (rule J8).  A disk hangs by `awake_clock`:
+        `failed` ends the process: a sync that failed is never tried again (rule J8).  A disk hangs by `stall_tolerant_clock`:
         who was given no CPU hears late of syncs, too.
         """
         self._store = store
         self._shards = shards
         self._turns = turns
         self._clock = clock
-        self._awake_clock = awake_clock
+        self._stall_tolerant_clock = stall_tolerant_clock
         self._journal_jobs = journal_jobs
         self._write_back_jobs = write_back_jobs
         self._background_jobs = background_jobs
@@ -75,7 +75,7 @@ class ReadyLoop:
         self._is_background_busy = False
         self._is_stopping = False
         self._written_at = self._checkpoint_at = clock.monotonic_ms()
-        self._started_at = self._write_back_at = self._step_at = awake_clock.monotonic_ms()
+        self._started_at = self._write_back_at = self._step_at = stall_tolerant_clock.monotonic_ms()
         self._idle_waiters: list[Callable[[], None]] = []
 
     def wake(self) -> None:
@@ -105,7 +105,7 @@ class ReadyLoop:
         What is handed to the journal becomes durable; a disk that hangs must not keep this broker in office.  It hangs
         as well when the ring is full, and a single step of what would make room does not return.
         """
-        longest_ago = self._awake_clock.monotonic_ms() - SYNC_MS_MAX
+        longest_ago = self._stall_tolerant_clock.monotonic_ms() - SYNC_MS_MAX
         if self._store.in_flight and self._started_at < longest_ago:
             return False
         is_write_back_late = self._store.is_writing_back and self._write_back_at < longest_ago
@@ -138,7 +138,7 @@ class ReadyLoop:
                 self._run_background()
             return False
         if is_first:
-            self._started_at = self._awake_clock.monotonic_ms()
+            self._started_at = self._stall_tolerant_clock.monotonic_ms()
         store = self._store
 
         def write() -> Block:
@@ -150,7 +150,7 @@ class ReadyLoop:
 
     def _written(self, block: Block) -> None:
         self._written_at = self._clock.monotonic_ms()
-        self._started_at = self._awake_clock.monotonic_ms()
+        self._started_at = self._stall_tolerant_clock.monotonic_ms()
         metrics = self._metrics
         metrics.journal_blocks += 1
         metrics.journal_bytes += block.size
@@ -182,7 +182,7 @@ class ReadyLoop:
         write_back = self._store.next_write_back(bytes_min)
         if write_back is None:
             return
-        self._write_back_at = self._awake_clock.monotonic_ms()
+        self._write_back_at = self._stall_tolerant_clock.monotonic_ms()
         disk = self._store.disk
 
         def carry_out() -> WriteBack:
@@ -230,7 +230,7 @@ class ReadyLoop:
     ) -> None:
         """Carry out `steps`, each a job of its own, and give what the last one yields to `done`; or call `full`."""
         self._is_background_busy = True
-        self._step_at = self._awake_clock.monotonic_ms()
+        self._step_at = self._stall_tolerant_clock.monotonic_ms()
         last: File | None = None
 
         def step() -> tuple[bool, File | None]:
@@ -241,7 +241,7 @@ class ReadyLoop:
 
         def stepped(outcome: tuple[bool, File | None]) -> None:
             nonlocal last
-            self._step_at = self._awake_clock.monotonic_ms()
+            self._step_at = self._stall_tolerant_clock.monotonic_ms()
             is_over, result = outcome
             if not is_over:
                 last = result

@@ -48,7 +48,7 @@ class TopicCreation:
                 decided({topic.name: topic.error_code for topic in response.topics})
 
         request = create_topics.Request(topics=[_wanted(name) for name in names])
-        self._cluster.controller_link.ask(create_topics.API, VERSION, request, answered)
+        self._cluster.controller_client.ask(create_topics.API, VERSION, request, answered)
 
     def create_internal(self, name: str, created: Callable[[int], None]) -> None:
         """`created` gets an error code, or 0 once the topic can be used."""
@@ -67,7 +67,7 @@ class TopicCreation:
             decided(response if isinstance(response, int) else response.error_code)
 
         api = create_internal_topic.API
-        self._cluster.controller_link.ask(api, 0, create_internal_topic.Request(name=name), answered)
+        self._cluster.controller_client.ask(api, 0, create_internal_topic.Request(name=name), answered)
 
 
 def _is_there(code: int) -> bool:

@@ -240,7 +240,7 @@ async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str |
         endpoints=[register.Request.Endpoint(**endpoint._asdict()) for endpoint in endpoints],
         rack=rack,
     )
-    broker.cluster.controller_link.ask(register.API, 0, request, future.set_result)
+    broker.cluster.controller_client.ask(register.API, 0, request, future.set_result)
     answer = await future
     if isinstance(answer, int):
         return answer, None, 0

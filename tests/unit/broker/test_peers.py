@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.broker.broker_world import HandClock
-from tidemill.broker.awake_clock import STEP_MS_MAX, AwakeClock
 from tidemill.broker.leader_table import LeaderTable
 from tidemill.broker.peers import ASKED_MS, FRAME_BYTES, SILENT_MS, Peers
 from tidemill.broker.replica_lag import Lagging
+from tidemill.broker.stall_tolerant_clock import STEP_MS_MAX, StallTolerantClock
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.peer import frame as frames
@@ -53,7 +53,7 @@ class Linked:
 
     def __init__(self) -> None:
         self.clock = HandClock()
-        self.awake_clock = AwakeClock(self.clock)
+        self.stall_tolerant_clock = StallTolerantClock(self.clock)
         self.turns: list[Callable[[], None]] = []
         self.lagging: tuple[Lagging, ...] = ()
         self.is_syncing = True
@@ -62,7 +62,7 @@ class Linked:
             hello=lambda: Hello(cluster_id="c", voter=ME, incarnation=1, address="h:1"),
             leaders=self.table,
             leaders_changed=lambda: None,
-            clock=self.awake_clock,
+            clock=self.stall_tolerant_clock,
             call_soon=self.turns.append,
             is_syncing=lambda: self.is_syncing,
             flags=lambda: 0,
@@ -84,7 +84,7 @@ class Linked:
 
     def tick(self, after_ms: int) -> None:
         self.clock.now_ms += after_ms
-        self.awake_clock.tick()
+        self.stall_tolerant_clock.tick()
         self.peers.tick()
 
     def hear(self, *lagging: Lagging, flags: int = 0) -> None:

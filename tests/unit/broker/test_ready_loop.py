@@ -152,7 +152,7 @@ def test_a_checkpoint_that_fails_while_the_ring_is_full_keeps_nobody_from_office
     world.stabilize()
     for _ in range(SYNC_MS_MAX // 250 + 1):
         world.clock.now_ms += 250
-        world.broker.awake_clock.tick()
+        world.broker.stall_tolerant_clock.tick()
 
     assert world.broker.store.lacks_room
     assert world.broker.ready_loop.is_syncing

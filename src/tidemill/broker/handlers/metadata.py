@@ -1,7 +1,7 @@
 """Metadata (key 3): v0-13
 
 The brokers that are up or were a moment ago, topics, and who leads what.  Leader and epoch are one pair: while a leader
-has not confirmed its term there is none, and the answer waits for one (`broker/awaited_leaders`).
+has not confirmed its term there is none, and the answer waits for one (`broker/leader_waiters`).
 
 Who asks a broker that is cut off, and so knows no leader, is hung up on: clients ask another broker then, at once.
 REBOOTSTRAP_REQUIRED (KIP-1102) would make them give up all connections, also those to leaders who are well, and a third
@@ -44,7 +44,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending | No
     pending = Pending()
 
     def created(problems: Mapping[str, int]) -> None:
-        broker.cluster.awaited_leaders.wait(
+        broker.cluster.leader_waiters.wait(
             _shards(request, context), lambda: pending.complete(_answer(request, context, problems))
         )
 

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Final
 
 from tidemill.broker.deadlines import Deadlines
-from tidemill.broker.new_leaders import NewLeaders
+from tidemill.broker.leader_hints import LeaderHints
 from tidemill.broker.pipelines import SENT_AGAIN, TopicPartition
 from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
@@ -255,7 +255,7 @@ def _not_accepting(partition: Partition) -> Appended:
 
 def _hint(context: RequestContext, wrong: list[tuple[str | None, PartitionResponse]]) -> list[Response.NodeEndpoint]:
     """Who leads instead, and where he is reached.  KIP-951."""
-    leaders = NewLeaders(context)
+    leaders = LeaderHints(context)
     for topic, answer in wrong:
         leader = leaders.of(topic, answer.index)
         if leader is not None:

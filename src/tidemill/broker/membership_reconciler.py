@@ -21,7 +21,7 @@ from tidemill.shard.shard import NEAR_ROWS, Shard
 LOOK_MS: Final = 500
 
 
-class MembershipHost:
+class MembershipReconciler:
     def __init__(self, machine: Machine, shard_table: ShardTable, cluster: Cluster) -> None:
         self._machine = machine
         self._shard_table = shard_table

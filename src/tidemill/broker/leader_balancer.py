@@ -15,7 +15,7 @@ from tidemill.metadata.leadership import imbalance, rebalance_interval_s
 from tidemill.model.config_resolution import BrokerLayers
 
 
-class LeaderBalance:
+class LeaderBalancer:
     def __init__(
         self,
         machine: Machine,

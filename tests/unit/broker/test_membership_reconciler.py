@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
-from tidemill.broker import membership_host
+from tidemill.broker import membership_reconciler
 from tidemill.metadata.growth import metadata_learners
 
 
@@ -14,7 +14,7 @@ def test_shards_that_are_where_they_should_be_are_not_looked_at(monkeypatch: pyt
     world.pass_time(3_000)
     looks: list[object] = []
     monkeypatch.setattr(
-        membership_host, "metadata_learners", lambda image: [looks.append(image), metadata_learners(image)][1]
+        membership_reconciler, "metadata_learners", lambda image: [looks.append(image), metadata_learners(image)][1]
     )
 
     world.pass_time(10_000)

@@ -49,7 +49,7 @@ class _Asked(Pending):
     def ask(self) -> None:
         broker = self._context.broker
         if not broker.controller.accepts:
-            broker.cluster.controller_link.ask(self._api, self._context.version, self._request, self._answered)
+            broker.cluster.controller_client.ask(self._api, self._context.version, self._request, self._answered)
             return
         outcome: Any = self._module.handle(self._request, self._context)
         if isinstance(outcome, Pending):
@@ -84,7 +84,7 @@ class _Asked(Pending):
             self.ask()
 
 
-def at_controller(api: Api, module: ControllerModule) -> Handler:
+def ask_controller(api: Api, module: ControllerModule) -> Handler:
     """The handler that finds the controller first."""
 
     def handle_or_ask(request: Any, context: RequestContext) -> object:

@@ -14,7 +14,7 @@ from tidemill.wire.messages import metadata
 WRONG_LEADER: Final = frozenset({errors.NOT_LEADER_OR_FOLLOWER, errors.FENCED_LEADER_EPOCH})
 
 
-class NewLeaders:
+class LeaderHints:
     """Of one response."""
 
     def __init__(self, context: RequestContext) -> None:

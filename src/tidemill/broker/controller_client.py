@@ -9,7 +9,7 @@ from tidemill.model.broker_id import ReplicaKey
 from tidemill.wire.schema import Api, Message, Part
 
 
-class ControllerLink:
+class ControllerClient:
     def __init__(
         self, controller: Callable[[], ReplicaKey | None], ask: Callable[[ReplicaKey, Sequence[Part], Answered], bool]
     ) -> None:

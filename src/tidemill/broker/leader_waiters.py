@@ -23,7 +23,7 @@ class _Waiter:
         self.timer: Any = None
 
 
-class AwaitedLeaders:
+class LeaderWaiters:
     def __init__(
         self,
         *,

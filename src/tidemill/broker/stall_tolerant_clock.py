@@ -13,7 +13,7 @@ from tidemill.model.clock import Clock
 STEP_MS_MAX: Final = 500  # twice what lies between two ticks
 
 
-class AwakeClock:
+class StallTolerantClock:
     """`model.clock.Clock`."""
 
     def __init__(self, clock: Clock) -> None:

@@ -8,7 +8,7 @@ TOLD_MAX: Final = 20
 WHILE_MS: Final = 10_000
 
 
-class Seldom:
+class RateLimitedEvents:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._told = 0
