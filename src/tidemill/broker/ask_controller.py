@@ -48,7 +48,7 @@ class _Asked(Pending):
 
     def ask(self) -> None:
         broker = self._context.broker
-        if not broker.controller.accepts:
+        if not broker.controller.accepts_writes:
             broker.cluster.controller_client.ask(self._api, self._context.version, self._request, self._answered)
             return
         outcome: Any = self._module.handle(self._request, self._context)
@@ -88,7 +88,7 @@ def ask_controller(api: Api, module: ControllerModule) -> Handler:
     """The handler that finds the controller first."""
 
     def handle_or_ask(request: Any, context: RequestContext) -> object:
-        if context.broker.controller.accepts:
+        if context.broker.controller.accepts_writes:
             return module.handle(request, context)
         asked = _Asked(api, module, request, context)
         asked.ask()

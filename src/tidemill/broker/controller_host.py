@@ -119,7 +119,7 @@ class ControllerHost:
             self._current_at = self._clock.monotonic_ms()
         if self._controller is None and self._shard is not None and self._shard.is_serving:
             self.serving_changed()  # it could not be read, and perhaps it can
-        if not self.accepts or not self.image.cluster_id:
+        if not self.accepts_writes or not self.image.cluster_id:
             return
         live = self._live()
         able = frozenset(it.broker_id for it in self.image.registered() if it.broker_id in live)
@@ -148,9 +148,9 @@ class ControllerHost:
         return self._controller is not None
 
     @property
-    def accepts(self) -> bool:
+    def accepts_writes(self) -> bool:
         """It is here, and not about to be somewhere else."""
-        return self._controller is not None and self._shard is not None and self._shard.accepts
+        return self._controller is not None and self._shard is not None and self._shard.accepts_writes
 
     def confirmed_offset(self, told: Callable[[int | None], None]) -> None:
         """That of the image, once a majority has said that the controller is still here; None: it is not."""

@@ -194,7 +194,7 @@ class CoordinatedPartition:
 
     def _may_not_append(self) -> bool:
         """The disk is full, or the partition is being handed over: whoever leads next answers."""
-        return self._storage_problem() is not None or not self.partition.shard.accepts
+        return self._storage_problem() is not None or not self.partition.shard.accepts_writes
 
     def topic_ids(self) -> set[TopicId]:
         """Of all committed offsets."""

@@ -47,7 +47,7 @@ class MembershipReconciler:
             membership = shard.replica.membership
             if set(membership.voters) != set(planned.replicas) or set(membership.learners) != set(learners):
                 self._arrived = None
-                if shard.accepts:
+                if shard.accepts_writes:
                     self._lead(shard, planned.replicas, learners)
 
     def _lead(self, shard: Shard, replicas: tuple[ReplicaKey, ...], learners: tuple[ReplicaKey, ...]) -> None:

@@ -26,7 +26,7 @@ class MetadataFreshness:
     def ask(self, told: Callable[[bool], None]) -> None:
         """`told` is called once: True at most `CURRENT_MS` after this, by the machine's clock; else nobody knows."""
         until_ms = self._machine.clock.monotonic_ms() + CURRENT_MS
-        if self._controller.accepts:
+        if self._controller.accepts_writes:
             self._controller.confirmed_offset(lambda offset: self._wait(offset, until_ms, told))
             return
 

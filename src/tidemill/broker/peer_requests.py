@@ -78,7 +78,7 @@ class PeerRequests:
         """ProtocolError closes the link: another version of Tidemill, perhaps."""
         envelope = self._wire.decode(data[FRAME_SIZE_BYTES:])
         broker = self._broker
-        if envelope.api.key in CONTROLLER_HANDLERS and not broker.controller.accepts:
+        if envelope.api.key in CONTROLLER_HANDLERS and not broker.controller.accepts_writes:
             respond(())
             return
         context = RequestContext(broker, PeerCaller(link), envelope.version, envelope.client_id, broker.clock.wall_ms())
@@ -101,7 +101,7 @@ class PeerRequests:
             peers = context.broker.cluster.addresses()
             return join.Response(cluster_id=admitted.cluster_id, broker_id=admitted.broker_id, peers=peers)
 
-        if not context.broker.controller.accepts:  # a broker that joins knows one address, and not whose it is
+        if not context.broker.controller.accepts_writes:  # a broker that joins knows one address, and not whose it is
             pending = Pending()
 
             def answered(response: join.Response | int) -> None:
@@ -148,7 +148,7 @@ class PeerRequests:
         return transfer_leadership.Response(refused=context.broker.leadership_transfers.here(moves))
 
     def _image_offset(self, _: image_offset.Request, context: RequestContext) -> object:
-        if not context.broker.controller.accepts:
+        if not context.broker.controller.accepts_writes:
             return image_offset.Response(error_code=errors.NOT_CONTROLLER)
         pending = Pending()
 
@@ -164,7 +164,7 @@ class PeerRequests:
     def _submit(self, command: Command, answer: Callable[[Any], Message], response: Any) -> object:
         """Of the controller here; what it refuses is told by its code."""
         controller = self._broker.controller
-        if not controller.accepts:
+        if not controller.accepts_writes:
             return response(error_code=errors.NOT_CONTROLLER)
         pending = Pending()
 

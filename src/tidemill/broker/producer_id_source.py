@@ -33,7 +33,7 @@ class ProducerIdSource:
             self._ask()
 
     def _ask(self) -> None:
-        if self._controller.accepts:
+        if self._controller.accepts_writes:
             self._controller.submit(AllocateProducerIds(broker_id=self._broker_id)).then(self._allocated)
             return
 

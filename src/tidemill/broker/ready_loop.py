@@ -110,7 +110,7 @@ class ReadyLoop:
             return False
         is_write_back_late = self._store.is_writing_back and self._write_back_at < longest_ago
         is_step_late = self._is_background_busy and self._step_at < longest_ago
-        return not (self._store.lacks_room and (is_write_back_late or is_step_late))
+        return not (self._store.is_journal_full and (is_write_back_late or is_step_late))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Called when everything queued is durable and nothing runs beside: for a clean stop."""

@@ -90,7 +90,7 @@ class RetentionHost:
         is_open = (
             self._shard_table.partition(partition.topic, partition.number) is partition
         )  # or was deleted meanwhile
-        if not (is_open and shard.accepts) or partition in self._moving:
+        if not (is_open and shard.accepts_writes) or partition in self._moving:
             return
         now_ms = self._machine.clock.wall_ms()
         kept_from = retained_from(

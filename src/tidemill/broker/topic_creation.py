@@ -31,7 +31,7 @@ class TopicCreation:
             problems = {name: code for name, code in codes.items() if not _is_there(code)}
             self._cluster.when_led([name for name in names if name not in problems], lambda: created(problems))
 
-        if self._controller.accepts:
+        if self._controller.accepts_writes:
 
             def decided_here(topics: tuple[CreatedTopic, ...] | None) -> None:
                 decided({topic.name: _code(topic) for topic in topics or ()} or _timed_out(names))
@@ -59,7 +59,7 @@ class TopicCreation:
             else:
                 created(code)
 
-        if self._controller.accepts:
+        if self._controller.accepts_writes:
             self._controller.submit(CreateInternalTopic(name=name)).then(lambda topic: decided(_code(topic)))
             return
 

@@ -224,7 +224,7 @@ async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str |
     """Error code and message; or the offset of the image that the answer goes by."""
     identity = broker.identity
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    if broker.controller.accepts:
+    if broker.controller.accepts_writes:
         command = RegisterBroker(
             broker_id=identity.broker_id, directory_id=identity.directory_id, endpoints=endpoints, rack=rack
         )

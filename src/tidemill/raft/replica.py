@@ -243,13 +243,13 @@ class Replica:
 
     # Time.
 
-    def tick(self, now_ms: int, append_time: int, is_alive: Alive, *, lacks_room: bool = False) -> None:
+    def tick(self, now_ms: int, append_time: int, is_alive: Alive, *, is_journal_full: bool = False) -> None:
         """
         Called a few times a second while the shard is awake.  `now_ms` is monotonic, `append_time` the wall clock's;
         `is_alive` says of another voter's broker whether its loop turns, its journal syncs, and it serves this shard.
-        `lacks_room`: entries wait here because the journal has no room for them; votes leave.
+        `is_journal_full`: entries wait here because the journal has no room for them; votes leave.
         """
-        if not lacks_room:
+        if not is_journal_full:
             self._full_since, self._given_up = None, 0
         elif self._full_since is None or now_ms - self._now_ms >= FULL_MS:  # it slept meanwhile: who knows
             self._full_since, self._given_up = now_ms, 0

@@ -49,7 +49,7 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
             message=f"the batch has {size} B; the journal takes {partition.shard.batch_bytes_max} B at once: "
             "send smaller batches",
         )
-    if not partition.shard.takes_more:
+    if not partition.shard.has_replication_credit:
         return Appended(
             errors.NOT_ENOUGH_REPLICAS,
             message=f"the other replicas of {partition.topic}-{partition.number} lag: {BYTES_MAX >> 20} MiB of its "

@@ -170,7 +170,7 @@ class Shard:
         return self.replica.leads and not (self.replica.is_confirmed or self._is_stopped) and self.log.damage is None
 
     @property
-    def accepts(self) -> bool:
+    def accepts_writes(self) -> bool:
         """It serves, and does not hand over: what is appended then would only make the next leader wait."""
         return self.is_serving and self.replica.may_propose
 
@@ -183,8 +183,8 @@ class Shard:
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """A replica without a leader stands for election; a damaged one asks to be repaired."""
-        lacks_room = self.store.lacks_room and self.store.has_pending
-        self.replica.tick(now_ms, self.append_time(wall_ms), self._transport.is_alive, lacks_room=lacks_room)
+        is_journal_full = self.store.is_journal_full and self.store.has_pending
+        self.replica.tick(now_ms, self.append_time(wall_ms), self._transport.is_alive, is_journal_full=is_journal_full)
         self._go_on()
         self._install.tick(now_ms)
         if self._catch_up.tick() and now_ms >= self._gives_way_from:
@@ -265,7 +265,7 @@ class Shard:
         else:
             self.waiters.add(index, waiter)
 
-    def when_held(self, index: int, voter_count: int, waiter: Waiter) -> None:
+    def when_replicated(self, index: int, voter_count: int, waiter: Waiter) -> None:
         """Committed, and on the disks of so many voters: which may be more than commit it."""
         if index <= self._held_by(voter_count):
             waiter(True)
@@ -299,7 +299,7 @@ class Shard:
         return self.replica.voters == (self.replica.me,)
 
     @property
-    def takes_more(self) -> bool:
+    def has_replication_credit(self) -> bool:
         """What other replicas lack has a bound, whoever waits for it; a lone one lacks only what requests may hold."""
         return self._uncommitted.bytes < BYTES_MAX or self._is_alone
 

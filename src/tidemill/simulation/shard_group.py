@@ -199,8 +199,8 @@ class Node:
         self.run.after(TICK_MS, self._guarded(self._tick))
         now = self.clock_ms()
         self.alive = {voter: now - at < ALIVE_MS for voter, at in self.heard.items()}
-        lacks_room = self.run.now_ms < self.full_until and bool(self.queued)
-        self.replica.tick(now, now, lambda voter: self.alive.get(voter, False), lacks_room=lacks_room)
+        is_journal_full = self.run.now_ms < self.full_until and bool(self.queued)
+        self.replica.tick(now, now, lambda voter: self.alive.get(voter, False), is_journal_full=is_journal_full)
         self.carry_out()
 
     def hear(self, sender: ReplicaKey, message: Message | None) -> None:

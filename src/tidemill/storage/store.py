@@ -65,7 +65,7 @@ class Store:
         self.checkpoint_sequence = 0  # P of the newest durable checkpoint
         self._queue = RowQueue()
         self._last_was_empty = False
-        self.lacks_room = False  # for entries that wait, at the last look
+        self.is_journal_full = False  # for entries that wait, at the last look
         self._dirty_segments: dict[Segment, None] = {}
         self._dirty_directories: dict[str, None] = {}
         self._blocks_to_write_back: list[Block] = []  # durable, oldest first; in memory until they are in the segments
@@ -209,13 +209,13 @@ class Store:
     def gather(self, *, empty: bool = False) -> Block | None:
         """The next block out of what is queued; None when there is nothing, or no room before the next checkpoint."""
         if not self._queue:
-            self.lacks_room = False
+            self.is_journal_full = False
             if not empty or self._last_was_empty or padded(HEADER_BYTES) > self.journal.free:
                 return None
             return self._block([])
         waiting = len(self._queue.entries)
         rows = self._queue.take(self.journal, self.options.block_bytes_max)
-        self.lacks_room = not rows or 0 < len(self._queue.entries) == waiting
+        self.is_journal_full = not rows or 0 < len(self._queue.entries) == waiting
         return self._block(rows) if rows else None
 
     def _block(self, rows: list[tuple[ShardId, Entry]]) -> Block:

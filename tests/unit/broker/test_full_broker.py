@@ -13,7 +13,7 @@ def fill_journal(world: ClusterWorld, number: int) -> None:
     world[number].disk.free_bytes = 0
     world.pass_time(7_000)  # it hands over what it leads
     for _ in range(100):
-        if store.lacks_room:
+        if store.is_journal_full:
             return
         leader = world.led_by("hot")
         if leader not in (0, number):

@@ -67,14 +67,14 @@ def test_a_leader_that_nobody_relieves_goes_on() -> None:
     world.pass_time(10_000)  # idle shards are not ticked: what they believe to be the time is old
     world.hold(to=[2])
     world.begin_to_lead("flights", by=2)
-    during = [shard.accepts]
+    during = [shard.accepts_writes]
     world.pass_time(1_000)
-    during.append(shard.accepts)
+    during.append(shard.accepts_writes)
 
     for _ in range(4):
         world.pass_time(500)
-        assert shard.accepts or shard.transfer_leadership(
+        assert shard.accepts_writes or shard.transfer_leadership(
             world[2].broker.identity.voter
         )  # asked again, it takes no longer
 
-    assert ([False, False], True, True) == (during, shard.accepts, shard.is_serving)
+    assert ([False, False], True, True) == (during, shard.accepts_writes, shard.is_serving)

@@ -99,7 +99,7 @@ def test_who_mostly_follows_spreads_twice_as_much_at_once(monkeypatch: pytest.Mo
 def fill_ring(world: BrokerWorld) -> None:
     """No step of a checkpoint returns meanwhile."""
     client = Client(world)
-    while not world.broker.store.lacks_room:
+    while not world.broker.store.is_journal_full:
         client.send(produce_of(100_000), 9)
         while world.turns.turn() or world.journal_jobs.step() or world.write_back_jobs.step():
             pass
@@ -154,7 +154,7 @@ def test_a_checkpoint_that_fails_while_the_ring_is_full_keeps_nobody_from_office
         world.clock.now_ms += 250
         world.broker.stall_tolerant_clock.tick()
 
-    assert world.broker.store.lacks_room
+    assert world.broker.store.is_journal_full
     assert world.broker.ready_loop.is_syncing
 
 

@@ -107,7 +107,7 @@ class World:
         unheard = self.unheard if me == A else {A} if me in self.deaf else set[ReplicaKey]()
         if me in self.cut:
             unheard = unheard | self.cut - {me}
-        self.replicas[me].tick(self.now_ms, self.now_ms, lambda it: it not in unheard, lacks_room=me in self.full)
+        self.replicas[me].tick(self.now_ms, self.now_ms, lambda it: it not in unheard, is_journal_full=me in self.full)
         self.carry_out(me)
 
     def propose(self, me: ReplicaKey, append_time: int = 0) -> None:

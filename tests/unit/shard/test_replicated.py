@@ -249,11 +249,11 @@ def test_fewer_disks_than_commit_are_never_enough() -> None:
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
     index = replicated.append(b"x")
-    replicated.shard.when_held(index, 1, told(heard, "one"))
+    replicated.shard.when_replicated(index, 1, told(heard, "one"))
 
     replicated.sync()
     on_one = [*heard]
-    replicated.shard.when_held(index, 1, told(heard, "another"))
+    replicated.shard.when_replicated(index, 1, told(heard, "another"))
     replicated.answer(SECOND)
 
     assert ([], {"one True", "another True"}) == (on_one, {*heard})
@@ -284,9 +284,9 @@ def test_what_another_leader_cuts_is_counted_no_more(monkeypatch: pytest.MonkeyP
     replicated.lead()
     for _ in range(3):
         replicated.append(b"x")
-    full = replicated.shard.takes_more
+    full = replicated.shard.has_replication_credit
     replicated.shard.receive(
         SECOND, AppendEntries(term=2, prev_index=1, prev_term=1, entries=(_of_another_leader(2, 2),), commit_index=1)
     )
 
-    assert (False, True) == (full, replicated.shard.takes_more)
+    assert (False, True) == (full, replicated.shard.has_replication_credit)

@@ -107,6 +107,6 @@ def _problem(topic: str, partition: Partition, offset: int) -> int:
     code = leadership_problem(partition, ANY_EPOCH)
     if code:
         return code
-    if not partition.shard.accepts:
+    if not partition.shard.accepts_writes:
         return errors.NOT_LEADER_OR_FOLLOWER  # it is being handed over
     return errors.NONE if 0 <= offset <= partition.high_watermark else errors.OFFSET_OUT_OF_RANGE

@@ -89,7 +89,7 @@ class _Awaited(Pending):
         if acks != ACKS_ALL:
             shard.when_durable(index, known)
         elif partition.config.min_insync_replicas > 1:
-            shard.when_held(index, partition.config.min_insync_replicas, known)
+            shard.when_replicated(index, partition.config.min_insync_replicas, known)
         else:
             shard.when_committed(index, known)
 
@@ -148,7 +148,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
                 appended = refusal
             elif partition is None:
                 appended = _unknown(context, name, topic.topic_id, data.index)
-            elif not partition.shard.accepts:
+            elif not partition.shard.accepts_writes:
                 appended = _not_accepting(partition)
             elif name in INTERNAL_TOPICS:
                 appended = Appended(errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is written by the cluster alone")

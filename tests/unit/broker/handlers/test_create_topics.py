@@ -102,7 +102,7 @@ def test_without_a_controller_topics_are_refused_after_a_while() -> None:
     An election takes a second or two, and the request waits for one; then NOT_CONTROLLER, which clients try again.
     """
     world = BrokerWorld()
-    with patch.object(ControllerHost, "accepts", property(lambda _: False)):
+    with patch.object(ControllerHost, "accepts_writes", property(lambda _: False)):
         sent = world.client.send(Request(topics=[topic("flights")]))
         world.pass_time(4_000)
         early = world.client.answer(*sent)

@@ -233,7 +233,7 @@ def test_what_follows_a_refused_batch_waits_until_it_has_come_again() -> None:
 
     codes = [code_of(client.ask_only(sequenced(0), 12))]
     world.pass_time(2_000)
-    assert world[1].shard("flights").accepts
+    assert world[1].shard("flights").accepts_writes
     codes += [code_of(client.ask_only(sequenced(number), 12)) for number in (3, 1)]
     answers = [client.ask_only(sequenced(number), 12) for number in (0, 1, 2, 3)]
 
