@@ -19,7 +19,7 @@ from examples.failure import DemoFailed
 from tidemill.cli.cluster_view import ClusterView, looked_at
 from tidemill.client.broker_http import NoAnswer
 
-LOOK_SECONDS = 0.1
+CHECK_SECONDS = 0.1
 LEADERS_SECONDS_MAX = 30
 CATCH_UP_SECONDS_MAX = 60
 RECORDS_PER_BREATH = 100  # while brokers are killed, writers and readers go at a walk: the kills shall meet them all
@@ -179,7 +179,7 @@ class LeaderKills(Calm):
                 problem = f"no broker answers ({answer})"
             if time.monotonic() > deadline or self._is_closing:
                 raise DemoFailed(f"{problem}, {seconds_max:.0f} s later; see {self._directory}")
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
 
 
 def _without(gone: int, view: ClusterView) -> str | None:

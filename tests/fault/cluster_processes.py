@@ -32,7 +32,7 @@ from tidemill.wire.messages import describe_quorum, metadata
 from tidemill.wire.schema import Api, Message
 
 WAIT_SECONDS_MAX = 60.0
-LOOK_SECONDS = 0.02
+CHECK_SECONDS = 0.02
 OURS = (sys.executable, "-m", "tidemill")
 
 
@@ -364,4 +364,4 @@ def wait_until(is_so: Callable[[], Any], what: str, *, seconds_max: float = WAIT
     deadline = time.monotonic() + seconds_max
     while not is_so():
         assert time.monotonic() < deadline, f"after {seconds_max:.0f} s there is still no {what}"
-        time.sleep(LOOK_SECONDS)
+        time.sleep(CHECK_SECONDS)

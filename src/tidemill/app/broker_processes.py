@@ -23,7 +23,7 @@ from tidemill.model.topic import METADATA_TOPIC
 from tidemill.runtime.os_clock import OsClock
 from tidemill.telemetry.event_log import EventLog
 
-LOOK_S: Final = 0.05  # between questions whether the cluster stands
+CHECK_S: Final = 0.05  # between questions whether the cluster stands
 TELL_S: Final = 10.0  # … and so often somebody who waits is told what for
 STOP_S_MAX: Final = 10.0  # hand-over and a clean stop take two seconds; what takes longer is stuck
 STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
@@ -56,7 +56,7 @@ class BrokerProcesses:
                 if self._come_up():
                     ready()
                     while not self._hears_stop(None):
-                        self._look_for_the_dead()
+                        self._find_exited_broker()
             finally:
                 self._stop()
         finally:
@@ -87,9 +87,9 @@ class BrokerProcesses:
             if time.monotonic() - told_at > TELL_S:
                 told_at = time.monotonic()
                 self._events.warning("waiting for the cluster", problem=problem)
-            if self._hears_stop(LOOK_S):
+            if self._hears_stop(CHECK_S):
                 return False
-            dead = self._look_for_the_dead()
+            dead = self._find_exited_broker()
             if dead is not None:
                 raise StartProblem(f"broker {dead.broker_id} ended before the cluster was ready; stderr says why")
         return True
@@ -99,7 +99,7 @@ class BrokerProcesses:
         heard = signal.sigwaitinfo(_HEARD) if timeout_s is None else signal.sigtimedwait(_HEARD, timeout_s)
         return heard is not None and heard.si_signo in STOP_SIGNALS
 
-    def _look_for_the_dead(self) -> DevBroker | None:
+    def _find_exited_broker(self) -> DevBroker | None:
         """One of those that ended since the last look; each is told of."""
         dead = None
         for broker, process in [*self._running.items()]:

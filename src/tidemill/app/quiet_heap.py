@@ -7,7 +7,7 @@ from tidemill.runtime.heap import give_back_freed_memory
 from tidemill.shard.jobs import Jobs
 from tidemill.telemetry.metrics import Metrics
 
-LOOK_S: Final = 2.0
+CHECK_S: Final = 2.0
 QUIET_BYTES: Final = 1 << 20  # moved between two looks, at most: then it is quiet
 LOAD_BYTES: Final = 16 << 20  # moved since memory was given back, at least: then there is something to give back
 
@@ -18,14 +18,14 @@ class QuietHeap:
         self._metrics = metrics
         self._jobs = jobs
         self._failed = failed
-        self._look_at = 0.0
+        self._next_check_at = 0.0
         self._moved = self._given_back_at = 0
 
     def tick(self, now: float) -> None:
         """Called a few times a second; `now` on the loop's clock."""
-        if now < self._look_at:
+        if now < self._next_check_at:
             return
-        self._look_at = now + LOOK_S
+        self._next_check_at = now + CHECK_S
         metrics = self._metrics
         moved = metrics.journal_bytes + metrics.bytes_received + metrics.bytes_sent
         is_quiet = moved - self._moved <= QUIET_BYTES

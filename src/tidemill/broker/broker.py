@@ -148,7 +148,7 @@ class Broker:
         self.connections: dict[Connection, None] = {}
         self._refusals = RateLimitedEvents(machine.clock)
         self._damages = RateLimitedEvents(machine.clock)
-        self._is_looking = False  # a look at elections is to come
+        self._is_check_scheduled = False  # a look at elections is to come
         self.is_ready = False
         self.is_live = True
         self._storage_problem: str | None = None
@@ -241,7 +241,7 @@ class Broker:
         self.stall_tolerant_clock.tick()
         self.cluster.peers.tick()
         self.controller.tick()
-        self.look_who_is_alive()
+        self.check_liveness()
         self.membership_reconciler.tick(self.image)
         self.leader_balancer.tick(self.image)
         self.quorum.tick(self.shard_table.shards[METADATA_SHARD].replica)
@@ -253,16 +253,16 @@ class Broker:
         self.metrics.request_bytes_in_flight = self.memory.request_bytes
         self.metrics.response_bytes_unread = self.memory.unread_bytes
 
-    def look_who_is_alive(self) -> None:
+    def check_liveness(self) -> None:
         """More often while shards have no leader: those that stand at one moment take each other's votes."""
         self.shard_table.tick(self.cluster.peers.alive())
-        if self.shard_table.is_electing and not self._is_looking and self.cluster.peers.links is not None:
-            self._is_looking = True
-            self.machine.call_later(ELECTION_TICK_S, self._look_again)
+        if self.shard_table.is_electing and not self._is_check_scheduled and self.cluster.peers.links is not None:
+            self._is_check_scheduled = True
+            self.machine.call_later(ELECTION_TICK_S, self._recheck)
 
-    def _look_again(self) -> None:
-        self._is_looking = False
-        self.look_who_is_alive()
+    def _recheck(self) -> None:
+        self._is_check_scheduled = False
+        self.check_liveness()
 
     def _check_space(self) -> None:
         """Rule `log.md` §5.2: refuse before anything enters the log, while its bytes could still be spread."""

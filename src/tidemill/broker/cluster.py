@@ -57,7 +57,7 @@ class Cluster:
             call_soon=machine.turns.call_soon,
             is_syncing=is_syncing,
             flags=flags,
-            lagging=self._lag.look,
+            lagging=self._lag.check,
         )
         self.controller_client = ControllerClient(self._controller, self.peers.ask)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
@@ -150,8 +150,8 @@ class Cluster:
         self._events.error("shard damaged", shard=shard.shard_id, problem=problem, then=shard.damage.outlook)
 
     def _changed(self) -> None:
-        self._led_topics.look()
-        self.leader_waiters.look()
+        self._led_topics.check()
+        self.leader_waiters.check()
         for watcher in [*self.watchers]:
             watcher()
 

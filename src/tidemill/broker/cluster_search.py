@@ -31,7 +31,7 @@ class ClusterSearch:
         self._refusal: DirectoryProblem | None = None
         self._told_at = broker.clock.monotonic_ms()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Called again and again while it waits.  DirectoryProblem: the cluster refuses this directory."""
         if self._refusal is not None:
             raise self._refusal

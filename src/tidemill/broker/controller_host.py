@@ -95,7 +95,7 @@ class ControllerHost:
         except SegmentDamaged as problem:
             if not shard.damage.suspect(problem):
                 raise
-        partition.watch(self._go_on_in_turns)
+        partition.watch(self._resume_in_slices)
         if shard.is_serving:
             self.serving_changed()
 
@@ -105,7 +105,7 @@ class ControllerHost:
         if shard is None or not shard.is_serving:
             self._controller = self._snapshot_begun_at = None
             return
-        self._go_on()
+        self._resume()
         if self._applied < shard.partitions[0].high_watermark:
             return  # it cannot be read here: somebody else is about to lead
         self._decided_upon = 0
@@ -172,7 +172,7 @@ class ControllerHost:
 
         def known(is_committed: bool) -> None:
             if is_committed:
-                self._go_on()  # whoever is answered finds the image, and what follows from it, as he was told
+                self._resume()  # whoever is answered finds the image, and what follows from it, as he was told
                 for warning in result.warnings:
                     self._warn(warning)
             pending.complete(result.response if is_committed else None)
@@ -199,7 +199,7 @@ class ControllerHost:
         self._decided_upon = index
         return index
 
-    def _go_on_in_turns(self) -> None:
+    def _resume_in_slices(self) -> None:
         """
         After an install all of the log is new here.  Who only follows has other things to do meanwhile, and goes by
         the image of before.
@@ -208,11 +208,11 @@ class ControllerHost:
             self._next_turn()
 
     def _next_turn(self) -> None:
-        self._is_turn_due = self._go_on(bytes_max=TURN_BYTES)
+        self._is_turn_due = self._resume(bytes_max=TURN_BYTES)
         if self._is_turn_due:
             self._call_soon(self._next_turn)
 
-    def _go_on(self, bytes_max: int | None = None) -> bool:
+    def _resume(self, bytes_max: int | None = None) -> bool:
         """
         A broker that cannot read the cluster's metadata follows yesterday's until it has been repaired; where nobody
         does that, it ends, for it would not start either; nor would it with records that it does not know.

@@ -159,7 +159,7 @@ class CoordinatedPartition:
 
     def _loaded(self) -> None:
         self.is_loaded = True
-        self._carry_out(self._groups.loaded(self._moment()))
+        self._execute(self._groups.loaded(self._moment()))
         end = self._groups.snapshot_end
         if end is not None and end.first_offset > self.partition.log_start:
             self._move_log_start(end.first_offset)  # The one who wrote it did not come to that.
@@ -177,7 +177,7 @@ class CoordinatedPartition:
             return
         if not isinstance(request, ForgetTopics):
             request.waiter = _Asked(request, answer)
-        self._carry_out(self._groups.decide(request, self._moment()))
+        self._execute(self._groups.decide(request, self._moment()))
 
     def _problem(self, request: GroupRequest) -> int:
         if self._is_dropped:
@@ -216,7 +216,7 @@ class CoordinatedPartition:
 
     # What was decided.
 
-    def _carry_out(self, result: Result) -> None:
+    def _execute(self, result: Result) -> None:
         """Append and replay before anything else is decided; replies are held until that has committed."""
         self._append(result.records)
         for key, at_ms in result.deadlines:
@@ -263,7 +263,7 @@ class CoordinatedPartition:
         if self._may_not_append():
             self._call_after(key, NOT_NOW_MS)
         else:
-            self._carry_out(self._groups.expire(key, self._moment()))
+            self._execute(self._groups.expire(key, self._moment()))
 
     # Snapshots.
 

@@ -233,10 +233,10 @@ class KafkaConnection:
             or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
             or self._turn_requests >= TURN_REQUESTS_MAX
             or self._is_stopping
-            or not (self.broker.memory.has_room or self._may_go_on())
+            or not (self.broker.memory.has_room or self._may_resume())
         )
 
-    def _may_go_on(self) -> bool:
+    def _may_resume(self) -> bool:
         """Whatever all connections together keep."""
         memory = self.broker.memory
         return memory.may_receive(self) and memory.may_answer(self, is_owed=self._waiting > 0)
@@ -246,7 +246,7 @@ class KafkaConnection:
         if self._turn_requests >= TURN_REQUESTS_MAX // 8 or self._turn_bytes >= ANSWERS_BYTES_MAX // 8:
             self._schedule_turn()
         is_full = self._is_full()
-        if is_full and self._is_open and not self._may_go_on():
+        if is_full and self._is_open and not self._may_resume():
             self.broker.memory.wait(self)
         if is_full or has_more:
             if not self._is_paused:

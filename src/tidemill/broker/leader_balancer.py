@@ -29,14 +29,14 @@ class LeaderBalancer:
         self._cluster = cluster
         self._leadership_transfers = leadership_transfers
         self._layers = layers
-        self._looked_at = machine.clock.monotonic_ms()
+        self._checked_at = machine.clock.monotonic_ms()
 
     def tick(self, image: ClusterImage) -> None:
         now_ms = self._machine.clock.monotonic_ms()
         interval_s = rebalance_interval_s(self._layers())
-        if interval_s is None or now_ms - self._looked_at < interval_s * 1_000:
+        if interval_s is None or now_ms - self._checked_at < interval_s * 1_000:
             return
-        self._looked_at = now_ms
+        self._checked_at = now_ms
         me = self._cluster.me.broker_id
         led = {shard_id: me for shard_id, shard in self._shard_table.shards.items() if shard.is_serving}
         moves = imbalance(image, led, self._cluster.eligible_leaders())

@@ -55,7 +55,7 @@ class LeaderWaiters:
         waiter.timer = self._call_later(seconds, lambda: self._release(waiter))
         self._waiting[waiter] = None
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Who leads what has changed."""
         self._forget()
         for waiter in [*self._waiting]:

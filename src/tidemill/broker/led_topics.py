@@ -42,7 +42,7 @@ class LedTopics:
         waiter.timer = self._call_later(WAIT_MS / 1_000, lambda: self._release(waiter))
         self._waiting[waiter] = None
 
-    def look(self) -> None:
+    def check(self) -> None:
         """The image, or who leads what, has changed."""
         for waiter in [*self._waiting]:
             if self._is_over(waiter):

@@ -18,7 +18,7 @@ from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, step_towards
 from tidemill.shard.shard import NEAR_ROWS, Shard
 
-LOOK_MS: Final = 500
+CHECK_MS: Final = 500
 
 
 class MembershipReconciler:
@@ -26,7 +26,7 @@ class MembershipReconciler:
         self._machine = machine
         self._shard_table = shard_table
         self._cluster = cluster
-        self._looked_at = 0
+        self._checked_at = 0
         self._arrived: ClusterImage | None = None  # every shard that is led here is where this image wants it
 
     def serving_changed(self) -> None:
@@ -35,9 +35,9 @@ class MembershipReconciler:
 
     def tick(self, image: ClusterImage) -> None:
         now_ms = self._machine.clock.monotonic_ms()
-        if image is self._arrived or now_ms - self._looked_at < LOOK_MS:
+        if image is self._arrived or now_ms - self._checked_at < CHECK_MS:
             return
-        self._looked_at = now_ms
+        self._checked_at = now_ms
         self._arrived = image  # unless a shard is not there
         for shard in self._shard_table.shards.values():
             planned = image.shards.get(shard.shard_id)

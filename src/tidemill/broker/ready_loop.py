@@ -185,11 +185,11 @@ class ReadyLoop:
         self._write_back_at = self._stall_tolerant_clock.monotonic_ms()
         disk = self._store.disk
 
-        def carry_out() -> WriteBack:
-            write_back.carry_out(disk)
+        def execute() -> WriteBack:
+            write_back.execute(disk)
             return write_back
 
-        self._write_back_jobs.submit(carry_out, self._write_back_done, self._failed)
+        self._write_back_jobs.submit(execute, self._write_back_done, self._failed)
 
     def _write_back_done(self, write_back: WriteBack) -> None:
         self._store.write_back_done(write_back)

@@ -48,7 +48,7 @@ class ReplicaLag:
         self._alive = alive
         self._clock = clock
         self._led: dict[ShardId, _Led] = {}
-        self._looks = 0
+        self._checks = 0
         self._seen_image: ClusterImage | None = None
         self._seen_alive: frozenset[ReplicaKey] = frozenset()
         self._told: tuple[Lagging, ...] = ()
@@ -61,12 +61,12 @@ class ReplicaLag:
         if shard.is_serving:
             self._led[shard.shard_id] = _Led(shard)
 
-    def look(self) -> tuple[Lagging, ...]:
+    def check(self) -> tuple[Lagging, ...]:
         """Called at each tick; ascending, and the same object while nothing has changed."""
         now_ms = self._clock.monotonic_ms()
         image, alive = self._image(), self._alive()
-        self._looks += 1
-        is_rest_over = image is not self._seen_image or alive != self._seen_alive or self._looks % RESTED_TICKS == 0
+        self._checks += 1
+        is_rest_over = image is not self._seen_image or alive != self._seen_alive or self._checks % RESTED_TICKS == 0
         self._seen_image, self._seen_alive = image, alive
         if is_rest_over:
             shards = self._shards()
@@ -76,7 +76,7 @@ class ReplicaLag:
             if is_rest_over or not led.is_at_rest or led.shard.needs_tick:
                 before = led.lagging
                 planned = image.shards.get(shard_id)
-                self._look_at(led, () if planned is None else planned.replicas, alive, now_ms)
+                self._check_shard(led, () if planned is None else planned.replicas, alive, now_ms)
                 has_news = has_news or led.lagging != before
         if has_news:
             told = tuple(sorted(it for led in self._led.values() for it in led.lagging))
@@ -84,7 +84,7 @@ class ReplicaLag:
                 self._told, self.lagging = told, frozenset(told)
         return self._told
 
-    def _look_at(self, led: _Led, planned: Sequence[ReplicaKey], alive: frozenset[ReplicaKey], now_ms: int) -> None:
+    def _check_shard(self, led: _Led, planned: Sequence[ReplicaKey], alive: frozenset[ReplicaKey], now_ms: int) -> None:
         shard_id, replica = led.shard.shard_id, led.shard.replica
         members = {} if replica.tracker is None else replica.tracker.members
         led.lagging = []

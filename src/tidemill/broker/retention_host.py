@@ -45,7 +45,7 @@ class RetentionHost:
 
     def begin(self) -> None:
         """The first look is taken at once: a broker that is started often shall not keep everything for ever."""
-        self._timer = self._machine.call_later(0, self._look)
+        self._timer = self._machine.call_later(0, self._sweep)
 
     def stop(self) -> None:
         self._unchecked.clear()
@@ -53,15 +53,15 @@ class RetentionHost:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _sweep(self) -> None:
         interval_ms = broker_int(self._layers(), "log.retention.check.interval.ms")
-        self._timer = self._machine.call_later(interval_ms / 1000, self._look)
+        self._timer = self._machine.call_later(interval_ms / 1000, self._sweep)
         if self._unchecked:
             return  # the last look is not over: more partitions than this interval is made for
         for topic, partitions in self._shard_table.topics.items():
             if topic not in INTERNAL_TOPICS:
                 self._unchecked += [partition for partition in partitions.values() if _may_expire(partition)]
-        self._go_on()
+        self._resume()
 
     def _ask(self) -> None:
         until_ms = self._machine.clock.monotonic_ms() + CURRENT_MS
@@ -69,13 +69,13 @@ class RetentionHost:
         def told(is_current: bool) -> None:
             if is_current:
                 self._current_until_ms = until_ms
-                self._go_on()
+                self._resume()
             elif self._unchecked:
-                self._machine.call_later(AGAIN_S, self._go_on)
+                self._machine.call_later(AGAIN_S, self._resume)
 
         self._current_image.ask(told)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         if self._unchecked and self._machine.clock.monotonic_ms() > self._current_until_ms:
             self._ask()
             return
@@ -83,7 +83,7 @@ class RetentionHost:
             self._check(partition)
         del self._unchecked[:PARTITIONS_PER_TURN]
         if self._unchecked:
-            self._machine.turns.call_soon(self._go_on)
+            self._machine.turns.call_soon(self._resume)
 
     def _check(self, partition: Partition) -> None:
         shard, log, config = partition.shard, partition.log, partition.config

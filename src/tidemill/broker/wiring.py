@@ -148,7 +148,7 @@ def make(identity: Identity, store: Store, static: Mapping[str, str], machine: M
     broker.cluster.peers.receive = broker.shard_table.receive
     broker.cluster.peers.peer_reconnected = broker.shard_table.peer_reconnected
     broker.cluster.peers.peer_restarted = broker.shard_table.peer_restarted
-    broker.cluster.peers.peer_lost = broker.look_who_is_alive
+    broker.cluster.peers.peer_lost = broker.check_liveness
     broker.cluster.peers.on_request = PeerRequests(broker).answer
     controller.attach(shard)
     return broker
@@ -184,7 +184,7 @@ async def _hear_of_cluster(broker: Broker) -> None:
     """Until the image is here."""
     search = ClusterSearch(broker)
     while not broker.image.cluster_id:
-        search.look()
+        search.check()
         await _pause(broker)
 
 
@@ -205,7 +205,7 @@ async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack:
         if code and code not in NOT_NOW:
             raise DirectoryProblem(message or f"the cluster refuses this broker (error {code})")
         if code:
-            search.look()
+            search.check()
             await _pause(broker)
 
     def is_told() -> bool:
@@ -214,7 +214,7 @@ async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack:
         return is_known and broker.image.offset >= image_offset
 
     while not is_told():
-        search.look()
+        search.check()
         await _pause(broker)
     broker.is_ready = True
     broker.retention.begin()
@@ -264,17 +264,17 @@ async def _pause(broker: Broker) -> None:
     """Until something has changed here, or a while."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def go_on() -> None:
+    def resume() -> None:
         if not future.done():
             future.set_result(None)
 
-    timer = broker.machine.call_later(AGAIN_S, go_on)
-    broker.cluster.watchers[go_on] = None
+    timer = broker.machine.call_later(AGAIN_S, resume)
+    broker.cluster.watchers[resume] = None
     try:
         await future
     finally:
         timer.cancel()
-        broker.cluster.watchers.pop(go_on, None)
+        broker.cluster.watchers.pop(resume, None)
 
 
 async def go_down(broker: Broker) -> None:

@@ -54,7 +54,7 @@ def status(
     """
     import sys
 
-    from tidemill.cli.cluster_view import looked_at
+    from tidemill.cli.cluster_view import fetch_view
     from tidemill.cli.output import pipe_may_close, print_json
     from tidemill.cli.status_tables import print_once, show_live
     from tidemill.client.broker_http import NoAnswer, Refused
@@ -64,7 +64,7 @@ def status(
         if sys.stdout.isatty() and not (once or as_json):
             show_live(address, REFRESH_S)
             return
-        view = looked_at([address])
+        view = fetch_view([address])
         with pipe_may_close():
             if as_json:
                 print_json(view.as_json())

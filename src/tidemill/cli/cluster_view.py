@@ -23,17 +23,17 @@ class ClusterView:
         return {"cluster": self.cluster, "brokers": self.brokers, "shards": self.shards}
 
 
-def looked_at(addresses: Sequence[str]) -> ClusterView:
+def fetch_view(addresses: Sequence[str]) -> ClusterView:
     """By the first of `addresses` that answers; NoAnswer when none does, Refused when that one does not tell."""
     for address in addresses[:-1]:
         try:
-            return _looked_at(address)
+            return _fetch_view(address)
         except (NoAnswer, NotYet):
             continue
-    return _looked_at(addresses[-1])
+    return _fetch_view(addresses[-1])
 
 
-def _looked_at(address: str) -> ClusterView:
+def _fetch_view(address: str) -> ClusterView:
     cluster = ask(address, "/v1/cluster", timeout_s=TIMEOUT_S)
     brokers: list[Row] = ask(address, "/v1/brokers", timeout_s=TIMEOUT_S)["brokers"]
     shards = {row["shard_id"]: row for row in _pages(address)}

@@ -8,7 +8,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from tidemill.cli.cluster_view import ClusterView, address_of, looked_at
+from tidemill.cli.cluster_view import ClusterView, address_of, fetch_view
 from tidemill.cli.output import print_table
 
 BROKER_COLUMNS: Final = ("broker", "status", "kafka", "http", "rack", "heartbeat_ms", "leads", "carries")
@@ -37,11 +37,11 @@ def print_once(view: ClusterView) -> None:
 def show_live(address: str, refresh_s: float) -> None:
     """Until Ctrl-C; NoAnswer when no broker that is known answers any more."""
     console = Console()
-    view = looked_at([address])
+    view = fetch_view([address])
     with Live(_drawn(view, console), console=console, auto_refresh=False) as live:
         while True:
             time.sleep(refresh_s)
-            view = looked_at(view.addresses)
+            view = fetch_view(view.addresses)
             live.update(_drawn(view, console), refresh=True)
 
 

@@ -295,7 +295,7 @@ class Replica:
                 self._transfer = (to, self._now_ms + TRANSFER_MS)
             elif self._now_ms >= until_ms:
                 self._transfer = None
-        self._go_on_with_transfer()
+        self._resume_transfer()
         self._give_up_if_full()
         self.tracker.retry(self._now_ms, self.commit_index, self._alive)
 
@@ -660,7 +660,7 @@ class Replica:
             self._count()
         if answer.is_installing:
             self._commit(min(answer.commit_index, self._log.last_index))  # an earlier leader has, and said so
-        self._go_on_with_transfer()
+        self._resume_transfer()
 
     def installed(self, membership: Membership) -> None:
         """
@@ -713,9 +713,9 @@ class Replica:
         """Let `to` lead, as soon as it has all there is."""
         if self.role is Role.LEADER and to in self.voters and to != self.me:
             self._transfer = (to, 0)
-            self._go_on_with_transfer()
+            self._resume_transfer()
 
-    def _go_on_with_transfer(self) -> None:
+    def _resume_transfer(self) -> None:
         if self._transfer is None or self.tracker is None:
             return
         to = self._transfer[0]
@@ -812,7 +812,7 @@ class Replica:
                 self.is_damaged = self._is_installed = False
             if self.role is Role.LEADER:
                 self._count()
-                self._go_on_with_transfer()
+                self._resume_transfer()
             elif self.leader is not None and self.match_index:
                 self._answer_append(0)
         return self.role is not role_before or min(self.commit_index, self.durable_index) != stable_before

@@ -42,7 +42,7 @@ class Damage:
         self._jobs = jobs
         self._high_watermarks = high_watermarks
         self._changed = changed
-        self._is_looking = False
+        self._is_checking = False
 
     @property
     def is_repairable(self) -> bool:
@@ -68,13 +68,13 @@ class Damage:
         if not self.is_repairable:
             return False
         place = self._place_of(problem)
-        if place is None or self._is_looking or self._replica.is_damaged:
+        if place is None or self._is_checking or self._replica.is_damaged:
             return True
         log, base_offset = place
         end_offset = self._high_watermarks()[log.partition]
-        self._is_looking = True
+        self._is_checking = True
 
-        def look() -> SegmentDamaged | None:
+        def check() -> SegmentDamaged | None:
             try:
                 _read_again(log, base_offset, end_offset)
             except SegmentDamaged as found:
@@ -84,15 +84,15 @@ class Damage:
             return None
 
         def looked(found: SegmentDamaged | None) -> None:
-            self._is_looking = False
+            self._is_checking = False
             if found is not None and not self._replica.is_damaged:
                 self.mark(found)
 
         def failed(error: BaseException) -> None:
-            self._is_looking = False
+            self._is_checking = False
             raise error
 
-        self._jobs.submit(look, looked, failed)
+        self._jobs.submit(check, looked, failed)
         return True
 
     def mark(self, problem: SegmentDamaged) -> None:

@@ -93,7 +93,7 @@ class Install:
         elif self.stage is Stage.FULL:
             self._write(self._files.flush)
         else:
-            self.go_on()
+            self.resume()
 
     def offered(self, offer: SnapshotOffer) -> None:
         is_known = self._next is None and self._offer is not None and self._offer.index == offer.index
@@ -106,7 +106,7 @@ class Install:
             self.stage = Stage.DRAINING
         elif self.stage is Stage.PULLING:
             self._cut()
-        self.go_on()
+        self.resume()
 
     def received(self, chunk: SnapshotChunk) -> None:
         """What was asked for, or something late."""
@@ -125,7 +125,7 @@ class Install:
             return
         self._work(self._files.clean, lambda _: self._pull())
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Something that is waited for may be there: what was queued is durable."""
         if self.stage is Stage.DRAINING:
             if self._store.is_written_back(self._log.shard_id):

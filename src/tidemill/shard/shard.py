@@ -3,7 +3,7 @@
 append ─▶ replica.propose ─▶ replica.ready ─▶ store (queued) ─▶ … a block is durable … ─▶ advance ─▶ commit ─▶ apply,
 wake
 
-`carry_out` does what the replica asks for, in the order of `raft/ready.py`.  Messages leave through `RaftTransport`, which was
+`execute` does what the replica asks for, in the order of `raft/ready.py`.  Messages leave through `RaftTransport`, which was
 handed down; what others say comes in by `receive`.
 """
 
@@ -185,7 +185,7 @@ class Shard:
         """A replica without a leader stands for election; a damaged one asks to be repaired."""
         is_journal_full = self.store.is_journal_full and self.store.has_pending
         self.replica.tick(now_ms, self.append_time(wall_ms), self._transport.is_alive, is_journal_full=is_journal_full)
-        self._go_on()
+        self._resume()
         self._install.tick(now_ms)
         if self._catch_up.tick() and now_ms >= self._gives_way_from:
             self._gives_way_from = now_ms + GIVE_WAY_MS
@@ -196,7 +196,7 @@ class Shard:
         if not self._is_stopped:
             self.replica.receive(sender, message)
             self.needs_tick = True
-            self._go_on()
+            self._resume()
 
     def peer_restarted(self, voter: ReplicaKey) -> None:
         """Its broker's process is another than before."""
@@ -206,12 +206,12 @@ class Shard:
     def peer_reconnected(self, voter: ReplicaKey) -> None:
         """The link to its broker is new: what was on the way may be lost."""
         self.replica.peer_reconnected(voter)
-        self._go_on()
+        self._resume()
 
     def change_membership(self, membership: Membership, wall_ms: int) -> None:
         """Raises IllegalChange when it would put the log at risk now."""
         self.replica.change_membership(membership, self.append_time(wall_ms))
-        self.carry_out()
+        self.execute()
 
     def transfer_leadership(self, to: ReplicaKey | None = None) -> bool:
         """Let another voter lead: `to`, or the one that has most.  False: it could not, as far as is known here."""
@@ -228,7 +228,7 @@ class Shard:
             return False
         replica.transfer_leadership(max(able, key=lambda voter: matches[voter]))
         self.needs_tick = True
-        self._go_on()
+        self._resume()
         return True
 
     def _give_way(self) -> None:
@@ -239,7 +239,7 @@ class Shard:
     def propose(self, entry: Entry) -> int:
         """The entry's index.  Only where this replica leads."""
         index = self.replica.propose(entry)
-        self.carry_out()
+        self.execute()
         return index
 
     def move_log_start(self, partition: int, offset: int, now_ms: int) -> int:
@@ -320,7 +320,7 @@ class Shard:
     def _ask(self) -> None:
         self._askers, self._next_askers = self._next_askers, []
         self._asked_serial = self.replica.request_read_index()
-        self.carry_out()
+        self.execute()
 
     def _answer_askers(self) -> None:
         if self.replica.read_index_round >= self._asked_serial:
@@ -330,7 +330,7 @@ class Shard:
             for waiter in askers:
                 waiter(True)
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
         ready = self.replica.ready()
         if ready.vote is not None:
             self.store.vote(self.shard_id, self.log, ready.vote.term, ready.vote.voted_for)
@@ -357,17 +357,17 @@ class Shard:
         self.replica.advance(report.term, report.log_index, report.vote)
         if report.is_installing:
             self._install.row_is_durable()
-        self._go_on()
-        self._install.go_on()
+        self._resume()
+        self._install.resume()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         """The replica was told something: do what it asks for, and tell whoever waited for it."""
         replica = self.replica
         if self._led and not replica.leads:
             self._led = False
             self._lost()
         if replica.has_ready:
-            self.carry_out()
+            self.execute()
         self._led = self.log.is_led = replica.leads
         stable_index = replica.stable_index
         if stable_index > self.log.commit_index:
@@ -388,7 +388,7 @@ class Shard:
         """The journal is about to say so."""
         self.needs_tick = True
         self.wake()
-        self._go_on()
+        self._resume()
 
     def _wake_held(self) -> None:
         for voter_count, waiters in [*self.held_waiters.items()]:

@@ -25,7 +25,7 @@ class SimulatedJobs:
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]) -> None:
         self._jobs.append((job, done, failed))
 
-    def carry_out(self) -> bool:
+    def execute(self) -> bool:
         """Run the next job without reporting it; False when there is none."""
         if not self._jobs:
             return False
@@ -50,7 +50,7 @@ class SimulatedJobs:
         """Deliver what waits to be reported, else run the next job and report it; False when there is neither."""
         if self._reports:
             return self.report()
-        return self.carry_out() and self.report()
+        return self.execute() and self.report()
 
     def stabilize(self, steps_max: int = 100_000) -> None:
         """Step until nothing is left, what reports submit included."""

@@ -88,18 +88,18 @@ class TimedJobs:
         if self._idle and self._waiting:
             self._idle -= 1
             job = self._waiting.popleft()
-            self._loop.after(self._takes_us(), lambda: self._carry_out(*job))
+            self._loop.after(self._takes_us(), lambda: self._execute(*job))
 
     def _takes_us(self) -> int:
         pace = self._pace
         stalled_us = max(0, pace.stalled_until_us - self._loop.timeline.now_us)
         return stalled_us + 1 + int(self._random.expovariate(1 / pace.sync_us)) * pace.slowness
 
-    def _carry_out(
+    def _execute(
         self, job: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[BaseException], None]
     ) -> None:
         if self._pace.stalled_until_us > self._loop.timeline.now_us:  # it began to hang when the job had begun
-            self._loop.after(self._takes_us(), lambda: self._carry_out(job, done, failed))
+            self._loop.after(self._takes_us(), lambda: self._execute(job, done, failed))
             return
         result: Any = None
         problem: Exception | None = None

@@ -201,7 +201,7 @@ class Node:
         self.alive = {voter: now - at < ALIVE_MS for voter, at in self.heard.items()}
         is_journal_full = self.run.now_ms < self.full_until and bool(self.queued)
         self.replica.tick(now, now, lambda voter: self.alive.get(voter, False), is_journal_full=is_journal_full)
-        self.carry_out()
+        self.execute()
 
     def hear(self, sender: ReplicaKey, message: Message | None) -> None:
         if self.replica is None:
@@ -217,22 +217,22 @@ class Node:
                 self.replica.peer_reconnected(sender)
         else:
             self.replica.receive(sender, message)
-        self.carry_out()
+        self.execute()
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
         replica = self.replica
         assert replica is not None, "a node that is down carries nothing out"
         self.has_forgotten = False
         if replica.leads:
             self.run.check_leader(self, replica)
         if replica.has_ready:
-            self._carry_out(replica, replica.ready())
+            self._execute(replica, replica.ready())
         else:
             self._ask_again()
         self._sync()
         self._apply(replica)
 
-    def _carry_out(self, replica: Replica, ready: Ready) -> None:
+    def _execute(self, replica: Replica, ready: Ready) -> None:
         if ready.vote is not None:
             self._queue(ready.vote)
         if ready.truncate_from is not None:
@@ -241,7 +241,7 @@ class Node:
             self._queue(row)
         for to, message in [*ready.messages, *self._catch_up(ready)]:
             self.run.send(self, self.run.nodes[to], message)
-        self._go_on_installing(replica, ready)
+        self._resume_install(replica, ready)
 
     def _queue(self, row: Row) -> None:
         self.memory.put(row)
@@ -254,7 +254,7 @@ class Node:
         offers = [self.catch_up.offer(member) for member in ready.installs]
         return offers + [self.catch_up.answer(member, pull) for member, pull in ready.pulls]
 
-    def _go_on_installing(self, replica: Replica, ready: Ready) -> None:
+    def _resume_install(self, replica: Replica, ready: Ready) -> None:
         install = self.install
         assert install is not None, "a node that is down installs nothing"
         if ready.offer is not None:
@@ -284,7 +284,7 @@ class Node:
             assert self.install is not None, "a node that is down syncs nothing"
             self.install.files_synced()
             self._may_crash_installing()
-            self.carry_out()
+            self.execute()
 
         self.run.after(1 + int(self.run.random.expovariate(1 / self.run.knobs.sync_ms)), self._guarded(synced))
 
@@ -322,7 +322,7 @@ class Node:
             assert self.replica is not None, "a node that is down syncs nothing"
             self.replica.advance(*newest, vote=votes[-1] if votes else None)
             self._installed(block)
-            self.carry_out()
+            self.execute()
 
         run.after(took, self._guarded(synced))
         if votes and not run.is_healed and run.random.random() < knobs.crash_in_sync:
@@ -352,7 +352,7 @@ class Node:
         assert self.replica is not None, "a node that is down finds nothing"
         self._queue(Damage(keep))
         self.replica.mark_damaged()
-        self.carry_out()
+        self.execute()
 
     def _apply(self, replica: Replica) -> None:
         stable = replica.stable_index
@@ -395,14 +395,14 @@ class Node:
             return
         index = replica.propose(Entry(BATCH, payload, append_time=self.clock_ms()))
         self.waiting.append((index, replica.term, payload))
-        self.carry_out()
+        self.execute()
 
     def read(self) -> None:
         replica = self.replica
         if replica is not None and replica.is_confirmed:
             newest = max(self.run.acknowledged, default=0)
             self.reads.append((replica.request_read_index(), replica.term, replica.stable_index, newest))
-            self.carry_out()
+            self.execute()
 
 
 class GroupRun:
@@ -524,7 +524,7 @@ class GroupRun:
         if leader is not None and leader.replica is not None and self.now_ms >= leader.paused_until:
             if random.random() < knobs.transfer:
                 leader.replica.transfer_leadership(random.choice(leader.replica.voters))
-                leader.carry_out()
+                leader.execute()
             if random.random() < knobs.change:
                 self._change(leader, leader.replica)
 
@@ -594,7 +594,7 @@ class GroupRun:
             replica.change_membership(random.choice(changes), leader.clock_ms())
         except IllegalChange:
             return
-        leader.carry_out()
+        leader.execute()
 
     # What must hold.
 

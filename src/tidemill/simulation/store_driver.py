@@ -91,14 +91,14 @@ class StoreDriver:
             jitter_ms=_no_jitter,
         )
         replica.tick(now_ms, now_ms, nobody)
-        self._carry_out(shard_id, replica)
+        self._execute(shard_id, replica)
 
     def propose(self, shard_id: ShardId, entry: Entry) -> None:
         replica = self.replicas[shard_id]
         replica.propose(entry)
-        self._carry_out(shard_id, replica)
+        self._execute(shard_id, replica)
 
-    def _carry_out(self, shard_id: ShardId, replica: Replica) -> None:
+    def _execute(self, shard_id: ShardId, replica: Replica) -> None:
         ready = replica.ready()
         if ready.vote is not None:
             self.vote(shard_id, ready.vote.term, ready.vote.voted_for)
@@ -166,7 +166,7 @@ class StoreDriver:
             return
         self.beside()
         self.before_write_back()
-        write_back.carry_out(self.disk)
+        write_back.execute(self.disk)
         self.after_write_back()
         self.beside()
         self.full_write_backs += write_back.is_full
@@ -185,7 +185,7 @@ class StoreDriver:
         if replica is not None and replica.advance(report.term, report.log_index, report.vote):
             self.commit(shard_id, replica.commit_index)
             if replica.has_ready:
-                self._carry_out(shard_id, replica)
+                self._execute(shard_id, replica)
 
     def beside(self) -> None:
         """One step of what runs beside the journal: what frees the disk, frees the ring, makes it larger."""

@@ -77,7 +77,7 @@ class WriteBack:
     is_full: bool = False  # the disk was: the bytes are in the journal and in memory, and go to the segments later
     changed_directories: list[str] = field(default_factory=list)
 
-    def carry_out(self, disk: Disk) -> None:
+    def execute(self, disk: Disk) -> None:
         """To the segments, for the most part through the page cache.  A checkpoint syncs them later."""
         self.remove_stale_files(disk)
         try:

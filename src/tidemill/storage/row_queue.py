@@ -75,7 +75,7 @@ class RowQueue:
                     continue
             kept.append((shard, row))
         self.entries = kept
-        self._look_again()
+        self._requeue_passed()
         return first is None or from_index < first
 
     def take(self, journal: Journal, bytes_max: int) -> list[tuple[ShardId, Entry]]:
@@ -105,7 +105,7 @@ class RowQueue:
             taken += entries[:count]
             del entries[:count]
             if count:
-                self._look_again()
+                self._requeue_passed()
             elif entries and padded(size + ROW_BYTES + entries[0][1].payload_bytes) > room:
                 size = self._take_what_frees(taken, size, min(bytes_max, free_for_log_starts))
         self.bytes -= size - HEADER_BYTES
@@ -136,7 +136,7 @@ class RowQueue:
         self._passed += len(kept)
         return size
 
-    def _look_again(self) -> None:
+    def _requeue_passed(self) -> None:
         """At all of them, when there is no room the next time."""
         self._passed = 0
         self._waiting.clear()

@@ -6,7 +6,7 @@ segments by a second one, several blocks at once (`next_write_back`, `write_back
 spread are in the air.  A checkpoint runs beside that, on a third thread, as a list of steps.
 
 What must hold stands in `docs/formats/journal.md`.  Nothing here waits, but for the steps, `Block.write` and
-`WriteBack.carry_out`.
+`WriteBack.execute`.
 """
 
 import itertools
@@ -455,9 +455,9 @@ class Store:
         if self._met_full_disk:
             capture.write_back = self._write_back_of_all()
             capture.segments |= dict.fromkeys(run.segment for run in capture.write_back.runs)  # pinned from now on
-        return self._carry_out(capture, [(segment, segment.file) for segment in capture.segments])
+        return self._execute(capture, [(segment, segment.file) for segment in capture.segments])
 
-    def _carry_out(self, capture: "CheckpointCapture", segments: list[tuple[Segment, File | None]]) -> Iterator[None]:
+    def _execute(self, capture: "CheckpointCapture", segments: list[tuple[Segment, File | None]]) -> Iterator[None]:
         """Rule C2: segments, directories, the checkpoint's own file."""
         assert capture.sequence is not None and capture.head is not None, "P has not been chosen"
         write_back = capture.write_back

@@ -240,7 +240,7 @@ def test_one_with_a_full_disk_that_is_elected_lets_another_lead_at_once() -> Non
     assert full.broker is not None
     assert full.broker.storage_problem() is not None
     replica_of(leader).replica.transfer_leadership(full.voter)  # whoever hands over asks first; an election does not
-    replica_of(leader).carry_out()
+    replica_of(leader).execute()
     pass_time(run, lambda: bool(replica_of(full).is_serving))
 
     hand.wait(1)
@@ -272,8 +272,8 @@ def test_a_broker_that_was_stopped_looks_by_what_is_set_now() -> None:
     hand, controller, away = old_records(3)
     assert away.broker is not None
     assert away.loop is not None
-    look = away.broker.retention._timer.when()  # the one before came too early for any
-    while away.loop.time() < look - 1:
+    check = away.broker.retention._timer.when()  # the one before came too early for any
+    while away.loop.time() < check - 1:
         hand.wait(0.1)
 
     away.loop.pause(seconds(1.5))

@@ -42,7 +42,7 @@ class Enough(Exception):
 @dataclass(slots=True)
 class Explorer:
     every_tear: bool = False
-    go_on_every: int = 40  # of the states opened, how many are driven on
+    resume_every: int = 40  # of the states opened, how many are driven on
     states_max: int | None = None
     thinned: int = (
         40  # of the lone and the mixed fates, and of the cuts in recovery, one in so many at each crash point
@@ -95,7 +95,7 @@ class Explorer:
         self._kill(disk.after_kill(), f"before {operation}, killed", cut=cut, fill=is_checkpoint)
         if operation.kind is Kind.SYNC:
             failed = f"{operation} fails"
-            self._kill(disk.after_failed_sync(operation), failed, go_on=True)
+            self._kill(disk.after_failed_sync(operation), failed, resume=True)
             forgotten = disk.after_failed_sync(operation)
             forgotten.evict()
             self._kill(forgotten, f"{failed} and the cache forgets")
@@ -113,12 +113,12 @@ class Explorer:
         sequence = self._seen.get(digest)
         if sequence is None:
             self._count()
-            go_on = self.states % self.go_on_every == 0
+            resume = self.states % self.resume_every == 0
             store, sequence = self._open(disk, where, cut=cut)
             self._seen[digest] = sequence
             self._examine(disk.after_power_loss(ALL_LOST), f"{where}; opened, all lost", least=sequence)
-            if go_on:
-                self._go_on(disk, store, sequence, where)
+            if resume:
+                self._resume(disk, store, sequence, where)
         self._judge(sequence, max(least, self._history.acknowledged), where)
         return sequence
 
@@ -128,7 +128,7 @@ class Explorer:
         self.states += 1
 
     def _kill(
-        self, disk: SimulatedDisk, where: str, *, cut: bool = False, go_on: bool = False, fill: bool = False
+        self, disk: SimulatedDisk, where: str, *, cut: bool = False, resume: bool = False, fill: bool = False
     ) -> None:
         """The cache is there; recovery must make durable what it reports, before the power goes as well."""
         self.visits += 1
@@ -138,9 +138,9 @@ class Explorer:
         self._judge(sequence, self._history.acknowledged, where)
         self._examine(disk.after_power_loss(ALL_LOST), f"{where}; opened, all lost", least=sequence)
         if fill:
-            self._go_on(disk, store, sequence, f"{where}, filled", fill=True)
-        elif go_on or self.states % self.go_on_every == 0:
-            self._go_on(disk, store, sequence, where)
+            self._resume(disk, store, sequence, f"{where}, filled", fill=True)
+        elif resume or self.states % self.resume_every == 0:
+            self._resume(disk, store, sequence, where)
 
     def _judge(self, sequence: int, least: int, where: str) -> None:
         if sequence < least:
@@ -189,7 +189,7 @@ class Explorer:
 
     # What was opened goes on.
 
-    def _go_on(self, disk: SimulatedDisk, store: Store, sequence: int, where: str, *, fill: bool = False) -> None:
+    def _resume(self, disk: SimulatedDisk, store: Store, sequence: int, where: str, *, fill: bool = False) -> None:
         """
         Votes, entries, a checkpoint and more entries; then all that is not synced is lost, and it opens again.
         Or `fill`: as much as the ring takes without another checkpoint.

@@ -100,15 +100,15 @@ class Side:
         self.now_ms += RETRY_MS
         self._write_back()
         self.replica.tick(self.now_ms, self.now_ms, lambda _: True)
-        self.carry_out()
+        self.execute()
         self.install.tick(self.now_ms)
         self.catch_up.tick()
 
     def hear(self, sender: ReplicaKey, data: bytes) -> None:
         self.replica.receive(sender, decode(memoryview(data)))
-        self.carry_out()
+        self.execute()
 
-    def carry_out(self) -> None:
+    def execute(self) -> None:
         replica = self.replica
         while True:
             ready = replica.ready()
@@ -133,7 +133,7 @@ class Side:
                 break
         while self.jobs.step():
             pass
-        self.install.go_on()
+        self.install.resume()
 
     def _block(self) -> bool:
         store = self.store
@@ -161,7 +161,7 @@ class Side:
     def _write_back(self) -> None:
         write_back = self.store.next_write_back(0)
         if write_back is not None:
-            write_back.carry_out(self.disk)
+            write_back.execute(self.disk)
             self.store.write_back_done(write_back)
 
     def checkpoint(self) -> None:
@@ -211,7 +211,7 @@ class Side:
 
     def propose(self, entry: Entry) -> None:
         self.replica.propose(entry)
-        self.carry_out()
+        self.execute()
 
 
 def high_watermarks(log: ShardLog) -> dict[int, int]:
@@ -256,7 +256,7 @@ class Pair:
         leader.store.vote(SHARD, leader.log, leader.log.term + 1, None)
         leader.begin()
         leader.tick()
-        leader.carry_out()
+        leader.execute()
         assert leader.replica.is_confirmed
 
     def _write(self, count: int) -> None:
@@ -321,14 +321,14 @@ class Pair:
                 if not leader.out and not follower.out:
                     break
             if follower.replica.stable_index == leader.log.last_index and follower.replica.installing is None:
-                follower.install.go_on()
+                follower.install.resume()
                 return
             if turn:
                 leader.tick()
                 follower.tick()
             else:
                 leader.replica.peer_reconnected(FOLLOWER)
-                leader.carry_out()
+                leader.execute()
         raise AssertionError(f"the follower is not there after {TURNS_MAX} turns: {follower.install.stage}")
 
     def differences(self, follower: Side) -> list[str]:

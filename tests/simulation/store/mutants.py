@@ -82,7 +82,7 @@ def leaves_the_trusted_checkpoint() -> Iterator[None]:
 @contextmanager
 def frees_before_the_directories() -> Iterator[None]:
     """The journal is free when segments and checkpoint are synced; directories follow with the next checkpoint."""
-    carry_out = store.Store._carry_out
+    execute = store.Store._execute
     owed: list[str] = []
 
     def without(self: Any, capture: Any, *arguments: Any) -> Iterator[None]:
@@ -91,24 +91,24 @@ def frees_before_the_directories() -> Iterator[None]:
                 self.disk.sync_directory(directory)
         owed[:] = list(capture.directories)
         capture.directories = {}
-        yield from carry_out(self, capture, *arguments)
+        yield from execute(self, capture, *arguments)
 
-    with patch.object(store.Store, "_carry_out", without):
+    with patch.object(store.Store, "_execute", without):
         yield
 
 
 @contextmanager
 def checkpoint_before_its_segments() -> Iterator[None]:
-    carry_out = store.Store._carry_out
+    execute = store.Store._execute
 
     def reordered(self: Any, capture: Any, *arguments: Any) -> Iterator[None]:
         number = self.checkpoint_number + 1
         data = checkpoint.encode_checkpoint(self.key, number, capture.sequence, capture.head, capture.sections)
         checkpoint.write_checkpoint(self.disk, number, data)
         yield
-        yield from carry_out(self, capture, *arguments)
+        yield from execute(self, capture, *arguments)
 
-    with patch.object(store.Store, "_carry_out", reordered):
+    with patch.object(store.Store, "_execute", reordered):
         yield
 
 

@@ -70,7 +70,7 @@ def test_every_tear_of_every_page_keeps_what_was_promised(seed: int, explored: l
     """
     Each unsynced page torn at each of its sectors, and as the only one that was written.
     """
-    explorer = Explorer(thinned=1, every_tear=True, go_on_every=10)
+    explorer = Explorer(thinned=1, every_tear=True, resume_every=10)
 
     explore(explorer, seed, explored)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tidemill.app.quiet_heap import LOAD_BYTES, LOOK_S, QuietHeap
+from tidemill.app.quiet_heap import CHECK_S, LOAD_BYTES, QuietHeap
 from tidemill.telemetry.metrics import Metrics
 
 
@@ -29,10 +29,10 @@ def test_memory_goes_back_once_behind_each_load() -> None:
     metrics, jobs = Metrics(), Counted()
     heap = QuietHeap(metrics, jobs, fail)
     seen = []
-    for look, moved in enumerate([0, 1_000, LOAD_BYTES, LOAD_BYTES, 1_000, 0, 0, LOAD_BYTES // 2, 0, LOAD_BYTES, 0]):
+    for check, moved in enumerate([0, 1_000, LOAD_BYTES, LOAD_BYTES, 1_000, 0, 0, LOAD_BYTES // 2, 0, LOAD_BYTES, 0]):
         metrics.journal_bytes += moved
-        heap.tick(look * LOOK_S)
-        heap.tick(look * LOOK_S + LOOK_S / 2)
+        heap.tick(check * CHECK_S)
+        heap.tick(check * CHECK_S + CHECK_S / 2)
         seen.append(jobs.submitted)
 
     assert [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2] == seen

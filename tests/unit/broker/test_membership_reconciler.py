@@ -12,20 +12,20 @@ def test_shards_that_are_where_they_should_be_are_not_looked_at(monkeypatch: pyt
     world = ClusterWorld()
     world.create("flights")
     world.pass_time(3_000)
-    looks: list[object] = []
+    checks: list[object] = []
     monkeypatch.setattr(
-        membership_reconciler, "metadata_learners", lambda image: [looks.append(image), metadata_learners(image)][1]
+        membership_reconciler, "metadata_learners", lambda image: [checks.append(image), metadata_learners(image)][1]
     )
 
     world.pass_time(10_000)
-    idle = len(looks)
+    idle = len(checks)
     world.create("tides")
     world.pass_time(3_000)
-    after_a_change = len(looks)
+    after_a_change = len(checks)
     world.pass_time(10_000)
-    idle_again = len(looks) - after_a_change
+    idle_again = len(checks) - after_a_change
     world.cut_off(1)
     world.pass_time(5_000)
 
     assert (0, 0) == (idle, idle_again)
-    assert 0 < after_a_change < len(looks)
+    assert 0 < after_a_change < len(checks)

@@ -36,13 +36,13 @@ class Led:
         )
         self.lag.serving_changed(self.shard)
 
-    def look(self, commit_index: int, *, has: int, needs_tick: bool = False) -> bool:
+    def check(self, commit_index: int, *, has: int, needs_tick: bool = False) -> bool:
         """Whether it is in sync, a tick later."""
         was = self.replica.commit_index, self.progress.match_index
         self.replica.commit_index, self.progress.match_index = commit_index, has
         self.shard.needs_tick = needs_tick or was != (commit_index, has)
         self.clock.now_ms += TICK_MS
-        told = self.lag.look()
+        told = self.lag.check()
         assert set(told) == self.lag.lagging
         return (SHARD, OTHER.broker_id) not in told
 
@@ -53,7 +53,7 @@ def test_one_that_lags_is_out_until_it_has_what_was_committed_a_tick_before() ->
     """
     led = Led()
 
-    seen = [led.look(*at, has=has) for *at, has in ((1_000, 0), (1_000, 900), (1_100, 1_000), (1_200, 1_050))]
+    seen = [led.check(*at, has=has) for *at, has in ((1_000, 0), (1_000, 900), (1_100, 1_000), (1_200, 1_050))]
 
     assert [False, False, True, True] == seen
 
@@ -63,11 +63,11 @@ def test_one_that_was_in_sync_is_given_time() -> None:
     Under load every follower is a little behind at every look.
     """
     led = Led()
-    led.look(50, has=50)
+    led.check(50, has=50)
 
-    seen = [led.look(1_000, has=50), led.look(1_000, has=50)]
+    seen = [led.check(1_000, has=50), led.check(1_000, has=50)]
     led.clock.now_ms += LAG_MS
-    seen += [led.look(2_000, has=900), led.look(2_000, has=2_000)]
+    seen += [led.check(2_000, has=900), led.check(2_000, has=2_000)]
 
     assert [True, True, False, True] == seen
 
@@ -89,10 +89,10 @@ def test_one_that_does_not_count_is_out(change: Any, is_at_rest: bool) -> None:
     However much it had: nobody may wait for it.  It is seen at once while something happens, else by and by.
     """
     led = Led()
-    was = led.look(50, has=50)
+    was = led.check(50, has=50)
 
     change(led)
-    seen = [led.look(50, has=50, needs_tick=not is_at_rest) for _ in range(RESTED_TICKS)]
+    seen = [led.check(50, has=50, needs_tick=not is_at_rest) for _ in range(RESTED_TICKS)]
 
     assert (True, False) == (was, seen[-1 if is_at_rest else 0])
 
@@ -102,12 +102,12 @@ def test_one_that_was_away_catches_up_before_it_is_back() -> None:
     That it was in sync a moment ago says nothing.
     """
     led = Led()
-    led.look(50, has=50)
+    led.check(50, has=50)
     led.alive.clear()
-    led.look(90, has=50)
+    led.check(90, has=50)
     led.alive.add(OTHER)
 
-    assert [False, False, True] == [led.look(90, has=50), led.look(90, has=80), led.look(90, has=90)]
+    assert [False, False, True] == [led.check(90, has=50), led.check(90, has=80), led.check(90, has=90)]
 
 
 def test_a_new_reign_begins_anew() -> None:
@@ -115,10 +115,10 @@ def test_a_new_reign_begins_anew() -> None:
     What was known of replicas is of a time when others may have led.
     """
     led = Led()
-    led.look(50, has=50)
+    led.check(50, has=50)
     led.lag.serving_changed(led.shard)
 
-    assert not led.look(60, has=0)
+    assert not led.check(60, has=0)
 
 
 def test_of_what_is_not_led_here_nothing_is_told_or_kept() -> None:
@@ -126,14 +126,14 @@ def test_of_what_is_not_led_here_nothing_is_told_or_kept() -> None:
     Topics come and go, and so do leaders.
     """
     led = Led()
-    led.look(50, has=0)
+    led.check(50, has=0)
     led.shard.is_serving = False
     led.lag.serving_changed(led.shard)
-    told = [led.lag.look() for _ in range(RESTED_TICKS)]
+    told = [led.lag.check() for _ in range(RESTED_TICKS)]
     led.shard.is_serving = True
     led.lag.serving_changed(led.shard)
-    led.look(50, has=0)
+    led.check(50, has=0)
     led.shards.clear()
-    told += [led.lag.look() for _ in range(RESTED_TICKS)]
+    told += [led.lag.check() for _ in range(RESTED_TICKS)]
 
     assert ((), (), 0) == (told[RESTED_TICKS - 1], told[-1], len(led.lag._led))

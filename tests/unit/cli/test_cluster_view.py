@@ -62,7 +62,7 @@ class Brokers:
 
 def looked(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> cluster_view.ClusterView:
     monkeypatch.setattr(cluster_view, "ask", brokers.ask)
-    return cluster_view.looked_at([f"127.0.0.1:{9079 + number}" for number in numbers or (1,)])
+    return cluster_view.fetch_view([f"127.0.0.1:{9079 + number}" for number in numbers or (1,)])
 
 
 def test_each_leader_tells_of_what_it_leads(monkeypatch: pytest.MonkeyPatch) -> None:

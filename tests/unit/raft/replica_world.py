@@ -57,7 +57,7 @@ class World:
             for it in VOTERS
         }
 
-    def carry_out(self, me: ReplicaKey) -> None:
+    def execute(self, me: ReplicaKey) -> None:
         replica, log = self.replicas[me], self.logs[me]
         while replica.has_ready:
             ready = replica.ready()
@@ -88,7 +88,7 @@ class World:
         if (sender == A and to in self.deaf) or {sender, to} == self.cut:
             return
         self.replicas[to].receive(sender, message)
-        self.carry_out(to)
+        self.execute(to)
 
     def pass_time(self, ms: int) -> None:
         for _ in range(ms // TICK_MS):
@@ -108,11 +108,11 @@ class World:
         if me in self.cut:
             unheard = unheard | self.cut - {me}
         self.replicas[me].tick(self.now_ms, self.now_ms, lambda it: it not in unheard, is_journal_full=me in self.full)
-        self.carry_out(me)
+        self.execute(me)
 
     def propose(self, me: ReplicaKey, append_time: int = 0) -> None:
         self.replicas[me].propose(Entry(BATCH, b"", append_time=append_time or self.now_ms))
-        self.carry_out(me)
+        self.execute(me)
 
     @property
     def leads(self) -> list[bool]:

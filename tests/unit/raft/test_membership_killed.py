@@ -49,13 +49,13 @@ class Steps(Hand):
 
     def _arrive(self, pair: tuple[int, int], message: Message) -> None:
         super()._arrive(pair, message)
-        self._look()
+        self._check()
 
     def do_sync(self, number: str) -> None:
         super().do_sync(number)
-        self._look()
+        self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         for at, replica in self.replicas.items():
             in_force = self._in_force(at)
             assert replica.membership == in_force, f"{at} goes by {replica.membership}, and its log says {in_force}"
@@ -118,7 +118,7 @@ class Steps(Hand):
                 return at, self.replicas[at]
         return None
 
-    def go_on(self) -> bool:
+    def resume(self) -> bool:
         """Change the members as the plan says, and write between the changes; whether all is done."""
         planned = tuple(voter(number) for number in PLANNED)
         for _ in range(ROUNDS_MAX):
@@ -137,7 +137,7 @@ class Steps(Hand):
                 leader.change_membership(step, self.now_ms)
             except IllegalChange:
                 return False  # whoever is away has to come back
-            self._carry_out(at)
+            self._execute(at)
             self.do_propose(str(at), f"at{self.step}")
         raise AssertionError("the change comes to no end")
 
@@ -153,7 +153,7 @@ def begun(order: int) -> Steps:
 
 def steps_of_it(order: int) -> int:
     hand = begun(order)
-    assert hand.go_on(), hand.standing()
+    assert hand.resume(), hand.standing()
     return hand.step
 
 
@@ -166,13 +166,13 @@ def test_a_change_in_which_somebody_is_killed_comes_to_its_end(victim: int, is_b
         hand = begun(order)
         hand.last_step = step
         with pytest.raises(Killed):
-            hand.go_on()
+            hand.resume()
         hand.kill(victim)
         if not is_back_at_once:
-            hand.go_on()
+            hand.resume()
         hand.begin_again(victim)
 
-        assert hand.go_on(), f"killed at step {step}\n{hand.standing()}"
+        assert hand.resume(), f"killed at step {step}\n{hand.standing()}"
         hand.do_stabilize()
 
         logs = [[(entry.term, entry.index) for entry in hand.memories[at].entries] for at in PLANNED]

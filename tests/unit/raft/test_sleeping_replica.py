@@ -18,11 +18,11 @@ def test_the_successor_does_not_give_up_its_election_at_its_first_tick(slept_ms:
     world.now_ms += slept_ms
 
     world.replicas[A].transfer_leadership(B)
-    world.carry_out(A)
+    world.execute(A)
     depose = next(it for it in world.mail if isinstance(it[2], TimeoutNow))
     world.mail.remove(depose)
     world.replicas[B].receive(A, depose[2])
-    world.carry_out(B)
+    world.execute(B)
     term = world.replicas[B].term
     world.pass_ms(B, 10)
     role = world.replicas[B].role
@@ -36,7 +36,7 @@ def test_who_has_voted_lets_the_election_end_before_it_stands_itself() -> None:
     world.pass_time(2_000)
     world.now_ms += 60_000
     world.replicas[A].transfer_leadership(B)
-    world.carry_out(A)
+    world.execute(A)
     while world.replicas[C].voted_for != B:
         world.step()
     world.pass_ms(C, 10)
@@ -68,7 +68,7 @@ def test_append_time_does_not_go_back_when_another_leads() -> None:
     world.propose(A, append_time=world.now_ms + 50_000)
     world.stabilize()
     world.replicas[A].transfer_leadership(B)
-    world.carry_out(A)
+    world.execute(A)
     world.stabilize()
 
     times = [it.append_time for it in world.logs[B].entries]

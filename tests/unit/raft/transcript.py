@@ -127,7 +127,7 @@ class Hand:
         at = int(number)
         self._queue(at, Damage(int(keep)))
         self.replicas[at].mark_damaged()
-        self._carry_out(at)
+        self._execute(at)
 
     def do_silent(self, *numbers: str) -> None:
         self.silent |= {int(number) for number in numbers}
@@ -142,9 +142,9 @@ class Hand:
         self.now_ms += duration_ms
         replica = self.replicas[at]
         replica.tick(self.now_ms, self.now_ms, lambda other: int(other.broker_id) not in self.silent)
-        self._carry_out(at)
+        self._execute(at)
 
-    def _carry_out(self, at: int) -> None:
+    def _execute(self, at: int) -> None:
         replica = self.replicas[at]
         ready = replica.ready()
         rows: list[Row] = [] if ready.vote is None else [ready.vote]
@@ -187,7 +187,7 @@ class Hand:
         assert at in self.file_syncs, "it syncs no files"
         self.file_syncs.remove(at)
         self.installs[at].files_synced()
-        self._carry_out(at)
+        self._execute(at)
 
     def do_forget(self, number: str) -> None:
         at = int(number)
@@ -218,7 +218,7 @@ class Hand:
         for row in block:
             self.installs[at].row_synced(row)
         self._pull(at)
-        self._carry_out(at)
+        self._execute(at)
 
     def do_sync(self, number: str) -> None:
         self.do_begin(number)
@@ -258,7 +258,7 @@ class Hand:
         sender, receiver = pair
         if receiver in self.replicas:
             self.replicas[receiver].receive(voter(sender), message)
-            self._carry_out(receiver)
+            self._execute(receiver)
 
     def do_stabilize(self) -> None:
         for _ in range(1_000):
@@ -292,7 +292,7 @@ class Hand:
     def do_propose(self, number: str, text: str) -> None:
         at = int(number)
         self.replicas[at].propose(Entry(BATCH, text.encode()))
-        self._carry_out(at)
+        self._execute(at)
 
     def do_change(self, number: str, *words: str) -> None:
         at = int(number)
@@ -304,7 +304,7 @@ class Hand:
             else:
                 kinds[kind].append(voter(word))
         self.replicas[at].change_membership(Membership(tuple(kinds["voters"]), tuple(kinds["learners"])), self.now_ms)
-        self._carry_out(at)
+        self._execute(at)
 
     def do_refuse(self, number: str, verb: str, *words: str) -> None:
         try:
@@ -315,11 +315,11 @@ class Hand:
 
     def do_transfer(self, number: str, to: str) -> None:
         self.replicas[int(number)].transfer_leadership(voter(to))
-        self._carry_out(int(number))
+        self._execute(int(number))
 
     def do_meet(self, number: str, other: str) -> None:
         self.replicas[int(number)].peer_reconnected(voter(other))
-        self._carry_out(int(number))
+        self._execute(int(number))
 
     def do_reborn(self, number: str, other: str) -> None:
         self.replicas[int(number)].peer_restarted(voter(other))

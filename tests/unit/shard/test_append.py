@@ -85,7 +85,7 @@ class Led:
                 self.shard.advance(report)
             write_back = self.store.next_write_back(0)
             assert write_back is not None
-            write_back.carry_out(self.store.disk)
+            write_back.execute(self.store.disk)
             self.store.write_back_done(write_back)
 
     def checkpoint(self) -> None:

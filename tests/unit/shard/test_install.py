@@ -74,7 +74,7 @@ class Side:
     def serving_changed(self, shard: Shard) -> None: ...
     def damage_changed(self, shard: Shard) -> None: ...
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Until nothing is queued, nothing is to be spread, and no job is left."""
         for _ in range(100):
             block = self.store.gather()
@@ -84,7 +84,7 @@ class Side:
                     self.shard.advance(report)
             write_back = self.store.next_write_back(0)
             if write_back is not None:
-                write_back.carry_out(self.disk)
+                write_back.execute(self.disk)
                 self.store.write_back_done(write_back)
             if not (self.jobs.step() or block or write_back):
                 return
@@ -92,11 +92,11 @@ class Side:
     def tick(self) -> None:
         self.now_ms += 500
         self.shard.tick(self.now_ms, self.now_ms)
-        self.go_on()
+        self.resume()
 
     def write(self, partition: int, value: bytes) -> None:
         append_own(self.shard.partitions[partition], build_batch([(None, value, (), self.now_ms)]), self.now_ms)
-        self.go_on()
+        self.resume()
 
     def values(self, partition: int) -> bytes:
         it = self.shard.partitions[partition]
@@ -116,7 +116,7 @@ def exchange(leader: Side, learner: Side, turns: int = 12) -> None:
             for side, other in ((leader, learner), (learner, leader)):
                 while side.out:
                     other.shard.receive(side.me, decode(memoryview(side.out.popleft())))
-                    other.go_on()
+                    other.resume()
         leader.tick()
         learner.tick()
 
@@ -128,7 +128,7 @@ def leader() -> Side:
     side.tick()
     for number in range(20):
         side.write(number % 2, b"value %d" % number)
-    side.go_on()
+    side.resume()
     side.out.clear()
     assert side.shard.log.first_index > 15
     side.alive = {LEARNER}
@@ -177,7 +177,7 @@ def test_a_restart_in_the_middle_goes_on(leader: Side) -> None:
         for side, other in ((leader, learner), (learner, leader)):
             while side.out and not any(isinstance(message, SnapshotPull) for message in learner.sent):
                 other.shard.receive(side.me, decode(memoryview(side.out.popleft())))
-                other.go_on()
+                other.resume()
         leader.tick()
         learner.tick()
 
@@ -222,14 +222,14 @@ def test_a_chunk_that_is_not_what_follows_is_refused(leader: Side) -> None:
         while leader.out or learner.out:
             while learner.out:
                 leader.shard.receive(LEARNER, decode(memoryview(learner.out.popleft())))
-                leader.go_on()
+                leader.resume()
             while leader.out:
                 data = bytearray(leader.out.popleft())
                 if data[0] == SNAPSHOT_CHUNK and spoiled < 3:
                     data[-1 - 70 * spoiled] ^= 1
                     spoiled += 1
                 learner.shard.receive(LEADER, decode(memoryview(data)))
-                learner.go_on()
+                learner.resume()
 
     assert 3 == learner.shard._install.refused
     assert [leader.values(number) for number in (0, 1)] == [learner.values(number) for number in (0, 1)]
@@ -290,8 +290,8 @@ def test_who_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
     leader.write(1, b"and then")
 
     leader.shard._cannot_send(LEARNER)
-    leader.go_on()
-    leader.shard.carry_out()
+    leader.resume()
+    leader.shard.execute()
 
     offers = [message.index for message in leader.sent if isinstance(message, SnapshotOffer)]
     assert offers[0] < has < offers[-1]

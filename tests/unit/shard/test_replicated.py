@@ -192,7 +192,7 @@ def test_an_entry_whose_bytes_lie_in_a_segment_is_sent_from_there() -> None:
     replicated.answer(SECOND)
     write_back = replicated.store.next_write_back(0)
     assert write_back is not None
-    write_back.carry_out(replicated.store.disk)
+    write_back.execute(replicated.store.disk)
     replicated.store.write_back_done(write_back)
     assert replicated.shard.log.entry_at(index).payload is None
     replicated.transport.sent.clear()

@@ -45,7 +45,7 @@ def test_a_test_can_stand_between_a_job_and_its_report() -> None:
     jobs, told = SimulatedJobs(), []
     jobs.submit(lambda: told.append("disk"), lambda _: told.append("loop"), fail)
 
-    jobs.carry_out()
+    jobs.execute()
     between, waiting = [*told], jobs.unreported
     jobs.report()
 

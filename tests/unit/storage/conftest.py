@@ -95,7 +95,7 @@ class Hand:
         """What is durable, to the segments."""
         write_back = self.store.next_write_back(0)
         if write_back is not None:
-            write_back.carry_out(self.disk)
+            write_back.execute(self.disk)
             self.store.write_back_done(write_back)
 
     def write_all(self) -> None:

@@ -38,22 +38,22 @@ def test_a_file_stays_open_between_a_late_write_and_its_sync(
 def test_who_opens_no_file_is_asked_for_none(make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A look walks over every segment of every shard; but a surplus that could not be let go of is looked at again."""
     monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 0)
-    looks: list[bool] = []
-    look = open_files.close_surplus
-    monkeypatch.setattr(store, "close_surplus", lambda *arguments: looks.append(look(*arguments)) or looks[-1])
+    checks: list[bool] = []
+    check = open_files.close_surplus
+    monkeypatch.setattr(store, "close_surplus", lambda *arguments: checks.append(check(*arguments)) or checks[-1])
     hand = make_hand()
     hand.append(3)
     hand.write_all()
     hand.commit()
     for _ in range(3):
         hand.store.close_surplus_files()
-    dirty = [*looks]
+    dirty = [*checks]
     hand.checkpoint()
-    looks.clear()
+    checks.clear()
     for _ in range(3):
         hand.store.close_surplus_files()
-    synced = [*looks]
+    synced = [*checks]
     hand.log.segments[0].opened(hand.disk)
     hand.store.close_surplus_files()
 
-    assert ([False, False, False], [True], [True, True]) == (dirty, synced, looks)
+    assert ([False, False, False], [True], [True, True]) == (dirty, synced, checks)

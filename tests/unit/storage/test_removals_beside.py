@@ -39,7 +39,7 @@ def cut_and_closed(make_hand: Make) -> tuple[Any, str, list[Callable[[], None]],
     return hand, directory, *written(hand)
 
 
-def carry_out(steps: list[Callable[[], None]]) -> None:
+def execute(steps: list[Callable[[], None]]) -> None:
     for step in steps:
         step()
 
@@ -61,9 +61,9 @@ def once(hand: Any, call: str, then: Callable[[], None], when: Callable[[Any, An
 def test_a_shard_goes_while_what_was_cut_from_it_is_removed(make_hand: Make) -> None:
     """By the thread that spreads."""
     hand, directory, steps, write_back = cut_and_closed(make_hand)
-    once(hand, "remove", lambda: carry_out(steps), lambda path, _: True)
+    once(hand, "remove", lambda: execute(steps), lambda path, _: True)
 
-    write_back.carry_out(hand.disk)
+    write_back.execute(hand.disk)
 
     assert not hand.disk.exists(directory)
 
@@ -71,9 +71,9 @@ def test_a_shard_goes_while_what_was_cut_from_it_is_removed(make_hand: Make) -> 
 def test_what_was_cut_goes_while_its_shard_is_removed(make_hand: Make) -> None:
     """By the thread beside."""
     hand, directory, steps, write_back = cut_and_closed(make_hand)
-    once(hand, "list", lambda: write_back.carry_out(hand.disk), lambda _, found: bool(found))
+    once(hand, "list", lambda: write_back.execute(hand.disk), lambda _, found: bool(found))
 
-    carry_out(steps)
+    execute(steps)
 
     assert not hand.disk.exists(directory)
 
@@ -92,8 +92,8 @@ def test_a_shard_goes_while_another_of_its_topic_gets_its_first_batch(make_hand:
     entry = Entry(BATCH, batch, partition=2, record_count=1, append_time=1_000, index=other.last_index + 1, term=1)
     hand.store.append(other, [entry])
     steps, write_back = written(hand)
-    once(hand, "remove_directory", lambda: write_back.carry_out(hand.disk), lambda path, _: path == gone)
+    once(hand, "remove_directory", lambda: write_back.execute(hand.disk), lambda path, _: path == gone)
 
-    carry_out(steps)
+    execute(steps)
 
     assert (False, True) == (hand.disk.exists(gone), hand.disk.exists(other.partitions[2].segments[0].path))

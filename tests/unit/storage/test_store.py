@@ -351,7 +351,7 @@ def test_a_segment_cut_while_its_bytes_are_in_the_air_is_not_taken_for_written(m
     write_back = hand.store.next_write_back(0)
     hand.store.truncate(hand.shard, 2)
     hand.append(2, term=2)
-    write_back.carry_out(hand.disk)
+    write_back.execute(hand.disk)
     hand.store.write_back_done(write_back)
 
     assert 3 == len(read_all(hand))
@@ -373,7 +373,7 @@ def test_no_file_is_removed_while_a_spread_could_make_it_again(make_hand: Callab
     hand.write_all()
 
     hand.remove()
-    write_back.carry_out(hand.disk)
+    write_back.execute(hand.disk)
     hand.store.write_back_done(write_back)
     hand.remove()
 
@@ -497,7 +497,7 @@ def test_what_nobody_reads_goes_around_the_page_cache(
         hand.store.written(block)
         write_back = hand.store.next_write_back(0)
         found.append(write_back.runs[0].is_read)
-        write_back.carry_out(hand.disk)
+        write_back.execute(hand.disk)
         hand.store.write_back_done(write_back)
 
     for _ in range(3):

@@ -43,18 +43,18 @@ class _Awaited(Pending):
 
     def begin(self) -> None:
         broker = self._context.broker
-        broker.cluster.watchers[self._look] = None
+        broker.cluster.watchers[self._check] = None
         broker.deadlines.add(self, self._timeout_ms)
         broker.leadership_transfers.anywhere([*self._moves.items()], self._refused)
-        self._look()
+        self._check()
 
     def _refused(self, shard_ids: Sequence[ShardId]) -> None:
         for shard_id in shard_ids:
             if self._moves.pop(shard_id, None) is not None:
                 self._problems[shard_id] = Problem(errors.PREFERRED_LEADER_NOT_AVAILABLE, REFUSED)
-        self._look()
+        self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """The leader tables may have changed."""
         cluster = self._context.broker.cluster
         for shard_id, to in [*self._moves.items()]:
@@ -70,7 +70,7 @@ class _Awaited(Pending):
 
     def _complete_if_done(self) -> None:
         broker = self._context.broker
-        broker.cluster.watchers.pop(self._look, None)
+        broker.cluster.watchers.pop(self._check, None)
         broker.deadlines.remove(self, self._timeout_ms)
         if not self.is_done:
             self.complete(_response([(it, it.problem or self._problem(it)) for it in self._elections]))

@@ -54,7 +54,7 @@ class World:
         """Another broker leads: the log is all it has."""
         self.timers.clear()
         self.groups = self.replayed()
-        self.carry_out(self.groups.loaded(self.moment))
+        self.execute(self.groups.loaded(self.moment))
 
     @property
     def moment(self) -> Moment:
@@ -66,7 +66,7 @@ class World:
             groups.replay(key, value)
         return groups
 
-    def carry_out(self, result: Result) -> None:
+    def execute(self, result: Result) -> None:
         for key, value in result.records:
             self.log.append(LogRecord(key, value))
             self.groups.replay(key, value)
@@ -87,12 +87,12 @@ class World:
             if self.timers[key] > until_ms:
                 break
             self.now_ms = max(self.now_ms, self.timers.pop(key))
-            self.carry_out(self.groups.expire(key, self.moment))
+            self.execute(self.groups.expire(key, self.moment))
         self.now_ms = until_ms
 
     def ask(self, request: Any) -> Any:
         """The answer, or None while it is parked."""
-        self.carry_out(self.groups.decide(request, self.moment))
+        self.execute(self.groups.decide(request, self.moment))
         return self.answer(getattr(request, "waiter", None))
 
     def answer(self, waiter: object) -> Any:

@@ -296,8 +296,8 @@ def test_many_expired_offsets_go_in_bounded_steps():
         )
         world.ask(CommitOffsets(waiter=world.waiter(), group_id=f"g{group_index}", offsets=offsets))
     sizes = []
-    carry_out = world.carry_out
-    world.carry_out = lambda result: (sizes.append(len(result.records)), carry_out(result))
+    execute = world.execute
+    world.execute = lambda result: (sizes.append(len(result.records)), execute(result))
 
     world.wait(RETENTION_MS + 600_000)
 
