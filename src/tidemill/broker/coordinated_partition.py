@@ -27,8 +27,8 @@ from tidemill.coordinator.group.requests import (
     ListGroups,
 )
 from tidemill.coordinator.group.snapshot import SnapshotChunks
-from tidemill.coordinator.moment import Moment
 from tidemill.coordinator.result import Key, LogRecord, Result, Waiter
+from tidemill.coordinator.timestamps import Timestamps
 from tidemill.model import errors
 from tidemill.model.topic import TopicId
 from tidemill.shard.append import append_own
@@ -159,7 +159,7 @@ class CoordinatedPartition:
 
     def _loaded(self) -> None:
         self.is_loaded = True
-        self._execute(self._groups.loaded(self._moment()))
+        self._execute(self._groups.loaded(self._timestamps()))
         end = self._groups.snapshot_end
         if end is not None and end.first_offset > self.partition.log_start:
             self._move_log_start(end.first_offset)  # The one who wrote it did not come to that.
@@ -177,7 +177,7 @@ class CoordinatedPartition:
             return
         if not isinstance(request, ForgetTopics):
             request.waiter = _Asked(request, answer)
-        self._execute(self._groups.decide(request, self._moment()))
+        self._execute(self._groups.decide(request, self._timestamps()))
 
     def _problem(self, request: GroupRequest) -> int:
         if self._is_dropped:
@@ -239,7 +239,7 @@ class CoordinatedPartition:
         shard.when_committed(self._last_index, committed)
 
     def _append(self, records: Sequence[LogRecord]) -> None:
-        append_time = self._moment().append_time
+        append_time = self._timestamps().append_time
         for batch in _batches(records):
             built = build_batch([(key, value, (), append_time) for key, value in batch])
             self._last_index = append_own(self.partition, built, append_time)
@@ -251,7 +251,7 @@ class CoordinatedPartition:
         if timer is not None:
             timer.cancel()
         if at_ms is not None:
-            self._call_after(key, min(max(0, at_ms - self._moment().now_ms), TIMER_MS_MAX))
+            self._call_after(key, min(max(0, at_ms - self._timestamps().now_ms), TIMER_MS_MAX))
 
     def _call_after(self, key: Key, delay_ms: int) -> None:
         self._timers[key] = self._machine.call_later(delay_ms / 1_000, lambda: self._fired(key))
@@ -263,7 +263,7 @@ class CoordinatedPartition:
         if self._may_not_append():
             self._call_after(key, NOT_NOW_MS)
         else:
-            self._execute(self._groups.expire(key, self._moment()))
+            self._execute(self._groups.expire(key, self._timestamps()))
 
     # Snapshots.
 
@@ -289,7 +289,7 @@ class CoordinatedPartition:
             self._machine.turns.call_soon(self._append_chunk)
             return
         first_offset = self._snapshot_first_offset
-        self._append([snapshot.end_record(first_offset, self._moment().append_time)])
+        self._append([snapshot.end_record(first_offset, self._timestamps().append_time)])
         self.partition.shard.when_committed(
             self._last_index, lambda known: self._snapshot_ended(first_offset, is_known=known)
         )
@@ -300,13 +300,13 @@ class CoordinatedPartition:
             self._move_log_start(first_offset)
 
     def _move_log_start(self, offset: int) -> None:
-        self.partition.shard.move_log_start(self.partition.number, offset, self._moment().append_time)
+        self.partition.shard.move_log_start(self.partition.number, offset, self._timestamps().append_time)
 
-    def _moment(self) -> Moment:
+    def _timestamps(self) -> Timestamps:
         clock = self._machine.clock
         now_ms, wall_ms = clock.monotonic_ms(), clock.wall_ms()
         append_time = self.partition.shard.append_time(wall_ms)
-        return Moment(now_ms, append_time, min(wall_ms, append_time, self._began_ms + now_ms))
+        return Timestamps(now_ms, append_time, min(wall_ms, append_time, self._began_ms + now_ms))
 
 
 def _answer(replies: tuple[tuple[Waiter, object], ...], *, is_known: bool = True) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidemill.metadata.image import Broker, ClusterImage
 from tidemill.metadata.metadata_records import BrokerRecord, Record, ReplicasRecord
-from tidemill.metadata.result import Grounds, Problem, Result
+from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 
@@ -35,8 +35,8 @@ class Admitted:
     problem: Problem | None = None
 
 
-def admit_broker(grounds: Grounds, command: AdmitBroker) -> Result[Admitted]:
-    image = grounds.image
+def admit_broker(context: DecisionContext, command: AdmitBroker) -> Result[Admitted]:
+    image = context.image
     known = next((b for b in image.brokers.values() if b.directory_id == command.directory_id), None)
     if known is not None:
         if command.broker_id not in (None, known.broker_id):

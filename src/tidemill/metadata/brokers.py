@@ -14,7 +14,7 @@ from tidemill.metadata.metadata_records import (
     ShardRecord,
     TopicRecord,
 )
-from tidemill.metadata.result import Grounds, Problem, Result
+from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.metadata.topics import INTERNAL_TOPIC_SETTINGS, setting_records
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
@@ -50,8 +50,8 @@ class Registered:
     problem: Problem | None = None
 
 
-def bootstrap_cluster(grounds: Grounds, command: BootstrapCluster) -> Result[Registered]:
-    image = grounds.image
+def bootstrap_cluster(context: DecisionContext, command: BootstrapCluster) -> Result[Registered]:
+    image = context.image
     initial_voter = BrokerRecord(command.voter.broker_id, command.voter.directory_id, (), None)
     if image.cluster_id == command.cluster_id:
         is_initial_voter = command.voter in image.shards[METADATA_SHARD].initial_voters
@@ -76,13 +76,13 @@ def bootstrap_cluster(grounds: Grounds, command: BootstrapCluster) -> Result[Reg
     return Result(tuple(records), Registered())
 
 
-def register_broker(grounds: Grounds, command: RegisterBroker) -> Result[Registered]:
+def register_broker(context: DecisionContext, command: RegisterBroker) -> Result[Registered]:
     """A broker that says what is known already writes nothing, unless its coming lets internal topics grow."""
-    known = grounds.image.brokers.get(command.broker_id)
+    known = context.image.brokers.get(command.broker_id)
     if known is None:
         problem = Problem(
             errors.BROKER_ID_NOT_REGISTERED,
-            f"broker {command.broker_id} was never admitted to cluster {grounds.image.cluster_id}; "
+            f"broker {command.broker_id} was never admitted to cluster {context.image.cluster_id}; "
             "start it on an empty directory, with tidemill.join naming a broker of the cluster",
         )
         return Result((), Registered(problem=problem))
@@ -96,10 +96,10 @@ def register_broker(grounds: Grounds, command: RegisterBroker) -> Result[Registe
     records: tuple[Record, ...] = ()
     if (known.endpoints, known.rack) != (command.endpoints, command.rack):
         records = (BrokerRecord(command.broker_id, command.directory_id, command.endpoints, command.rack),)
-    live = None if grounds.live is None else grounds.live | {command.broker_id}
-    after = replace(grounds, image=apply(grounds.image, records), live=live)
+    live = None if context.live is None else context.live | {command.broker_id}
+    after = replace(context, image=apply(context.image, records), live=live)
     return Result((*records, *plan_growth(after)), Registered())
 
 
-def grow_replicas(grounds: Grounds, _: GrowReplicas) -> Result[None]:
-    return Result(plan_growth(grounds), None)
+def grow_replicas(context: DecisionContext, _: GrowReplicas) -> Result[None]:
+    return Result(plan_growth(context), None)

@@ -17,7 +17,7 @@ from tidemill.metadata.metadata_records import (
     ConfigResource,
     Record,
 )
-from tidemill.metadata.result import Grounds, Problem, Result
+from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.config_key import ConfigKey, Update, parse, refusal
 from tidemill.model.config_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, known_key
@@ -66,21 +66,21 @@ class AlteredResource:
 
 
 def incremental_alter_configs(
-    grounds: Grounds, command: IncrementalAlterConfigs
+    context: DecisionContext, command: IncrementalAlterConfigs
 ) -> Result[tuple[AlteredResource, ...]]:
-    return _each_for_itself(grounds, command.resources, validate_only=command.validate_only)
+    return _each_for_itself(context, command.resources, validate_only=command.validate_only)
 
 
-def alter_configs(grounds: Grounds, command: AlterConfigs) -> Result[tuple[AlteredResource, ...]]:
+def alter_configs(context: DecisionContext, command: AlterConfigs) -> Result[tuple[AlteredResource, ...]]:
     resources = []
     for resource, settings in command.resources:
         given = {key for key, _ in settings}
         changes = [Change(key, Operation.SET, value) for key, value in settings]
-        for key in grounds.image.configs.get(resource, {}):
+        for key in context.image.configs.get(resource, {}):
             if key not in given and key != KIND:
                 changes.append(Change(key, Operation.DELETE, None))
         resources.append((resource, tuple(changes)))
-    return _each_for_itself(grounds, tuple(resources), validate_only=command.validate_only)
+    return _each_for_itself(context, tuple(resources), validate_only=command.validate_only)
 
 
 def check_topic_settings(settings: Sequence[tuple[str, str | None]], *, suggest: bool) -> dict[str, str]:
@@ -95,7 +95,7 @@ def check_topic_settings(settings: Sequence[tuple[str, str | None]], *, suggest:
 
 
 def _each_for_itself(
-    grounds: Grounds, resources: tuple[tuple[ConfigResource, tuple[Change, ...]], ...], *, validate_only: bool
+    context: DecisionContext, resources: tuple[tuple[ConfigResource, tuple[Change, ...]], ...], *, validate_only: bool
 ) -> Result[tuple[AlteredResource, ...]]:
     """A resource is changed as a whole or not at all; one that is refused does not touch the others."""
     times_named = Counter(resource for resource, _ in resources)
@@ -106,30 +106,30 @@ def _each_for_itself(
         try:
             if times_named[resource] > 1:
                 raise KafkaError(errors.INVALID_REQUEST, f"resource {resource.name!r} is named more than once")
-            made = _changed(grounds, resource, changes, suggest=suggest)
+            made = _changed(context, resource, changes, suggest=suggest)
         except KafkaError as refused:
             problem = Problem(refused.error_code, refused.message)
             answers[resource] = AlteredResource(resource=resource, problem=problem)
             continue
         records += made
         if any(record.key == MIN_INSYNC for record in made):  # it is judged upon what came before in this request, too
-            grounds = replace(grounds, image=apply(grounds.image, made))
+            context = replace(context, image=apply(context.image, made))
         answers[resource] = AlteredResource(resource=resource)
     return Result(() if validate_only else tuple(records), tuple(answers.values()))
 
 
 def _changed(
-    grounds: Grounds, resource: ConfigResource, changes: tuple[Change, ...], *, suggest: bool
+    context: DecisionContext, resource: ConfigResource, changes: tuple[Change, ...], *, suggest: bool
 ) -> list[ConfigRecord]:
-    keys = _keys_of(grounds.image, resource)
+    keys = _keys_of(context.image, resource)
     twice = [name for name, times in Counter(change.key for change in changes).items() if times > 1]
     if twice:
         raise KafkaError(errors.INVALID_REQUEST, f"{twice[0]} is changed more than once in one request")
-    before = grounds.image.configs.get(resource, {})
+    before = context.image.configs.get(resource, {})
     records = []
     for change in changes:
         if change.operation is Operation.DELETE and change.key in before:
-            _check_may_change(grounds.image, resource, keys.get(change.key), None)
+            _check_may_change(context.image, resource, keys.get(change.key), None)
             records.append(ConfigRecord(resource, change.key, None))
             continue  # also a key that this version no longer knows
         key = known_key(keys, change.key, suggest=suggest)
@@ -137,18 +137,18 @@ def _changed(
             continue
         if change.value is None:
             raise KafkaError(errors.INVALID_REQUEST, f"{key.name} has no value; DELETE takes a setting back")
-        value = _new_text(grounds, resource, key, change.operation, change.value)
+        value = _new_text(context, resource, key, change.operation, change.value)
         parse(key, value)
-        _check_may_change(grounds.image, resource, key, value)
+        _check_may_change(context.image, resource, key, value)
         if before.get(key.name) != value:
             records.append(ConfigRecord(resource, key.name, value))
     if any(record.key == MIN_INSYNC for record in records):
-        _check_min_insync(grounds, resource, records)
+        _check_min_insync(context, resource, records)
     return records
 
 
-def _check_min_insync(grounds: Grounds, resource: ConfigResource, changed: list[ConfigRecord]) -> None:
-    image, static = grounds.image, grounds.layers.static
+def _check_min_insync(context: DecisionContext, resource: ConfigResource, changed: list[ConfigRecord]) -> None:
+    image, static = context.image, context.layers.static
     settings = dict(image.configs.get(resource, {}))
     for record in changed:
         if record.value is None:
@@ -165,7 +165,9 @@ def _check_min_insync(grounds: Grounds, resource: ConfigResource, changed: list[
         check_default_min_insync(image, raised)
 
 
-def _new_text(grounds: Grounds, resource: ConfigResource, key: ConfigKey, operation: Operation, given: str) -> str:
+def _new_text(
+    context: DecisionContext, resource: ConfigResource, key: ConfigKey, operation: Operation, given: str
+) -> str:
     if operation is Operation.SET:
         return given.strip()
     if key.type is not ConfigType.LIST:
@@ -173,7 +175,7 @@ def _new_text(grounds: Grounds, resource: ConfigResource, key: ConfigKey, operat
             errors.INVALID_CONFIG, f"{operation.name} is for lists, and {key.name} is a {key.type.name}; use SET"
         )
     items = value_of_text(key.type, given)
-    present = value_of_text(key.type, _effective(grounds, resource, key) or "")
+    present = value_of_text(key.type, _effective(context, resource, key) or "")
     assert isinstance(items, tuple) and isinstance(present, tuple)
     if operation is Operation.APPEND:
         result = (*present, *(item for item in items if item not in present))
@@ -182,13 +184,13 @@ def _new_text(grounds: Grounds, resource: ConfigResource, key: ConfigKey, operat
     return text_of_value(result) or ""
 
 
-def _effective(grounds: Grounds, resource: ConfigResource, key: ConfigKey) -> str | None:
-    overrides = grounds.image.configs.get(resource, {})
+def _effective(context: DecisionContext, resource: ConfigResource, key: ConfigKey) -> str | None:
+    overrides = context.image.configs.get(resource, {})
     if resource.type == TOPIC_RESOURCE:
-        return resolve_topic(key, overrides, grounds.layers).value
+        return resolve_topic(key, overrides, context.layers).value
     if resource.type == GROUP_RESOURCE:
-        return resolve_group(key, overrides, grounds.layers).value
-    return overrides.get(key.name) or resolve_broker(key, grounds.layers).value
+        return resolve_group(key, overrides, context.layers).value
+    return overrides.get(key.name) or resolve_broker(key, context.layers).value
 
 
 def _keys_of(image: ClusterImage, resource: ConfigResource) -> Mapping[str, ConfigKey]:

@@ -32,7 +32,7 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import Record
 from tidemill.metadata.partitions import CreatePartitions, GrownTopic, create_partitions
 from tidemill.metadata.producer_ids import AllocateProducerIds, ProducerIdBlock, allocate_producer_ids
-from tidemill.metadata.result import Grounds, Result
+from tidemill.metadata.result import DecisionContext, Result
 from tidemill.metadata.snapshot import snapshot_chunks
 from tidemill.metadata.topics import (
     CreatedTopic,
@@ -108,7 +108,7 @@ class Controller:
         What the command changes and what is answered.  `now_ms` (wall clock) is for decisions that expire, `live` for
         those of where replicas go (None: every broker is).
         """
-        grounds = Grounds(
+        context = DecisionContext(
             image=self._image,
             layers=self._image.broker_layers(self._broker_id, self._static),
             entropy=self._entropy,
@@ -116,27 +116,27 @@ class Controller:
         )
         match command:
             case BootstrapCluster():
-                return bootstrap_cluster(grounds, command)
+                return bootstrap_cluster(context, command)
             case AdmitBroker():
-                return admit_broker(grounds, command)
+                return admit_broker(context, command)
             case RegisterBroker():
-                return register_broker(grounds, command)
+                return register_broker(context, command)
             case GrowReplicas():
-                return grow_replicas(grounds, command)
+                return grow_replicas(context, command)
             case CreateTopics():
-                return create_topics(grounds, command)
+                return create_topics(context, command)
             case CreateInternalTopic():
-                return create_internal_topic(grounds, command)
+                return create_internal_topic(context, command)
             case DeleteTopics():
-                return delete_topics(grounds, command)
+                return delete_topics(context, command)
             case CreatePartitions():
-                return create_partitions(grounds, command)
+                return create_partitions(context, command)
             case IncrementalAlterConfigs():
-                return incremental_alter_configs(grounds, command)
+                return incremental_alter_configs(context, command)
             case AlterConfigs():
-                return alter_configs(grounds, command)
+                return alter_configs(context, command)
             case AllocateProducerIds():
-                return allocate_producer_ids(grounds, command)
+                return allocate_producer_ids(context, command)
             case _:
                 assert_never(command)
 

@@ -10,7 +10,7 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import ReplicasRecord
 from tidemill.metadata.placement import extend
 from tidemill.metadata.replicas import candidates_of, loads_of
-from tidemill.metadata.result import Grounds
+from tidemill.metadata.result import DecisionContext
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.shard import METADATA_SHARD
@@ -28,17 +28,17 @@ def internal_replication_factor(topic: str, broker_count: int, layers: BrokerLay
     return max(1, broker_count - (broker_count % 2 == 0))
 
 
-def plan_growth(grounds: Grounds) -> tuple[ReplicasRecord, ...]:
+def plan_growth(context: DecisionContext) -> tuple[ReplicasRecord, ...]:
     """What more brokers make possible; nothing when it is planned already.  Only live brokers are added."""
-    image = grounds.image
-    candidates = [candidate for candidate in candidates_of(grounds) if candidate.is_live]
+    image = context.image
+    candidates = [candidate for candidate in candidates_of(context) if candidate.is_live]
     loads = loads_of(image)
     records = []
     for name in (METADATA_TOPIC, *_FACTOR_KEYS):
         topic = image.topic(name)
         for shard in () if topic is None else (image.shards[shard_id] for shard_id in topic.shard_ids):
             able = {voter.broker_id for voter in shard.replicas} | {c.voter.broker_id for c in candidates}
-            wanted = internal_replication_factor(name, len(able), grounds.layers)
+            wanted = internal_replication_factor(name, len(able), context.layers)
             if wanted <= len(shard.replicas):
                 continue
             replicas = extend(shard.replicas, wanted, candidates, loads)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tidemill.metadata.metadata_records import Record, ShardRecord
 from tidemill.metadata.placement import Loads
 from tidemill.metadata.replicas import loads_of, plan_chosen, plan_told, shard_records
-from tidemill.metadata.result import Grounds, Problem, Result
+from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.metadata.topics import PARTITIONS_MAX
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
@@ -33,20 +33,20 @@ class GrownTopic:
     problem: Problem | None = None
 
 
-def create_partitions(grounds: Grounds, command: CreatePartitions) -> Result[tuple[GrownTopic, ...]]:
+def create_partitions(context: DecisionContext, command: CreatePartitions) -> Result[tuple[GrownTopic, ...]]:
     """Each topic for itself: one that is refused does not touch the others."""
     times_named = Counter(topic.name for topic in command.topics)
     records: list[Record] = []
     answers: dict[str, GrownTopic] = {}
     added = 0
-    loads = loads_of(grounds.image)
+    loads = loads_of(context.image)
     for topic in command.topics:
         if times_named[topic.name] > 1:
             problem = Problem(errors.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
             answers[topic.name] = GrownTopic(name=topic.name, problem=problem)
             continue
         try:
-            made = _grown(grounds, loads, topic, ShardId(grounds.image.next_shard_id + len(records)))
+            made = _grown(context, loads, topic, ShardId(context.image.next_shard_id + len(records)))
             partition_count = sum(record.partition_count for record in made)
             if added + partition_count > PARTITIONS_MAX:
                 raise KafkaError(
@@ -64,8 +64,10 @@ def create_partitions(grounds: Grounds, command: CreatePartitions) -> Result[tup
     return Result(() if command.validate_only else tuple(records), tuple(answers.values()))
 
 
-def _grown(grounds: Grounds, loads: Loads, wanted: MorePartitions, next_shard_id: ShardId) -> tuple[ShardRecord, ...]:
-    image = grounds.image
+def _grown(
+    context: DecisionContext, loads: Loads, wanted: MorePartitions, next_shard_id: ShardId
+) -> tuple[ShardRecord, ...]:
+    image = context.image
     topic = image.topic(wanted.name)
     if topic is None:
         raise KafkaError(errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.name!r}")
@@ -85,7 +87,7 @@ def _grown(grounds: Grounds, loads: Loads, wanted: MorePartitions, next_shard_id
     replication_factor = image.replication_factor(topic)
     if wanted.assignments is None:
         plans = plan_chosen(
-            grounds,
+            context,
             loads,
             first_partition=topic.partition_count,
             partition_count=added,
@@ -97,7 +99,7 @@ def _grown(grounds: Grounds, loads: Loads, wanted: MorePartitions, next_shard_id
                 errors.INVALID_REPLICA_ASSIGNMENT,
                 f"{added} partitions are added, and {len(wanted.assignments)} assignments are given",
             )
-        plans = plan_told(grounds, first_partition=topic.partition_count, assignments=wanted.assignments)
+        plans = plan_told(context, first_partition=topic.partition_count, assignments=wanted.assignments)
         if len(plans[0].voters) != replication_factor:
             raise KafkaError(
                 errors.INVALID_REPLICA_ASSIGNMENT,

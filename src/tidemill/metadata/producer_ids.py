@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidemill.metadata.metadata_records import ProducerIdsRecord
-from tidemill.metadata.result import Grounds, Problem, Result
+from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 
@@ -25,9 +25,9 @@ class ProducerIdBlock:
     problem: Problem | None = None
 
 
-def allocate_producer_ids(grounds: Grounds, command: AllocateProducerIds) -> Result[ProducerIdBlock]:
-    first = grounds.image.next_producer_id
-    broker = grounds.image.brokers.get(command.broker_id)
+def allocate_producer_ids(context: DecisionContext, command: AllocateProducerIds) -> Result[ProducerIdBlock]:
+    first = context.image.next_producer_id
+    broker = context.image.brokers.get(command.broker_id)
     if broker is None or not broker.is_registered:
         problem = Problem(errors.BROKER_ID_NOT_REGISTERED, f"broker {command.broker_id} is not registered")
         return Result((), ProducerIdBlock(ids=range(0), problem=problem))

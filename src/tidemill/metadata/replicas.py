@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import ShardRecord
 from tidemill.metadata.placement import Candidate, Loads, ShardPlan, place, place_as_told
-from tidemill.metadata.result import Grounds
+from tidemill.metadata.result import DecisionContext
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.errors import KafkaError
@@ -13,10 +13,10 @@ from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 
 
-def candidates_of(grounds: Grounds) -> list[Candidate]:
+def candidates_of(context: DecisionContext) -> list[Candidate]:
     """Who can carry replicas: every registered broker, those that are down too."""
     return [
-        Candidate(broker.voter, broker.rack, grounds.is_live(broker.broker_id)) for broker in grounds.image.registered()
+        Candidate(broker.voter, broker.rack, context.is_live(broker.broker_id)) for broker in context.image.registered()
     ]
 
 
@@ -25,7 +25,7 @@ def loads_of(image: ClusterImage) -> Loads:
 
 
 def plan_chosen(
-    grounds: Grounds, loads: Loads, *, first_partition: int, partition_count: int, replication_factor: int
+    context: DecisionContext, loads: Loads, *, first_partition: int, partition_count: int, replication_factor: int
 ) -> tuple[ShardPlan, ...]:
     """
     Live brokers first; one that is down is taken only when there are not enough.  KafkaError
@@ -36,7 +36,7 @@ def plan_chosen(
             errors.INVALID_REPLICATION_FACTOR,
             f"replication factor {replication_factor} must be 1 or more, or -1 for the default",
         )
-    candidates = candidates_of(grounds)
+    candidates = candidates_of(context)
     if replication_factor > len(candidates):
         count = f"{len(candidates)} broker" if len(candidates) == 1 else f"{len(candidates)} brokers"
         raise KafkaError(
@@ -53,13 +53,13 @@ def plan_chosen(
 
 
 def plan_told(
-    grounds: Grounds, *, first_partition: int, assignments: Sequence[Sequence[BrokerId]]
+    context: DecisionContext, *, first_partition: int, assignments: Sequence[Sequence[BrokerId]]
 ) -> tuple[ShardPlan, ...]:
     """KafkaError (INVALID_REPLICA_ASSIGNMENT) when the assignments cannot be followed."""
-    image = grounds.image
+    image = context.image
     voters = []
     for partition, broker_ids in enumerate(assignments, first_partition):
-        problem = _assignment_problem(grounds, broker_ids, len(assignments[0]))
+        problem = _assignment_problem(context, broker_ids, len(assignments[0]))
         if problem:
             raise KafkaError(errors.INVALID_REPLICA_ASSIGNMENT, f"the assignment of partition {partition} {problem}")
         voters.append(tuple(_voter(image, broker_id) for broker_id in broker_ids))
@@ -73,8 +73,10 @@ def shard_records(plans: Sequence[ShardPlan], *, topic_id: TopicId, next_shard_i
     )
 
 
-def _assignment_problem(grounds: Grounds, broker_ids: Sequence[BrokerId], replication_factor: int) -> str | None:
-    image = grounds.image
+def _assignment_problem(
+    context: DecisionContext, broker_ids: Sequence[BrokerId], replication_factor: int
+) -> str | None:
+    image = context.image
     if not broker_ids:
         return "names no broker"
     if len(set(broker_ids)) != len(broker_ids):
@@ -85,7 +87,7 @@ def _assignment_problem(grounds: Grounds, broker_ids: Sequence[BrokerId], replic
     unknown = [broker_id for broker_id in broker_ids if broker_id not in registered]
     if unknown:
         return f"names broker {unknown[0]}, which is not in this cluster ({_brokers_text(image)})"
-    if not any(grounds.is_live(broker_id) for broker_id in broker_ids):
+    if not any(context.is_live(broker_id) for broker_id in broker_ids):
         return f"names only brokers that are down ({', '.join(map(str, broker_ids))})"
     return None
 

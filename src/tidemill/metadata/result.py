@@ -32,7 +32,7 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grounds:
+class DecisionContext:
     """What a decision stands on: the image as of the last appended record, this broker's settings, and chance."""
 
     image: ClusterImage

@@ -19,7 +19,7 @@ from tidemill.metadata.metadata_records import (
 )
 from tidemill.metadata.placement import Loads
 from tidemill.metadata.replicas import loads_of, plan_chosen, plan_told, shard_records
-from tidemill.metadata.result import Grounds, Problem, Result
+from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import broker_flag, broker_int, broker_value
@@ -88,17 +88,17 @@ class DeletedTopic:
     problem: Problem | None = None
 
 
-def create_topics(grounds: Grounds, command: CreateTopics) -> Result[tuple[CreatedTopic, ...]]:
+def create_topics(context: DecisionContext, command: CreateTopics) -> Result[tuple[CreatedTopic, ...]]:
     """Each topic for itself: one that is refused does not touch the others."""
     times_named = Counter(topic.name for topic in command.topics)
     records: list[Record] = []
     answers: list[CreatedTopic] = []
     taken: dict[str, str] = {}  # metric name → name, of the topics of this command
-    next_shard_id = grounds.image.next_shard_id
+    next_shard_id = context.image.next_shard_id
     named_twice: set[str] = set()
     partition_count = 0
-    loads = loads_of(grounds.image)
-    default = default_min_insync(grounds.image, grounds.layers.static)
+    loads = loads_of(context.image)
+    default = default_min_insync(context.image, context.layers.static)
     warnings: list[str] = []
     for topic in command.topics:
         if times_named[topic.name] > 1:
@@ -108,9 +108,9 @@ def create_topics(grounds: Grounds, command: CreateTopics) -> Result[tuple[Creat
                 answers.append(CreatedTopic(name=topic.name, problem=problem))
             continue
         try:
-            _check_new_name(grounds.image, topic.name, taken)
+            _check_new_name(context.image, topic.name, taken)
             made, answer = _created(
-                grounds, loads, topic, next_shard_id, suggest=len(command.topics) <= SUGGESTIONS_MAX
+                context, loads, topic, next_shard_id, suggest=len(command.topics) <= SUGGESTIONS_MAX
             )
             check_min_insync(topic.name, answer.settings, default, answer.replication_factor)
             if partition_count + answer.partition_count > PARTITIONS_MAX:
@@ -135,23 +135,23 @@ def create_topics(grounds: Grounds, command: CreateTopics) -> Result[tuple[Creat
     return Result(tuple(records), tuple(answers), tuple(warnings))
 
 
-def create_internal_topic(grounds: Grounds, command: CreateInternalTopic) -> Result[CreatedTopic]:
-    known = grounds.image.topic(command.name)
+def create_internal_topic(context: DecisionContext, command: CreateInternalTopic) -> Result[CreatedTopic]:
+    known = context.image.topic(command.name)
     if known is not None:
-        return Result((), _as_created(grounds.image, known))
+        return Result((), _as_created(context.image, known))
     if command.name != OFFSETS_TOPIC:
         problem = Problem(
             errors.INVALID_TOPIC_EXCEPTION, f"{command.name!r} is not a topic that the cluster makes for itself"
         )
         return Result((), CreatedTopic(name=command.name, problem=problem))
-    layers = grounds.layers
+    layers = context.layers
     topic = NewTopic(
         name=OFFSETS_TOPIC,
         partition_count=broker_int(layers, "offsets.topic.num.partitions"),
-        replication_factor=internal_replication_factor(OFFSETS_TOPIC, len(grounds.image.registered()), layers),
+        replication_factor=internal_replication_factor(OFFSETS_TOPIC, len(context.image.registered()), layers),
     )
     try:
-        made, answer = _created(grounds, loads_of(grounds.image), topic, grounds.image.next_shard_id, suggest=False)
+        made, answer = _created(context, loads_of(context.image), topic, context.image.next_shard_id, suggest=False)
     except KafkaError as refused:
         problem = Problem(refused.error_code, refused.message)
         return Result((), CreatedTopic(name=command.name, problem=problem))
@@ -163,9 +163,9 @@ INTERNAL_TOPIC_SETTINGS: Final = {"cleanup.policy": "compact", "retention.ms": "
 """Snapshots bound an internal topic; neither time nor size may take a record that no snapshot has replaced."""
 
 
-def delete_topics(grounds: Grounds, command: DeleteTopics) -> Result[tuple[DeletedTopic, ...]]:
-    image = grounds.image
-    may_delete = broker_flag(grounds.layers, "delete.topic.enable")
+def delete_topics(context: DecisionContext, command: DeleteTopics) -> Result[tuple[DeletedTopic, ...]]:
+    image = context.image
+    may_delete = broker_flag(context.layers, "delete.topic.enable")
     records: list[Record] = []
     answers: list[DeletedTopic] = []
     gone: set[TopicId] = set()
@@ -226,22 +226,22 @@ def _check_new_name(image: ClusterImage, name: str, taken: dict[str, str]) -> No
 
 
 def _created(
-    grounds: Grounds, loads: Loads, topic: NewTopic, next_shard_id: ShardId, *, suggest: bool
+    context: DecisionContext, loads: Loads, topic: NewTopic, next_shard_id: ShardId, *, suggest: bool
 ) -> tuple[tuple[Record, ...], CreatedTopic]:
     settings = check_topic_settings(topic.settings, suggest=suggest)
     if topic.assignments:
-        plans = plan_told(grounds, first_partition=0, assignments=_checked_assignments(topic))
+        plans = plan_told(context, first_partition=0, assignments=_checked_assignments(topic))
     else:
         plans = plan_chosen(
-            grounds,
+            context,
             loads,
             first_partition=0,
-            partition_count=_partition_count(grounds, topic),
+            partition_count=_partition_count(context, topic),
             replication_factor=topic.replication_factor
             if topic.replication_factor != DEFAULT
-            else broker_int(grounds.layers, "default.replication.factor"),
+            else broker_int(context.layers, "default.replication.factor"),
         )
-    topic_id = new_topic_id(grounds.entropy)
+    topic_id = new_topic_id(context.entropy)
     records: tuple[Record, ...] = (
         TopicRecord(topic_id, topic.name, settings.get(KIND, "log")),
         *shard_records(plans, topic_id=topic_id, next_shard_id=next_shard_id),
@@ -256,9 +256,9 @@ def _created(
     )
 
 
-def _partition_count(grounds: Grounds, topic: NewTopic) -> int:
+def _partition_count(context: DecisionContext, topic: NewTopic) -> int:
     if topic.partition_count == DEFAULT:
-        return broker_int(grounds.layers, "num.partitions")
+        return broker_int(context.layers, "num.partitions")
     if not 1 <= topic.partition_count <= PARTITIONS_MAX:
         raise KafkaError(
             errors.INVALID_PARTITIONS,

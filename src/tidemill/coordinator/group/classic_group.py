@@ -37,7 +37,7 @@ class Signal(StrEnum):
 S, G = GroupState, Signal
 
 # Every legal move.  Requests that do not fit are refused before they get here: a pair not in the table is our bug.
-MOVES: dict[tuple[GroupState, Signal], GroupState] = {
+TRANSITIONS: dict[tuple[GroupState, Signal], GroupState] = {
     (S.EMPTY, G.REBALANCE): S.PREPARING_REBALANCE,
     (S.EMPTY, G.DELETED): S.DEAD,
     (S.PREPARING_REBALANCE, G.JOINED): S.COMPLETING_REBALANCE,
@@ -178,7 +178,7 @@ class ClassicGroup:
     # Moves.
 
     def move(self, signal: Signal, now_ms: int) -> None:
-        self.previous_state, self.state = self.state, MOVES[self.state, signal]
+        self.previous_state, self.state = self.state, TRANSITIONS[self.state, signal]
         self.state_since_ms = now_ms
 
     def begin_generation(self, now_ms: int) -> None:

@@ -4,12 +4,13 @@ Life: `replay` every record of the partition, then `loaded`, then `decide` and `
 the partition.  After each Result the host appends its records, replays them, and hands out the replies when the log is
 committed up to there; it does so before it asks again.  When an append fails or leadership is lost: `drain`, and drop.
 
-Each is told what time it is by the `Moment` that the host gives it.
+Each is told what time it is by the `Timestamps` that the host gives it.
 """
 
 from tidemill.coordinator.group import administration, joining, membership, offsets, rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Signal
 from tidemill.coordinator.group.deadlines import Deadlines
+from tidemill.coordinator.group.decision_builder import DecisionBuilder
 from tidemill.coordinator.group.group_settings import OFFSETS_EXAMINED_AT_ONCE_MAX, GroupSettings, name_fits
 from tidemill.coordinator.group.log_records import (
     GroupMetadata,
@@ -44,9 +45,8 @@ from tidemill.coordinator.group.responses import (
 )
 from tidemill.coordinator.group.snapshot import CHUNK_RECORDS_MAX, SnapshotChunks
 from tidemill.coordinator.group.state import LoggedState, TopicIdOf
-from tidemill.coordinator.group.turn import Turn
-from tidemill.coordinator.moment import Moment
 from tidemill.coordinator.result import Key, Result, Waiter
+from tidemill.coordinator.timestamps import Timestamps
 from tidemill.model import errors
 from tidemill.model.entropy import Entropy
 from tidemill.model.topic import TopicId
@@ -73,22 +73,22 @@ class Groups:
         """A record of the partition, in order: at load, and each record of a Result when its append was accepted."""
         self._state.replay(key, value)
 
-    def loaded(self, moment: Moment) -> Result:
+    def loaded(self, timestamps: Timestamps) -> Result:
         """The whole partition was replayed: groups begin where the log left them, every session is renewed."""
         assert not self._is_loaded, "a coordinator is loaded once"
         self._is_loaded = True
-        turn = self._turn(moment)
+        decision = self._decision(timestamps)
         for group_id, metadata in self._state.groups.items():
             group = self._groups[group_id] = ClassicGroup.from_log(group_id, metadata)
             for member in group.members.values():
-                rebalance.renew_session(group, member, turn)
+                rebalance.renew_session(group, member, decision)
             if len(group.members) > self._settings.size_max:
-                rebalance.prepare(group, turn)  # The bound was lowered: those that come back first stay.
+                rebalance.prepare(group, decision)  # The bound was lowered: those that come back first stay.
         for group_id in self._state.offsets.group_ids():
             if group_id not in self._groups:
-                self._groups[group_id] = ClassicGroup(group_id, moment.append_time)
-        turn.wake_after(OFFSETS_KEY, self._settings.offsets_retention_check_interval_ms)
-        return turn.result()
+                self._groups[group_id] = ClassicGroup(group_id, timestamps.append_time)
+        decision.wake_after(OFFSETS_KEY, self._settings.offsets_retention_check_interval_ms)
+        return decision.result()
 
     def snapshot_chunks(self, records_max: int = CHUNK_RECORDS_MAX) -> SnapshotChunks:
         """Lists of records to append, each computed when it is asked for; then its `end_record`."""
@@ -109,53 +109,53 @@ class Groups:
 
     # Decisions.
 
-    def decide(self, request: GroupRequest, moment: Moment) -> Result:
+    def decide(self, request: GroupRequest, timestamps: Timestamps) -> Result:
         assert self._is_loaded
-        turn = self._turn(moment)
+        decision = self._decision(timestamps)
         match request:
             case Heartbeat():
-                self._heartbeat(request, turn)
+                self._heartbeat(request, decision)
             case CommitOffsets():
-                self._commit(request, turn)
+                self._commit(request, decision)
             case FetchOffsets():
-                offsets.fetch(self._state.offsets, request, turn)
+                offsets.fetch(self._state.offsets, request, decision)
             case Join():
-                self._join(request, turn)
+                self._join(request, decision)
             case Sync():
-                self._sync(request, turn)
+                self._sync(request, decision)
             case Leave():
-                self._leave(request, turn)
+                self._leave(request, decision)
             case DeleteOffsets():
-                self._delete_offsets(request, turn)
+                self._delete_offsets(request, decision)
             case DescribeGroups():
                 described = tuple(administration.describe(name, self._groups.get(name)) for name in request.group_ids)
-                turn.reply(request.waiter, GroupsDescribed(groups=described))
+                decision.reply(request.waiter, GroupsDescribed(groups=described))
             case ListGroups():
-                turn.reply(request.waiter, administration.list_groups(self._groups.values(), request))
+                decision.reply(request.waiter, administration.list_groups(self._groups.values(), request))
             case DeleteGroups():
-                codes = tuple(self._delete(group_id, turn) for group_id in request.group_ids)
-                turn.reply(request.waiter, GroupsDeleted(error_codes=codes))
+                codes = tuple(self._delete(group_id, decision) for group_id in request.group_ids)
+                decision.reply(request.waiter, GroupsDeleted(error_codes=codes))
             case ForgetTopics():
-                turn.records += map(offset_tombstone, self._state.offsets.of_topics(request.topic_ids))
-        return turn.result()
+                decision.records += map(offset_tombstone, self._state.offsets.of_topics(request.topic_ids))
+        return decision.result()
 
-    def expire(self, key: Key, moment: Moment) -> Result:
+    def expire(self, key: Key, timestamps: Timestamps) -> Result:
         """A deadline was reached.  Too early, or for something that is gone, it does nothing."""
         assert self._is_loaded
-        turn = self._turn(moment)
-        if self._deadlines.fired(key, moment.now_ms):
+        decision = self._decision(timestamps)
+        if self._deadlines.fired(key, timestamps.now_ms):
             if key == OFFSETS_KEY:
-                self._delete_expired(turn)
+                self._delete_expired(decision)
             else:
                 group = self._groups[key[1]]
                 match key[0]:
                     case "session":
-                        membership.session_is_over(group, key[2], turn)
+                        membership.session_is_over(group, key[2], decision)
                     case "join":
-                        rebalance.joining_is_over(group, turn)
+                        rebalance.joining_is_over(group, decision)
                     case "sync":
-                        membership.syncing_is_over(group, turn)
-        return turn.result()
+                        membership.syncing_is_over(group, decision)
+        return decision.result()
 
     def drain(self, error_code: int) -> tuple[tuple[Waiter, object], ...]:
         """A reply for everybody who is parked; the coordinator is dropped afterwards."""
@@ -195,54 +195,58 @@ class Groups:
         assignments = {member.member_id: member.assignment for member in group.members.values()}
         assert assignments == {member.member_id: member.assignment for member in logged.members}
 
-    def _turn(self, moment: Moment) -> Turn:
-        return Turn(self._settings, self._entropy, self._deadlines, moment)
+    def _decision(self, timestamps: Timestamps) -> DecisionBuilder:
+        return DecisionBuilder(self._settings, self._entropy, self._deadlines, timestamps)
 
-    def _join(self, request: Join, turn: Turn) -> None:
-        error_code = joining.problem(request, turn)
+    def _join(self, request: Join, decision: DecisionBuilder) -> None:
+        error_code = joining.problem(request, decision)
         group = self._groups.get(request.group_id)
         if error_code == errors.NONE and group is None and request.member_id:
             error_code = errors.UNKNOWN_MEMBER_ID
         if error_code != errors.NONE:
-            turn.reply(request.waiter, Joined(error_code=error_code, member_id=request.member_id))
+            decision.reply(request.waiter, Joined(error_code=error_code, member_id=request.member_id))
             return
         if group is not None:
-            joining.join(group, request, turn)
+            joining.join(group, request, decision)
             return
-        group = ClassicGroup(request.group_id, turn.moment.append_time)
-        if joining.join(group, request, turn):
+        group = ClassicGroup(request.group_id, decision.timestamps.append_time)
+        if joining.join(group, request, decision):
             # A new group is logged at once: that this broker can write is known before its members wait for long.
             self._groups[request.group_id] = group
             created = GroupMetadata(
-                protocol_type="", generation=0, protocol_name=None, leader=None, state_since_ms=turn.moment.append_time
+                protocol_type="",
+                generation=0,
+                protocol_name=None,
+                leader=None,
+                state_since_ms=decision.timestamps.append_time,
             )
-            turn.records.append(group_metadata(request.group_id, created))
+            decision.records.append(group_metadata(request.group_id, created))
 
-    def _sync(self, request: Sync, turn: Turn) -> None:
+    def _sync(self, request: Sync, decision: DecisionBuilder) -> None:
         group = self._groups.get(request.group_id)
         if not request.group_id:
-            turn.reply(request.waiter, Synced(error_code=errors.INVALID_GROUP_ID))
+            decision.reply(request.waiter, Synced(error_code=errors.INVALID_GROUP_ID))
         elif group is None:
-            turn.reply(request.waiter, Synced(error_code=errors.UNKNOWN_MEMBER_ID))
+            decision.reply(request.waiter, Synced(error_code=errors.UNKNOWN_MEMBER_ID))
         else:
-            membership.sync(group, request, turn)
+            membership.sync(group, request, decision)
 
-    def _heartbeat(self, request: Heartbeat, turn: Turn) -> None:
+    def _heartbeat(self, request: Heartbeat, decision: DecisionBuilder) -> None:
         group = self._groups.get(request.group_id)
         if not request.group_id:
-            turn.reply(request.waiter, HeartbeatTaken(error_code=errors.INVALID_GROUP_ID))
+            decision.reply(request.waiter, HeartbeatTaken(error_code=errors.INVALID_GROUP_ID))
         elif group is None:
-            turn.reply(request.waiter, HeartbeatTaken(error_code=errors.UNKNOWN_MEMBER_ID))
+            decision.reply(request.waiter, HeartbeatTaken(error_code=errors.UNKNOWN_MEMBER_ID))
         else:
-            membership.heartbeat(group, request, turn)
+            membership.heartbeat(group, request, decision)
 
-    def _leave(self, request: Leave, turn: Turn) -> None:
+    def _leave(self, request: Leave, decision: DecisionBuilder) -> None:
         group = self._groups.get(request.group_id)
         if not request.group_id:
-            turn.reply(request.waiter, Left(error_code=errors.INVALID_GROUP_ID))
+            decision.reply(request.waiter, Left(error_code=errors.INVALID_GROUP_ID))
         elif group is None:
             unknown = errors.UNKNOWN_MEMBER_ID
-            turn.reply(
+            decision.reply(
                 request.waiter,
                 Left(
                     members=tuple(
@@ -252,43 +256,43 @@ class Groups:
                 ),
             )
         else:
-            membership.leave(group, request, turn)
+            membership.leave(group, request, decision)
 
-    def _commit(self, request: CommitOffsets, turn: Turn) -> None:
+    def _commit(self, request: CommitOffsets, decision: DecisionBuilder) -> None:
         group = self._groups.get(request.group_id)
         if group is not None:
-            offsets.commit(group, request, turn)
+            offsets.commit(group, request, decision)
         elif not name_fits(request.group_id):
-            offsets.refuse_commit(request, errors.INVALID_GROUP_ID, turn)
+            offsets.refuse_commit(request, errors.INVALID_GROUP_ID, decision)
         elif request.generation < 0:
-            group = ClassicGroup(request.group_id, turn.moment.append_time)
-            if offsets.commit(group, request, turn):
+            group = ClassicGroup(request.group_id, decision.timestamps.append_time)
+            if offsets.commit(group, request, decision):
                 self._groups[request.group_id] = group
         elif request.knows_group_id_not_found:
-            offsets.refuse_commit(request, errors.GROUP_ID_NOT_FOUND, turn)
+            offsets.refuse_commit(request, errors.GROUP_ID_NOT_FOUND, decision)
         else:
-            offsets.refuse_commit(request, errors.ILLEGAL_GENERATION, turn)
+            offsets.refuse_commit(request, errors.ILLEGAL_GENERATION, decision)
 
-    def _delete_offsets(self, request: DeleteOffsets, turn: Turn) -> None:
+    def _delete_offsets(self, request: DeleteOffsets, decision: DecisionBuilder) -> None:
         group = self._groups.get(request.group_id)
         if not request.group_id:
-            turn.reply(request.waiter, OffsetsDeleted(error_code=errors.INVALID_GROUP_ID))
+            decision.reply(request.waiter, OffsetsDeleted(error_code=errors.INVALID_GROUP_ID))
         elif group is None:
-            turn.reply(request.waiter, OffsetsDeleted(error_code=errors.GROUP_ID_NOT_FOUND))
+            decision.reply(request.waiter, OffsetsDeleted(error_code=errors.GROUP_ID_NOT_FOUND))
         else:
-            offsets.delete(group, self._state.offsets, request, turn)
+            offsets.delete(group, self._state.offsets, request, decision)
 
-    def _delete(self, group_id: str, turn: Turn) -> int:
+    def _delete(self, group_id: str, decision: DecisionBuilder) -> int:
         group = self._groups.get(group_id)
         if group is None:
             return errors.GROUP_ID_NOT_FOUND
         if group.state is not GroupState.EMPTY:
             return errors.NON_EMPTY_GROUP
-        offsets.delete_all(group_id, self._state.offsets, turn)
-        self._forget(group, turn)
+        offsets.delete_all(group_id, self._state.offsets, decision)
+        self._forget(group, decision)
         return errors.NONE
 
-    def _delete_expired(self, turn: Turn) -> None:
+    def _delete_expired(self, decision: DecisionBuilder) -> None:
         """One step of a round: a bounded number of offsets is looked at, the rest a moment later."""
         if not self._to_examine:
             self._to_examine = list(self._groups)
@@ -298,17 +302,17 @@ class Groups:
             if group is None:
                 continue
             examined += 1 + len(self._state.offsets.of_group(group.group_id))
-            nothing_left = offsets.delete_expired(group, self._state.offsets, turn)
+            nothing_left = offsets.delete_expired(group, self._state.offsets, decision)
             # An id that was given out keeps the group: its owner is about to join.  (Kafka lets the group go.)
             if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
-                self._forget(group, turn)
+                self._forget(group, decision)
         interval_ms = 1 if self._to_examine else self._settings.offsets_retention_check_interval_ms
-        turn.wake_after(OFFSETS_KEY, interval_ms)
+        decision.wake_after(OFFSETS_KEY, interval_ms)
 
-    def _forget(self, group: ClassicGroup, turn: Turn) -> None:
+    def _forget(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
         for member_id in group.pending_joins:
-            turn.deadlines.cancel(group.session_key(member_id))
-        group.move(Signal.DELETED, turn.moment.append_time)
+            decision.deadlines.cancel(group.session_key(member_id))
+        group.move(Signal.DELETED, decision.timestamps.append_time)
         del self._groups[group.group_id]
         if group.group_id in self._state.groups:
-            turn.records.append(group_tombstone(group.group_id))
+            decision.records.append(group_tombstone(group.group_id))

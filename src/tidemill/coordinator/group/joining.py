@@ -2,19 +2,19 @@
 
 from tidemill.coordinator.group import rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Member
+from tidemill.coordinator.group.decision_builder import DecisionBuilder
 from tidemill.coordinator.group.group_settings import NEW_MEMBER_JOIN_TIMEOUT_MS, PENDING_MEMBERS_MAX, name_fits
 from tidemill.coordinator.group.log_records import group_metadata
 from tidemill.coordinator.group.requests import Join
 from tidemill.coordinator.group.responses import Joined, Synced
-from tidemill.coordinator.group.turn import Turn
 from tidemill.model import errors
 
 S = GroupState
 
 
-def problem(request: Join, turn: Turn) -> int:
+def problem(request: Join, decision: DecisionBuilder) -> int:
     """What is wrong with the request itself, whatever the group; NONE if nothing."""
-    settings = turn.settings
+    settings = decision.settings
     if not request.group_id or not name_fits(request.group_id):
         return errors.INVALID_GROUP_ID
     if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
@@ -27,88 +27,90 @@ def problem(request: Join, turn: Turn) -> int:
     return errors.NONE
 
 
-def join(group: ClassicGroup, request: Join, turn: Turn) -> bool:
+def join(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> bool:
     """Whether the group has taken notice of the request; a new group that has not is forgotten."""
     member_id = request.member_id
-    if not _has_room(group, member_id, turn):
+    if not _has_room(group, member_id, decision):
         if (member := group.members.get(member_id)) is not None:
-            rebalance.lose_member(group, member, turn)
+            rebalance.lose_member(group, member, decision)
         elif member_id in group.pending_joins:
             group.remove(member_id)
-            turn.deadlines.cancel(group.session_key(member_id))
-        turn.reply(request.waiter, Joined(error_code=errors.GROUP_MAX_SIZE_REACHED))
+            decision.deadlines.cancel(group.session_key(member_id))
+        decision.reply(request.waiter, Joined(error_code=errors.GROUP_MAX_SIZE_REACHED))
         return False
     if not group.supports(request.protocol_type, request.protocols):
-        turn.reply(request.waiter, Joined(error_code=errors.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id))
+        decision.reply(request.waiter, Joined(error_code=errors.INCONSISTENT_GROUP_PROTOCOL, member_id=member_id))
         return False
     if member_id:
-        _join_known(group, request, turn)
+        _join_known(group, request, decision)
     elif request.instance_id is not None:
-        _join_static(group, request, turn)
+        _join_static(group, request, decision)
     elif request.must_know_member_id:
-        return _give_member_id(group, request, turn)
+        return _give_member_id(group, request, decision)
     else:
-        _add(group, request, _new_member_id(request, turn), turn)
+        _add(group, request, _new_member_id(request, decision), decision)
     return True
 
 
-def _has_room(group: ClassicGroup, member_id: str, turn: Turn) -> bool:
+def _has_room(group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> bool:
     """group.max.size.  While a rebalance is prepared those that have joined count: the last to come are turned away."""
     member = group.members.get(member_id)
     if group.state is S.EMPTY:
         return True
     if group.state is S.PREPARING_REBALANCE:
-        return (member is not None and member.join_waiter is not None) or group.joins_parked < turn.settings.size_max
-    return member is not None or len(group.members) < turn.settings.size_max
+        return (
+            member is not None and member.join_waiter is not None
+        ) or group.joins_parked < decision.settings.size_max
+    return member is not None or len(group.members) < decision.settings.size_max
 
 
-def _give_member_id(group: ClassicGroup, request: Join, turn: Turn) -> bool:
+def _give_member_id(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> bool:
     """A client that gives up between its two requests leaves an id behind, not a member (KIP-394)."""
     if len(group.pending_joins) >= PENDING_MEMBERS_MAX:
-        turn.reply(request.waiter, Joined(error_code=errors.GROUP_MAX_SIZE_REACHED))
+        decision.reply(request.waiter, Joined(error_code=errors.GROUP_MAX_SIZE_REACHED))
         return False
-    member_id = _new_member_id(request, turn)
+    member_id = _new_member_id(request, decision)
     group.pending_joins[member_id] = None
-    turn.wake_after(group.session_key(member_id), request.session_timeout_ms)
-    turn.reply(request.waiter, Joined(error_code=errors.MEMBER_ID_REQUIRED, member_id=member_id))
+    decision.wake_after(group.session_key(member_id), request.session_timeout_ms)
+    decision.reply(request.waiter, Joined(error_code=errors.MEMBER_ID_REQUIRED, member_id=member_id))
     return True
 
 
-def _join_static(group: ClassicGroup, request: Join, turn: Turn) -> None:
+def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> None:
     """An instance that does not know its member id: new, or back after a restart."""
     assert request.instance_id is not None
-    new_member_id = _new_member_id(request, turn)
+    new_member_id = _new_member_id(request, decision)
     current = group.static_members.get(request.instance_id)
     if current is None:
-        _add(group, request, new_member_id, turn)
+        _add(group, request, new_member_id, decision)
         return
     member = group.members[current]
     old_leader = group.leader or ""
     fenced = Joined(error_code=errors.FENCED_INSTANCE_ID, member_id=current)
-    rebalance.answer_join(group, member, turn, fenced)  # Two processes with one instance id: the later one wins.
-    rebalance.answer_sync(member, turn, Synced(error_code=errors.FENCED_INSTANCE_ID))
-    turn.deadlines.cancel(group.session_key(current))
+    rebalance.answer_join(group, member, decision, fenced)  # Two processes with one instance id: the later one wins.
+    rebalance.answer_sync(member, decision, Synced(error_code=errors.FENCED_INSTANCE_ID))
+    decision.deadlines.cancel(group.session_key(current))
     group.replace_static(member, new_member_id)
-    rebalance.await_syncs_left(group, turn)
+    rebalance.await_syncs_left(group, decision)
     _update(group, member, request)
-    rebalance.renew_session(group, member, turn)
+    rebalance.renew_session(group, member, decision)
 
     if group.state is not S.STABLE:
         # COMPLETING: the leader may already be assigning to the old member id; nobody would get what it assigns.
         group.park_join(member, request.waiter)
-        rebalance.prepare_or_complete(group, turn)
+        rebalance.prepare_or_complete(group, decision)
         return
     record = group_metadata(group.group_id, group.logged())
-    too_large = len(record.value or b"") > turn.settings.group_metadata_bytes_max
+    too_large = len(record.value or b"") > decision.settings.group_metadata_bytes_max
     if group.select_protocol() != group.protocol_name or too_large:
         group.park_join(member, request.waiter)
-        rebalance.prepare(group, turn)
+        rebalance.prepare(group, decision)
         return
     # Nothing changes for the others: the instance gets back what it had, and only its new id is logged (KIP-345).
-    turn.records.append(record)
+    decision.records.append(record)
     leads = group.leader == new_member_id
     skip = leads and request.can_skip_assignment
-    turn.reply(
+    decision.reply(
         request.waiter,
         Joined(
             member_id=new_member_id,
@@ -123,22 +125,22 @@ def _join_static(group: ClassicGroup, request: Join, turn: Turn) -> None:
     )
 
 
-def _join_known(group: ClassicGroup, request: Join, turn: Turn) -> None:
+def _join_known(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> None:
     """A member that comes again, or an id that was given out and is used now."""
     member_id = request.member_id
     if member_id in group.pending_joins and request.instance_id is None:
-        _add(group, request, member_id, turn)
+        _add(group, request, member_id, decision)
         return
     error_code = group.member_problem(member_id, request.instance_id)
     if error_code != errors.NONE:
-        turn.reply(request.waiter, Joined(error_code=error_code, member_id=member_id))
+        decision.reply(request.waiter, Joined(error_code=error_code, member_id=member_id))
         return
     member = group.members[member_id]
     leads = group.leader == member_id
     unchanged = member.protocols == request.protocols
     if unchanged and (group.state is S.COMPLETING_REBALANCE or (group.state is S.STABLE and not leads)):
         # Its answer to the last JoinGroup was lost; the generation stands.
-        turn.reply(
+        decision.reply(
             request.waiter,
             Joined(
                 member_id=member_id,
@@ -151,11 +153,11 @@ def _join_known(group: ClassicGroup, request: Join, turn: Turn) -> None:
         )
         return
     # A leader that joins a stable group again wants to assign again: it has seen partitions or topics change.
-    _park(group, member, request, turn)
-    rebalance.prepare_or_complete(group, turn)
+    _park(group, member, request, decision)
+    rebalance.prepare_or_complete(group, decision)
 
 
-def _add(group: ClassicGroup, request: Join, member_id: str, turn: Turn) -> None:
+def _add(group: ClassicGroup, request: Join, member_id: str, decision: DecisionBuilder) -> None:
     member = Member(
         member_id=member_id,
         instance_id=request.instance_id,
@@ -169,13 +171,13 @@ def _add(group: ClassicGroup, request: Join, member_id: str, turn: Turn) -> None
     group.joined_since_delay = True
     group.add(member, request.protocol_type)
     group.park_join(member, request.waiter)
-    turn.wake_after(group.session_key(member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
-    rebalance.prepare_or_complete(group, turn)
+    decision.wake_after(group.session_key(member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance.prepare_or_complete(group, decision)
 
 
-def _park(group: ClassicGroup, member: Member, request: Join, turn: Turn) -> None:
+def _park(group: ClassicGroup, member: Member, request: Join, decision: DecisionBuilder) -> None:
     """Of two JoinGroups of one member the earlier is answered at once: its connection is most likely gone."""
-    rebalance.answer_join(group, member, turn, Joined(error_code=errors.REBALANCE_IN_PROGRESS))
+    rebalance.answer_join(group, member, decision, Joined(error_code=errors.REBALANCE_IN_PROGRESS))
     _update(group, member, request)
     group.park_join(member, request.waiter)
 
@@ -190,9 +192,9 @@ def _rebalance_timeout_ms(request: Join) -> int:
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 
-def _new_member_id(request: Join, turn: Turn) -> str:
+def _new_member_id(request: Join, decision: DecisionBuilder) -> str:
     """Kafka's form: client id or instance id, and a version 4 UUID."""
-    drawn = bytearray(turn.entropy.random_bytes(16))
+    drawn = bytearray(decision.entropy.random_bytes(16))
     drawn[6] = drawn[6] & 0x0F | 0x40
     drawn[8] = drawn[8] & 0x3F | 0x80
     text = drawn.hex()

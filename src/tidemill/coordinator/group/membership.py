@@ -2,32 +2,32 @@
 
 from tidemill.coordinator.group import rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Signal
+from tidemill.coordinator.group.decision_builder import DecisionBuilder
 from tidemill.coordinator.group.log_records import group_metadata
 from tidemill.coordinator.group.requests import Heartbeat, Leave, LeavingMember, Sync
 from tidemill.coordinator.group.responses import HeartbeatTaken, Left, LeftMember, Synced
-from tidemill.coordinator.group.turn import Turn
 from tidemill.model import errors
 
 S = GroupState
 
 
-def sync(group: ClassicGroup, request: Sync, turn: Turn) -> None:
+def sync(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> None:
     """A member asks for its assignment; the leader brings everybody's."""
     error_code = _sync_problem(group, request)
     if error_code != errors.NONE:
-        turn.reply(request.waiter, Synced(error_code=error_code))
+        decision.reply(request.waiter, Synced(error_code=error_code))
         return
     member = group.members[request.member_id]
     group.pending_syncs.pop(member.member_id, None)
-    rebalance.await_syncs_left(group, turn)
+    rebalance.await_syncs_left(group, decision)
     if group.state is S.STABLE:
-        turn.reply(request.waiter, _synced(group, member.assignment))
+        decision.reply(request.waiter, _synced(group, member.assignment))
         return
     # Of two SyncGroups of one member the earlier is answered at once: its connection is most likely gone.
-    rebalance.answer_sync(member, turn, Synced(error_code=errors.REBALANCE_IN_PROGRESS))
+    rebalance.answer_sync(member, decision, Synced(error_code=errors.REBALANCE_IN_PROGRESS))
     member.sync_waiter = request.waiter
     if group.leader == member.member_id:
-        _assign(group, request, turn)
+        _assign(group, request, decision)
 
 
 def _sync_problem(group: ClassicGroup, request: Sync) -> int:
@@ -45,60 +45,60 @@ def _sync_problem(group: ClassicGroup, request: Sync) -> int:
     return errors.NONE
 
 
-def _assign(group: ClassicGroup, request: Sync, turn: Turn) -> None:
+def _assign(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> None:
     """The generation is complete: log it, and answer everybody who waits."""
     assignments = dict(request.assignments)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
     previous = group.state_since_ms
-    group.state_since_ms = turn.moment.append_time
+    group.state_since_ms = decision.timestamps.append_time
     record = group_metadata(group.group_id, group.logged())
-    if len(record.value or b"") > turn.settings.group_metadata_bytes_max:
+    if len(record.value or b"") > decision.settings.group_metadata_bytes_max:
         # It would not fit the log.  Kafka finds that out when it appends, and answers the same.
         group.state_since_ms = previous
-        rebalance.refuse_syncs(group, turn, errors.UNKNOWN_SERVER_ERROR)
-        rebalance.prepare(group, turn)
+        rebalance.refuse_syncs(group, decision, errors.UNKNOWN_SERVER_ERROR)
+        rebalance.prepare(group, decision)
         return
-    turn.records.append(record)
-    group.move(Signal.ASSIGNED, turn.moment.append_time)
+    decision.records.append(record)
+    group.move(Signal.ASSIGNED, decision.timestamps.append_time)
     for member in group.members.values():
-        if rebalance.answer_sync(member, turn, _synced(group, member.assignment)):
-            rebalance.renew_session(group, member, turn)
+        if rebalance.answer_sync(member, decision, _synced(group, member.assignment)):
+            rebalance.renew_session(group, member, decision)
 
 
 def _synced(group: ClassicGroup, assignment: bytes) -> Synced:
     return Synced(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment)
 
 
-def heartbeat(group: ClassicGroup, request: Heartbeat, turn: Turn) -> None:
+def heartbeat(group: ClassicGroup, request: Heartbeat, decision: DecisionBuilder) -> None:
     error_code = group.member_problem(request.member_id, request.instance_id)
     if error_code == errors.NONE and request.generation != group.generation:
         error_code = errors.ILLEGAL_GENERATION
     if error_code == errors.NONE:
-        rebalance.renew_session(group, group.members[request.member_id], turn)
+        rebalance.renew_session(group, group.members[request.member_id], decision)
         if group.state is S.PREPARING_REBALANCE:
             error_code = errors.REBALANCE_IN_PROGRESS
-    turn.reply(request.waiter, HeartbeatTaken(error_code=error_code))
+    decision.reply(request.waiter, HeartbeatTaken(error_code=error_code))
 
 
-def leave(group: ClassicGroup, request: Leave, turn: Turn) -> None:
+def leave(group: ClassicGroup, request: Leave, decision: DecisionBuilder) -> None:
     left = tuple(
         LeftMember(
             member_id=leaving.member_id,
             instance_id=leaving.instance_id,
-            error_code=_leave(group, leaving, turn),
+            error_code=_leave(group, leaving, decision),
         )
         for leaving in request.members
     )
-    turn.reply(request.waiter, Left(members=left))
+    decision.reply(request.waiter, Left(members=left))
     if any(member.error_code == errors.NONE for member in left):
         if group.state in (S.STABLE, S.COMPLETING_REBALANCE):
-            rebalance.prepare(group, turn)
+            rebalance.prepare(group, decision)
         else:
-            rebalance.complete_if_all_joined(group, turn)
+            rebalance.complete_if_all_joined(group, decision)
 
 
-def _leave(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> int:
+def _leave(group: ClassicGroup, leaving: LeavingMember, decision: DecisionBuilder) -> int:
     member_id = leaving.member_id
     if not member_id:  # An administrator names the instance only.
         member_id = group.static_members.get(leaving.instance_id or "", "")
@@ -106,32 +106,32 @@ def _leave(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> int:
             return errors.UNKNOWN_MEMBER_ID
     elif member_id in group.pending_joins:
         group.remove(member_id)
-        turn.deadlines.cancel(group.session_key(member_id))
+        decision.deadlines.cancel(group.session_key(member_id))
         return errors.NONE
     error_code = group.member_problem(member_id, leaving.instance_id)
     if error_code == errors.NONE:
-        rebalance.lose_member(group, group.members[member_id], turn)
+        rebalance.lose_member(group, group.members[member_id], decision)
     return error_code
 
 
-def session_is_over(group: ClassicGroup, member_id: str, turn: Turn) -> None:
+def session_is_over(group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> None:
     """Nothing was heard of a member, or of an id that was given out, for its session timeout."""
     if member_id in group.pending_joins:
         group.remove(member_id)
-        rebalance.complete_if_all_joined(group, turn)
+        rebalance.complete_if_all_joined(group, decision)
         return
     member = group.members[member_id]
     if member.awaits_others:
         return  # Its session is renewed when its parked request is answered.
-    rebalance.lose_member(group, member, turn)
+    rebalance.lose_member(group, member, decision)
     if group.state in (S.STABLE, S.COMPLETING_REBALANCE):
-        rebalance.prepare(group, turn)
+        rebalance.prepare(group, decision)
     else:
-        rebalance.complete_if_all_joined(group, turn)
+        rebalance.complete_if_all_joined(group, decision)
 
 
-def syncing_is_over(group: ClassicGroup, turn: Turn) -> None:
+def syncing_is_over(group: ClassicGroup, decision: DecisionBuilder) -> None:
     """Members that joined the generation and never asked for their assignment hold up everybody's partitions."""
     for member_id in tuple(group.pending_syncs):
-        rebalance.lose_member(group, group.members[member_id], turn)
-    rebalance.prepare(group, turn)
+        rebalance.lose_member(group, group.members[member_id], decision)
+    rebalance.prepare(group, decision)

@@ -3,6 +3,7 @@
 from tidemill.coordinator.group import rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState
 from tidemill.coordinator.group.committed_offsets import CommittedOffsets
+from tidemill.coordinator.group.decision_builder import DecisionBuilder
 from tidemill.coordinator.group.group_settings import name_fits
 from tidemill.coordinator.group.log_records import (
     CommittedOffset,
@@ -12,27 +13,26 @@ from tidemill.coordinator.group.log_records import (
 )
 from tidemill.coordinator.group.requests import CommitOffsets, DeleteOffsets, FetchOffsets, OffsetToCommit
 from tidemill.coordinator.group.responses import FetchedOffset, OffsetsCommitted, OffsetsDeleted, OffsetsFetched
-from tidemill.coordinator.group.turn import Turn
 from tidemill.model import errors
 
 S = GroupState
 
 
-def commit(group: ClassicGroup, request: CommitOffsets, turn: Turn) -> bool:
+def commit(group: ClassicGroup, request: CommitOffsets, decision: DecisionBuilder) -> bool:
     """Whether anything is committed; a new group without is forgotten."""
     error_code = _commit_problem(group, request)
     if error_code != errors.NONE:
-        refuse_commit(request, error_code, turn)
+        refuse_commit(request, error_code, decision)
         return False
     if group.state in (S.STABLE, S.PREPARING_REBALANCE):
-        rebalance.renew_session(group, group.members[request.member_id], turn)
-    error_codes = tuple(_commit_one(request, offset, turn) for offset in request.offsets)
-    turn.reply(request.waiter, OffsetsCommitted(error_codes=error_codes))
+        rebalance.renew_session(group, group.members[request.member_id], decision)
+    error_codes = tuple(_commit_one(request, offset, decision) for offset in request.offsets)
+    decision.reply(request.waiter, OffsetsCommitted(error_codes=error_codes))
     return errors.NONE in error_codes
 
 
-def refuse_commit(request: CommitOffsets, error_code: int, turn: Turn) -> None:
-    turn.reply(request.waiter, OffsetsCommitted(error_codes=(error_code,) * len(request.offsets)))
+def refuse_commit(request: CommitOffsets, error_code: int, decision: DecisionBuilder) -> None:
+    decision.reply(request.waiter, OffsetsCommitted(error_codes=(error_code,) * len(request.offsets)))
 
 
 def _commit_problem(group: ClassicGroup, request: CommitOffsets) -> int:
@@ -50,24 +50,24 @@ def _commit_problem(group: ClassicGroup, request: CommitOffsets) -> int:
     return errors.NONE
 
 
-def _commit_one(request: CommitOffsets, offset: OffsetToCommit, turn: Turn) -> int:
+def _commit_one(request: CommitOffsets, offset: OffsetToCommit, decision: DecisionBuilder) -> int:
     # Kafka compares characters with this bound, which its name calls bytes; so do we.
-    if len(offset.metadata) > turn.settings.offset_metadata_bytes_max or not name_fits(offset.metadata):
+    if len(offset.metadata) > decision.settings.offset_metadata_bytes_max or not name_fits(offset.metadata):
         return errors.OFFSET_METADATA_TOO_LARGE
     committed = CommittedOffset(
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,
         metadata=offset.metadata,
-        committed_at_ms=turn.moment.append_time,
-        expires_at_ms=-1 if request.retention_ms < 0 else turn.moment.append_time + request.retention_ms,
+        committed_at_ms=decision.timestamps.append_time,
+        expires_at_ms=-1 if request.retention_ms < 0 else decision.timestamps.append_time + request.retention_ms,
         topic_id=offset.topic_id,
     )
     key = OffsetKey(group_id=request.group_id, topic=offset.topic, partition=offset.partition)
-    turn.records.append(offset_commit(key, committed))
+    decision.records.append(offset_commit(key, committed))
     return errors.NONE
 
 
-def fetch(offsets: CommittedOffsets, request: FetchOffsets, turn: Turn) -> None:
+def fetch(offsets: CommittedOffsets, request: FetchOffsets, decision: DecisionBuilder) -> None:
     """A group that nobody knows has committed nothing; that is no error."""
     group_id = request.group_id
     if request.partitions is None:
@@ -82,7 +82,7 @@ def fetch(offsets: CommittedOffsets, request: FetchOffsets, turn: Turn) -> None:
             else _fetched(asked.topic, asked.partition, committed)
             for asked in request.partitions
         )
-    turn.reply(request.waiter, OffsetsFetched(offsets=found))
+    decision.reply(request.waiter, OffsetsFetched(offsets=found))
 
 
 def _fetched(topic: str, partition: int, committed: CommittedOffset) -> FetchedOffset:
@@ -96,10 +96,10 @@ def _fetched(topic: str, partition: int, committed: CommittedOffset) -> FetchedO
     )
 
 
-def delete(group: ClassicGroup, offsets: CommittedOffsets, request: DeleteOffsets, turn: Turn) -> None:
+def delete(group: ClassicGroup, offsets: CommittedOffsets, request: DeleteOffsets, decision: DecisionBuilder) -> None:
     """A group in use keeps the offsets of what it reads; what other kinds of groups read, nobody can tell."""
     if group.state is not S.EMPTY and not group.is_consumer:
-        turn.reply(request.waiter, OffsetsDeleted(error_code=errors.NON_EMPTY_GROUP))
+        decision.reply(request.waiter, OffsetsDeleted(error_code=errors.NON_EMPTY_GROUP))
         return
     error_codes = []
     for asked in request.partitions:
@@ -109,16 +109,16 @@ def delete(group: ClassicGroup, offsets: CommittedOffsets, request: DeleteOffset
         error_codes.append(errors.NONE)
         if offsets.get(group.group_id, asked.topic, asked.topic_id, asked.partition) is not None:
             key = OffsetKey(group_id=group.group_id, topic=asked.topic, partition=asked.partition)
-            turn.records.append(offset_tombstone(key))
-    turn.reply(request.waiter, OffsetsDeleted(error_codes=tuple(error_codes)))
+            decision.records.append(offset_tombstone(key))
+    decision.reply(request.waiter, OffsetsDeleted(error_codes=tuple(error_codes)))
 
 
-def delete_all(group_id: str, offsets: CommittedOffsets, turn: Turn) -> None:
+def delete_all(group_id: str, offsets: CommittedOffsets, decision: DecisionBuilder) -> None:
     for topic, partition in offsets.of_group(group_id):
-        turn.records.append(offset_tombstone(OffsetKey(group_id=group_id, topic=topic, partition=partition)))
+        decision.records.append(offset_tombstone(OffsetKey(group_id=group_id, topic=topic, partition=partition)))
 
 
-def delete_expired(group: ClassicGroup, offsets: CommittedOffsets, turn: Turn) -> bool:
+def delete_expired(group: ClassicGroup, offsets: CommittedOffsets, decision: DecisionBuilder) -> bool:
     """Whether nothing is left of the group's offsets (KIP-211).
 
     An empty group's offsets go a retention after it became empty, a simple consumer's a retention after the commit;
@@ -141,10 +141,10 @@ def delete_expired(group: ClassicGroup, offsets: CommittedOffsets, turn: Turn) -
             expires_at_ms = committed.expires_at_ms
         else:
             idle_since_ms = committed.committed_at_ms if since_ms == -1 else since_ms
-            expires_at_ms = idle_since_ms + turn.settings.offsets_retention_ms
-        if turn.moment.past_ms >= expires_at_ms and not group.is_subscribed(topic):
+            expires_at_ms = idle_since_ms + decision.settings.offsets_retention_ms
+        if decision.timestamps.past_ms >= expires_at_ms and not group.is_subscribed(topic):
             key = OffsetKey(group_id=group.group_id, topic=topic, partition=partition)
-            turn.records.append(offset_tombstone(key))
+            decision.records.append(offset_tombstone(key))
         else:
             left += 1
     return not left

@@ -7,81 +7,81 @@ session ends (KIP-345), that is the point of being static.
 """
 
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Signal
+from tidemill.coordinator.group.decision_builder import DecisionBuilder
 from tidemill.coordinator.group.log_records import group_metadata
 from tidemill.coordinator.group.responses import Joined, Synced
-from tidemill.coordinator.group.turn import Turn
 from tidemill.model import errors
 
 S = GroupState
 
 
-def prepare(group: ClassicGroup, turn: Turn) -> None:
+def prepare(group: ClassicGroup, decision: DecisionBuilder) -> None:
     """Everybody has to join again."""
     if group.state is S.COMPLETING_REBALANCE:
-        refuse_syncs(group, turn, errors.REBALANCE_IN_PROGRESS)
+        refuse_syncs(group, decision, errors.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
-    turn.deadlines.cancel(group.sync_key)
+    decision.deadlines.cancel(group.sync_key)
     if group.state is S.EMPTY:
-        delay_ms = turn.settings.initial_rebalance_delay_ms
+        delay_ms = decision.settings.initial_rebalance_delay_ms
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         group.joined_since_delay = False
-        group.move(Signal.REBALANCE, turn.moment.append_time)
-        turn.wake_after(group.join_key, delay_ms)
+        group.move(Signal.REBALANCE, decision.timestamps.append_time)
+        decision.wake_after(group.join_key, delay_ms)
         return
-    group.move(Signal.REBALANCE, turn.moment.append_time)
+    group.move(Signal.REBALANCE, decision.timestamps.append_time)
     if group.all_joined:
-        complete_join(group, turn)
+        complete_join(group, decision)
     else:
-        turn.wake_after(group.join_key, group.rebalance_timeout_ms)
+        decision.wake_after(group.join_key, group.rebalance_timeout_ms)
 
 
-def prepare_or_complete(group: ClassicGroup, turn: Turn) -> None:
+def prepare_or_complete(group: ClassicGroup, decision: DecisionBuilder) -> None:
     """A member came or changed: begin a rebalance, or go on with the one that is being prepared."""
     if group.state is S.PREPARING_REBALANCE:
-        complete_if_all_joined(group, turn)
+        complete_if_all_joined(group, decision)
     else:
-        prepare(group, turn)
+        prepare(group, decision)
 
 
-def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
+def complete_if_all_joined(group: ClassicGroup, decision: DecisionBuilder) -> None:
     """An initial rebalance is not shortened: others may still be starting."""
     if group.state is S.PREPARING_REBALANCE and group.previous_state is not S.EMPTY and group.all_joined:
-        complete_join(group, turn)
+        complete_join(group, decision)
 
 
-def joining_is_over(group: ClassicGroup, turn: Turn) -> None:
+def joining_is_over(group: ClassicGroup, decision: DecisionBuilder) -> None:
     """The join deadline is reached: delay an initial rebalance further, or go on with those that have joined."""
     if group.initial_delay_ms and group.joined_since_delay and group.initial_remaining_ms:
         group.joined_since_delay = False
-        delay_ms = min(turn.settings.initial_rebalance_delay_ms, group.initial_remaining_ms)
+        delay_ms = min(decision.settings.initial_rebalance_delay_ms, group.initial_remaining_ms)
         group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
         group.initial_delay_ms = delay_ms
-        turn.wake_after(group.join_key, delay_ms)
+        decision.wake_after(group.join_key, delay_ms)
     else:
-        complete_join(group, turn)
+        complete_join(group, decision)
 
 
-def complete_join(group: ClassicGroup, turn: Turn) -> None:
-    turn.deadlines.cancel(group.join_key)
+def complete_join(group: ClassicGroup, decision: DecisionBuilder) -> None:
+    decision.deadlines.cancel(group.join_key)
     group.initial_delay_ms = group.initial_remaining_ms = 0
     absent = [m.member_id for m in group.members.values() if m.join_waiter is None and m.instance_id is None]
     for member_id in absent:
         group.remove(member_id)
-        turn.deadlines.cancel(group.session_key(member_id))
+        decision.deadlines.cancel(group.session_key(member_id))
     if group.members and not _leader_has_joined(group):
         # Only static members are left and none of them has come: they have until their sessions end.
-        turn.wake_after(group.join_key, group.rebalance_timeout_ms)
+        decision.wake_after(group.join_key, group.rebalance_timeout_ms)
         return
-    group.begin_generation(turn.moment.append_time)
+    group.begin_generation(decision.timestamps.append_time)
     if not group.members:
-        turn.records.append(group_metadata(group.group_id, group.logged()))
+        decision.records.append(group_metadata(group.group_id, group.logged()))
         return
     for member in group.members.values():
         answer_join(
             group,
             member,
-            turn,
+            decision,
             Joined(
                 member_id=member.member_id,
                 generation=group.generation,
@@ -91,49 +91,49 @@ def complete_join(group: ClassicGroup, turn: Turn) -> None:
                 members=group.joined_members() if member.member_id == group.leader else (),
             ),
         )
-        renew_session(group, member, turn)
+        renew_session(group, member, decision)
         member.is_new = False
         group.pending_syncs[member.member_id] = None
-    turn.wake_after(group.sync_key, group.rebalance_timeout_ms)
+    decision.wake_after(group.sync_key, group.rebalance_timeout_ms)
 
 
-def await_syncs_left(group: ClassicGroup, turn: Turn) -> None:
+def await_syncs_left(group: ClassicGroup, decision: DecisionBuilder) -> None:
     """Somebody's SyncGroup is not awaited any more: it came, or the member is another."""
     if not group.pending_syncs:
-        turn.deadlines.cancel(group.sync_key)
+        decision.deadlines.cancel(group.sync_key)
 
 
-def refuse_syncs(group: ClassicGroup, turn: Turn, error_code: int) -> None:
+def refuse_syncs(group: ClassicGroup, decision: DecisionBuilder, error_code: int) -> None:
     """No assignment comes in this generation: who waits for it is told, and everybody loses the one before."""
     for member in group.members.values():
         member.assignment = b""
-        if answer_sync(member, turn, Synced(error_code=error_code)):
-            renew_session(group, member, turn)
+        if answer_sync(member, decision, Synced(error_code=error_code)):
+            renew_session(group, member, decision)
 
 
-def lose_member(group: ClassicGroup, member: Member, turn: Turn) -> None:
+def lose_member(group: ClassicGroup, member: Member, decision: DecisionBuilder) -> None:
     """Out of the group; whether a rebalance follows is the caller's decision."""
-    answer_join(group, member, turn, Joined(error_code=errors.UNKNOWN_MEMBER_ID))
-    answer_sync(member, turn, Synced(error_code=errors.UNKNOWN_MEMBER_ID))
-    turn.deadlines.cancel(group.session_key(member.member_id))
+    answer_join(group, member, decision, Joined(error_code=errors.UNKNOWN_MEMBER_ID))
+    answer_sync(member, decision, Synced(error_code=errors.UNKNOWN_MEMBER_ID))
+    decision.deadlines.cancel(group.session_key(member.member_id))
     group.remove(member.member_id)
 
 
-def renew_session(group: ClassicGroup, member: Member, turn: Turn) -> None:
-    turn.wake_after(group.session_key(member.member_id), member.session_timeout_ms)
+def renew_session(group: ClassicGroup, member: Member, decision: DecisionBuilder) -> None:
+    decision.wake_after(group.session_key(member.member_id), member.session_timeout_ms)
 
 
-def answer_join(group: ClassicGroup, member: Member, turn: Turn, response: Joined) -> bool:
+def answer_join(group: ClassicGroup, member: Member, decision: DecisionBuilder, response: Joined) -> bool:
     waiter = group.take_join_waiter(member)
     if waiter is not None:
-        turn.reply(waiter, response)
+        decision.reply(waiter, response)
     return waiter is not None
 
 
-def answer_sync(member: Member, turn: Turn, response: Synced) -> bool:
+def answer_sync(member: Member, decision: DecisionBuilder, response: Synced) -> bool:
     waiter, member.sync_waiter = member.sync_waiter, None
     if waiter is not None:
-        turn.reply(waiter, response)
+        decision.reply(waiter, response)
     return waiter is not None
 
 

@@ -18,8 +18,8 @@ from tidemill.coordinator.group.requests import (
     TopicPartitionId,
 )
 from tidemill.coordinator.group.responses import DescribedGroup, Joined
-from tidemill.coordinator.moment import Moment
 from tidemill.coordinator.result import Key, LogRecord, Result
+from tidemill.coordinator.timestamps import Timestamps
 from tidemill.model.topic import TopicId
 
 BEGIN_MS = 1_700_000_000_000
@@ -54,11 +54,11 @@ class World:
         """Another broker leads: the log is all it has."""
         self.timers.clear()
         self.groups = self.replayed()
-        self.execute(self.groups.loaded(self.moment))
+        self.execute(self.groups.loaded(self.timestamps))
 
     @property
-    def moment(self) -> Moment:
-        return Moment(self.now_ms, self.now_ms, self.now_ms)
+    def timestamps(self) -> Timestamps:
+        return Timestamps(self.now_ms, self.now_ms, self.now_ms)
 
     def replayed(self) -> Groups:
         groups = Groups(self.settings, self.entropy, self.topic_ids.get)
@@ -87,12 +87,12 @@ class World:
             if self.timers[key] > until_ms:
                 break
             self.now_ms = max(self.now_ms, self.timers.pop(key))
-            self.execute(self.groups.expire(key, self.moment))
+            self.execute(self.groups.expire(key, self.timestamps))
         self.now_ms = until_ms
 
     def ask(self, request: Any) -> Any:
         """The answer, or None while it is parked."""
-        self.execute(self.groups.decide(request, self.moment))
+        self.execute(self.groups.decide(request, self.timestamps))
         return self.answer(getattr(request, "waiter", None))
 
     def answer(self, waiter: object) -> Any:

@@ -5,9 +5,9 @@ import itertools
 import pytest
 
 from tests.unit.coordinator.group.group_world import World
-from tidemill.coordinator.group.classic_group import MOVES, ClassicGroup, GroupState, Signal
+from tidemill.coordinator.group.classic_group import TRANSITIONS, ClassicGroup, GroupState, Signal
 
-ILLEGAL = [pair for pair in itertools.product(GroupState, Signal) if pair not in MOVES]
+ILLEGAL = [pair for pair in itertools.product(GroupState, Signal) if pair not in TRANSITIONS]
 
 
 @pytest.mark.parametrize(("state", "signal"), ILLEGAL, ids=str)
@@ -26,8 +26,8 @@ def test_every_state_can_be_reached_and_only_dead_is_final():
     """
     The table has no islands.
     """
-    assert {GroupState.EMPTY, *MOVES.values()} == set(GroupState)
-    assert {state for state, _ in MOVES} == set(GroupState) - {GroupState.DEAD}
+    assert {GroupState.EMPTY, *TRANSITIONS.values()} == set(GroupState)
+    assert {state for state, _ in TRANSITIONS} == set(GroupState) - {GroupState.DEAD}
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\x00\x00\x00\x00\x00\x01\x00\x09ab"])

@@ -99,7 +99,7 @@ def test_a_heartbeat_in_time_gives_the_host_nothing_to_do():
     (member,) = world.stable()
     beat = Heartbeat(waiter="w", group_id="g", generation=member.generation, member_id=member.member_id)
 
-    result = world.groups.decide(beat, world.moment._replace(now_ms=world.moment.now_ms + 5_000))
+    result = world.groups.decide(beat, world.timestamps._replace(now_ms=world.timestamps.now_ms + 5_000))
 
     assert (result.records, result.deadlines) == ((), ())
 
@@ -367,7 +367,7 @@ def test_a_coordinator_decides_nothing_before_it_is_loaded():
     groups = Groups(world.settings, world.entropy, world.topic_ids.get)
 
     try:
-        groups.decide(DescribeGroups(waiter="w", group_ids=("g",)), world.moment)
+        groups.decide(DescribeGroups(waiter="w", group_ids=("g",)), world.timestamps)
     except AssertionError:
         return
     raise AssertionError("an unloaded coordinator answered")

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Moment(NamedTuple):
+class Timestamps(NamedTuple):
     """In milliseconds."""
 
     now_ms: int
