@@ -9,7 +9,7 @@ from collections.abc import Callable, Sized
 from typing import Any, Final
 
 from tidemill.simulation.client import Client, Unreachable, check_retriable
-from tidemill.simulation.history import Broken, History
+from tidemill.simulation.history import History, InvariantViolation
 from tidemill.simulation.producer import Producer
 from tidemill.simulation.reader import Reader
 from tidemill.wire.messages import delete_records, elect_leaders
@@ -102,7 +102,7 @@ class Administrator:
         )
         found = await client.ask_leader("DeleteRecords", topic, number, request)
         if not offset <= found.low_watermark <= partition.delete_asked:
-            raise Broken(f"{topic}-{number}: deleted up to {offset}; it starts at {found.low_watermark}")
+            raise InvariantViolation(f"{topic}-{number}: deleted up to {offset}; it starts at {found.low_watermark}")
         partition.deleted = max(partition.deleted, found.low_watermark)
 
     async def _elect(self) -> None:

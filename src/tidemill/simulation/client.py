@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from tidemill.model import errors
 from tidemill.model.topic import NO_TOPIC_ID
 from tidemill.simulation.event_loop import SimulatedLoop
-from tidemill.simulation.history import Broken
+from tidemill.simulation.history import InvariantViolation
 from tidemill.simulation.network import Network, Socket
 from tidemill.wire.api import ALL
 from tidemill.wire.client_connection import ClientConnection
@@ -219,7 +219,9 @@ class Client:
             if code in (errors.NONE, errors.TOPIC_ALREADY_EXISTS):
                 return
             if code not in errors.RETRIABLE and code != errors.INVALID_REPLICATION_FACTOR:  # brokers may still come
-                raise Broken(f"topic {name} cannot be created: {errors.name(code)} {answer.topics[0].error_message}")
+                raise InvariantViolation(
+                    f"topic {name} cannot be created: {errors.name(code)} {answer.topics[0].error_message}"
+                )
             await self.back_off()
 
     async def delete_topic(self, name: str) -> None:
@@ -236,7 +238,7 @@ class Client:
             if not code or (code == errors.UNKNOWN_TOPIC_OR_PARTITION and is_perhaps_done):
                 return
             if code == errors.UNKNOWN_TOPIC_OR_PARTITION:
-                raise Broken(f"topic {name} cannot be deleted: it was created, and is not known")
+                raise InvariantViolation(f"topic {name} cannot be deleted: it was created, and is not known")
             check_retriable(f"DeleteTopics of {name}", code)
             is_perhaps_done = True
             await self.back_off()
@@ -278,4 +280,4 @@ class Client:
 
 def check_retriable(what: str, code: int) -> None:
     if code not in errors.RETRIABLE and code != errors.NETWORK_EXCEPTION:
-        raise Broken(f"{what} was answered with {errors.name(code)}")
+        raise InvariantViolation(f"{what} was answered with {errors.name(code)}")

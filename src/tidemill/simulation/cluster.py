@@ -20,7 +20,7 @@ from tidemill.simulation.cluster_faults import ClusterFaults
 from tidemill.simulation.cluster_knobs import ClusterKnobs
 from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.simulation.event_loop import US, Timeline, begin_loop
-from tidemill.simulation.history import Broken, History
+from tidemill.simulation.history import History, InvariantViolation
 from tidemill.simulation.kafka_listener import KAFKA_PORT
 from tidemill.simulation.links import PEER_PORT
 from tidemill.simulation.machine import seconds
@@ -74,8 +74,10 @@ class ClusterRun:
         """Broken, or any mistake of a broker's."""
         try:
             self._run()
-        except Broken as broken:
-            raise Broken(f"seed {self.seed}, {self.timeline.now_us // 1000} ms: {broken}; {self.knobs}") from broken
+        except InvariantViolation as broken:
+            raise InvariantViolation(
+                f"seed {self.seed}, {self.timeline.now_us // 1000} ms: {broken}; {self.knobs}"
+            ) from broken
         except Exception as error:
             error.add_note(f"seed {self.seed}, {self.timeline.now_us // 1000} ms; {self.knobs}")
             raise
@@ -200,7 +202,7 @@ class ClusterRun:
         deadline_us = self.timeline.now_us + HEAL_S * US
         while not holds():
             if self.timeline.now_us >= deadline_us:
-                raise Broken(f"within {HEAL_S} s {otherwise}: {self.check.standing()}")
+                raise InvariantViolation(f"within {HEAL_S} s {otherwise}: {self.check.standing()}")
             self.timeline.run_until(self.timeline.now_us + seconds(STEP_S))
 
     def _is_read(self) -> bool:
@@ -241,7 +243,7 @@ class ClusterRun:
         newest = read[end_offset - 1].epoch if end_offset >= 0 else UNDEFINED_EPOCH
         latest = epoch if end_offset >= 0 else UNDEFINED_EPOCH
         if found_end != end_offset or not newest <= found_epoch <= latest:
-            raise Broken(
+            raise InvariantViolation(
                 f"{TOPIC}-{number}: epoch {epoch} ends at {end_offset}, and the leader says {(found_epoch, found_end)}"
             )
         self._answers.append(found_epoch)

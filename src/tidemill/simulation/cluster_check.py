@@ -13,7 +13,7 @@ from tidemill.raft.voters import Membership
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.simulation.broker_machine import BrokerMachine
-from tidemill.simulation.history import Broken, History
+from tidemill.simulation.history import History, InvariantViolation
 from tidemill.storage.segment import SegmentDamaged
 from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.store import Store
@@ -56,7 +56,7 @@ class ClusterCheck:
         replica = shard.replica
         first = self._leaders.setdefault((shard.shard_id, replica.term), replica.me)
         if first != replica.me:
-            raise Broken(f"shard {shard.shard_id}: {first} and {replica.me} lead term {replica.term}")
+            raise InvariantViolation(f"shard {shard.shard_id}: {first} and {replica.me} lead term {replica.term}")
         known = self._memberships.setdefault(shard.shard_id, {})
         at, membership = shard.log.memberships[-1]
         if known.get(at) is not membership or len(known) > 1:
@@ -70,7 +70,7 @@ class ClusterCheck:
         self._served.add((shard_id, replica.term))
         before = [index for term, index in self._newest.get(shard_id, {}).items() if term < replica.term]
         if replica.stable_index < max(before, default=0):
-            raise Broken(
+            raise InvariantViolation(
                 f"shard {shard_id}: {replica.me} serves in term {replica.term} what it has up to "
                 f"{replica.stable_index}, and {max(before)} was committed before"
             )
@@ -79,7 +79,7 @@ class ClusterCheck:
         """It never goes back, and nobody has something else there."""
         index, before = shard.replica.stable_index, seen.get(shard.shard_id, 0)
         if index < before:
-            raise Broken(
+            raise InvariantViolation(
                 f"shard {shard.shard_id} on {machine.name}: the commit index went back from {before} to {index}"
             )
         seen[shard.shard_id] = index
@@ -93,7 +93,7 @@ class ClusterCheck:
             found = (entry.term, crc32c(entry.payload))
             first = self._committed.setdefault((shard.shard_id, at), found)
             if first != found:
-                raise Broken(
+                raise InvariantViolation(
                     f"shard {shard.shard_id}, entry {at}: committed as {first}, and as {found} on {machine.name}"
                 )
 
@@ -105,7 +105,9 @@ class ClusterCheck:
         holding = set().union(*[machine.held(shard_id, index, term) for machine in self._machines])
         if len(holding.intersection(replica.voters)) <= len(replica.voters) // 2:
             numbers = sorted(voter.broker_id for voter in holding)
-            raise Broken(f"shard {shard_id}: entry {index} of term {term} is committed, and only {numbers} have it")
+            raise InvariantViolation(
+                f"shard {shard_id}: entry {index} of term {term} is committed, and only {numbers} have it"
+            )
 
     def may_lose(self, lost: BrokerMachine) -> bool:
         """
@@ -159,12 +161,14 @@ class ClusterCheck:
         if len({image.offset for image in images}) > 1:
             return False
         if any(image != images[0] for image in images):
-            raise Broken(f"brokers read the same metadata, and know different clusters: {images}")
+            raise InvariantViolation(f"brokers read the same metadata, and know different clusters: {images}")
         for (topic_id, number), found in states.items():
             if len({state[0] for _, state in found}) > 1:
                 return False
             if any(state != found[0][1] for _, state in found):
-                raise Broken(f"{topic_id.hex()}-{number}: replicas have the same offsets, and differ: {found}")
+                raise InvariantViolation(
+                    f"{topic_id.hex()}-{number}: replicas have the same offsets, and differ: {found}"
+                )
         return True
 
     def check_deleted(self, history: History) -> None:
@@ -175,7 +179,7 @@ class ClusterCheck:
                 for number, partition in partitions.items():
                     known = history.partitions.get((topic, number))
                     if known is not None and not known.deleted <= partition.log_start <= known.delete_asked:
-                        raise Broken(
+                        raise InvariantViolation(
                             f"{topic}-{number} starts at {partition.log_start} on {machine.name}: {known.deleted}"
                         )
 
@@ -199,12 +203,12 @@ class ClusterCheck:
         while offset < partition.high_watermark:
             read = partition.log.read(offset, READ_BYTES, partition.high_watermark, may_wait=True)
             if read is None or not read[0]:
-                raise Broken(f"{where}: nothing is there at {offset}, below {partition.high_watermark}")
+                raise InvariantViolation(f"{where}: nothing is there at {offset}, below {partition.high_watermark}")
             for buffer in read[0]:
                 for span in spans(buffer):
                     batch = bytes(memoryview(buffer)[span.position : span.position + span.size])
                     if found.setdefault(span.header.base_offset, batch) != batch:
-                        raise Broken(
+                        raise InvariantViolation(
                             f"{where}: the batch at {span.header.base_offset} is not what another replica has there"
                         )
                     offset = span.header.end_offset

@@ -8,7 +8,7 @@ from hashlib import sha1
 from typing import NamedTuple
 
 
-class Broken(AssertionError):
+class InvariantViolation(AssertionError):
     """A promise was not kept; the sentence says which."""
 
 
@@ -45,7 +45,7 @@ class History:
 
     def got_producer_id(self, producer_id: int) -> None:
         if producer_id in self._producer_ids:
-            raise Broken(f"producer id {producer_id} was given out twice")
+            raise InvariantViolation(f"producer id {producer_id} was given out twice")
         self._producer_ids.add(producer_id)
 
     def sent(self, topic: str, number: int, producer_id: int, values: tuple[bytes, ...]) -> None:
@@ -59,19 +59,21 @@ class History:
             self.digest.update(b"%d " % offset + value)
             found = partition.read.get(offset)
             if found is not None and found.value != value:
-                raise Broken(f"{topic}-{number}: {name_of(value)} is acknowledged at {offset}, where {found} was read")
+                raise InvariantViolation(
+                    f"{topic}-{number}: {name_of(value)} is acknowledged at {offset}, where {found} was read"
+                )
 
     def read(self, topic: str, number: int, expected_offset: int, read: Read) -> None:
         """A reader that stood at `expected_offset` got this."""
         where = f"{topic}-{number}"
         if read.offset != expected_offset:
-            raise Broken(f"{where}: a reader at {expected_offset} got {read.offset}: offsets are not dense")
+            raise InvariantViolation(f"{where}: a reader at {expected_offset} got {read.offset}: offsets are not dense")
         first = self.partition(topic, number).read.setdefault(read.offset, read)
         if first != read:
-            raise Broken(f"{where} at {read.offset}: {_told(first)} was read, and now {_told(read)}")
+            raise InvariantViolation(f"{where} at {read.offset}: {_told(first)} was read, and now {_told(read)}")
         before = self.partition(topic, number).read.get(read.offset - 1)
         if before is not None and before.epoch > read.epoch:
-            raise Broken(f"{where} at {read.offset}: epoch {read.epoch} behind epoch {before.epoch}")
+            raise InvariantViolation(f"{where} at {read.offset}: epoch {read.epoch} behind epoch {before.epoch}")
 
     def check_all_read(self) -> None:
         for topic, number in self.partitions:
@@ -86,15 +88,19 @@ class History:
         for offset in range(len(partition.read)):
             read = partition.read[offset]
             if read.value in by_value:
-                raise Broken(f"{where}: {name_of(read.value)} is at {by_value[read.value]} and at {offset}")
+                raise InvariantViolation(f"{where}: {name_of(read.value)} is at {by_value[read.value]} and at {offset}")
             by_value[read.value] = offset
             by_producer.setdefault(read.producer_id, []).append(read.value)
         for value, offset in partition.acknowledged.items():
             if by_value.get(value) != offset:
-                raise Broken(f"{where}: {name_of(value)} was acknowledged at {offset}, and is at {by_value.get(value)}")
+                raise InvariantViolation(
+                    f"{where}: {name_of(value)} was acknowledged at {offset}, and is at {by_value.get(value)}"
+                )
         for producer_id, values in by_producer.items():
             if values != partition.sent.get(producer_id):
-                raise Broken(f"{where}: what producer {producer_id} sent is not what is there, in its order")
+                raise InvariantViolation(
+                    f"{where}: what producer {producer_id} sent is not what is there, in its order"
+                )
 
 
 def name_of(value: bytes) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from tidemill.batches.builder import build_batch
 from tidemill.model import errors
 from tidemill.simulation.client import BY_NAME, Client, Connection, Unreachable, check_retriable
-from tidemill.simulation.history import Broken, History, name_of
+from tidemill.simulation.history import History, InvariantViolation, name_of
 from tidemill.simulation.machine import BEGIN_MS
 from tidemill.wire.messages import init_producer_id, produce
 
@@ -129,7 +129,7 @@ class Producer:
         answer = response.responses[0].partition_responses[0]
         code = answer.error_code
         if code == errors.DUPLICATE_SEQUENCE_NUMBER:
-            raise Broken(f"{name_of(head.values[0])} is a duplicate whose offset is not known any more")
+            raise InvariantViolation(f"{name_of(head.values[0])} is a duplicate whose offset is not known any more")
         if code:
             check_retriable(f"Produce of {name_of(head.values[0])}", code)
             await self._again()

@@ -4,7 +4,7 @@ from tidemill.batches.batch import spans
 from tidemill.batches.records import read_records
 from tidemill.model import errors
 from tidemill.simulation.client import BY_NAME, Client, Leader, Unreachable, check_retriable
-from tidemill.simulation.history import Broken, History, Read
+from tidemill.simulation.history import History, InvariantViolation, Read
 from tidemill.wire.messages import fetch
 
 
@@ -55,7 +55,9 @@ class Reader:
             check_retriable(f"Fetch of {self._topic}-{self._number} from {self.offset}", code)
             return code
         if answer.diverging_epoch is not None:
-            raise Broken(f"a reader of {self._topic}-{self._number} at {self.offset} is told {answer.diverging_epoch}")
+            raise InvariantViolation(
+                f"a reader of {self._topic}-{self._number} at {self.offset} is told {answer.diverging_epoch}"
+            )
         self._take(answer, leader)
         return errors.NONE
 
@@ -63,7 +65,7 @@ class Reader:
         """Only what somebody wanted to be deleted is gone."""
         asked = self._history.partition(self._topic, self._number).delete_asked
         if not self.offset < log_start <= asked:
-            raise Broken(
+            raise InvariantViolation(
                 f"{self._topic}-{self._number}: a reader at {self.offset} is out of range; the log starts at "
                 f"{log_start}, and up to {asked} it was to be deleted"
             )
@@ -72,12 +74,16 @@ class Reader:
     def _take(self, answer: fetch.Response.Topic.Partition, leader: Leader) -> None:
         where = f"{self._topic}-{self._number}"
         if answer.high_watermark < self.high_watermark:
-            raise Broken(f"high watermark of {where}: {self.high_watermark}, then {answer.high_watermark} of {leader}")
+            raise InvariantViolation(
+                f"high watermark of {where}: {self.high_watermark}, then {answer.high_watermark} of {leader}"
+            )
         self.high_watermark = answer.high_watermark
         records = memoryview(answer.records or b"")  # type: ignore[arg-type]
         for span in spans(records):
             if span.header.end_offset > self.high_watermark:
-                raise Broken(f"{where}: a batch up to {span.header.end_offset}, above {self.high_watermark}")
+                raise InvariantViolation(
+                    f"{where}: a batch up to {span.header.end_offset}, above {self.high_watermark}"
+                )
             for record in read_records(records, span.position):
                 if record.offset >= self.offset:
                     read = Read(record.offset, span.header.leader_epoch, span.header.producer_id, record.value or b"")

@@ -22,7 +22,7 @@ from tidemill.simulation.cluster import ClusterRun
 from tidemill.simulation.cluster_faults import Fault
 from tidemill.simulation.cluster_knobs import ClusterKnobs
 from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST
-from tidemill.simulation.history import Broken
+from tidemill.simulation.history import InvariantViolation
 from tidemill.simulation.machine import seconds
 from tidemill.storage import paths
 from tidemill.storage.data_directory import DirectoryProblem
@@ -184,7 +184,7 @@ def test_what_only_the_leader_has_acknowledged_is_seen_to_be_lost() -> None:
         drawn = replace(knobs(3).without_faults(), acks=1, partitions=1, duration_s=12, partition=0.5, kill=0.2)
         try:
             ClusterRun(seed, drawn).run()
-        except Broken:
+        except InvariantViolation:
             return
     raise AssertionError(f"nothing was lost in {SEEDS_OF_CONTROL} runs")
 

@@ -12,8 +12,8 @@ from tidemill.raft.open_log import OpenLog
 from tidemill.raft.progress_tracker import ProgressTracker
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
-from tidemill.simulation import kept_install
-from tidemill.simulation.shard_group import Knobs
+from tidemill.simulation import model_install
+from tidemill.simulation.shard_simulation import Knobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ def stands_while_it_installs() -> Iterator[None]:
 @contextmanager
 def install_cuts_what_is_committed() -> Iterator[None]:
     """It copies everything, for that is simpler."""
-    with patch.object(kept_install, "meeting_offset", lambda *_: None):
+    with patch.object(model_install, "meeting_offset", lambda *_: None):
         yield
 
 
@@ -276,20 +276,20 @@ def install_keeps_what_differs() -> Iterator[None]:
     def blind(ours: Any, our_end: int, theirs: Any, their_end: int) -> int:
         return min(our_end, their_end)
 
-    with patch.object(kept_install, "meeting_offset", blind):
+    with patch.object(model_install, "meeting_offset", blind):
         yield
 
 
 @contextmanager
 def offers_what_is_not_committed() -> Iterator[None]:
     """And drops the rows of it."""
-    snapshot = kept_install.KeptCatchUp._snapshot
+    snapshot = model_install.ModelCatchUp._snapshot
 
     def hasty(self: Any) -> Any:
         with patch.object(Replica, "stable_index", property(lambda replica: replica.durable_index)):
             return snapshot(self)
 
-    with patch.object(kept_install.KeptCatchUp, "_snapshot", hasty):
+    with patch.object(model_install.ModelCatchUp, "_snapshot", hasty):
         yield
 
 

@@ -13,13 +13,13 @@ import pytest
 from tests.simulation.hash_seeds import printed_under_two
 from tests.simulation.raft.raft_mutants import BY_SWARM, BY_TRANSCRIPT, RaftMutant
 from tests.unit.raft.transcript import Hand
-from tidemill.simulation.shard_group import GroupRun, Knobs
+from tidemill.simulation.shard_simulation import Knobs, ShardSimulation
 
 SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "300"))
 LOTS = 6  # of seeds, so that a failure is told soon
 FOUND = (435,)  # a majority was damaged that only a disk knew of
 RUN = """
-from tidemill.simulation.shard_group import GroupRun
+from tidemill.simulation.shard_simulation import GroupRun
 for seed in (7, 11):
     run = GroupRun(seed)
     run.run()
@@ -36,7 +36,7 @@ def test_a_swarm_of_runs_keeps_what_is_promised(lot: int, explored: list[str]) -
     events = acknowledged = 0
 
     for seed in range(lot, SEEDS, LOTS):
-        run = GroupRun(seed)
+        run = ShardSimulation(seed)
         run.run()
         events += run.events
         acknowledged += len(run.acknowledged)
@@ -52,7 +52,7 @@ def test_a_swarm_of_runs_keeps_what_is_promised(lot: int, explored: list[str]) -
 @pytest.mark.parametrize("seed", FOUND)
 def test_a_seed_that_has_found_something_is_run_again(seed: int) -> None:
     """What it has found is mended."""
-    GroupRun(seed).run()
+    ShardSimulation(seed).run()
 
 
 @pytest.mark.parametrize("mutant", BY_SWARM, ids=lambda mutant: mutant.name)
@@ -62,7 +62,7 @@ def test_the_swarm_finds_a_planted_bug(mutant: RaftMutant, explored: list[str]) 
         knobs = None if mutant.sharp is None else mutant.sharp(Knobs.draw(Random(seed)))
         with mutant.planted():
             try:
-                GroupRun(seed, knobs).run()
+                ShardSimulation(seed, knobs).run()
             except AssertionError as broken:
                 explored.append(f"Raft mutant, {mutant.name}: seed {seed}: {str(broken)[:90]}")
                 return

@@ -36,8 +36,8 @@ from tidemill.raft.progress import Window
 from tidemill.raft.ready import Vote
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, Membership
-from tidemill.simulation.kept_install import KeptCatchUp, KeptInstall
-from tidemill.simulation.kept_log import Damage, Installed, Kept, Row, control_rows_first
+from tidemill.simulation.model_install import ModelCatchUp, ModelInstall
+from tidemill.simulation.model_log import Damage, Installed, ModelLog, Row, control_rows_first
 
 ELECTED_MS = 10_000
 JITTER_MS = 100
@@ -49,11 +49,11 @@ def voter(number: int | str) -> ReplicaKey:
 
 class Hand:
     def __init__(self) -> None:
-        self.disks: dict[int, Kept] = {}
-        self.memories: dict[int, Kept] = {}
+        self.disks: dict[int, ModelLog] = {}
+        self.memories: dict[int, ModelLog] = {}
         self.replicas: dict[int, Replica] = {}
-        self.catch_ups: dict[int, KeptCatchUp] = {}
-        self.installs: dict[int, KeptInstall] = {}
+        self.catch_ups: dict[int, ModelCatchUp] = {}
+        self.installs: dict[int, ModelInstall] = {}
         self.file_syncs: set[int] = set()
         self.queued: dict[int, list[Row]] = {}
         self.blocks: dict[int, list[Row]] = {}
@@ -83,13 +83,13 @@ class Hand:
     def do_voters(self, *numbers: str) -> None:
         membership = Membership(tuple(voter(number) for number in numbers))
         for number in numbers:
-            self.disks[int(number)] = Kept(memberships=[(0, membership)])
+            self.disks[int(number)] = ModelLog(memberships=[(0, membership)])
             self.do_start(number)
 
     def do_spare(self, *numbers: str) -> None:
         membership = next(iter(self.disks.values())).memberships[0][1]
         for number in numbers:
-            self.disks[int(number)] = Kept(memberships=[(0, membership)])
+            self.disks[int(number)] = ModelLog(memberships=[(0, membership)])
             self.do_start(number)
 
     def do_start(self, number: str) -> None:
@@ -111,8 +111,8 @@ class Hand:
             is_damaged=memory.is_damaged,
         )
         replica = self.replicas[at]
-        self.catch_ups[at] = KeptCatchUp(replica, memory, lambda: 1)
-        self.installs[at] = KeptInstall(
+        self.catch_ups[at] = ModelCatchUp(replica, memory, lambda: 1)
+        self.installs[at] = ModelInstall(
             replica, memory, self.disks[at], lambda row: self._queue(at, row), lambda: self.file_syncs.add(at)
         )
         self._tick(at, 0)

@@ -23,8 +23,8 @@ from tidemill.raft.progress import Window
 from tidemill.raft.ready import Ready, Vote
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, Membership
-from tidemill.simulation.kept_install import KeptCatchUp, KeptInstall
-from tidemill.simulation.kept_log import Broken, Damage, Installed, Kept, Row, control_rows_first
+from tidemill.simulation.model_install import ModelCatchUp, ModelInstall
+from tidemill.simulation.model_log import Damage, Installed, InvariantViolation, ModelLog, Row, control_rows_first
 
 TICK_MS: Final = 50
 HEARTBEAT_MS: Final = 100
@@ -98,10 +98,10 @@ class Knobs:
 class Node:
     """A broker, as far as one shard can tell."""
 
-    def __init__(self, run: "GroupRun", voter: ReplicaKey, membership: Membership) -> None:
+    def __init__(self, run: "ShardSimulation", voter: ReplicaKey, membership: Membership) -> None:
         self.run = run
         self.voter = voter
-        self.disk = Kept(memberships=[(0, membership)])
+        self.disk = ModelLog(memberships=[(0, membership)])
         self.memory = self.disk.copy()
         self.replica: Replica | None = None
         self.paused_until = self.full_until = 0
@@ -113,12 +113,12 @@ class Node:
         self.is_syncing = False
         self.block: list[Row] = []
         self.waiting: deque[tuple[int, int, bytes]] = deque()  # proposed here: index, term, payload
-        self.catch_up: KeptCatchUp | None = None
-        self.install: KeptInstall | None = None
+        self.catch_up: ModelCatchUp | None = None
+        self.install: ModelInstall | None = None
         self.pulled_ms = 0
         self.has_forgotten = False  # since the last turn: somebody may need an install now
         self.reads: list[tuple[int, int, int, int]] = []  # serial, term, commit index then, acknowledged by then
-        self.had: list[Kept] = []  # what was on its disk before it was damaged: it may have answered for that
+        self.had: list[ModelLog] = []  # what was on its disk before it was damaged: it may have answered for that
 
     @property
     def is_damaged(self) -> bool:
@@ -147,8 +147,8 @@ class Node:
             installing=self.memory.installing,
             is_damaged=self.memory.is_damaged,
         )
-        self.catch_up = KeptCatchUp(self.replica, self.memory, lambda: self.run.random.randrange(1, 9))
-        self.install = KeptInstall(self.replica, self.memory, self.disk, self._queue, self._sync_files)
+        self.catch_up = ModelCatchUp(self.replica, self.memory, lambda: self.run.random.randrange(1, 9))
+        self.install = ModelInstall(self.replica, self.memory, self.disk, self._queue, self._sync_files)
         self.run.after(self.run.random.randrange(TICK_MS), self._guarded(self._tick))
         self.run.after(0, self._guarded(self._heartbeat))
 
@@ -272,7 +272,7 @@ class Node:
         if self.install.pulls and self.run.now_ms - self.pulled_ms >= PULL_MS:
             self._pull(self.replica, self.install)
 
-    def _pull(self, replica: Replica, install: KeptInstall) -> None:
+    def _pull(self, replica: Replica, install: ModelInstall) -> None:
         pull = install.pull()
         if pull is not None and replica.leader is not None:
             self.pulled_ms = self.run.now_ms
@@ -386,7 +386,7 @@ class Node:
         if confirmed < serial:
             return False
         if seen < acknowledged:
-            raise Broken(f"{self.run.now_ms} ms: a confirmed read at {seen} misses entry {acknowledged}")
+            raise InvariantViolation(f"{self.run.now_ms} ms: a confirmed read at {seen} misses entry {acknowledged}")
         return True
 
     def propose(self, payload: bytes) -> None:
@@ -405,7 +405,7 @@ class Node:
             self.execute()
 
 
-class GroupRun:
+class ShardSimulation:
     def __init__(self, seed: int, knobs: Knobs | None = None) -> None:
         self.seed = seed
         self.random = Random(seed)
@@ -470,11 +470,13 @@ class GroupRun:
         deadline = self.now_ms + HEAL_MS
         while not self._agrees():
             if self.now_ms >= deadline:
-                raise Broken(f"seed {self.seed}: the healed group does not agree: {self._standing()}")
+                raise InvariantViolation(f"seed {self.seed}: the healed group does not agree: {self._standing()}")
             self._turn_until(self.now_ms + 500)
         for index, found in self.acknowledged.items():
             if self.committed.get(index) != found:
-                raise Broken(f"seed {self.seed}: entry {index} was acknowledged as {found}, and is not there")
+                raise InvariantViolation(
+                    f"seed {self.seed}: entry {index} was acknowledged as {found}, and is not there"
+                )
 
     def _turn_until(self, end_ms: int) -> None:
         heap = self._heap
@@ -482,7 +484,9 @@ class GroupRun:
             self.now_ms, _, call = heapq.heappop(heap)
             call()
             if self.events > STORM_EVENTS + STORM_EVENTS_PER_MS * self.now_ms:
-                raise Broken(f"seed {self.seed}: {self.events} events within {self.now_ms} ms: a storm of messages")
+                raise InvariantViolation(
+                    f"seed {self.seed}: {self.events} events within {self.now_ms} ms: a storm of messages"
+                )
         self.now_ms = end_ms
 
     # Who does what.
@@ -601,22 +605,26 @@ class GroupRun:
     def check_leader(self, node: Node, replica: Replica) -> None:
         first = self.leaders.setdefault(replica.term, node.voter)
         if first != node.voter:
-            raise Broken(f"seed {self.seed}, {self.now_ms} ms: {first} and {node.voter} lead term {replica.term}")
+            raise InvariantViolation(
+                f"seed {self.seed}, {self.now_ms} ms: {first} and {node.voter} lead term {replica.term}"
+            )
 
     def check_votes(self, node: Node, before: Vote, after: Vote) -> None:
         if after.term < before.term:
-            raise Broken(f"seed {self.seed}: the term of {node.voter} went back from {before.term} to {after.term}")
+            raise InvariantViolation(
+                f"seed {self.seed}: the term of {node.voter} went back from {before.term} to {after.term}"
+            )
         if after.voted_for is not None:
             first = self.votes.setdefault((node.voter, after.term), after.voted_for)
             if first != after.voted_for:
-                raise Broken(f"seed {self.seed}: {node.voter} voted twice in term {after.term}")
+                raise InvariantViolation(f"seed {self.seed}: {node.voter} voted twice in term {after.term}")
 
     def check_committed(self, node: Node, index: int, term: int, payload: bytes) -> None:
         found = (term, payload)
         first = self.committed.setdefault(index, found)
         self.newest[term] = max(self.newest.get(term, 0), index)
         if first != found:
-            raise Broken(
+            raise InvariantViolation(
                 f"seed {self.seed}, {self.now_ms} ms: entry {index} was committed as {first}, "
                 f"and {node.voter} commits {found}"
             )
@@ -631,7 +639,7 @@ class GroupRun:
         disks = [[self.nodes[voter].disk, *self.nodes[voter].had] for voter in replica.voters]
         holding = sum(any(_holds(disk, index, term) for disk in held) for held in disks)
         if holding < len(replica.voters) // 2 + 1:
-            raise Broken(
+            raise InvariantViolation(
                 f"seed {self.seed}, {self.now_ms} ms: entry {index} is committed and lies on {holding} "
                 f"of {len(replica.voters)} disks"
             )
@@ -645,7 +653,7 @@ class GroupRun:
         self.confirmed.add(replica.term)
         newest = max((index for term, index in self.newest.items() if term < replica.term), default=0)
         if replica.stable_index < newest:
-            raise Broken(
+            raise InvariantViolation(
                 f"seed {self.seed}, {self.now_ms} ms: {node.voter} serves in term {replica.term} what it has up to "
                 f"{replica.stable_index}, and entry {newest} was committed before"
             )
@@ -681,7 +689,7 @@ class GroupRun:
         ]
 
 
-def _holds(disk: Kept, index: int, term: int) -> bool:
+def _holds(disk: ModelLog, index: int, term: int) -> bool:
     if index <= len(disk.state):
         return disk.state[index - 1][1] == term
     if disk.installing is not None or disk.is_damaged:

@@ -10,7 +10,7 @@ from typing import Final
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 from tidemill.raft.replica import Replica
-from tidemill.simulation.kept_log import Broken, Installed, Installing, Kept, Record, Row
+from tidemill.simulation.model_log import Installed, Installing, InvariantViolation, ModelLog, Record, Row
 from tidemill.storage.leader_epochs import meeting_offset
 
 _START: Final = Struct(">QQ")
@@ -26,10 +26,10 @@ def term_starts(content: Sequence[Record]) -> list[tuple[int, int]]:
     return starts
 
 
-class KeptCatchUp:
+class ModelCatchUp:
     """A leader's side.  One snapshot for all, as long as the rows behind it are there."""
 
-    def __init__(self, replica: Replica, memory: Kept, entries_max: Callable[[], int]) -> None:
+    def __init__(self, replica: Replica, memory: ModelLog, entries_max: Callable[[], int]) -> None:
         self._replica = replica
         self._memory = memory
         self._entries_max = entries_max  # in one chunk
@@ -72,7 +72,7 @@ class KeptCatchUp:
         )
 
 
-class KeptInstall:
+class ModelInstall:
     """
     A follower's side.  `sync_files` begins a sync of what was copied; then call `files_synced`.  A row that `queue`
     took and that is durable comes back to `row_synced`.
@@ -81,8 +81,8 @@ class KeptInstall:
     def __init__(
         self,
         replica: Replica,
-        memory: Kept,
-        disk: Kept,
+        memory: ModelLog,
+        disk: ModelLog,
         queue: Callable[[Row], None],
         sync_files: Callable[[], None],
     ) -> None:
@@ -126,7 +126,7 @@ class KeptInstall:
         keep = self.keep(content, offer)
         committed = min(self._memory.commit_index, len(content))  # of a damaged log no more is left
         if keep < committed:
-            raise Broken(f"an install would cut entry {keep + 1}; {committed} are committed")
+            raise InvariantViolation(f"an install would cut entry {keep + 1}; {committed} are committed")
         self._row = Installing(offer.index, offer.index_term, keep)
         self._queue(self._row)
 
@@ -169,7 +169,7 @@ class KeptInstall:
             index, term, size = _RECORD.unpack_from(data, at)
             at += _RECORD.size + size
             if index != memory.count + 1:
-                raise Broken(f"entry {index} was sent for {memory.count + 1}")
+                raise InvariantViolation(f"entry {index} was sent for {memory.count + 1}")
             memory.copied += ((index, term, data[at - size : at]),)
         return at > 0
 

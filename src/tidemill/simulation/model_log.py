@@ -13,7 +13,7 @@ from tidemill.raft.voters import Membership
 Record = tuple[int, int, bytes]  # index, term, payload
 
 
-class Broken(AssertionError):
+class InvariantViolation(AssertionError):
     """A promise was not kept; the sentence says which, and when."""
 
 
@@ -60,7 +60,7 @@ def control_rows_first(queued: list[Row]) -> tuple[list[Row], list[Row]]:
 
 
 @dataclass(slots=True)
-class Kept:
+class ModelLog:
     """A log as a node has it in memory, and as its disk has it: two of these."""
 
     first_index: int = 1
@@ -128,7 +128,7 @@ class Kept:
         """The last row it had stays known: votes claim it."""
         content = self.content
         if len(content) < row.keep:
-            raise Broken(f"an install keeps {row.keep} entries of {len(content)} that are on disk")
+            raise InvariantViolation(f"an install keeps {row.keep} entries of {len(content)} that are on disk")
         self.base_term = self.term_at(self.last_index)
         self.first_index = self.last_index + 1
         self.entries, self.copied = [], ()
@@ -138,7 +138,7 @@ class Kept:
     def _install(self, row: Installed) -> None:
         content = self.state + self.copied
         if not content or content[-1][:2] != (row.index, row.term):
-            raise Broken(f"the snapshot at {row.index} was journaled, and its bytes end at {content[-1:]}")
+            raise InvariantViolation(f"the snapshot at {row.index} was journaled, and its bytes end at {content[-1:]}")
         self.state, self.copied, self.entries = content, (), []
         self.first_index, self.base_term = row.index + 1, row.term
         self.memberships = [(row.index, row.membership)]
@@ -158,9 +158,9 @@ class Kept:
         while len(self.memberships) > 1 and self.memberships[1][0] < below:
             del self.memberships[0]
 
-    def copy(self) -> "Kept":
+    def copy(self) -> "ModelLog":
         """As a start finds it: what was copied and not journaled is cut."""
-        return Kept(
+        return ModelLog(
             self.first_index,
             self.base_term,
             list(self.entries),
