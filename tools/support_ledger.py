@@ -16,7 +16,7 @@ _ROW = re.compile(r"^\| (\d+) \| \w+ \| \d+-\d+ \| ?(.*?) ?\|$", re.MULTILINE)
 def table(notes: dict[int, str]) -> str:
     """A row for each API that has a handler, by key."""
     sys.path.insert(0, str(ROOT / "src"))
-    from tidemill.broker.dispatch import HANDLERS
+    from tidemill.broker.connection.dispatch import HANDLERS
     from tidemill.wire.api import ALL
 
     rows = []

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tidemill.broker.dispatch import HANDLERS
+from tidemill.broker.connection.dispatch import HANDLERS
 from tidemill.wire.api import ALL
 
 LEDGER = Path(__file__).resolve().parents[2] / "docs" / "protocol" / "support.md"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidemill.app.listeners import SettingRefused
-from tidemill.broker.kafka_connection import KafkaConnection
+from tidemill.broker.connection.kafka_connection import KafkaConnection
 from tidemill.model.config_resolution import BrokerLayers, broker_int, broker_value
 from tidemill.runtime.tcp_server import TcpServer
 from tidemill.telemetry.metrics import Metrics

@@ -21,7 +21,7 @@ from tidemill.app.start_problem import StartProblem
 from tidemill.batches.native import is_compiled
 from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
-from tidemill.broker.kafka_connection import KafkaConnection
+from tidemill.broker.connection.kafka_connection import KafkaConnection
 from tidemill.broker.machine import Machine
 from tidemill.metadata.metadata_records import HTTP_ENDPOINT, PEER_ENDPOINT, Endpoint, MetadataFormatError
 from tidemill.model.config_resolution import broker_int, broker_value

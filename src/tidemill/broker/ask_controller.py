@@ -12,7 +12,7 @@ answered: then the outcome is not known.
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.schema import Api, Message

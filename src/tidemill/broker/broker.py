@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from tidemill.broker.cluster import Cluster
-from tidemill.broker.connection_memory import ConnectionMemory, Holder
+from tidemill.broker.connection.connection_memory import ConnectionMemory, Holder
+from tidemill.broker.connection.deadlines import Deadlines
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.broker.coordinator_host import CoordinatorHost
-from tidemill.broker.deadlines import Deadlines
 from tidemill.broker.fetch_session import FetchSessions
 from tidemill.broker.leader_balancer import LeaderBalancer
 from tidemill.broker.leadership_transfers import LeadershipTransfers

@@ -7,10 +7,10 @@ evaluate ─▶ enough bytes, an error, or no time left ─▶ answer
 
 from typing import Any, Final
 
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.fetch_session import FetchKey, FetchSession, Wanted
 from tidemill.broker.leader_hints import WRONG_LEADER, LeaderHints
 from tidemill.broker.leadership import reading_problem
-from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from tidemill.broker.ask_controller import Handler
 from tidemill.broker.broker import Broker
-from tidemill.broker.dispatch import CONTROLLER_HANDLERS
-from tidemill.broker.pipelines import Pipelines
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.dispatch import CONTROLLER_HANDLERS
+from tidemill.broker.connection.pipelines import Pipelines
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.metadata.admission import AdmitBroker, Admitted
 from tidemill.metadata.brokers import RegisterBroker, Registered
 from tidemill.metadata.controller import Command

@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from tidemill.broker.broker import Broker
-from tidemill.broker.kafka_connection import Buffer, KafkaConnection
+from tidemill.broker.connection.kafka_connection import Buffer, KafkaConnection
 from tidemill.simulation.event_loop import SimulatedLoop
 from tidemill.simulation.network import Network, Socket
 

@@ -18,7 +18,7 @@ from tidemill.batches.builder import build_batch
 from tidemill.batches.records import Record, read_records
 from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
-from tidemill.broker.kafka_connection import KafkaConnection
+from tidemill.broker.connection.kafka_connection import KafkaConnection
 from tidemill.broker.machine import Machine
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.metadata.topics import CreateTopics, NewTopic

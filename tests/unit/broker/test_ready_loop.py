@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.broker.broker_world import OPTIONS, BrokerWorld, Client
-from tests.unit.broker.test_kafka_connection import produce_of
+from tests.unit.broker.connection.test_kafka_connection import produce_of
 from tidemill.broker.ready_loop import CHECKPOINT_MS, IDLE_MS, SYNC_MS_MAX, WRITE_BACK_BYTES
 from tidemill.model import errors
 

@@ -5,7 +5,7 @@ Replaces everything that was set for a resource; what is not named goes back to 
 to use IncrementalAlterConfigs since KIP-339, and some do not.
 """
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.metadata.configs import AlterConfigs, AlteredResource
 from tidemill.metadata.metadata_records import ConfigResource
 from tidemill.model import errors

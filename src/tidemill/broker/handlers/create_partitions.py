@@ -5,7 +5,7 @@ More partitions for topics, each for itself; the answer comes when the new ones 
 that is there moves.
 """
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.metadata.partitions import CreatePartitions, GrownTopic, MorePartitions
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId

@@ -13,7 +13,7 @@ waits; and leaders are waited for five seconds.
 
 from typing import Final
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.metadata.describe_configs import topic_settings
 from tidemill.metadata.topics import CreatedTopic, CreateTopics, NewTopic
 from tidemill.model import errors

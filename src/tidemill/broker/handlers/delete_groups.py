@@ -4,7 +4,7 @@ DeleteGroups (key 42): v0-2
 Empty groups go with all that they committed; a group with members is NON_EMPTY_GROUP.
 """
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.coordinator.group.requests import DeleteGroups
 from tidemill.coordinator.group.responses import GroupsDeleted
 from tidemill.shard.pending import Pending

@@ -11,9 +11,9 @@ What has not committed when timeout_ms is over, or this broker leads no more, is
 
 from typing import Final
 
-from tidemill.broker.deadlines import Deadlines
+from tidemill.broker.connection.deadlines import Deadlines
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.leadership import leadership_problem
-from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.topic import INTERNAL_TOPICS
 from tidemill.shard.partition import Partition

@@ -8,7 +8,7 @@ v4  group_instance_id (KIP-345)
 v6  GROUP_ID_NOT_FOUND with a message (KIP-1043); before, such a group is Dead and no error
 """
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.coordinator.group.requests import DescribeGroups
 from tidemill.coordinator.group.responses import DescribedGroup, GroupsDescribed
 from tidemill.model import errors

@@ -14,8 +14,8 @@ v16  node_endpoints: with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, who le
 read_committed reads to the high watermark: there are no transactions yet.
 """
 
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.delayed_fetch import DelayedFetch
-from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.fetch import Request, Response

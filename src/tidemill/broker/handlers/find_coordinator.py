@@ -12,7 +12,7 @@ v6  key type 2: share groups (KIP-932)
 
 from typing import Final
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.topic import OFFSETS_TOPIC
 from tidemill.shard.pending import Pending

@@ -6,7 +6,7 @@ A classic group's member says it is alive; the answer tells it to rejoin, or not
 v3  group_instance_id (KIP-345)
 """
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.coordinator.group.requests import Heartbeat
 from tidemill.coordinator.group.responses import HeartbeatTaken
 from tidemill.shard.pending import Pending

@@ -5,7 +5,7 @@ Single settings of topics, brokers and groups: set, deleted, appended to, subtra
 changed as a whole or not at all.
 """
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.metadata.configs import AlteredResource, Change, IncrementalAlterConfigs, Operation
 from tidemill.metadata.metadata_records import ConfigResource
 from tidemill.model import errors

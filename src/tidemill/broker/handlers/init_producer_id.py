@@ -10,7 +10,7 @@ v3  producer_id and producer_epoch in the request
 
 from typing import Final
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.init_producer_id import Request, Response

@@ -11,7 +11,7 @@ v8  reason: told to nobody
 v9  skip_assignment (KIP-814)
 """
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.coordinator.group.requests import Join
 from tidemill.coordinator.group.responses import Joined
 from tidemill.shard.pending import Pending

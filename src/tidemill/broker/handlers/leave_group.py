@@ -7,7 +7,7 @@ v3  many members at once, each answered for itself (KIP-345); before, one, whose
 v5  reason: told to nobody
 """
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.coordinator.group.requests import Leave, LeavingMember
 from tidemill.coordinator.group.responses import Left
 from tidemill.shard.pending import Pending

@@ -9,8 +9,8 @@ v5  OFFSET_NOT_AVAILABLE  v6  flexible
 
 from typing import Final
 
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.leadership import leadership_problem
-from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard import lookup
 from tidemill.shard.partition import Partition

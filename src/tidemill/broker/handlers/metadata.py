@@ -20,8 +20,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.partition_view import partition_view
-from tidemill.broker.request_context import RequestContext
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.model import errors
 from tidemill.model.config_resolution import broker_flag

@@ -10,7 +10,7 @@ v9  GROUP_ID_NOT_FOUND may be answered (KIP-848)
 v10 topics by id: UNKNOWN_TOPIC_ID
 """
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.coordinator.group.requests import CommitOffsets, OffsetToCommit
 from tidemill.coordinator.group.responses import OffsetsCommitted
 from tidemill.model import errors

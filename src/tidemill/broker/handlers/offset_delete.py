@@ -4,7 +4,7 @@ OffsetDelete (key 47): v0
 Committed offsets that shall be no more (KIP-496); a group keeps those of topics that its members read.
 """
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.coordinator.group.requests import DeleteOffsets, TopicPartitionId
 from tidemill.coordinator.group.responses import OffsetsDeleted
 from tidemill.model import errors

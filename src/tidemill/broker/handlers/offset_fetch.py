@@ -20,7 +20,7 @@ thousands of times a second, so that its answer takes a moment.  Kafka's own cli
 from collections.abc import Sequence
 from typing import Final
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.coordinator.group.requests import FetchOffsets, TopicPartitionId
 from tidemill.coordinator.group.responses import FetchedOffset, OffsetsFetched
 from tidemill.metadata.image import ClusterImage

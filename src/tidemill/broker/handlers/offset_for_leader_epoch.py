@@ -7,8 +7,8 @@ epoch ends at the high watermark; one before the table at the table's start; one
 v3  replica_id: replicas speak the peer protocol, whoever calls himself one here is served as a client
 """
 
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.leadership import leadership_problem
-from tidemill.broker.request_context import RequestContext
 from tidemill.wire.messages.offset_for_leader_epoch import Request, Response
 
 PartitionResponse = Response.Topic.Partition

@@ -11,7 +11,7 @@ timeout_ms is over: NOT_ENOUGH_REPLICAS_AFTER_APPEND where only some of them are
 what waits when this broker does not lead any more: the outcome is not known.
 
 What an idempotent producer sent behind a batch that was refused for now, or whose outcome is not known, is refused
-alike (`broker/pipelines.py`).
+alike (`broker/connection/pipelines.py`).
 
 v0-2  older formats: UNSUPPORTED_FOR_MESSAGE_FORMAT, told per partition
 v3    record batch v2; transactional_id (refused: transactions are not built yet)
@@ -24,10 +24,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from tidemill.broker.deadlines import Deadlines
+from tidemill.broker.connection.deadlines import Deadlines
+from tidemill.broker.connection.pipelines import SENT_AGAIN, TopicPartition
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.leader_hints import LeaderHints
-from tidemill.broker.pipelines import SENT_AGAIN, TopicPartition
-from tidemill.broker.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.topic import INTERNAL_TOPICS
 from tidemill.shard.append import Appended, append_batch

@@ -7,7 +7,7 @@ v3  group_instance_id (KIP-345)
 v5  protocol_type and protocol_name, which must both be there (KIP-559)
 """
 
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.coordinator.group.requests import Sync
 from tidemill.coordinator.group.responses import Synced
 from tidemill.model import errors

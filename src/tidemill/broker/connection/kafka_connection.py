@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from tidemill.broker.broker import Broker
-from tidemill.broker.dispatch import HANDLERS, OFFERED
-from tidemill.broker.pipelines import Pipelines
-from tidemill.broker.request_context import RequestContext
+from tidemill.broker.connection.dispatch import HANDLERS, OFFERED
+from tidemill.broker.connection.pipelines import Pipelines
+from tidemill.broker.connection.request_context import RequestContext
 from tidemill.shard.pending import Pending
 from tidemill.wire.failure import failure_response
 from tidemill.wire.frame import FrameBuffer

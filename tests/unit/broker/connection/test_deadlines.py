@@ -1,7 +1,7 @@
 """Requests wait no longer than their clients."""
 
 from tests.unit.broker.broker_world import HandClock
-from tidemill.broker.deadlines import Deadlines
+from tidemill.broker.connection.deadlines import Deadlines
 
 
 class Waiting:

@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld, Client
 from tidemill.batches.builder import build_batch
-from tidemill.broker import kafka_connection
-from tidemill.broker.dispatch import HANDLERS
-from tidemill.broker.kafka_connection import TURN_REQUESTS_MAX, WAITING_MAX
+from tidemill.broker.connection import kafka_connection
+from tidemill.broker.connection.dispatch import HANDLERS
+from tidemill.broker.connection.kafka_connection import TURN_REQUESTS_MAX, WAITING_MAX
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages import describe_cluster, fetch, list_offsets, metadata, produce

@@ -1,7 +1,7 @@
 """What all connections keep together is bounded, and one of them always goes on."""
 
 from tests.unit.broker.broker_world import HandClock
-from tidemill.broker.connection_memory import (
+from tidemill.broker.connection.connection_memory import (
     ARRIVAL_MS_MAX,
     RESPONSE_BYTES_MIN,
     RESPONSES_BYTES_MAX,
