@@ -12,7 +12,7 @@ from tidemill.broker.connection.connection_memory import ConnectionMemory, Holde
 from tidemill.broker.connection.deadlines import Deadlines
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.broker.coordinator_host import CoordinatorHost
-from tidemill.broker.fetch_session import FetchSessions
+from tidemill.broker.fetch.fetch_session import FetchSessions
 from tidemill.broker.leader_balancer import LeaderBalancer
 from tidemill.broker.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine

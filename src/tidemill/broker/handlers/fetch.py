@@ -15,7 +15,7 @@ read_committed reads to the high watermark: there are no transactions yet.
 """
 
 from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.delayed_fetch import DelayedFetch
+from tidemill.broker.fetch.delayed_fetch import DelayedFetch
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.fetch import Request, Response

@@ -8,7 +8,7 @@ evaluate ─▶ enough bytes, an error, or no time left ─▶ answer
 from typing import Any, Final
 
 from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.fetch_session import FetchKey, FetchSession, Wanted
+from tidemill.broker.fetch.fetch_session import FetchKey, FetchSession, Wanted
 from tidemill.broker.leader_hints import WRONG_LEADER, LeaderHints
 from tidemill.broker.leadership import reading_problem
 from tidemill.model import errors
