@@ -7,7 +7,6 @@ shards, listeners.
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from tidemill.broker.cluster import Cluster
 from tidemill.broker.connection.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.connection.deadlines import Deadlines
 from tidemill.broker.controller_host import ControllerHost
@@ -19,6 +18,7 @@ from tidemill.broker.machine import Machine
 from tidemill.broker.membership_reconciler import MembershipReconciler
 from tidemill.broker.metadata_freshness import MetadataFreshness
 from tidemill.broker.metadata_quorum_status import MetadataQuorumStatus
+from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.producer_id_source import ProducerIdSource
 from tidemill.broker.rate_limited_events import RateLimitedEvents
 from tidemill.broker.ready_loop import ReadyLoop

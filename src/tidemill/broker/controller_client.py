@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tidemill.broker.peers import Answered
+from tidemill.broker.peers.peers import Answered
 from tidemill.model import errors
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.wire.schema import Api, Message, Part

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tidemill.broker.machine import Machine
-from tidemill.broker.peers import GIVEN_UP_MS
+from tidemill.broker.peers.peers import GIVEN_UP_MS
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.peer import frame as frames

@@ -6,9 +6,9 @@ has nearly all there is: clients of a shard wait for no more than a hand-over.
 
 from collections.abc import Callable
 
-from tidemill.broker.cluster import Cluster
 from tidemill.broker.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
+from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.shard_table import ShardTable
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.leadership import imbalance, rebalance_interval_s

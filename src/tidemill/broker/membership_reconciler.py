@@ -7,8 +7,8 @@ comes to be led here.
 
 from typing import Final
 
-from tidemill.broker.cluster import Cluster
 from tidemill.broker.machine import Machine
+from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.shard_table import ShardTable
 from tidemill.metadata.growth import metadata_learners
 from tidemill.metadata.image import ClusterImage

@@ -7,8 +7,8 @@ when the leader looked.
 from dataclasses import dataclass
 from typing import Final
 
-from tidemill.broker.cluster import Cluster
 from tidemill.broker.machine import Machine
+from tidemill.broker.peers.cluster import Cluster
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.replica import Replica
 

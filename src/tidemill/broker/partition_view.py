@@ -7,7 +7,7 @@ an epoch of somebody else: clients drop what is older than they know, and reset 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tidemill.broker.cluster import Cluster
+from tidemill.broker.peers.cluster import Cluster
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId

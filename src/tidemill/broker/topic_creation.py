@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from tidemill.broker.cluster import Cluster
 from tidemill.broker.controller_host import ControllerHost
+from tidemill.broker.peers.cluster import Cluster
 from tidemill.metadata.topics import CreatedTopic, CreateInternalTopic, CreateTopics, NewTopic
 from tidemill.model import errors
 from tidemill.peer import create_internal_topic

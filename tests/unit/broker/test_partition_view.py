@@ -6,8 +6,8 @@ import pytest
 
 from tests.unit.broker.broker_world import Client
 from tests.unit.broker.cluster_world import ClusterWorld
-from tidemill.broker.cluster import LISTED_MS
 from tidemill.broker.partition_view import partition_view
+from tidemill.broker.peers.cluster import LISTED_MS
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId

@@ -9,7 +9,7 @@ from tidemill.broker.leader_table import Leader, LeaderTable
 from tidemill.broker.leader_waiters import LeaderWaiters
 from tidemill.broker.led_topics import LedTopics
 from tidemill.broker.machine import Machine
-from tidemill.broker.peers import Peers
+from tidemill.broker.peers.peers import Peers
 from tidemill.broker.replica_lag import ReplicaLag
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.image import Shard as PlannedShard
