@@ -12,8 +12,8 @@ from tidemill.broker.connection.deadlines import Deadlines
 from tidemill.broker.controller_host import ControllerHost
 from tidemill.broker.coordinator_host import CoordinatorHost
 from tidemill.broker.fetch.fetch_session import FetchSessions
-from tidemill.broker.leader_balancer import LeaderBalancer
-from tidemill.broker.leadership_transfers import LeadershipTransfers
+from tidemill.broker.leadership.leader_balancer import LeaderBalancer
+from tidemill.broker.leadership.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
 from tidemill.broker.membership_reconciler import MembershipReconciler
 from tidemill.broker.metadata_freshness import MetadataFreshness

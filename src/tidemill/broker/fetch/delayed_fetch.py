@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.fetch.fetch_session import FetchKey, FetchSession, Wanted
-from tidemill.broker.leader_hints import WRONG_LEADER, LeaderHints
-from tidemill.broker.leadership import reading_problem
+from tidemill.broker.leadership.leader_hints import WRONG_LEADER, LeaderHints
+from tidemill.broker.leadership.leadership import reading_problem
 from tidemill.model import errors
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending

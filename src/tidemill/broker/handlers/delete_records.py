@@ -13,7 +13,7 @@ from typing import Final
 
 from tidemill.broker.connection.deadlines import Deadlines
 from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.leadership import leadership_problem
+from tidemill.broker.leadership.leadership import leadership_problem
 from tidemill.model import errors
 from tidemill.model.topic import INTERNAL_TOPICS
 from tidemill.shard.partition import Partition

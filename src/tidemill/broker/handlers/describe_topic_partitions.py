@@ -9,7 +9,7 @@ and not null, which Java's admin client cannot read.
 """
 
 from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.partition_view import partition_view
+from tidemill.broker.leadership.partition_view import partition_view
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
 from tidemill.model.config_resolution import broker_int

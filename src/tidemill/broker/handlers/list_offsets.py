@@ -10,7 +10,7 @@ v5  OFFSET_NOT_AVAILABLE  v6  flexible
 from typing import Final
 
 from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.leadership import leadership_problem
+from tidemill.broker.leadership.leadership import leadership_problem
 from tidemill.model import errors
 from tidemill.shard import lookup
 from tidemill.shard.partition import Partition

@@ -1,7 +1,7 @@
 """Metadata (key 3): v0-13
 
 The brokers that are up or were a moment ago, topics, and who leads what.  Leader and epoch are one pair: while a leader
-has not confirmed its term there is none, and the answer waits for one (`broker/leader_waiters`).
+has not confirmed its term there is none, and the answer waits for one (`broker/leadership/leader_waiters`).
 
 Who asks a broker that is cut off, and so knows no leader, is hung up on: clients ask another broker then, at once.
 REBOOTSTRAP_REQUIRED (KIP-1102) would make them give up all connections, also those to leaders who are well, and a third
@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.partition_view import partition_view
+from tidemill.broker.leadership.partition_view import partition_view
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.model import errors
 from tidemill.model.config_resolution import broker_flag

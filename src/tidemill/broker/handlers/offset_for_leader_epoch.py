@@ -8,7 +8,7 @@ v3  replica_id: replicas speak the peer protocol, whoever calls himself one here
 """
 
 from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.leadership import leadership_problem
+from tidemill.broker.leadership.leadership import leadership_problem
 from tidemill.wire.messages.offset_for_leader_epoch import Request, Response
 
 PartitionResponse = Response.Topic.Partition

@@ -27,7 +27,7 @@ from typing import Final
 from tidemill.broker.connection.deadlines import Deadlines
 from tidemill.broker.connection.pipelines import SENT_AGAIN, TopicPartition
 from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.leader_hints import LeaderHints
+from tidemill.broker.leadership.leader_hints import LeaderHints
 from tidemill.model import errors
 from tidemill.model.topic import INTERNAL_TOPICS
 from tidemill.shard.append import Appended, append_batch

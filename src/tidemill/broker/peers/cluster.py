@@ -5,12 +5,12 @@ from itertools import chain
 from typing import Final
 
 from tidemill.broker.controller_client import ControllerClient
-from tidemill.broker.leader_table import Leader, LeaderTable
-from tidemill.broker.leader_waiters import LeaderWaiters
-from tidemill.broker.led_topics import LedTopics
+from tidemill.broker.leadership.leader_table import Leader, LeaderTable
+from tidemill.broker.leadership.leader_waiters import LeaderWaiters
+from tidemill.broker.leadership.led_topics import LedTopics
+from tidemill.broker.leadership.replica_lag import ReplicaLag
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.peers import Peers
-from tidemill.broker.replica_lag import ReplicaLag
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.image import Shard as PlannedShard
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
@@ -200,7 +200,7 @@ class Cluster:
 
     def in_sync(self, planned: PlannedShard) -> list[BrokerId]:
         """
-        The replicas that have what is committed, as their leader has told (`broker/replica_lag`): while there is none
+        The replicas that have what is committed, as their leader has told (`broker/leadership/replica_lag`): while there is none
         nobody knows.
         """
         shard_id = planned.shard_id

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from tidemill.broker.leader_table import LeaderTable
-from tidemill.broker.replica_lag import Lagging
+from tidemill.broker.leadership.leader_table import LeaderTable
+from tidemill.broker.leadership.replica_lag import Lagging
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId

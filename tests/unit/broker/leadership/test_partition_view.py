@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.broker.broker_world import Client
 from tests.unit.broker.cluster_world import ClusterWorld
-from tidemill.broker.partition_view import partition_view
+from tidemill.broker.leadership.partition_view import partition_view
 from tidemill.broker.peers.cluster import LISTED_MS
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model import errors

@@ -6,7 +6,7 @@ has nearly all there is: clients of a shard wait for no more than a hand-over.
 
 from collections.abc import Callable
 
-from tidemill.broker.leadership_transfers import LeadershipTransfers
+from tidemill.broker.leadership.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.shard_table import ShardTable

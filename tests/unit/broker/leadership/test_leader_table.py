@@ -1,6 +1,6 @@
 """Who leads what: terms that only rise, and what is forgotten."""
 
-from tidemill.broker.leader_table import Leader, LeaderTable
+from tidemill.broker.leadership.leader_table import Leader, LeaderTable
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 

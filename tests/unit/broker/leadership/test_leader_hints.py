@@ -1,7 +1,7 @@
 """KIP-951: a client that comes to the wrong broker is told where to go."""
 
 from tests.unit.broker.cluster_world import ClusterWorld
-from tests.unit.broker.test_leadership import fetching, producing
+from tests.unit.broker.leadership.test_leadership import fetching, producing
 from tidemill.model import errors
 from tidemill.wire.messages import fetch
 

@@ -32,7 +32,7 @@ from tidemill.wire.messages import (
 )
 from tidemill.wire.schema import Message
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "protocol" / "leadership.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "protocol" / "leadership.md"
 ROWS = re.findall(r"^\| (\w+) \| (\w+) \| (\w+) \| (\w*) ?\|$", PAGE.read_text(), re.MULTILINE)
 STATIC = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 SILENT_MS = 2_000  # not heard for so long, a broker is not counted on

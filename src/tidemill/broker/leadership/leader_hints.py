@@ -7,7 +7,7 @@ and only with the endpoint at which the client reaches it.
 from typing import Final
 
 from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.leader_table import Leader
+from tidemill.broker.leadership.leader_table import Leader
 from tidemill.model import errors
 from tidemill.wire.messages import metadata
 

@@ -1,0 +1,1 @@
+"""Which broker leads which shard: tables, hints, waiters, transfers and balance."""
