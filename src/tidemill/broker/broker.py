@@ -9,23 +9,23 @@ from typing import Final, Protocol
 
 from tidemill.broker.connection.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.connection.deadlines import Deadlines
-from tidemill.broker.controller_host import ControllerHost
+from tidemill.broker.controller.controller_host import ControllerHost
+from tidemill.broker.controller.metadata_freshness import MetadataFreshness
+from tidemill.broker.controller.metadata_quorum_status import MetadataQuorumStatus
+from tidemill.broker.controller.producer_id_source import ProducerIdSource
+from tidemill.broker.controller.topic_creation import TopicCreation
 from tidemill.broker.coordinator_host import CoordinatorHost
 from tidemill.broker.fetch.fetch_session import FetchSessions
 from tidemill.broker.leadership.leader_balancer import LeaderBalancer
 from tidemill.broker.leadership.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
 from tidemill.broker.membership_reconciler import MembershipReconciler
-from tidemill.broker.metadata_freshness import MetadataFreshness
-from tidemill.broker.metadata_quorum_status import MetadataQuorumStatus
 from tidemill.broker.peers.cluster import Cluster
-from tidemill.broker.producer_id_source import ProducerIdSource
 from tidemill.broker.rate_limited_events import RateLimitedEvents
 from tidemill.broker.ready_loop import ReadyLoop
 from tidemill.broker.retention_host import RetentionHost
 from tidemill.broker.shard_table import ShardTable
 from tidemill.broker.stall_tolerant_clock import StallTolerantClock
-from tidemill.broker.topic_creation import TopicCreation
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model import errors

@@ -7,7 +7,7 @@ it is, and not when somebody asks: sessions and offsets run out whether anybody 
 from collections.abc import Callable
 from typing import Any, Final
 
-from tidemill.broker.controller_host import ControllerHost
+from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.coordinated_partition import CoordinatedPartition
 from tidemill.broker.machine import Machine
 from tidemill.broker.shard_table import ShardTable

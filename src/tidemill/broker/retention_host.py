@@ -10,8 +10,8 @@ before a look the controller is asked how far the metadata goes.
 from collections.abc import Callable
 from typing import Any, Final
 
+from tidemill.broker.controller.metadata_freshness import CURRENT_MS, MetadataFreshness
 from tidemill.broker.machine import Machine
-from tidemill.broker.metadata_freshness import CURRENT_MS, MetadataFreshness
 from tidemill.broker.shard_table import ShardTable
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.topic import INTERNAL_TOPICS

@@ -10,7 +10,7 @@ import pytest
 
 from tidemill.batches.batch import MAGIC_POSITION, spans
 from tidemill.batches.builder import build_batch
-from tidemill.broker.controller_host import ControllerHost
+from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.metadata.brokers import RegisterBroker
 from tidemill.metadata.controller import Command
 from tidemill.model.shard import METADATA_SHARD, ShardId

@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import Final
 
-from tidemill.broker.ask_controller import Handler, ask_controller
+from tidemill.broker.controller.ask_controller import Handler, ask_controller
 from tidemill.broker.handlers import (
     alter_configs,
     api_versions,

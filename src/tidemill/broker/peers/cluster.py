@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final
 
-from tidemill.broker.controller_client import ControllerClient
+from tidemill.broker.controller.controller_client import ControllerClient
 from tidemill.broker.leadership.leader_table import Leader, LeaderTable
 from tidemill.broker.leadership.leader_waiters import LeaderWaiters
 from tidemill.broker.leadership.led_topics import LedTopics

@@ -7,11 +7,11 @@ and whoever asked looks for the controller again.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from tidemill.broker.ask_controller import Handler
 from tidemill.broker.broker import Broker
 from tidemill.broker.connection.dispatch import CONTROLLER_HANDLERS
 from tidemill.broker.connection.pipelines import Pipelines
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.controller.ask_controller import Handler
 from tidemill.metadata.admission import AdmitBroker, Admitted
 from tidemill.metadata.brokers import RegisterBroker, Registered
 from tidemill.metadata.controller import Command

@@ -4,7 +4,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.unit.broker.broker_world import BrokerWorld, Client
-from tidemill.broker.controller_host import ControllerHost
+from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.model import errors
 from tidemill.model.topic import NO_TOPIC_ID
 from tidemill.wire.messages import metadata

@@ -8,8 +8,8 @@ That its broker is heard says nothing of the image: after a stop, or a cut, the 
 from collections.abc import Callable
 from typing import Final
 
-from tidemill.broker.controller_client import ControllerClient
-from tidemill.broker.controller_host import ControllerHost
+from tidemill.broker.controller.controller_client import ControllerClient
+from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.machine import Machine
 from tidemill.peer.image_offset import API, Request, Response
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
-from tidemill.broker import controller_host
+from tidemill.broker.controller import controller_host
 from tidemill.metadata import controller
 from tidemill.metadata.snapshot import snapshot_chunks
 from tidemill.metadata.topics import CreateTopics, NewTopic

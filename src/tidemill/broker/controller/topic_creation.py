@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from tidemill.broker.controller_host import ControllerHost
+from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.peers.cluster import Cluster
 from tidemill.metadata.topics import CreatedTopic, CreateInternalTopic, CreateTopics, NewTopic
 from tidemill.model import errors

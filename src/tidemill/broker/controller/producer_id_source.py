@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Callable
 
-from tidemill.broker.controller_client import ControllerClient
-from tidemill.broker.controller_host import ControllerHost
+from tidemill.broker.controller.controller_client import ControllerClient
+from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.metadata.producer_ids import AllocateProducerIds, ProducerIdBlock
 from tidemill.model.broker_id import BrokerId
 from tidemill.peer.allocate_producer_ids import API, Request, Response
