@@ -14,7 +14,7 @@ from tidemill.broker.controller.metadata_freshness import MetadataFreshness
 from tidemill.broker.controller.metadata_quorum_status import MetadataQuorumStatus
 from tidemill.broker.controller.producer_id_source import ProducerIdSource
 from tidemill.broker.controller.topic_creation import TopicCreation
-from tidemill.broker.coordinator_host import CoordinatorHost
+from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
 from tidemill.broker.fetch.fetch_session import FetchSessions
 from tidemill.broker.leadership.leader_balancer import LeaderBalancer
 from tidemill.broker.leadership.leadership_transfers import LeadershipTransfers

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tidemill.broker.controller.controller_host import ControllerHost
-from tidemill.broker.coordinated_partition import CoordinatedPartition
+from tidemill.broker.coordinators.coordinated_partition import CoordinatedPartition
 from tidemill.broker.machine import Machine
 from tidemill.broker.shard_table import ShardTable
 from tidemill.coordinator.group.group_partition import partition_for

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.broker.broker_world import BrokerWorld, Client
 from tests.unit.broker.group_member import SESSION_MS, STATIC, GroupMember, commit, committing, fetched
 from tidemill.batches.builder import build_batch
-from tidemill.broker import coordinated_partition
+from tidemill.broker.coordinators import coordinated_partition
 from tidemill.coordinator.group.group_partition import partition_for
 from tidemill.metadata.topics import DeleteTopics
 from tidemill.model import errors

@@ -1,0 +1,1 @@
+"""Hosts of replicated state machines: one core for each partition of an internal topic."""
