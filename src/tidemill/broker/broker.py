@@ -19,12 +19,12 @@ from tidemill.broker.fetch.fetch_session import FetchSessions
 from tidemill.broker.leadership.leader_balancer import LeaderBalancer
 from tidemill.broker.leadership.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
-from tidemill.broker.membership_reconciler import MembershipReconciler
 from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.rate_limited_events import RateLimitedEvents
-from tidemill.broker.ready_loop import ReadyLoop
-from tidemill.broker.retention_host import RetentionHost
-from tidemill.broker.shard_table import ShardTable
+from tidemill.broker.shards.membership_reconciler import MembershipReconciler
+from tidemill.broker.shards.ready_loop import ReadyLoop
+from tidemill.broker.shards.retention_host import RetentionHost
+from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.broker.stall_tolerant_clock import StallTolerantClock
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.topic_configs import TopicConfigs

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tidemill.broker.ready_loop import Turns
+from tidemill.broker.shards.ready_loop import Turns
 from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
 from tidemill.peer.link import LinkOwner, Links

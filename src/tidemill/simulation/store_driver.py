@@ -1,6 +1,6 @@
 """A store's loop and threads in one thread: every row is told to the oracle, and every step happens when it is said.
 
-Stands where `broker/ready_loop.py` stands in a broker.  Between the steps of a block it takes steps of what runs
+Stands where `broker/shards/ready_loop.py` stands in a broker.  Between the steps of a block it takes steps of what runs
 beside it, so that a crash point finds a checkpoint half done while later blocks are written.
 """
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.coordinators.coordinated_partition import CoordinatedPartition
 from tidemill.broker.machine import Machine
-from tidemill.broker.shard_table import ShardTable
+from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.coordinator.group.group_partition import partition_for
 from tidemill.coordinator.group.group_settings import GroupSettings
 from tidemill.coordinator.group.groups import Groups

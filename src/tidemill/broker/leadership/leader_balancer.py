@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tidemill.broker.leadership.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
-from tidemill.broker.shard_table import ShardTable
+from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.leadership import imbalance, rebalance_interval_s
 from tidemill.model.config_resolution import BrokerLayers

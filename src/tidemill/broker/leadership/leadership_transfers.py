@@ -10,7 +10,7 @@ stand for election.
 from collections.abc import Callable, Iterable, Sequence
 
 from tidemill.broker.peers.cluster import Cluster
-from tidemill.broker.shard_table import ShardTable
+from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.shard import ShardId

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tidemill.broker.controller.metadata_freshness import CURRENT_MS, MetadataFreshness
 from tidemill.broker.machine import Machine
-from tidemill.broker.shard_table import ShardTable
+from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.topic import INTERNAL_TOPICS
 from tidemill.shard.partition import Partition

@@ -9,7 +9,7 @@ from typing import Final
 
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
-from tidemill.broker.shard_table import ShardTable
+from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.metadata.growth import metadata_learners
 from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import ReplicaKey

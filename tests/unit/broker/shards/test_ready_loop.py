@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.broker.broker_world import OPTIONS, BrokerWorld, Client
 from tests.unit.broker.connection.test_kafka_connection import produce_of
-from tidemill.broker.ready_loop import CHECKPOINT_MS, IDLE_MS, SYNC_MS_MAX, WRITE_BACK_BYTES
+from tidemill.broker.shards.ready_loop import CHECKPOINT_MS, IDLE_MS, SYNC_MS_MAX, WRITE_BACK_BYTES
 from tidemill.model import errors
 
 
