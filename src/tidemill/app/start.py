@@ -19,10 +19,10 @@ from tidemill.app.quiet_heap import QuietHeap
 from tidemill.app.settings import Settings
 from tidemill.app.start_problem import StartProblem
 from tidemill.batches.native import is_compiled
-from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
 from tidemill.broker.connection.kafka_connection import KafkaConnection
 from tidemill.broker.machine import Machine
+from tidemill.broker.startup import wiring
 from tidemill.metadata.metadata_records import HTTP_ENDPOINT, PEER_ENDPOINT, Endpoint, MetadataFormatError
 from tidemill.model.config_resolution import broker_int, broker_value
 from tidemill.peer.link import LinkOwner

@@ -2,7 +2,7 @@
 
     start ─▶ open_directory ─▶ make ─▶ ticks, bring_up ─▶ register ─▶ listens … ─▶ kill │ power loss │ … ─▶ start …
 
-The steps are `broker/wiring.py`'s, as in `app/start.py`.
+The steps are `broker/startup/wiring.py`'s, as in `app/start.py`.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, Final
 
 from tidemill.batches.batch import CRC_START
-from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
+from tidemill.broker.startup import wiring
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint, MetadataFormatError
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.shard import ShardId

@@ -16,10 +16,10 @@ from typing import Any
 from tidemill.batches.batch import spans
 from tidemill.batches.builder import build_batch
 from tidemill.batches.records import Record, read_records
-from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
 from tidemill.broker.connection.kafka_connection import KafkaConnection
 from tidemill.broker.machine import Machine
+from tidemill.broker.startup import wiring
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model.config_resolution import NOTHING

@@ -15,8 +15,8 @@ from random import Random
 from typing import Any
 
 from tests.unit.broker.broker_world import LISTENER, BrokerWorld, HandClock
-from tidemill.broker import wiring
 from tidemill.broker.broker import Broker
+from tidemill.broker.startup import wiring
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model.broker_id import BrokerId

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.cluster_world import ClusterWorld, Node
-from tidemill.broker import wiring
+from tidemill.broker.startup import wiring
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import NOTHING
 from tidemill.model.shard import METADATA_SHARD

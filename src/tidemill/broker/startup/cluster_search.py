@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidemill.broker.broker import Broker
-from tidemill.broker.joining import NOT_NOW, TELL_MS, refusal
+from tidemill.broker.startup.joining import NOT_NOW, TELL_MS, refusal
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.peer import join

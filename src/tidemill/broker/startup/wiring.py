@@ -12,11 +12,11 @@ from itertools import chain
 from typing import Any, Final
 
 from tidemill.broker.broker import Broker
-from tidemill.broker.cluster_search import ClusterSearch
-from tidemill.broker.joining import NOT_NOW, Joining, refusal
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import peer_addresses
 from tidemill.broker.peers.peer_requests import PeerRequests
+from tidemill.broker.startup.cluster_search import ClusterSearch
+from tidemill.broker.startup.joining import NOT_NOW, Joining, refusal
 from tidemill.metadata.brokers import BootstrapCluster, RegisterBroker, Registered
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model import errors
