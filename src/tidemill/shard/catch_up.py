@@ -17,11 +17,11 @@ from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Jobs
 from tidemill.storage.checkpoint import state_of
 from tidemill.storage.disk import Buffer
+from tidemill.storage.journal.queued_rows import QueuedRows
+from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition_log import OffsetGone
 from tidemill.storage.partition_state import encode_partitions
-from tidemill.storage.queued_rows import QueuedRows
 from tidemill.storage.segment import SegmentDamaged
-from tidemill.storage.shard_log import ShardLog
 
 CHUNK_BYTES: Final = 1 << 20
 

@@ -15,9 +15,9 @@ from tidemill.raft.quorum import has_majority
 from tidemill.raft.replica import Replica
 from tidemill.shard.jobs import Jobs
 from tidemill.storage import paths
+from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition_log import OffsetGone, PartitionLog
 from tidemill.storage.segment import SegmentDamaged
-from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.store import Store
 
 READ_BYTES: Final = 1 << 20

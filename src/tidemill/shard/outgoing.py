@@ -12,9 +12,9 @@ from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.entry import Entry
 from tidemill.raft.messages import AppendEntries, Message
 from tidemill.shard.jobs import Jobs
+from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition_log import OffsetGone
 from tidemill.storage.segment import SegmentDamaged
-from tidemill.storage.shard_log import ShardLog
 
 
 class Outgoing:

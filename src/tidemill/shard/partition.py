@@ -8,8 +8,8 @@ from tidemill.raft.entry import Entry
 from tidemill.raft.replica import Replica
 from tidemill.shard.commit_waiters import Waiter
 from tidemill.shard.damage import Damage
+from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition_log import LogConfig, PartitionLog
-from tidemill.storage.shard_log import ShardLog
 
 
 class PartitionShard(Protocol):

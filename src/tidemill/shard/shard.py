@@ -25,8 +25,8 @@ from tidemill.shard.jobs import Workers
 from tidemill.shard.outgoing import Outgoing
 from tidemill.shard.partition import Partition
 from tidemill.shard.uncommitted import BYTES_MAX, Uncommitted
-from tidemill.storage.block import Report
-from tidemill.storage.shard_log import ShardLog
+from tidemill.storage.journal.block import Report
+from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.store import Store
 
 GIVE_WAY_MS: Final = 30_000  # the others may have no better copy, and hand back

@@ -28,11 +28,11 @@ from tidemill.simulation.links import PEER_PORT, links_on
 from tidemill.simulation.machine import DiskPace, WallClock, seconds, simulated_machine
 from tidemill.simulation.network import Network
 from tidemill.storage import paths
-from tidemill.storage.block import Block
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.directory_view import view_directory
 from tidemill.storage.disk import DiskFull, SyncFailed
-from tidemill.storage.journal_block import HEADER_BYTES
+from tidemill.storage.journal.block import Block
+from tidemill.storage.journal.journal_block import HEADER_BYTES
 from tidemill.storage.segment import Segment, SegmentDamaged, walk
 from tidemill.storage.store import Store, StoreOptions
 

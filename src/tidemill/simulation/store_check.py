@@ -6,8 +6,8 @@ from tidemill.raft.entry import COMMAND
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.store_model import PRODUCER_BATCHES, PartitionModel, ShardModel, StoreModel
 from tidemill.storage import paths
+from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition_log import PartitionLog
-from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.store import Store
 
 

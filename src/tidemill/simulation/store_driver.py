@@ -13,10 +13,10 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry
 from tidemill.raft.replica import Replica, nobody
 from tidemill.simulation.store_model import Row, StoreHistory
-from tidemill.storage.block import IN_FLIGHT_BLOCKS_MAX, Block, Report
 from tidemill.storage.disk import Disk, DiskFull, File, SyncFailed
+from tidemill.storage.journal.block import IN_FLIGHT_BLOCKS_MAX, Block, Report
+from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.partition_log import LogConfig
-from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.store import Step, Store
 
 STEPS_MAX: Final = 10_000  # a drained store that is not idle by then never will be

@@ -14,7 +14,7 @@ from tidemill.batches.batch import NO_PRODUCER_ID, last_sequence, read_header
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry
-from tidemill.storage.shard_log import ShardDescriptor
+from tidemill.storage.journal.shard_log import ShardDescriptor
 
 PRODUCER_BATCHES: Final = 5  # KIP-98: what a retry may reach back to
 

@@ -11,13 +11,13 @@ from tidemill.raft.entry import BATCH, COMMAND
 from tidemill.storage import paths
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
-from tidemill.storage.journal import JournalPosition
+from tidemill.storage.journal.journal import JournalPosition
+from tidemill.storage.journal.queued_rows import QueuedRows, VoteBefore
+from tidemill.storage.journal.row import ROW_BYTES, decode_row, encode_bare_row, encode_row
+from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.leader_epochs import uncovered
 from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.partition_state import COUNT, ByteReader, PartitionState, encode_partitions
-from tidemill.storage.queued_rows import QueuedRows, VoteBefore
-from tidemill.storage.row import ROW_BYTES, decode_row, encode_bare_row, encode_row
-from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.tail_cache import TailCache
 
 MAGIC: Final = b"TMCP"

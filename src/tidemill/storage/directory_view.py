@@ -11,9 +11,9 @@ from tidemill.storage import paths
 from tidemill.storage.checkpoint import Checkpoint, newest_checkpoint
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity
 from tidemill.storage.disk import Disk
-from tidemill.storage.journal import RingFile, newest_synced
+from tidemill.storage.journal.journal import RingFile, newest_synced
+from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.recovery import JournalDamaged, RecoveryReport, Walked, open_ring, replay
-from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.store import StoreOptions
 from tidemill.storage.tail_cache import TailCache
 

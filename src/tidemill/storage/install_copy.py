@@ -14,13 +14,13 @@ from contextlib import suppress
 from tidemill.batches.batch import MAGIC, MAGIC_POSITION, BatchHeader, MalformedBatch, crc_matches, spans
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.storage import paths
-from tidemill.storage.block import Run, write_back_run
 from tidemill.storage.disk import Buffer, Disk, DiskFull
+from tidemill.storage.journal.block import Run, write_back_run
+from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.leader_epochs import LeaderEpochs, meeting_offset
 from tidemill.storage.partition_log import PartitionLog
 from tidemill.storage.partition_state import PartitionState
 from tidemill.storage.segment import Segment, SegmentDamaged, save_index
-from tidemill.storage.shard_log import ShardLog
 from tidemill.storage.tail_cache import TailCache
 
 

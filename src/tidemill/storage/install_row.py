@@ -11,8 +11,8 @@ from typing import Final
 
 from tidemill.raft.entry import Entry, Kind
 from tidemill.raft.voters import Membership
+from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition_state import ByteReader, PartitionState, encode_partitions
-from tidemill.storage.shard_log import ShardLog
 
 INSTALL_KINDS: Final = frozenset({Kind.INSTALLING, Kind.INSTALLED, Kind.PART})
 _TIME: Final = Struct(">q")

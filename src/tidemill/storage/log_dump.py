@@ -11,8 +11,8 @@ from tidemill.raft.entry import Entry, Kind
 from tidemill.storage import paths
 from tidemill.storage.directory_view import DirectoryView, view_directory
 from tidemill.storage.disk import Disk
-from tidemill.storage.journal import read_extents
-from tidemill.storage.journal_block import decode_rows
+from tidemill.storage.journal.journal import read_extents
+from tidemill.storage.journal.journal_block import decode_rows
 from tidemill.storage.segment import SegmentDamaged, walk
 
 Row = dict[str, Any]  # for one line of JSON

@@ -3,8 +3,8 @@
 from collections.abc import Container, Iterable
 from typing import Final
 
+from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.segment import Segment
-from tidemill.storage.shard_log import ShardLog
 
 OPEN_SEGMENTS_MAX: Final = 500  # half of the 1,024 that a process usually may have; opening again costs 10 µs
 

@@ -12,12 +12,12 @@ from tidemill.batches.batch import read_header
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry, Kind
 from tidemill.storage import paths
-from tidemill.storage.block import Run, write_back_run
 from tidemill.storage.checkpoint import Checkpoint, ClosedShard, encode_checkpoint, newest_checkpoint, write_checkpoint
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
 from tidemill.storage.install_row import INSTALL_KINDS, replay_install_row
-from tidemill.storage.journal import (
+from tidemill.storage.journal.block import Run, write_back_run
+from tidemill.storage.journal.journal import (
     Journal,
     JournalPosition,
     RingFile,
@@ -26,11 +26,11 @@ from tidemill.storage.journal import (
     prepare_file,
     read_extents,
 )
-from tidemill.storage.journal_block import HEADER_BYTES as BLOCK_HEADER_BYTES
-from tidemill.storage.journal_block import PAGE_BYTES, BlockHeader, decode_header, decode_rows
+from tidemill.storage.journal.journal_block import HEADER_BYTES as BLOCK_HEADER_BYTES
+from tidemill.storage.journal.journal_block import PAGE_BYTES, BlockHeader, decode_header, decode_rows
+from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog, read_vote
 from tidemill.storage.open_files import OPEN_SEGMENTS_MAX
 from tidemill.storage.segment import Segment
-from tidemill.storage.shard_log import ShardDescriptor, ShardLog, read_vote
 from tidemill.storage.store import Store, StoreOptions, remove_shard, segment_at, sync_segment
 from tidemill.storage.tail_cache import TailCache
 

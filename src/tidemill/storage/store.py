@@ -19,18 +19,18 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Entry, Kind
 from tidemill.raft.ready import Vote
 from tidemill.storage import paths
-from tidemill.storage.block import Block, Report, Run, WriteBack, write_back_run
 from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_closed, encode_shard, write_checkpoint
 from tidemill.storage.disk import Disk, File, remove_if_empty, remove_if_there
 from tidemill.storage.install_row import apply_install_row, split_install_row
-from tidemill.storage.journal import RESERVE_DIVISOR, Journal, JournalPosition, prepare_file
-from tidemill.storage.journal_block import HEADER_BYTES, PAGE_BYTES, encode_block, padded
+from tidemill.storage.journal.block import Block, Report, Run, WriteBack, write_back_run
+from tidemill.storage.journal.journal import RESERVE_DIVISOR, Journal, JournalPosition, prepare_file
+from tidemill.storage.journal.journal_block import HEADER_BYTES, PAGE_BYTES, encode_block, padded
+from tidemill.storage.journal.queued_rows import VoteBefore, queued_rows
+from tidemill.storage.journal.row import ROW_BYTES
+from tidemill.storage.journal.row_queue import RowQueue
+from tidemill.storage.journal.shard_log import TAIL_ENTRIES, ShardDescriptor, ShardLog, damage_row, read_vote, vote_row
 from tidemill.storage.open_files import close_surplus
-from tidemill.storage.queued_rows import VoteBefore, queued_rows
-from tidemill.storage.row import ROW_BYTES
-from tidemill.storage.row_queue import RowQueue
 from tidemill.storage.segment import Segment, save_index
-from tidemill.storage.shard_log import TAIL_ENTRIES, ShardDescriptor, ShardLog, damage_row, read_vote, vote_row
 from tidemill.storage.tail_cache import TailCache
 
 Step = Callable[[], None]

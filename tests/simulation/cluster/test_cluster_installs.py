@@ -12,7 +12,7 @@ from tidemill.raft.entry import Kind
 from tidemill.shard.install import Install
 from tidemill.simulation.cluster import ClusterRun
 from tidemill.simulation.cluster_knobs import ClusterKnobs
-from tidemill.storage import shard_log
+from tidemill.storage.journal import shard_log
 
 SEEDS = (0, 6, 12, 13, 18, 19)
 

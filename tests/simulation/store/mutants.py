@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tidemill.raft.entry import Kind
-from tidemill.storage import block, checkpoint, journal, journal_block, recovery, row_queue, store
-from tidemill.storage.queued_rows import QueuedRows, VoteBefore
+from tidemill.storage import checkpoint, recovery, store
+from tidemill.storage.journal import block, journal, journal_block, row_queue
+from tidemill.storage.journal.queued_rows import QueuedRows, VoteBefore
 
 
 class Mutant(NamedTuple):

@@ -13,10 +13,10 @@ from tidemill.raft.voters import Membership
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.store_driver import StoreDriver
 from tidemill.simulation.store_model import ModelEntry
-from tidemill.storage.journal_block import HEADER_BYTES
+from tidemill.storage.journal.journal_block import HEADER_BYTES
+from tidemill.storage.journal.row import ROW_BYTES
+from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.partition_log import LogConfig
-from tidemill.storage.row import ROW_BYTES
-from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.store import StoreOptions
 
 KEY = b"k" * 16

@@ -23,7 +23,8 @@ from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.store_check import differences
 from tidemill.simulation.store_driver import StoreDriver
 from tidemill.simulation.store_model import StoreHistory, StoreModel
-from tidemill.storage import row_queue, store
+from tidemill.storage import store
+from tidemill.storage.journal import row_queue
 from tidemill.storage.partition_log import LogConfig
 from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.store import StoreOptions

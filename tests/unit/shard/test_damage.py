@@ -10,8 +10,8 @@ from tidemill.batches.batch import HEADER_BYTES, spans
 from tidemill.model import errors
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.shard.shard import Shard
+from tidemill.storage.journal.shard_log import TAIL_ENTRIES, ShardLog
 from tidemill.storage.segment import Segment, SegmentDamaged
-from tidemill.storage.shard_log import TAIL_ENTRIES, ShardLog
 from tidemill.storage.store import Store
 from tidemill.wire.messages import fetch
 

@@ -11,7 +11,7 @@ from tidemill.raft.entry import BATCH, Entry
 from tidemill.raft.messages import AppendEntries, Message, VoteResponse
 from tidemill.shard.outgoing import Outgoing
 from tidemill.simulation.jobs import SimulatedJobs
-from tidemill.storage.shard_log import ShardLog
+from tidemill.storage.journal.shard_log import ShardLog
 
 TO = ReplicaKey(BrokerId(2), DirectoryId(b"2" * 16))
 

@@ -19,11 +19,11 @@ from tidemill.storage.checkpoint import (
     newest_checkpoint,
     write_checkpoint,
 )
-from tidemill.storage.journal import JournalPosition
+from tidemill.storage.journal.journal import JournalPosition
+from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.leader_epochs import EpochStart
 from tidemill.storage.producer_states import ProducerBatch
 from tidemill.storage.segment import Segment
-from tidemill.storage.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.tail_cache import TailCache
 
 KEY = b"k" * 16

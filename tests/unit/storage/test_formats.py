@@ -23,13 +23,13 @@ from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage.checkpoint import ClosedShard, decode_checkpoint, encode_checkpoint, encode_closed, encode_shard
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
 from tidemill.storage.install_row import installed_row, installing_row
-from tidemill.storage.journal import JournalPosition
-from tidemill.storage.journal_block import decode_header, decode_rows, encode_block
+from tidemill.storage.journal.journal import JournalPosition
+from tidemill.storage.journal.journal_block import decode_header, decode_rows, encode_block
+from tidemill.storage.journal.shard_log import ShardDescriptor, damage_row, vote_row
 from tidemill.storage.leader_epochs import EpochStart
 from tidemill.storage.offset_index import OffsetIndex
 from tidemill.storage.partition_state import PartitionState, SegmentState
 from tidemill.storage.producer_states import ProducerBatch
-from tidemill.storage.shard_log import ShardDescriptor, damage_row, vote_row
 from tidemill.storage.tail_cache import TailCache
 
 GOLDEN = Path(__file__).parent / "golden"

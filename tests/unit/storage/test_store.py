@@ -11,7 +11,7 @@ from tidemill.raft.entry import Kind
 from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.storage import partition_log
 from tidemill.storage.disk import DiskFull, SyncFailed
-from tidemill.storage.journal_block import PAGE_BYTES
+from tidemill.storage.journal.journal_block import PAGE_BYTES
 from tidemill.storage.store import StoreOptions
 
 OPTIONS = StoreOptions(

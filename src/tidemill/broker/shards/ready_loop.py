@@ -16,8 +16,8 @@ from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 from tidemill.shard.jobs import Jobs
 from tidemill.shard.shard import Shard
-from tidemill.storage.block import IN_FLIGHT_BLOCKS_MAX, Block, Report, WriteBack
 from tidemill.storage.disk import DiskFull, File
+from tidemill.storage.journal.block import IN_FLIGHT_BLOCKS_MAX, Block, Report, WriteBack
 from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
 

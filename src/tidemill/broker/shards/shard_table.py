@@ -20,7 +20,7 @@ from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import RaftTransport, Shard
-from tidemill.storage.shard_log import ShardDescriptor, ShardLog
+from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.store import Store
 
 FEATURE_LEVEL: Final = 1

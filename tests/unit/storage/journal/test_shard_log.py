@@ -6,7 +6,7 @@ import pytest
 
 from tidemill.raft.entry import voters_change
 from tidemill.raft.voters import Membership
-from tidemill.storage.shard_log import TAIL_ENTRIES, ShardDescriptor, read_vote, vote_row
+from tidemill.storage.journal.shard_log import TAIL_ENTRIES, ShardDescriptor, read_vote, vote_row
 
 
 def test_terms_are_known_for_every_index_that_is_left(hand: Any) -> None:

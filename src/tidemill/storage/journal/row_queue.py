@@ -14,9 +14,9 @@ from typing import Final
 
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry
-from tidemill.storage.journal import RESERVE_DIVISOR, Journal
-from tidemill.storage.journal_block import HEADER_BYTES, padded
-from tidemill.storage.row import ROW_BYTES
+from tidemill.storage.journal.journal import RESERVE_DIVISOR, Journal
+from tidemill.storage.journal.journal_block import HEADER_BYTES, padded
+from tidemill.storage.journal.row import ROW_BYTES
 
 LOG_START: Final = int(Command.LOG_START)
 KEPT_QUARTERS: Final = 3  # of the reserve, by what frees: for facts that follow

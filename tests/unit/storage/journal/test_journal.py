@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage import paths
 from tidemill.storage.disk import SyncFailed
-from tidemill.storage.journal import (
+from tidemill.storage.journal.journal import (
     Journal,
     JournalPosition,
     RingFile,
@@ -18,7 +18,7 @@ from tidemill.storage.journal import (
     read_extents,
     write_block,
 )
-from tidemill.storage.journal_block import PAGE_BYTES
+from tidemill.storage.journal.journal_block import PAGE_BYTES
 
 
 def ring_of(*pages: int) -> tuple[SimulatedDisk, Journal]:

@@ -9,7 +9,7 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Buffer
-from tidemill.storage.row import ROW_BYTES, decode_row, encode_row
+from tidemill.storage.journal.row import ROW_BYTES, decode_row, encode_row
 
 PAGE_BYTES: Final = 4096
 HEADER_BYTES: Final = 64

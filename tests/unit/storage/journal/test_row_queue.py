@@ -5,9 +5,9 @@ from typing import Any
 
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry
-from tidemill.storage.journal_block import PAGE_BYTES
-from tidemill.storage.row_queue import RowQueue
-from tidemill.storage.shard_log import vote_row
+from tidemill.storage.journal.journal_block import PAGE_BYTES
+from tidemill.storage.journal.row_queue import RowQueue
+from tidemill.storage.journal.shard_log import vote_row
 
 HOT, COLD = ShardId(7), ShardId(8)
 MIB = 1 << 20

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry, Kind
 from tidemill.storage.data_directory import DirectoryProblem
-from tidemill.storage.journal_block import HEADER_BYTES, PAGE_BYTES, decode_header, decode_rows, encode_block
-from tidemill.storage.row import ROW_BYTES, decode_row, encode_row
+from tidemill.storage.journal.journal_block import HEADER_BYTES, PAGE_BYTES, decode_header, decode_rows, encode_block
+from tidemill.storage.journal.row import ROW_BYTES, decode_row, encode_row
 
 KEY = b"k" * 16
 

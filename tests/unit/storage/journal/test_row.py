@@ -4,7 +4,7 @@ import pytest
 
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry, Kind
-from tidemill.storage.row import ROW_BYTES, encode_row
+from tidemill.storage.journal.row import ROW_BYTES, encode_row
 
 
 def test_a_row_without_its_bytes_is_not_written() -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from tidemill.storage import paths
 from tidemill.storage.disk import Buffer, Disk, DiskFull, File, SyncFailed
-from tidemill.storage.journal_block import PAGE_BYTES, decode_header
+from tidemill.storage.journal.journal_block import PAGE_BYTES, decode_header
 
 RESERVE_DIVISOR: Final = 8  # an eighth of the ring is for what frees it (rule J7)
 ZERO_STEP_BYTES: Final = 4 << 20  # as much as a block: preparing a file never holds the disk for longer
