@@ -37,8 +37,8 @@ from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import Identity
-from tidemill.storage.partition_log import OffsetGone
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
 from tidemill.wire.messages import metadata

@@ -78,7 +78,7 @@ class SnapshotOffer:
     index_term: int
     append_time: int  # of the newest entry in it
     membership: Membership  # in force at `index`
-    partitions: Buffer = field(repr=False)  # opaque here; `storage/partition_state.py`
+    partitions: Buffer = field(repr=False)  # opaque here; `storage/partition/partition_state.py`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

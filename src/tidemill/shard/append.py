@@ -17,7 +17,7 @@ from tidemill.model import errors
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.shard.partition import Partition
 from tidemill.shard.uncommitted import BYTES_MAX
-from tidemill.storage.producer_states import Duplicate
+from tidemill.storage.partition.producer_states import Duplicate
 
 LONG_MAX: Final = (1 << 63) - 1
 

@@ -19,9 +19,9 @@ from tidemill.storage.checkpoint import state_of
 from tidemill.storage.disk import Buffer
 from tidemill.storage.journal.queued_rows import QueuedRows
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.partition_log import OffsetGone
-from tidemill.storage.partition_state import encode_partitions
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.storage.partition.partition_state import encode_partitions
+from tidemill.storage.partition.segment import SegmentDamaged
 
 CHUNK_BYTES: Final = 1 << 20
 

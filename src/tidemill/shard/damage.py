@@ -16,8 +16,8 @@ from tidemill.raft.replica import Replica
 from tidemill.shard.jobs import Jobs
 from tidemill.storage import paths
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.partition_log import OffsetGone, PartitionLog
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.partition_log import OffsetGone, PartitionLog
+from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
 READ_BYTES: Final = 1 << 20

@@ -22,8 +22,8 @@ from tidemill.storage.disk import DiskFull
 from tidemill.storage.install_copy import ChunkRefused, InstallCopy, SnapshotContradicts
 from tidemill.storage.install_row import installed_row, installing_row
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.partition_state import ByteReader, PartitionState
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.partition_state import ByteReader, PartitionState
+from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
 RETRY_MS: Final = 500  # unanswered for so long, a pull is taken for lost

@@ -13,8 +13,8 @@ from tidemill.raft.entry import Entry
 from tidemill.raft.messages import AppendEntries, Message
 from tidemill.shard.jobs import Jobs
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.partition_log import OffsetGone
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.storage.partition.segment import SegmentDamaged
 
 
 class Outgoing:

@@ -9,7 +9,7 @@ from tidemill.raft.replica import Replica
 from tidemill.shard.commit_waiters import Waiter
 from tidemill.shard.damage import Damage
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.partition_log import LogConfig, PartitionLog
+from tidemill.storage.partition.partition_log import LogConfig, PartitionLog
 
 
 class PartitionShard(Protocol):

@@ -33,7 +33,7 @@ from tidemill.storage.directory_view import view_directory
 from tidemill.storage.disk import DiskFull, SyncFailed
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.journal_block import HEADER_BYTES
-from tidemill.storage.segment import Segment, SegmentDamaged, walk
+from tidemill.storage.partition.segment import Segment, SegmentDamaged, walk
 from tidemill.storage.store import Store, StoreOptions
 
 TICK_S: Final = 0.25  # as `app/start.py`

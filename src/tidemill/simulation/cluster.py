@@ -27,7 +27,7 @@ from tidemill.simulation.machine import seconds
 from tidemill.simulation.network import Network
 from tidemill.simulation.producer import Producer
 from tidemill.simulation.reader import Reader
-from tidemill.storage.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
+from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 
 TOPIC: Final = "flights"
 HEAL_S: Final = 60  # within which a healed cluster must have taken and shown everything

@@ -15,7 +15,7 @@ from tidemill.shard.shard import Shard
 from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.history import History, InvariantViolation
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
 READ_BYTES: Final = 1 << 20

@@ -7,7 +7,7 @@ from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.store_model import PRODUCER_BATCHES, PartitionModel, ShardModel, StoreModel
 from tidemill.storage import paths
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.partition_log import PartitionLog
+from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.storage.store import Store
 
 

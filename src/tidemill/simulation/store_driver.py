@@ -16,7 +16,7 @@ from tidemill.simulation.store_model import Row, StoreHistory
 from tidemill.storage.disk import Disk, DiskFull, File, SyncFailed
 from tidemill.storage.journal.block import IN_FLIGHT_BLOCKS_MAX, Block, Report
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
-from tidemill.storage.partition_log import LogConfig
+from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.store import Step, Store
 
 STEPS_MAX: Final = 10_000  # a drained store that is not idle by then never will be

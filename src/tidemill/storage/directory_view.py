@@ -13,9 +13,9 @@ from tidemill.storage.data_directory import DirectoryProblem, Identity, read_ide
 from tidemill.storage.disk import Disk
 from tidemill.storage.journal.journal import RingFile, newest_synced
 from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.partition.tail_cache import TailCache
 from tidemill.storage.recovery import JournalDamaged, RecoveryReport, Walked, open_ring, replay
 from tidemill.storage.store import StoreOptions
-from tidemill.storage.tail_cache import TailCache
 
 
 @dataclass(slots=True)

@@ -17,11 +17,11 @@ from tidemill.storage import paths
 from tidemill.storage.disk import Buffer, Disk, DiskFull
 from tidemill.storage.journal.block import Run, write_back_run
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.leader_epochs import LeaderEpochs, meeting_offset
-from tidemill.storage.partition_log import PartitionLog
-from tidemill.storage.partition_state import PartitionState
-from tidemill.storage.segment import Segment, SegmentDamaged, save_index
-from tidemill.storage.tail_cache import TailCache
+from tidemill.storage.partition.leader_epochs import LeaderEpochs, meeting_offset
+from tidemill.storage.partition.partition_log import PartitionLog
+from tidemill.storage.partition.partition_state import PartitionState
+from tidemill.storage.partition.segment import Segment, SegmentDamaged, save_index
+from tidemill.storage.partition.tail_cache import TailCache
 
 
 class SnapshotContradicts(Exception):

@@ -12,7 +12,7 @@ from typing import Final
 from tidemill.raft.entry import Entry, Kind
 from tidemill.raft.voters import Membership
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.partition_state import ByteReader, PartitionState, encode_partitions
+from tidemill.storage.partition.partition_state import ByteReader, PartitionState, encode_partitions
 
 INSTALL_KINDS: Final = frozenset({Kind.INSTALLING, Kind.INSTALLED, Kind.PART})
 _TIME: Final = Struct(">q")

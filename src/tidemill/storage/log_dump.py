@@ -13,7 +13,7 @@ from tidemill.storage.directory_view import DirectoryView, view_directory
 from tidemill.storage.disk import Disk
 from tidemill.storage.journal.journal import read_extents
 from tidemill.storage.journal.journal_block import decode_rows
-from tidemill.storage.segment import SegmentDamaged, walk
+from tidemill.storage.partition.segment import SegmentDamaged, walk
 
 Row = dict[str, Any]  # for one line of JSON
 

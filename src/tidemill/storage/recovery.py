@@ -29,10 +29,10 @@ from tidemill.storage.journal.journal import (
 from tidemill.storage.journal.journal_block import HEADER_BYTES as BLOCK_HEADER_BYTES
 from tidemill.storage.journal.journal_block import PAGE_BYTES, BlockHeader, decode_header, decode_rows
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog, read_vote
-from tidemill.storage.open_files import OPEN_SEGMENTS_MAX
-from tidemill.storage.segment import Segment
+from tidemill.storage.partition.open_files import OPEN_SEGMENTS_MAX
+from tidemill.storage.partition.segment import Segment
+from tidemill.storage.partition.tail_cache import TailCache
 from tidemill.storage.store import Store, StoreOptions, remove_shard, segment_at, sync_segment
-from tidemill.storage.tail_cache import TailCache
 
 FIRST_FILE = 1
 

@@ -29,9 +29,9 @@ from tidemill.storage.journal.queued_rows import VoteBefore, queued_rows
 from tidemill.storage.journal.row import ROW_BYTES
 from tidemill.storage.journal.row_queue import RowQueue
 from tidemill.storage.journal.shard_log import TAIL_ENTRIES, ShardDescriptor, ShardLog, damage_row, read_vote, vote_row
-from tidemill.storage.open_files import close_surplus
-from tidemill.storage.segment import Segment, save_index
-from tidemill.storage.tail_cache import TailCache
+from tidemill.storage.partition.open_files import close_surplus
+from tidemill.storage.partition.segment import Segment, save_index
+from tidemill.storage.partition.tail_cache import TailCache
 
 Step = Callable[[], None]
 

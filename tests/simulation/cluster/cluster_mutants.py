@@ -20,8 +20,8 @@ from tidemill.shard.shard import Shard
 from tidemill.simulation.cluster_knobs import ClusterKnobs
 from tidemill.storage import store
 from tidemill.storage.install_copy import InstallCopy
-from tidemill.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
-from tidemill.storage.partition_log import PartitionLog
+from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
+from tidemill.storage.partition.partition_log import PartitionLog
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from tidemill.simulation.client import Client
 from tidemill.simulation.cluster import ClusterRun
 from tidemill.simulation.machine import seconds
 from tidemill.simulation.producer import Producer
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.wire.messages import (
     create_topics,
     delete_topics,

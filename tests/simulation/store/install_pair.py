@@ -25,7 +25,7 @@ from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
-from tidemill.storage.partition_log import PartitionLog
+from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.storage.recovery import initialize_directory, open_store
 
 LEADER = ReplicaKey(BrokerId(1), DirectoryId(b"l" * 16))

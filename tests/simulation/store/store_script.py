@@ -16,7 +16,7 @@ from tidemill.simulation.store_model import ModelEntry
 from tidemill.storage.journal.journal_block import HEADER_BYTES
 from tidemill.storage.journal.row import ROW_BYTES
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
-from tidemill.storage.partition_log import LogConfig
+from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.store import StoreOptions
 
 KEY = b"k" * 16

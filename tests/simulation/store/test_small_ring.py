@@ -25,7 +25,7 @@ from tidemill.simulation.store_driver import StoreDriver
 from tidemill.simulation.store_model import StoreHistory, StoreModel
 from tidemill.storage import store
 from tidemill.storage.journal import row_queue
-from tidemill.storage.partition_log import LogConfig
+from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.store import StoreOptions
 

@@ -5,7 +5,7 @@ from unittest.mock import patch
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.metadata.topics import CreateTopics, DeleteTopics, NewTopic
 from tidemill.model.shard import METADATA_SHARD
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.segment import SegmentDamaged
 
 
 def test_who_waits_for_a_leader_between_its_election_and_its_first_commit_is_called() -> None:

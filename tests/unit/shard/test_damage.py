@@ -11,7 +11,7 @@ from tidemill.model import errors
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.shard.shard import Shard
 from tidemill.storage.journal.shard_log import TAIL_ENTRIES, ShardLog
-from tidemill.storage.segment import Segment, SegmentDamaged
+from tidemill.storage.partition.segment import Segment, SegmentDamaged
 from tidemill.storage.store import Store
 from tidemill.wire.messages import fetch
 

@@ -21,10 +21,10 @@ from tidemill.storage.checkpoint import (
 )
 from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
-from tidemill.storage.leader_epochs import EpochStart
-from tidemill.storage.producer_states import ProducerBatch
-from tidemill.storage.segment import Segment
-from tidemill.storage.tail_cache import TailCache
+from tidemill.storage.partition.leader_epochs import EpochStart
+from tidemill.storage.partition.producer_states import ProducerBatch
+from tidemill.storage.partition.segment import Segment
+from tidemill.storage.partition.tail_cache import TailCache
 
 KEY = b"k" * 16
 VOTER = ReplicaKey(BrokerId(3), DirectoryId(b"d" * 16))

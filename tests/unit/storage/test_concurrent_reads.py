@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidemill.batches.batch import crc_matches, read_header
-from tidemill.storage.partition_log import OffsetGone
+from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.store import StoreOptions
 
 OPTIONS = StoreOptions(

@@ -7,7 +7,7 @@ import pytest
 
 from tidemill.raft.entry import no_op
 from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Alone
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import StoreOptions
 
 PAGE = 4096

@@ -26,11 +26,11 @@ from tidemill.storage.install_row import installed_row, installing_row
 from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.journal_block import decode_header, decode_rows, encode_block
 from tidemill.storage.journal.shard_log import ShardDescriptor, damage_row, vote_row
-from tidemill.storage.leader_epochs import EpochStart
-from tidemill.storage.offset_index import OffsetIndex
-from tidemill.storage.partition_state import PartitionState, SegmentState
-from tidemill.storage.producer_states import ProducerBatch
-from tidemill.storage.tail_cache import TailCache
+from tidemill.storage.partition.leader_epochs import EpochStart
+from tidemill.storage.partition.offset_index import OffsetIndex
+from tidemill.storage.partition.partition_state import PartitionState, SegmentState
+from tidemill.storage.partition.producer_states import ProducerBatch
+from tidemill.storage.partition.tail_cache import TailCache
 
 GOLDEN = Path(__file__).parent / "golden"
 KEY = bytes(range(16))

@@ -16,8 +16,8 @@ from tidemill.storage.install_row import (
     replay_install_row,
     split_install_row,
 )
-from tidemill.storage.partition_state import PartitionState
-from tidemill.storage.producer_states import ProducerBatch
+from tidemill.storage.partition.partition_state import PartitionState
+from tidemill.storage.partition.producer_states import ProducerBatch
 
 ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 PRODUCERS = 6_000  # a third of a MiB, where the ring has an eighth

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tests.unit.storage.conftest import Hand
-from tidemill.storage.producer_states import PRODUCERS_KEPT, Duplicate
+from tidemill.storage.partition.producer_states import PRODUCERS_KEPT, Duplicate
 
 DAY_MS = 24 * 3_600_000
 MANY = PRODUCERS_KEPT + 20

@@ -11,7 +11,7 @@ from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.storage import recovery
 from tidemill.storage.data_directory import DirectoryProblem
-from tidemill.storage.partition_log import OffsetGone
+from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.recovery import JournalDamaged, initialize_directory
 from tidemill.storage.store import StoreOptions
 

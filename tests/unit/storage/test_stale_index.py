@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tidemill.shard.damage import _read_again
-from tidemill.storage import segment as segment_module
-from tidemill.storage.partition_log import LogConfig
+from tidemill.storage.partition import segment as segment_module
+from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.store import StoreOptions
 
 COLD = StoreOptions(

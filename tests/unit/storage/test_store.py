@@ -9,9 +9,9 @@ import pytest
 from tidemill.batches.batch import crc_matches
 from tidemill.raft.entry import Kind
 from tidemill.simulation.crash_fate import ALL_LOST
-from tidemill.storage import partition_log
 from tidemill.storage.disk import DiskFull, SyncFailed
 from tidemill.storage.journal.journal_block import PAGE_BYTES
+from tidemill.storage.partition import partition_log
 from tidemill.storage.store import StoreOptions
 
 OPTIONS = StoreOptions(
@@ -416,7 +416,7 @@ def test_growth_that_finds_no_room_gives_back_what_it_took(make_hand: Callable[.
 
 def test_open_files_are_bounded(make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A process may have so many and no more; a partition has thousands of segments."""
-    from tidemill.storage import open_files
+    from tidemill.storage.partition import open_files
 
     monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 8)
     hand = make_hand(OPTIONS, segment_bytes=300)

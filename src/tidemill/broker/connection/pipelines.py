@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from tidemill.batches.batch import HEADER_BYTES, NO_PRODUCER_ID, SEQUENCE_MAX, read_header
 from tidemill.model import errors
 from tidemill.model.topic import NAME_LENGTH_MAX
-from tidemill.storage.producer_states import ProducerStates
+from tidemill.storage.partition.producer_states import ProducerStates
 
 SENT_AGAIN: Final = frozenset({
     errors.UNKNOWN_TOPIC_OR_PARTITION,

@@ -32,7 +32,7 @@ from tidemill.model.entropy import Entropy
 from tidemill.shard.append import append_own
 from tidemill.shard.pending import Pending
 from tidemill.shard.shard import Shard
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.segment import SegmentDamaged
 
 READ_BYTES: Final = 1 << 20
 TURN_BYTES: Final = 64 << 10  # of metadata that are read in one turn of the loop, a few milliseconds

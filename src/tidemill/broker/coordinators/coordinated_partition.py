@@ -34,8 +34,8 @@ from tidemill.model.topic import TopicId
 from tidemill.shard.append import append_own
 from tidemill.shard.partition import Partition
 from tidemill.storage.disk import Buffer
-from tidemill.storage.partition_log import OffsetGone
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.storage.partition.segment import SegmentDamaged
 
 LOAD_BYTES: Final = 64 << 10  # read by one job: about a thousand records
 TURN_RECORDS_MAX: Final = 200  # replayed, or written for a snapshot, in one turn of the loop: 2 to 3 ms

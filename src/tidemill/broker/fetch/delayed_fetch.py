@@ -15,9 +15,9 @@ from tidemill.model import errors
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending
 from tidemill.storage.disk import Buffer
-from tidemill.storage.leader_epochs import UNDEFINED_EPOCH
-from tidemill.storage.partition_log import OffsetGone
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH
+from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.wire.messages.fetch import Response
 
 PartitionResponse = Response.Topic.Partition

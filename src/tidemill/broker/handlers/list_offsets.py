@@ -15,8 +15,8 @@ from tidemill.model import errors
 from tidemill.shard import lookup
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending
-from tidemill.storage.partition_log import OffsetGone
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.wire.messages.list_offsets import Request, Response
 
 LATEST: Final = -1

@@ -1,6 +1,6 @@
 """Retention: every now and then the log start of partitions that this broker leads moves past what has expired.
 
-    every `log.retention.check.interval.ms` ─▶ `storage/retention` says from where on ─▶ a log-start row is proposed
+    every `log.retention.check.interval.ms` ─▶ `storage/partition/retention` says from where on ─▶ a log-start row is proposed
                                                             └─▶ an active segment that expires is rolled first ─▲
 
 Replicas drop segments when that row commits, and never on their own.  By settings that may be old nothing is deleted:
@@ -16,7 +16,7 @@ from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.topic import INTERNAL_TOPICS
 from tidemill.shard.partition import Partition
-from tidemill.storage.retention import UNBOUNDED, retained_from, segment_ages
+from tidemill.storage.partition.retention import UNBOUNDED, retained_from, segment_ages
 from tidemill.telemetry.metrics import Metrics
 
 AGAIN_S: Final = 1.0  # until the controller is asked once more

@@ -13,7 +13,7 @@ from tidemill.raft.ready import Vote
 from tidemill.storage import paths
 from tidemill.storage.disk import Buffer, Disk, DiskFull, remove_if_there
 from tidemill.storage.journal.journal import Extent, Journal, RingFile, write_block
-from tidemill.storage.segment import Segment
+from tidemill.storage.partition.segment import Segment
 
 IN_FLIGHT_BLOCKS_MAX: Final = 2
 """

@@ -19,11 +19,11 @@ from tidemill.raft.entry import (
 )
 from tidemill.raft.voters import Membership
 from tidemill.storage.disk import Buffer, Disk
-from tidemill.storage.leader_epochs import uncovered
-from tidemill.storage.partition_log import OffsetGone, PartitionLog
-from tidemill.storage.partition_state import PartitionState
-from tidemill.storage.segment import Segment
-from tidemill.storage.tail_cache import TailCache
+from tidemill.storage.partition.leader_epochs import uncovered
+from tidemill.storage.partition.partition_log import OffsetGone, PartitionLog
+from tidemill.storage.partition.partition_state import PartitionState
+from tidemill.storage.partition.segment import Segment
+from tidemill.storage.partition.tail_cache import TailCache
 
 TAIL_ENTRIES: Final = 256
 NEEDED_ENTRIES_MAX: Final = 64 << 10  # kept for a follower that lags: 20 MB, 8 s at 8,000 a second; then an install

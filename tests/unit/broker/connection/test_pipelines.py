@@ -6,7 +6,7 @@ from tidemill.batches.batch import SEQUENCE_MAX
 from tidemill.batches.builder import build_batch
 from tidemill.broker.connection.pipelines import EXPECTED_MS, PARTITIONS_MAX, Pipelines
 from tidemill.model import errors
-from tidemill.storage.producer_states import ProducerBatch, ProducerStates
+from tidemill.storage.partition.producer_states import ProducerBatch, ProducerStates
 
 PLACE = ("flights", 0)
 REFUSED = errors.NOT_LEADER_OR_FOLLOWER

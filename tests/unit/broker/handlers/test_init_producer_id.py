@@ -7,7 +7,7 @@ import pytest
 from tests.unit.broker.broker_world import OPTIONS, BrokerWorld
 from tidemill.broker.shards.ready_loop import CHECKPOINT_MS
 from tidemill.model import errors
-from tidemill.storage import producer_states
+from tidemill.storage.partition import producer_states
 from tidemill.wire.messages.init_producer_id import Request
 
 

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.entry import decode_voters
 from tidemill.raft.voters import Membership
-from tidemill.storage.leader_epochs import EpochStart
-from tidemill.storage.producer_states import ProducerBatch
+from tidemill.storage.partition.leader_epochs import EpochStart
+from tidemill.storage.partition.producer_states import ProducerBatch
 
 _PARTITION: Final = Struct(">IqqqI")
 _SEGMENT: Final = Struct(">qqqq")

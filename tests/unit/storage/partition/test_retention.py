@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill.storage.retention import SegmentAge, retained_from
+from tidemill.storage.partition.retention import SegmentAge, retained_from
 
 NOW_MS = 1_000_000
 SEGMENTS = [  # three of 100 B: written 900 s, 500 s and 100 s ago

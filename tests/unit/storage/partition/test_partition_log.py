@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tidemill.batches.batch import HEADER_BYTES
-from tidemill.storage.partition_log import OffsetGone
-from tidemill.storage.segment import SegmentDamaged
+from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import StoreOptions
 
 COLD = StoreOptions(

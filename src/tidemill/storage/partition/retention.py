@@ -10,8 +10,8 @@ Unlike Kafka, a segment without any record timestamp never expires by time: file
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tidemill.storage.partition_log import PartitionLog
-from tidemill.storage.segment import UNKNOWN_TIMESTAMP
+from tidemill.storage.partition.partition_log import PartitionLog
+from tidemill.storage.partition.segment import UNKNOWN_TIMESTAMP
 
 UNBOUNDED: Final = -1
 

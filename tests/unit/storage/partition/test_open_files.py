@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from tidemill.simulation.crash_fate import ALL_LOST
-from tidemill.storage import open_files, store
+from tidemill.storage import store
+from tidemill.storage.partition import open_files
 
 
 def test_a_file_stays_open_between_a_late_write_and_its_sync(

@@ -1,7 +1,7 @@
 """The newest batches in memory: bounded, but for what lies nowhere else."""
 
 from tidemill.raft.entry import BATCH, Entry
-from tidemill.storage.tail_cache import BATCH_OVERHEAD_BYTES, Tail, TailCache
+from tidemill.storage.partition.tail_cache import BATCH_OVERHEAD_BYTES, Tail, TailCache
 
 KEPT = 10 + BATCH_OVERHEAD_BYTES
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.storage.leader_epochs import LeaderEpochs, meeting_offset
+from tidemill.storage.partition.leader_epochs import LeaderEpochs, meeting_offset
 
 LIVES = st.lists(
     st.one_of(

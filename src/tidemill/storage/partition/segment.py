@@ -7,8 +7,8 @@ from typing import Final
 from tidemill.batches.batch import HEADER_BYTES, BatchHeader, crc_matches, read_header
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk, File
-from tidemill.storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
-from tidemill.storage.partition_state import SegmentState
+from tidemill.storage.partition.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
+from tidemill.storage.partition.partition_state import SegmentState
 
 WALK_BYTES: Final = 256 << 10  # read ahead while walking headers: a few small batches, or one header of a large one
 UNKNOWN_TIMESTAMP: Final = -1

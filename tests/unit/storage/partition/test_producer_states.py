@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemill.model import errors
-from tidemill.storage.producer_states import (
+from tidemill.storage.partition.producer_states import (
     PRODUCERS_KEPT,
     SEQUENCE_MODULUS,
     WINDOW_BATCHES,

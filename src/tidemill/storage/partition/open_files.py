@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable
 from typing import Final
 
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.segment import Segment
+from tidemill.storage.partition.segment import Segment
 
 OPEN_SEGMENTS_MAX: Final = 500  # half of the 1,024 that a process usually may have; opening again costs 10 µs
 

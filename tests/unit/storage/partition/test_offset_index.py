@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.storage.offset_index import OffsetIndex
+from tidemill.storage.partition.offset_index import OffsetIndex
 
 POINTS = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5_000), st.integers(0, 30)), min_size=1, max_size=40)
 

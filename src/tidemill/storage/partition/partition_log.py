@@ -27,13 +27,13 @@ from tidemill.model.topic import TopicId
 from tidemill.raft.entry import Entry
 from tidemill.storage import paths
 from tidemill.storage.disk import Buffer, Disk
-from tidemill.storage.leader_epochs import LeaderEpochs
-from tidemill.storage.offset_index import RELATIVE_OFFSET_MAX
-from tidemill.storage.partition_state import PartitionState
-from tidemill.storage.producer_states import NO_PRODUCER_ID, ProducerBatch, ProducerStates
-from tidemill.storage.segment import UNKNOWN_TIMESTAMP as UNKNOWN
-from tidemill.storage.segment import Segment, SegmentDamaged, load_index, walk
-from tidemill.storage.tail_cache import Tail, TailCache
+from tidemill.storage.partition.leader_epochs import LeaderEpochs
+from tidemill.storage.partition.offset_index import RELATIVE_OFFSET_MAX
+from tidemill.storage.partition.partition_state import PartitionState
+from tidemill.storage.partition.producer_states import NO_PRODUCER_ID, ProducerBatch, ProducerStates
+from tidemill.storage.partition.segment import UNKNOWN_TIMESTAMP as UNKNOWN
+from tidemill.storage.partition.segment import Segment, SegmentDamaged, load_index, walk
+from tidemill.storage.partition.tail_cache import Tail, TailCache
 
 SEGMENT_POSITION_MAX: Final = (1 << 32) - 1  # positions are 4 B in rows and indexes
 READ_PLACES_MAX: Final = 32  # how many readers' next positions are remembered per partition; the rest look them up

@@ -7,9 +7,9 @@ import pytest
 
 from tidemill.batches.builder import build_batch
 from tidemill.simulation.disk import SimulatedDisk
-from tidemill.storage import segment as segment_module
-from tidemill.storage.offset_index import OffsetIndex
-from tidemill.storage.segment import Segment, SegmentDamaged, built_index, load_index, save_index, walk
+from tidemill.storage.partition import segment as segment_module
+from tidemill.storage.partition.offset_index import OffsetIndex
+from tidemill.storage.partition.segment import Segment, SegmentDamaged, built_index, load_index, save_index, walk
 
 
 def on_disk(count: int = 10, *, epoch: int = 1, disk: SimulatedDisk | None = None) -> tuple[SimulatedDisk, Segment]:
