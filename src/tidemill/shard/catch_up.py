@@ -15,7 +15,7 @@ from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, Snapsh
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Jobs
-from tidemill.storage.checkpoint import state_of
+from tidemill.storage.checkpoint.checkpoint import state_of
 from tidemill.storage.disk import Buffer
 from tidemill.storage.journal.queued_rows import QueuedRows
 from tidemill.storage.journal.shard_log import ShardLog

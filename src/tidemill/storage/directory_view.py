@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from tidemill.model.shard import ShardId
 from tidemill.storage import paths
-from tidemill.storage.checkpoint import Checkpoint, newest_checkpoint
+from tidemill.storage.checkpoint.checkpoint import Checkpoint, newest_checkpoint
+from tidemill.storage.checkpoint.recovery import JournalDamaged, RecoveryReport, Walked, open_ring, replay
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity
 from tidemill.storage.disk import Disk
 from tidemill.storage.journal.journal import RingFile, newest_synced
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition.tail_cache import TailCache
-from tidemill.storage.recovery import JournalDamaged, RecoveryReport, Walked, open_ring, replay
 from tidemill.storage.store import StoreOptions
 
 

@@ -19,7 +19,13 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, COMMAND, Entry, Kind
 from tidemill.raft.ready import Vote
 from tidemill.storage import paths
-from tidemill.storage.checkpoint import ClosedShard, encode_checkpoint, encode_closed, encode_shard, write_checkpoint
+from tidemill.storage.checkpoint.checkpoint import (
+    ClosedShard,
+    encode_checkpoint,
+    encode_closed,
+    encode_shard,
+    write_checkpoint,
+)
 from tidemill.storage.disk import Disk, File, remove_if_empty, remove_if_there
 from tidemill.storage.install_row import apply_install_row, split_install_row
 from tidemill.storage.journal.block import Block, Report, Run, WriteBack, write_back_run

@@ -15,9 +15,9 @@ from tests.simulation.cluster.what_happened import LOTS, note
 from tests.simulation.hash_seeds import printed_under_two
 from tidemill.simulation.cluster import ClusterRun
 from tidemill.simulation.cluster_knobs import ClusterKnobs
+from tidemill.storage.checkpoint.recovery import JournalDamaged
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.partition.segment import SegmentDamaged
-from tidemill.storage.recovery import JournalDamaged
 
 ASKED = os.environ.get("TIDEMILL_CLUSTER_SEEDS")
 ALONE = int(ASKED or "16")

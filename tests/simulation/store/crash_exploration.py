@@ -20,8 +20,8 @@ from tidemill.simulation.disk_operation import Kind, Operation
 from tidemill.simulation.store_check import differences
 from tidemill.simulation.store_driver import StoreDriver
 from tidemill.simulation.store_model import StoreHistory, StoreModel
+from tidemill.storage.checkpoint.recovery import RecoveryReport, initialize_directory, open_store
 from tidemill.storage.partition.partition_log import PartitionLog
-from tidemill.storage.recovery import RecoveryReport, initialize_directory, open_store
 from tidemill.storage.store import Store
 
 SYNCS = (Kind.SYNC, Kind.SYNC_DIRECTORY)

@@ -23,10 +23,10 @@ from tidemill.shard.install import RETRY_MS, Install
 from tidemill.shard.outgoing import Outgoing
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.partition.partition_log import PartitionLog
-from tidemill.storage.recovery import initialize_directory, open_store
 
 LEADER = ReplicaKey(BrokerId(1), DirectoryId(b"l" * 16))
 FOLLOWER = ReplicaKey(BrokerId(2), DirectoryId(b"f" * 16))

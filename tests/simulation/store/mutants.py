@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tidemill.raft.entry import Kind
-from tidemill.storage import checkpoint, recovery, store
+from tidemill.storage import store
+from tidemill.storage.checkpoint import checkpoint, recovery
 from tidemill.storage.journal import block, journal, journal_block, row_queue
 from tidemill.storage.journal.queued_rows import QueuedRows, VoteBefore
 

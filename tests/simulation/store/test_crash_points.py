@@ -15,8 +15,8 @@ from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Mix
 from tidemill.simulation.crash_points import lone_fates
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.disk_operation import Operation
+from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.data_directory import Identity, read_identity, write_identity
-from tidemill.storage.recovery import initialize_directory, open_store
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SOAK_SEEDS = range(1, 9)

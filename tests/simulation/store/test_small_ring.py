@@ -24,9 +24,9 @@ from tidemill.simulation.store_check import differences
 from tidemill.simulation.store_driver import StoreDriver
 from tidemill.simulation.store_model import StoreHistory, StoreModel
 from tidemill.storage import store
+from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal import row_queue
 from tidemill.storage.partition.partition_log import LogConfig
-from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.store import StoreOptions
 
 SEEDS = range(2_000) if os.environ.get("TIDEMILL_EVERY_TEAR") else range(120)

@@ -20,7 +20,13 @@ from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, Entry, Kind, log_start, no_op, voters_change
 from tidemill.raft.voters import Membership
 from tidemill.simulation.disk import SimulatedDisk
-from tidemill.storage.checkpoint import ClosedShard, decode_checkpoint, encode_checkpoint, encode_closed, encode_shard
+from tidemill.storage.checkpoint.checkpoint import (
+    ClosedShard,
+    decode_checkpoint,
+    encode_checkpoint,
+    encode_closed,
+    encode_shard,
+)
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
 from tidemill.storage.install_row import installed_row, installing_row
 from tidemill.storage.journal.journal import JournalPosition
@@ -278,7 +284,7 @@ def test_a_golden_checkpoint_is_read() -> None:
 def test_a_checkpoint_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its number, before anything in it is taken for something else."""
     with monkeypatch.context() as earlier:
-        earlier.setattr("tidemill.storage.checkpoint.VERSION", 1)
+        earlier.setattr("tidemill.storage.checkpoint.checkpoint.VERSION", 1)
         data = encode_checkpoint(KEY, 3, 17, JournalPosition(2, 8192), [])
 
     with pytest.raises(DirectoryProblem, match="version 1; this program reads version 4"):

@@ -23,15 +23,15 @@ from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.peer import join, register
 from tidemill.shard.shard import Shard
-from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
-from tidemill.storage.disk import Disk
-from tidemill.storage.recovery import (
+from tidemill.storage.checkpoint.recovery import (
     JournalDamaged,
     RecoveryReport,
     check_nothing_lost,
     initialize_directory,
     open_store,
 )
+from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
+from tidemill.storage.disk import Disk
 from tidemill.storage.set_aside import set_aside
 from tidemill.storage.store import Store, StoreOptions
 

@@ -10,7 +10,7 @@ from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.voters import Membership
 from tidemill.simulation.disk import SimulatedDisk
-from tidemill.storage.checkpoint import (
+from tidemill.storage.checkpoint.checkpoint import (
     ClosedShard,
     decode_checkpoint,
     encode_checkpoint,

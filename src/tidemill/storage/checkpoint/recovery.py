@@ -12,7 +12,13 @@ from tidemill.batches.batch import read_header
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry, Kind
 from tidemill.storage import paths
-from tidemill.storage.checkpoint import Checkpoint, ClosedShard, encode_checkpoint, newest_checkpoint, write_checkpoint
+from tidemill.storage.checkpoint.checkpoint import (
+    Checkpoint,
+    ClosedShard,
+    encode_checkpoint,
+    newest_checkpoint,
+    write_checkpoint,
+)
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
 from tidemill.storage.install_row import INSTALL_KINDS, replay_install_row

@@ -1,0 +1,1 @@
+"""Checkpoints of the journal, and recovery from them."""
