@@ -19,8 +19,8 @@ from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, Snapsh
 from tidemill.raft.replica import Replica
 from tidemill.shard.jobs import Jobs
 from tidemill.storage.disk import DiskFull
-from tidemill.storage.install_copy import ChunkRefused, InstallCopy, SnapshotContradicts
-from tidemill.storage.install_row import installed_row, installing_row
+from tidemill.storage.install.install_copy import ChunkRefused, InstallCopy, SnapshotContradicts
+from tidemill.storage.install.install_row import installed_row, installing_row
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition.partition_state import ByteReader, PartitionState
 from tidemill.storage.partition.segment import SegmentDamaged

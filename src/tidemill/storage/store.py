@@ -27,7 +27,7 @@ from tidemill.storage.checkpoint.checkpoint import (
     write_checkpoint,
 )
 from tidemill.storage.disk import Disk, File, remove_if_empty, remove_if_there
-from tidemill.storage.install_row import apply_install_row, split_install_row
+from tidemill.storage.install.install_row import apply_install_row, split_install_row
 from tidemill.storage.journal.block import Block, Report, Run, WriteBack, write_back_run
 from tidemill.storage.journal.journal import RESERVE_DIVISOR, Journal, JournalPosition, prepare_file
 from tidemill.storage.journal.journal_block import HEADER_BYTES, PAGE_BYTES, encode_block, padded

@@ -19,7 +19,7 @@ from tidemill.raft.replica import Replica
 from tidemill.shard.shard import Shard
 from tidemill.simulation.cluster_knobs import ClusterKnobs
 from tidemill.storage import store
-from tidemill.storage.install_copy import InstallCopy
+from tidemill.storage.install.install_copy import InstallCopy
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from tidemill.storage.partition.partition_log import PartitionLog
 

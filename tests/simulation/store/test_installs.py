@@ -20,8 +20,8 @@ from tidemill.simulation.crash_fate import ALL_LOST
 from tidemill.simulation.crash_points import UNIFORM
 from tidemill.simulation.disk import SimulatedDisk
 from tidemill.simulation.disk_operation import Operation
-from tidemill.storage import install_copy
-from tidemill.storage.install_copy import InstallCopy
+from tidemill.storage.install import install_copy
+from tidemill.storage.install.install_copy import InstallCopy
 from tidemill.storage.journal import row_queue
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))

@@ -7,8 +7,8 @@ from typing import Any
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.voters import Membership
 from tidemill.simulation.crash_fate import ALL_LOST
-from tidemill.storage.install_copy import InstallCopy
-from tidemill.storage.install_row import installed_row, installing_row
+from tidemill.storage.install.install_copy import InstallCopy
+from tidemill.storage.install.install_row import installed_row, installing_row
 
 VOTER = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 

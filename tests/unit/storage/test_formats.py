@@ -28,7 +28,7 @@ from tidemill.storage.checkpoint.checkpoint import (
     encode_shard,
 )
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
-from tidemill.storage.install_row import installed_row, installing_row
+from tidemill.storage.install.install_row import installed_row, installing_row
 from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.journal_block import decode_header, decode_rows, encode_block
 from tidemill.storage.journal.shard_log import ShardDescriptor, damage_row, vote_row

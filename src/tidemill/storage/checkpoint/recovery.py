@@ -21,7 +21,7 @@ from tidemill.storage.checkpoint.checkpoint import (
 )
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
-from tidemill.storage.install_row import INSTALL_KINDS, replay_install_row
+from tidemill.storage.install.install_row import INSTALL_KINDS, replay_install_row
 from tidemill.storage.journal.block import Run, write_back_run
 from tidemill.storage.journal.journal import (
     Journal,

@@ -1,0 +1,1 @@
+"""Snapshot installs: the rows that frame one, and the copy of its bytes."""
