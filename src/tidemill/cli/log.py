@@ -31,7 +31,7 @@ def dump(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     from tidemill.cli.output import pipe_may_close, print_json
     from tidemill.storage.checkpoint.recovery import JournalDamaged
     from tidemill.storage.data_directory import DirectoryProblem
-    from tidemill.storage.log_dump import dump as rows_of
+    from tidemill.storage.inspect.log_dump import dump as rows_of
 
     try:
         with pipe_may_close():
@@ -50,7 +50,7 @@ def verify(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     from tidemill.cli.failure import ExitCode, Failed
     from tidemill.cli.output import print_json
     from tidemill.storage.data_directory import DirectoryProblem
-    from tidemill.storage.log_verify import verify as verified_of
+    from tidemill.storage.inspect.log_verify import verify as verified_of
 
     try:
         verified = verified_of(_disk(directory))

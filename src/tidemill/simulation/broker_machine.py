@@ -29,8 +29,8 @@ from tidemill.simulation.machine import DiskPace, WallClock, seconds, simulated_
 from tidemill.simulation.network import Network
 from tidemill.storage import paths
 from tidemill.storage.data_directory import DirectoryProblem
-from tidemill.storage.directory_view import view_directory
 from tidemill.storage.disk import DiskFull, SyncFailed
+from tidemill.storage.inspect.directory_view import view_directory
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.journal_block import HEADER_BYTES
 from tidemill.storage.partition.segment import Segment, SegmentDamaged, walk

@@ -13,8 +13,8 @@ from tidemill.batches.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, crc_matc
 from tidemill.storage import paths
 from tidemill.storage.checkpoint.checkpoint import decode_checkpoint
 from tidemill.storage.checkpoint.recovery import JournalDamaged
-from tidemill.storage.directory_view import DirectoryView, view_directory
 from tidemill.storage.disk import Disk, File
+from tidemill.storage.inspect.directory_view import DirectoryView, view_directory
 from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache

@@ -1,6 +1,6 @@
 """Everything that lies in a data directory, in the order of its files: rows of the journal, batches of segments.
 
-Only reads, also beside a running broker; judges nothing but CRCs.  `storage/log_verify.py` judges.
+Only reads, also beside a running broker; judges nothing but CRCs.  `storage/inspect/log_verify.py` judges.
 """
 
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from typing import Any
 from tidemill.batches.batch import BatchHeader, crc_matches, read_header
 from tidemill.raft.entry import Entry, Kind
 from tidemill.storage import paths
-from tidemill.storage.directory_view import DirectoryView, view_directory
 from tidemill.storage.disk import Disk
+from tidemill.storage.inspect.directory_view import DirectoryView, view_directory
 from tidemill.storage.journal.journal import read_extents
 from tidemill.storage.journal.journal_block import decode_rows
 from tidemill.storage.partition.segment import SegmentDamaged, walk

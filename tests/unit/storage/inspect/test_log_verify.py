@@ -9,8 +9,8 @@ import pytest
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.storage import paths
 from tidemill.storage.data_directory import Identity, write_identity
-from tidemill.storage.log_dump import dump
-from tidemill.storage.log_verify import verify
+from tidemill.storage.inspect.log_dump import dump
+from tidemill.storage.inspect.log_verify import verify
 from tidemill.storage.store import StoreOptions
 
 OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, journal_bytes_max=1 << 18)
