@@ -4,7 +4,7 @@ A job runs off the loop and touches only what was handed to it; `done` and `fail
 than `submit`, exactly one of them once.  With one worker (the journal's) jobs run one after the other in the order they
 were submitted and are reported in that order; with several (reads) there is no order.
 
-Twins: `runtime/thread_jobs.py` and `simulation/jobs.py`.
+Twins: `runtime/thread_jobs.py` and `simulation/machine/jobs.py`.
 """
 
 from collections.abc import Callable

@@ -19,14 +19,14 @@ from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint, Metadata
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import COMMAND, Kind
-from tidemill.simulation.crash_fate import ALL_LOST, Fate
-from tidemill.simulation.disk import SimulatedDisk
-from tidemill.simulation.disk_operation import PowerLost
-from tidemill.simulation.event_loop import SimulatedLoop, Timeline, begin_loop
 from tidemill.simulation.kafka_listener import KAFKA_PORT, LISTENER, listen
-from tidemill.simulation.links import PEER_PORT, links_on
-from tidemill.simulation.machine import DiskPace, WallClock, seconds, simulated_machine
-from tidemill.simulation.network import Network
+from tidemill.simulation.machine.crash_fate import ALL_LOST, Fate
+from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.simulation.machine.disk_operation import PowerLost
+from tidemill.simulation.machine.event_loop import SimulatedLoop, Timeline, begin_loop
+from tidemill.simulation.machine.links import PEER_PORT, links_on
+from tidemill.simulation.machine.machine import DiskPace, WallClock, seconds, simulated_machine
+from tidemill.simulation.machine.network import Network
 from tidemill.storage import paths
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import DiskFull, SyncFailed

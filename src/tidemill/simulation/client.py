@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 from tidemill.model import errors
 from tidemill.model.topic import NO_TOPIC_ID
-from tidemill.simulation.event_loop import SimulatedLoop
 from tidemill.simulation.history import InvariantViolation
-from tidemill.simulation.network import Network, Socket
+from tidemill.simulation.machine.event_loop import SimulatedLoop
+from tidemill.simulation.machine.network import Network, Socket
 from tidemill.wire.api import ALL
 from tidemill.wire.client_connection import ClientConnection
 from tidemill.wire.messages import (

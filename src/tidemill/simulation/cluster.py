@@ -18,13 +18,13 @@ from tidemill.simulation.client import Client
 from tidemill.simulation.cluster_check import ClusterCheck
 from tidemill.simulation.cluster_faults import ClusterFaults
 from tidemill.simulation.cluster_knobs import ClusterKnobs
-from tidemill.simulation.crash_fate import ALL_LOST
-from tidemill.simulation.event_loop import US, Timeline, begin_loop
 from tidemill.simulation.history import History, InvariantViolation
 from tidemill.simulation.kafka_listener import KAFKA_PORT
-from tidemill.simulation.links import PEER_PORT
-from tidemill.simulation.machine import seconds
-from tidemill.simulation.network import Network
+from tidemill.simulation.machine.crash_fate import ALL_LOST
+from tidemill.simulation.machine.event_loop import US, Timeline, begin_loop
+from tidemill.simulation.machine.links import PEER_PORT
+from tidemill.simulation.machine.machine import seconds
+from tidemill.simulation.machine.network import Network
 from tidemill.simulation.producer import Producer
 from tidemill.simulation.reader import Reader
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET

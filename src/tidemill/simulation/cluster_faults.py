@@ -8,11 +8,11 @@ from typing import Final
 
 from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.cluster_knobs import ClusterKnobs
-from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Fate, Mix
-from tidemill.simulation.event_loop import US, Timeline
-from tidemill.simulation.links import PEER_PORT
-from tidemill.simulation.machine import seconds
-from tidemill.simulation.network import Network
+from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, Fate, Mix
+from tidemill.simulation.machine.event_loop import US, Timeline
+from tidemill.simulation.machine.links import PEER_PORT
+from tidemill.simulation.machine.machine import seconds
+from tidemill.simulation.machine.network import Network
 
 WRONG_MS_MAX: Final = 50 * 60_000  # of a wall clock: an hour ahead of it a broker refuses what clients stamp
 ROOM_BYTES_MAX: Final = 300 << 20  # of a disk that is full: below this a broker refuses, or nearly

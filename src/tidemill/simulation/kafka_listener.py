@@ -9,8 +9,8 @@ from typing import Final
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.connection.kafka_connection import Buffer, KafkaConnection
-from tidemill.simulation.event_loop import SimulatedLoop
-from tidemill.simulation.network import Network, Socket
+from tidemill.simulation.machine.event_loop import SimulatedLoop
+from tidemill.simulation.machine.network import Network, Socket
 
 LISTENER: Final = "PLAINTEXT"
 KAFKA_PORT: Final = 9092

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tidemill.raft.entry import COMMAND
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.store_model import PRODUCER_BATCHES, PartitionModel, ShardModel, StoreModel
 from tidemill.storage import paths
 from tidemill.storage.journal.shard_log import ShardLog

@@ -6,7 +6,7 @@ Until then a power loss may undo either, page by page and name by name; in a tor
 Paths are relative to the data directory, with `/` between their parts; the data directory itself is `""`.  A path that
 could lead elsewhere is a ValueError (`storage/disk_path.py`), and so is any use of a closed file.
 
-Twins: `runtime/os_disk.py` and `simulation/disk.py`; one contract suite runs on both.
+Twins: `runtime/os_disk.py` and `simulation/machine/disk.py`; one contract suite runs on both.
 """
 
 import errno

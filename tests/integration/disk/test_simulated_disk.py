@@ -3,8 +3,8 @@
 import pytest
 
 from tests.integration.disk.disk_contract import DiskContract
-from tidemill.simulation.crash_fate import ALL_KEPT
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.crash_fate import ALL_KEPT
+from tidemill.simulation.machine.disk import SimulatedDisk
 
 
 class TestSimulatedDisk(DiskContract):

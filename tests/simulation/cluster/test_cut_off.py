@@ -21,7 +21,7 @@ from tidemill.shard.shard import Shard
 from tidemill.simulation.broker_machine import KAFKA_PORT, BrokerMachine
 from tidemill.simulation.client import Client
 from tidemill.simulation.cluster import ClusterRun
-from tidemill.simulation.machine import seconds
+from tidemill.simulation.machine.machine import seconds
 from tidemill.simulation.producer import Producer
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.wire.messages import (

@@ -7,8 +7,8 @@ import pytest
 from tests.simulation.cluster.test_scenarios import knobs, pass_time
 from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.cluster import ClusterRun
-from tidemill.simulation.crash_fate import ALL_KEPT
-from tidemill.simulation.machine import seconds
+from tidemill.simulation.machine.crash_fate import ALL_KEPT
+from tidemill.simulation.machine.machine import seconds
 
 AGAIN_S = 40.0  # until the silence is noticed, and the link made anew
 

@@ -7,7 +7,7 @@ from tidemill.batches.builder import build_batch
 from tidemill.shard.append import append_own
 from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.cluster import ClusterRun
-from tidemill.simulation.machine import seconds
+from tidemill.simulation.machine.machine import seconds
 
 
 def stall_leader(run: ClusterRun, for_s: float) -> BrokerMachine:

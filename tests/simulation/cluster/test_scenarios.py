@@ -21,9 +21,9 @@ from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.cluster import ClusterRun
 from tidemill.simulation.cluster_faults import Fault
 from tidemill.simulation.cluster_knobs import ClusterKnobs
-from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST
 from tidemill.simulation.history import InvariantViolation
-from tidemill.simulation.machine import seconds
+from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST
+from tidemill.simulation.machine.machine import seconds
 from tidemill.storage import paths
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.store import StoreOptions

@@ -13,10 +13,10 @@ from tests.simulation.store.store_script import CONFIG, KEY, ME, OPTIONS, StoreS
 from tidemill.batches.batch import read_header, spans
 from tidemill.batches.builder import build_batch
 from tidemill.raft.entry import BATCH, Entry
-from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Fate
-from tidemill.simulation.crash_points import UNIFORM, lone_fates, mixed_fates
-from tidemill.simulation.disk import SimulatedDisk
-from tidemill.simulation.disk_operation import Kind, Operation
+from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, Fate
+from tidemill.simulation.machine.crash_points import UNIFORM, lone_fates, mixed_fates
+from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.simulation.machine.disk_operation import Kind, Operation
 from tidemill.simulation.store_check import differences
 from tidemill.simulation.store_driver import StoreDriver
 from tidemill.simulation.store_model import StoreHistory, StoreModel

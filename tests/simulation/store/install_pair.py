@@ -21,8 +21,8 @@ from tidemill.raft.voters import Membership
 from tidemill.shard.catch_up import CatchUp
 from tidemill.shard.install import RETRY_MS, Install
 from tidemill.shard.outgoing import Outgoing
-from tidemill.simulation.disk import SimulatedDisk
-from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.simulation.machine.jobs import SimulatedJobs
 from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog

@@ -10,7 +10,7 @@ from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, Entry, log_start, no_op
 from tidemill.raft.voters import Membership
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.store_driver import StoreDriver
 from tidemill.simulation.store_model import ModelEntry
 from tidemill.storage.journal.journal_block import HEADER_BYTES

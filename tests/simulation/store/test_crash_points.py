@@ -11,10 +11,10 @@ import pytest
 from tests.simulation.store.crash_exploration import Explorer
 from tests.simulation.store.store_script import KEY, OPTIONS
 from tidemill.model.broker_id import BrokerId, DirectoryId
-from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Mix
-from tidemill.simulation.crash_points import lone_fates
-from tidemill.simulation.disk import SimulatedDisk
-from tidemill.simulation.disk_operation import Operation
+from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, Mix
+from tidemill.simulation.machine.crash_points import lone_fates
+from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.simulation.machine.disk_operation import Operation
 from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.data_directory import Identity, read_identity, write_identity
 

@@ -16,10 +16,10 @@ import pytest
 from tests.simulation.store.install_pair import FOLLOWER, Pair, Side
 from tidemill.raft.entry import Kind
 from tidemill.raft.replica import Replica
-from tidemill.simulation.crash_fate import ALL_LOST
-from tidemill.simulation.crash_points import UNIFORM
-from tidemill.simulation.disk import SimulatedDisk
-from tidemill.simulation.disk_operation import Operation
+from tidemill.simulation.machine.crash_fate import ALL_LOST
+from tidemill.simulation.machine.crash_points import UNIFORM
+from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.simulation.machine.disk_operation import Operation
 from tidemill.storage.install import install_copy
 from tidemill.storage.install.install_copy import InstallCopy
 from tidemill.storage.journal import row_queue

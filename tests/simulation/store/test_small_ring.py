@@ -18,8 +18,8 @@ from tests.simulation.store.store_script import KEY, ME, PEER, agreed_index, ope
 from tidemill.batches.builder import build_batch
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry, Kind
-from tidemill.simulation.crash_points import UNIFORM
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.crash_points import UNIFORM
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.store_check import differences
 from tidemill.simulation.store_driver import StoreDriver
 from tidemill.simulation.store_model import StoreHistory, StoreModel

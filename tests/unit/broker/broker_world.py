@@ -26,8 +26,8 @@ from tidemill.model.config_resolution import NOTHING
 from tidemill.model.entropy import Entropy
 from tidemill.peer.link import LinkOwner, Links
 from tidemill.shard.partition import Partition
-from tidemill.simulation.disk import SimulatedDisk
-from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.simulation.machine.jobs import SimulatedJobs
 from tidemill.storage.store import StoreOptions
 from tidemill.telemetry.event_log import EventLog
 from tidemill.wire.api import ALL

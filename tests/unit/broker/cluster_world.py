@@ -25,7 +25,7 @@ from tidemill.model.shard import METADATA_SHARD
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Buffer, LinkOwner
 from tidemill.shard.shard import Shard
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.disk import SimulatedDisk
 
 TICK_MS = 50
 WAIT_MS_MAX = 20_000

@@ -23,8 +23,8 @@ from tidemill.shard.commit_waiters import CommitWaiters
 from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
-from tidemill.simulation.disk import SimulatedDisk
-from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.simulation.machine.jobs import SimulatedJobs
 from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal.shard_log import ShardDescriptor
 from tidemill.storage.store import Store, StoreOptions

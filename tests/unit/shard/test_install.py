@@ -23,8 +23,8 @@ from tidemill.shard.append import append_own
 from tidemill.shard.install import Stage
 from tidemill.shard.jobs import Workers
 from tidemill.shard.shard import Shard
-from tidemill.simulation.disk import SimulatedDisk
-from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.simulation.machine.jobs import SimulatedJobs
 from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal.shard_log import ShardDescriptor
 from tidemill.storage.store import StoreOptions
@@ -156,7 +156,7 @@ def test_what_was_installed_is_there_after_a_power_loss(leader: Side) -> None:
     """
     And its high watermark.
     """
-    from tidemill.simulation.crash_fate import ALL_LOST
+    from tidemill.simulation.machine.crash_fate import ALL_LOST
 
     learner = Side(LEARNER)
     exchange(leader, learner)

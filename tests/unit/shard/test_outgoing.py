@@ -10,7 +10,7 @@ from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.raft.messages import AppendEntries, Message, VoteResponse
 from tidemill.shard.outgoing import Outgoing
-from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.simulation.machine.jobs import SimulatedJobs
 from tidemill.storage.journal.shard_log import ShardLog
 
 TO = ReplicaKey(BrokerId(2), DirectoryId(b"2" * 16))

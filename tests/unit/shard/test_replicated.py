@@ -18,8 +18,8 @@ from tidemill.shard import uncommitted
 from tidemill.shard.append import append_batch, append_own
 from tidemill.shard.jobs import Workers
 from tidemill.shard.shard import Shard
-from tidemill.simulation.disk import SimulatedDisk
-from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.simulation.machine.jobs import SimulatedJobs
 from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal.shard_log import ShardDescriptor
 from tidemill.storage.store import StoreOptions

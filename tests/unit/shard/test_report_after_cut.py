@@ -12,9 +12,9 @@ from tidemill.raft.messages import AppendEntries, AppendEntriesResponse, Message
 from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Workers
 from tidemill.shard.shard import Shard
-from tidemill.simulation.crash_fate import ALL_LOST
-from tidemill.simulation.disk import SimulatedDisk
-from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.simulation.machine.crash_fate import ALL_LOST
+from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.simulation.machine.jobs import SimulatedJobs
 from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.shard_log import ShardDescriptor

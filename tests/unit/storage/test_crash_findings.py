@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidemill.raft.entry import no_op
-from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Alone
+from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, Alone
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import StoreOptions
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.voters import Membership
-from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.storage.install.install_copy import InstallCopy
 from tidemill.storage.install.install_row import installed_row, installing_row
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
-from tidemill.simulation.crash_fate import ALL_LOST
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.crash_fate import ALL_LOST
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
 
 IDENTITY = Identity(

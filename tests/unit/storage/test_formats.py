@@ -19,7 +19,7 @@ from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, Entry, Kind, log_start, no_op, voters_change
 from tidemill.raft.voters import Membership
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.storage.checkpoint.checkpoint import (
     ClosedShard,
     decode_checkpoint,

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tidemill.model.broker_id import BrokerId, DirectoryId
-from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST
-from tidemill.simulation.disk import SimulatedDisk
-from tidemill.simulation.disk_operation import PowerLost
+from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST
+from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.simulation.machine.disk_operation import PowerLost
 from tidemill.storage.data_directory import Identity, read_identity, write_identity
 from tidemill.storage.set_aside import set_aside
 

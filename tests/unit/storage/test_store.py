@@ -8,7 +8,7 @@ import pytest
 
 from tidemill.batches.batch import crc_matches
 from tidemill.raft.entry import Kind
-from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.storage.disk import DiskFull, SyncFailed
 from tidemill.storage.journal.journal_block import PAGE_BYTES
 from tidemill.storage.partition import partition_log

@@ -11,7 +11,7 @@ from tidemill.broker.startup import wiring
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import NOTHING
 from tidemill.model.shard import METADATA_SHARD
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.storage.checkpoint.recovery import JournalDamaged
 from tidemill.storage.data_directory import DirectoryProblem, read_identity, write_identity
 

@@ -9,7 +9,7 @@ from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
 from tidemill.raft.voters import Membership
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.storage.checkpoint.checkpoint import (
     ClosedShard,
     decode_checkpoint,

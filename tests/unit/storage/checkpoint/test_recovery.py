@@ -7,8 +7,8 @@ import pytest
 
 from tidemill.batches.batch import read_header
 from tidemill.raft.entry import BATCH
-from tidemill.simulation.crash_fate import ALL_LOST
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.crash_fate import ALL_LOST
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.storage.checkpoint import recovery
 from tidemill.storage.checkpoint.recovery import JournalDamaged, initialize_directory
 from tidemill.storage.data_directory import DirectoryProblem

@@ -8,7 +8,7 @@ import pytest
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.entry import Entry, Kind
 from tidemill.raft.voters import Membership
-from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.storage.install.install_row import (
     INSTALL_KINDS,
     installed_row,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.storage import paths
 from tidemill.storage.disk import SyncFailed
 from tidemill.storage.journal.journal import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidemill.simulation.crash_fate import ALL_LOST
+from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.storage import store
 from tidemill.storage.partition import open_files
 

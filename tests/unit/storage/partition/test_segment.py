@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidemill.batches.builder import build_batch
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.storage.partition import segment as segment_module
 from tidemill.storage.partition.offset_index import OffsetIndex
 from tidemill.storage.partition.segment import Segment, SegmentDamaged, built_index, load_index, save_index, walk

@@ -4,7 +4,7 @@ A test runs code on a `SimulatedDisk` and stops at any of its operations: by `cu
 meets `PowerLost` everywhere, or without stopping it, by looking from `before_operation`.  Then it asks for the disk
 that the next start would find:
 
-    disk.after_power_loss(fate)    cache and disk are one; what was not synced met its fate (`simulation/crash_fate.py`)
+    disk.after_power_loss(fate)    cache and disk are one; what was not synced met its fate (`simulation/machine/crash_fate.py`)
     disk.after_kill()              only the process is gone; the cache is there, and still not synced
 
 Both leave this disk as it is and share its bytes until one side writes, so that a state costs microseconds.
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha1
 from typing import Final, NoReturn
 
-from tidemill.simulation.crash_fate import (
+from tidemill.simulation.machine.crash_fate import (
     ALL_SECTORS,
     PAGE,
     Fate,
@@ -32,9 +32,9 @@ from tidemill.simulation.crash_fate import (
     torn_head,
     torn_tail,
 )
-from tidemill.simulation.disk_content import Content
-from tidemill.simulation.disk_names import Directory, NameChange, Node, dependent, made_durable
-from tidemill.simulation.disk_operation import Kind, Operation, PowerLost
+from tidemill.simulation.machine.disk_content import Content
+from tidemill.simulation.machine.disk_names import Directory, NameChange, Node, dependent, made_durable
+from tidemill.simulation.machine.disk_operation import Kind, Operation, PowerLost
 from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
 from tidemill.storage.disk_path import file_parts, path_parts
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from tidemill.broker.machine import Machine
 from tidemill.peer.link import LinkOwner, Links
-from tidemill.simulation.event_loop import US, SimulatedLoop
+from tidemill.simulation.machine.event_loop import US, SimulatedLoop
 from tidemill.telemetry.event_log import EventLog
 
 T = TypeVar("T")

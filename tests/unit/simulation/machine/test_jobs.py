@@ -3,8 +3,8 @@
 import pytest
 
 from tidemill.shard.jobs import Jobs
-from tidemill.simulation.disk_operation import PowerLost
-from tidemill.simulation.jobs import SimulatedJobs
+from tidemill.simulation.machine.disk_operation import PowerLost
+from tidemill.simulation.machine.jobs import SimulatedJobs
 
 
 def fail(error: BaseException) -> None:

@@ -2,8 +2,8 @@
 
 from random import Random
 
-from tidemill.simulation.event_loop import US, SimulatedLoop, Timeline, begin_loop
-from tidemill.simulation.network import GIVE_UP_US, Network, Socket
+from tidemill.simulation.machine.event_loop import US, SimulatedLoop, Timeline, begin_loop
+from tidemill.simulation.machine.network import GIVE_UP_US, Network, Socket
 
 PLACE = ("server", 9092)
 

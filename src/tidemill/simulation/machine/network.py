@@ -14,7 +14,7 @@ from hashlib import sha1
 from random import Random
 from typing import Final
 
-from tidemill.simulation.event_loop import US, SimulatedLoop, Timeline
+from tidemill.simulation.machine.event_loop import US, SimulatedLoop, Timeline
 
 RETRY_US: Final = 50_000  # of a segment into a cut way; then twice as long each time, up to
 RETRY_US_MAX: Final = 400_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidemill.simulation.crash_fate import (
+from tidemill.simulation.machine.crash_fate import (
     ALL_KEPT,
     ALL_LOST,
     Alone,
@@ -13,8 +13,8 @@ from tidemill.simulation.crash_fate import (
     torn_head,
     torn_tail,
 )
-from tidemill.simulation.disk import SimulatedDisk, SimulatedFile
-from tidemill.simulation.disk_operation import Kind, Operation, PowerLost
+from tidemill.simulation.machine.disk import SimulatedDisk, SimulatedFile
+from tidemill.simulation.machine.disk_operation import Kind, Operation, PowerLost
 from tidemill.storage.disk import DiskFull, SyncFailed
 
 PAGE = 4096

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
-from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, ALL_SECTORS, Alone, Fate, Mix
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, ALL_SECTORS, Alone, Fate, Mix
+from tidemill.simulation.machine.disk import SimulatedDisk
 
 MIXES: Final = 20  # per crash point
 UNIFORM: Final = (ALL_KEPT, ALL_LOST)

@@ -8,9 +8,9 @@ import pytest
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.peer.hello import Hello
 from tidemill.peer.link import Link
-from tidemill.simulation.event_loop import US, Timeline, begin_loop
-from tidemill.simulation.links import SimulatedLinks
-from tidemill.simulation.network import Network
+from tidemill.simulation.machine.event_loop import US, Timeline, begin_loop
+from tidemill.simulation.machine.links import SimulatedLinks
+from tidemill.simulation.machine.network import Network
 
 
 class Owner:

@@ -8,7 +8,7 @@ other and survive in their order; all others survive or not independently, also 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tidemill.simulation.disk_content import Content
+from tidemill.simulation.machine.disk_content import Content
 
 
 class Directory:

@@ -8,7 +8,7 @@ again.  So a write copies at most the pages that it touches, a sync forgets, and
 from collections.abc import Iterator, Sequence
 from hashlib import sha1
 
-from tidemill.simulation.crash_fate import ALL_SECTORS, PAGE, SECTOR, Decisions
+from tidemill.simulation.machine.crash_fate import ALL_SECTORS, PAGE, SECTOR, Decisions
 from tidemill.storage.disk import Buffer
 
 

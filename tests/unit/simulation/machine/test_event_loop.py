@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tidemill.simulation.event_loop import US, SimulatedLoop, Timeline, begin_loop
+from tidemill.simulation.machine.event_loop import US, SimulatedLoop, Timeline, begin_loop
 
 
 def test_a_sleep_takes_virtual_time_on_the_loops_own_clock() -> None:

@@ -1,8 +1,8 @@
 """What the simulated disk and the choice of fates add for crash points: failed syncs from outside, digests, fates."""
 
-from tidemill.simulation.crash_fate import ALL_KEPT, ALL_LOST, Alone
-from tidemill.simulation.crash_points import MIXES, lone_fates, mixed_fates
-from tidemill.simulation.disk import SimulatedDisk
+from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, Alone
+from tidemill.simulation.machine.crash_points import MIXES, lone_fates, mixed_fates
+from tidemill.simulation.machine.disk import SimulatedDisk
 
 PAGE = 4096
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from tidemill.peer.hello import Hello, decode_hello, encode_hello
 from tidemill.peer.link import Buffer, LinkOwner
-from tidemill.simulation.event_loop import SimulatedLoop
-from tidemill.simulation.network import Network, Socket
+from tidemill.simulation.machine.event_loop import SimulatedLoop
+from tidemill.simulation.machine.network import Network, Socket
 
 PEER_PORT: Final = 9093
 QUEUED_BYTES_MAX: Final = 64 << 20

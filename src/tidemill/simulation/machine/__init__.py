@@ -1,0 +1,1 @@
+"""The simulated machine: disk, event loop, jobs, clock and network."""
