@@ -17,9 +17,9 @@ from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, Fate
 from tidemill.simulation.machine.crash_points import UNIFORM, lone_fates, mixed_fates
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.disk_operation import Kind, Operation
-from tidemill.simulation.store_check import differences
-from tidemill.simulation.store_driver import StoreDriver
-from tidemill.simulation.store_model import StoreHistory, StoreModel
+from tidemill.simulation.store.store_check import differences
+from tidemill.simulation.store.store_driver import StoreDriver
+from tidemill.simulation.store.store_model import StoreHistory, StoreModel
 from tidemill.storage.checkpoint.recovery import RecoveryReport, initialize_directory, open_store
 from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.storage.store import Store

@@ -11,8 +11,8 @@ from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, Entry, log_start, no_op
 from tidemill.raft.voters import Membership
 from tidemill.simulation.machine.disk import SimulatedDisk
-from tidemill.simulation.store_driver import StoreDriver
-from tidemill.simulation.store_model import ModelEntry
+from tidemill.simulation.store.store_driver import StoreDriver
+from tidemill.simulation.store.store_model import ModelEntry
 from tidemill.storage.journal.journal_block import HEADER_BYTES
 from tidemill.storage.journal.row import ROW_BYTES
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog

@@ -20,9 +20,9 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry, Kind
 from tidemill.simulation.machine.crash_points import UNIFORM
 from tidemill.simulation.machine.disk import SimulatedDisk
-from tidemill.simulation.store_check import differences
-from tidemill.simulation.store_driver import StoreDriver
-from tidemill.simulation.store_model import StoreHistory, StoreModel
+from tidemill.simulation.store.store_check import differences
+from tidemill.simulation.store.store_driver import StoreDriver
+from tidemill.simulation.store.store_model import StoreHistory, StoreModel
 from tidemill.storage import store
 from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal import row_queue

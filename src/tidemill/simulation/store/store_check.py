@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tidemill.raft.entry import COMMAND
 from tidemill.simulation.machine.disk import SimulatedDisk
-from tidemill.simulation.store_model import PRODUCER_BATCHES, PartitionModel, ShardModel, StoreModel
+from tidemill.simulation.store.store_model import PRODUCER_BATCHES, PartitionModel, ShardModel, StoreModel
 from tidemill.storage import paths
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition.partition_log import PartitionLog

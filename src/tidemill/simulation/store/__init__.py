@@ -1,0 +1,1 @@
+"""Drives a store on a simulated disk and compares it with a model."""
