@@ -12,8 +12,8 @@ from tidemill.raft.open_log import OpenLog
 from tidemill.raft.progress_tracker import ProgressTracker
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
-from tidemill.simulation import model_install
-from tidemill.simulation.shard_simulation import Knobs
+from tidemill.simulation.shard import model_install
+from tidemill.simulation.shard.shard_simulation import Knobs
 
 
 @dataclass(frozen=True, slots=True)

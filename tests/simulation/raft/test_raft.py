@@ -13,13 +13,13 @@ import pytest
 from tests.simulation.hash_seeds import printed_under_two
 from tests.simulation.raft.raft_mutants import BY_SWARM, BY_TRANSCRIPT, RaftMutant
 from tests.unit.raft.transcript import Hand
-from tidemill.simulation.shard_simulation import Knobs, ShardSimulation
+from tidemill.simulation.shard.shard_simulation import Knobs, ShardSimulation
 
 SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "300"))
 LOTS = 6  # of seeds, so that a failure is told soon
 FOUND = (435,)  # a majority was damaged that only a disk knew of
 RUN = """
-from tidemill.simulation.shard_simulation import GroupRun
+from tidemill.simulation.shard.shard_simulation import GroupRun
 for seed in (7, 11):
     run = GroupRun(seed)
     run.run()

@@ -36,8 +36,8 @@ from tidemill.raft.progress import Window
 from tidemill.raft.ready import Vote
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, Membership
-from tidemill.simulation.model_install import ModelCatchUp, ModelInstall
-from tidemill.simulation.model_log import Damage, Installed, ModelLog, Row, control_rows_first
+from tidemill.simulation.shard.model_install import ModelCatchUp, ModelInstall
+from tidemill.simulation.shard.model_log import Damage, Installed, ModelLog, Row, control_rows_first
 
 ELECTED_MS = 10_000
 JITTER_MS = 100

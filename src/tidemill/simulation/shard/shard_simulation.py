@@ -23,8 +23,8 @@ from tidemill.raft.progress import Window
 from tidemill.raft.ready import Ready, Vote
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, Membership
-from tidemill.simulation.model_install import ModelCatchUp, ModelInstall
-from tidemill.simulation.model_log import Damage, Installed, InvariantViolation, ModelLog, Row, control_rows_first
+from tidemill.simulation.shard.model_install import ModelCatchUp, ModelInstall
+from tidemill.simulation.shard.model_log import Damage, Installed, InvariantViolation, ModelLog, Row, control_rows_first
 
 TICK_MS: Final = 50
 HEARTBEAT_MS: Final = 100
