@@ -17,7 +17,7 @@ from tests.simulation.store.mutants import answers_before_its_sync
 from tidemill.raft.entry import BATCH
 from tidemill.raft.replica import Replica
 from tidemill.shard.shard import Shard
-from tidemill.simulation.cluster_knobs import ClusterKnobs
+from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.storage import store
 from tidemill.storage.install.install_copy import InstallCopy
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs

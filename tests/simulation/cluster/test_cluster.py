@@ -13,8 +13,8 @@ import pytest
 from tests.simulation.cluster.cluster_mutants import MUTANTS, ClusterMutant
 from tests.simulation.cluster.what_happened import LOTS, note
 from tests.simulation.hash_seeds import printed_under_two
-from tidemill.simulation.cluster import ClusterRun
-from tidemill.simulation.cluster_knobs import ClusterKnobs
+from tidemill.simulation.cluster.cluster import ClusterRun
+from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.storage.checkpoint.recovery import JournalDamaged
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.partition.segment import SegmentDamaged
@@ -25,8 +25,8 @@ TOGETHER = -(-int(ASKED or "30") * 5 // 4)  # so many of three brokers or more
 SEVERAL = (2, 3, 3, 3, 5)
 RUN = """
 from random import Random
-from tidemill.simulation.cluster import ClusterRun
-from tidemill.simulation.cluster_knobs import ClusterKnobs
+from tidemill.simulation.cluster.cluster import ClusterRun
+from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 for seed, brokers in ((5, 1), (12, 1), (3, 3)):
     run = ClusterRun(seed, ClusterKnobs.draw(Random(seed), brokers))
     run.run()

@@ -10,8 +10,8 @@ import pytest
 
 from tidemill.raft.entry import Kind
 from tidemill.shard.install import Install
-from tidemill.simulation.cluster import ClusterRun
-from tidemill.simulation.cluster_knobs import ClusterKnobs
+from tidemill.simulation.cluster.cluster import ClusterRun
+from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.storage.journal import shard_log
 
 SEEDS = (0, 6, 12, 13, 18, 19)

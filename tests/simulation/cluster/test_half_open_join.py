@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation.cluster.test_scenarios import knobs, pass_time
-from tidemill.simulation.broker_machine import BrokerMachine
-from tidemill.simulation.cluster import ClusterRun
+from tidemill.simulation.cluster.broker_machine import BrokerMachine
+from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.machine.crash_fate import ALL_KEPT
 from tidemill.simulation.machine.machine import seconds
 

@@ -5,8 +5,8 @@ import pytest
 from tests.simulation.cluster.test_scenarios import replica_of, three_brokers_with_a_topic
 from tidemill.batches.builder import build_batch
 from tidemill.shard.append import append_own
-from tidemill.simulation.broker_machine import BrokerMachine
-from tidemill.simulation.cluster import ClusterRun
+from tidemill.simulation.cluster.broker_machine import BrokerMachine
+from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.machine.machine import seconds
 
 

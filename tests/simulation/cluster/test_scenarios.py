@@ -17,10 +17,10 @@ from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.shard.append import append_own
 from tidemill.shard.pending import Pending
 from tidemill.shard.shard import Shard
-from tidemill.simulation.broker_machine import BrokerMachine
-from tidemill.simulation.cluster import ClusterRun
-from tidemill.simulation.cluster_faults import Fault
-from tidemill.simulation.cluster_knobs import ClusterKnobs
+from tidemill.simulation.cluster.broker_machine import BrokerMachine
+from tidemill.simulation.cluster.cluster import ClusterRun
+from tidemill.simulation.cluster.cluster_faults import Fault
+from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.simulation.history import InvariantViolation
 from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST
 from tidemill.simulation.machine.machine import seconds

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from tidemill.raft.entry import Kind
-from tidemill.simulation.cluster import ClusterRun
-from tidemill.simulation.cluster_faults import Fault
+from tidemill.simulation.cluster.cluster import ClusterRun
+from tidemill.simulation.cluster.cluster_faults import Fault
 
 LOTS = 4  # of seeds, alone and together, so that a failure is told soon
 EFFECTS = (Kind.TRUNCATE.name, Kind.INSTALLED.name, Kind.TRIMMED.name, "SyncFailed", "PowerLost")

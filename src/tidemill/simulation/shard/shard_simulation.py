@@ -1,7 +1,7 @@
 """One shard's replicas on simulated time, network, disks and clocks, from one seed.
 
 Pure cores alone: what `shard/shard.py` and the journal do around a replica is done here in a few lines, so that tens
-of runs fit into a second.  Whole brokers are `simulation/cluster.py`'s.
+of runs fit into a second.  Whole brokers are `simulation/cluster/cluster.py`'s.
 
     GroupRun(seed).run()      faults for a while, then everything heals, and all must agree; raises Broken
 """

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from tidemill.model.broker_id import BrokerId
 from tidemill.simulation.administrator import Administrator
-from tidemill.simulation.broker_machine import BrokerMachine
 from tidemill.simulation.client import Client
-from tidemill.simulation.cluster_check import ClusterCheck
-from tidemill.simulation.cluster_faults import ClusterFaults
-from tidemill.simulation.cluster_knobs import ClusterKnobs
+from tidemill.simulation.cluster.broker_machine import BrokerMachine
+from tidemill.simulation.cluster.cluster_check import ClusterCheck
+from tidemill.simulation.cluster.cluster_faults import ClusterFaults
+from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.simulation.history import History, InvariantViolation
 from tidemill.simulation.kafka_listener import KAFKA_PORT
 from tidemill.simulation.machine.crash_fate import ALL_LOST

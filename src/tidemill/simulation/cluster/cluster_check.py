@@ -12,7 +12,7 @@ from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
-from tidemill.simulation.broker_machine import BrokerMachine
+from tidemill.simulation.cluster.broker_machine import BrokerMachine
 from tidemill.simulation.history import History, InvariantViolation
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition.segment import SegmentDamaged

@@ -6,8 +6,8 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
-from tidemill.simulation.broker_machine import BrokerMachine
-from tidemill.simulation.cluster_knobs import ClusterKnobs
+from tidemill.simulation.cluster.broker_machine import BrokerMachine
+from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, Fate, Mix
 from tidemill.simulation.machine.event_loop import US, Timeline
 from tidemill.simulation.machine.links import PEER_PORT

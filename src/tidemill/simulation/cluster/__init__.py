@@ -1,0 +1,1 @@
+"""Whole brokers under faults; `cluster` is the entry point."""
