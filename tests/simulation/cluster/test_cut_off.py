@@ -18,11 +18,11 @@ from tidemill.model import errors
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import NO_TOPIC_ID, OFFSETS_TOPIC
 from tidemill.shard.shard import Shard
-from tidemill.simulation.client import Client
+from tidemill.simulation.clients.client import Client
+from tidemill.simulation.clients.producer import Producer
 from tidemill.simulation.cluster.broker_machine import KAFKA_PORT, BrokerMachine
 from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.machine.machine import seconds
-from tidemill.simulation.producer import Producer
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.wire.messages import (
     create_topics,

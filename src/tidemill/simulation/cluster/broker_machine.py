@@ -19,7 +19,7 @@ from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint, Metadata
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import COMMAND, Kind
-from tidemill.simulation.kafka_listener import KAFKA_PORT, LISTENER, listen
+from tidemill.simulation.clients.kafka_listener import KAFKA_PORT, LISTENER, listen
 from tidemill.simulation.machine.crash_fate import ALL_LOST, Fate
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.disk_operation import PowerLost

@@ -12,21 +12,21 @@ from random import Random
 from typing import Any, Final
 
 from tidemill.model.broker_id import BrokerId
-from tidemill.simulation.administrator import Administrator
-from tidemill.simulation.client import Client
+from tidemill.simulation.clients.administrator import Administrator
+from tidemill.simulation.clients.client import Client
+from tidemill.simulation.clients.history import History, InvariantViolation
+from tidemill.simulation.clients.kafka_listener import KAFKA_PORT
+from tidemill.simulation.clients.producer import Producer
+from tidemill.simulation.clients.reader import Reader
 from tidemill.simulation.cluster.broker_machine import BrokerMachine
 from tidemill.simulation.cluster.cluster_check import ClusterCheck
 from tidemill.simulation.cluster.cluster_faults import ClusterFaults
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
-from tidemill.simulation.history import History, InvariantViolation
-from tidemill.simulation.kafka_listener import KAFKA_PORT
 from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.simulation.machine.event_loop import US, Timeline, begin_loop
 from tidemill.simulation.machine.links import PEER_PORT
 from tidemill.simulation.machine.machine import seconds
 from tidemill.simulation.machine.network import Network
-from tidemill.simulation.producer import Producer
-from tidemill.simulation.reader import Reader
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 
 TOPIC: Final = "flights"

@@ -3,8 +3,8 @@
 from tidemill.batches.batch import spans
 from tidemill.batches.records import read_records
 from tidemill.model import errors
-from tidemill.simulation.client import BY_NAME, Client, Leader, Unreachable, check_retriable
-from tidemill.simulation.history import History, InvariantViolation, Read
+from tidemill.simulation.clients.client import BY_NAME, Client, Leader, Unreachable, check_retriable
+from tidemill.simulation.clients.history import History, InvariantViolation, Read
 from tidemill.wire.messages import fetch
 
 

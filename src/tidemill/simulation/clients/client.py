@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from tidemill.model import errors
 from tidemill.model.topic import NO_TOPIC_ID
-from tidemill.simulation.history import InvariantViolation
+from tidemill.simulation.clients.history import InvariantViolation
 from tidemill.simulation.machine.event_loop import SimulatedLoop
 from tidemill.simulation.machine.network import Network, Socket
 from tidemill.wire.api import ALL
