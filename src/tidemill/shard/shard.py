@@ -3,8 +3,8 @@
 append ─▶ replica.propose ─▶ replica.ready ─▶ store (queued) ─▶ … a block is durable … ─▶ advance ─▶ commit ─▶ apply,
 wake
 
-`execute` does what the replica asks for, in the order of `raft/ready.py`.  Messages leave through `RaftTransport`, which was
-handed down; what others say comes in by `receive`.
+`execute` does the replica's work in the order of `raft/ready.py`.  Messages leave through the `RaftTransport` that the
+broker passed in; messages of other replicas arrive by `receive`.
 """
 
 from collections.abc import Callable

@@ -200,8 +200,8 @@ class Cluster:
 
     def in_sync(self, planned: PlannedShard) -> list[BrokerId]:
         """
-        The replicas that have what is committed, as their leader has told (`broker/leadership/replica_lag`): while there is none
-        nobody knows.
+        The replicas that hold every committed entry, as reported by their leader (`broker/leadership/replica_lag`).
+        Unknown while the shard has no leader.
         """
         shard_id = planned.shard_id
         leader = self.leaders.said_by(shard_id)

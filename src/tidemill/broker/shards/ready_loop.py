@@ -58,8 +58,8 @@ class ReadyLoop:
         metrics: Metrics,
     ) -> None:
         """
-        `failed` ends the process: a sync that failed is never tried again (rule J8).  A disk hangs by `stall_tolerant_clock`:
-        who was given no CPU hears late of syncs, too.
+        `failed` ends the process: a failed sync is never retried (rule J8).  `stall_tolerant_clock` decides whether the
+        disk hangs: a process that was given no CPU also learns late of a finished sync.
         """
         self._store = store
         self._shards = shards

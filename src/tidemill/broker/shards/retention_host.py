@@ -1,7 +1,7 @@
 """Retention: every now and then the log start of partitions that this broker leads moves past what has expired.
 
-    every `log.retention.check.interval.ms` ─▶ `storage/partition/retention` says from where on ─▶ a log-start row is proposed
-                                                            └─▶ an active segment that expires is rolled first ─▲
+    every `log.retention.check.interval.ms` ─▶ `storage/partition/retention` finds the new log start ─▶ log-start row
+                                                   └─▶ an expired active segment is rolled first ────────────▲
 
 Replicas drop segments when that row commits, and never on their own.  By settings that may be old nothing is deleted:
 before a look the controller is asked how far the metadata goes.

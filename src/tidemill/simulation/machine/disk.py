@@ -4,7 +4,7 @@ A test runs code on a `SimulatedDisk` and stops at any of its operations: by `cu
 meets `PowerLost` everywhere, or without stopping it, by looking from `before_operation`.  Then it asks for the disk
 that the next start would find:
 
-    disk.after_power_loss(fate)    cache and disk are one; what was not synced met its fate (`simulation/machine/crash_fate.py`)
+    disk.after_power_loss(fate)    the cache is lost; `simulation/machine/crash_fate.py` decides what else survives
     disk.after_kill()              only the process is gone; the cache is there, and still not synced
 
 Both leave this disk as it is and share its bytes until one side writes, so that a state costs microseconds.

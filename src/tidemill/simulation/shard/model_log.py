@@ -44,7 +44,7 @@ Row = Vote | int | Entry | Damage | Installing | Installed  # an int: an index t
 
 
 def control_rows_first(queued: list[Row]) -> tuple[list[Row], list[Row]]:
-    """What the next block holds while the ring has no room for entries (`storage/journal/row_queue.py`), and what waits on."""
+    """Split `queued` into what the next block may hold while the ring has no room for entries, and what must wait."""
     control_rows: list[Row] = []
     waiting: list[Row] = []
     for row in queued:
