@@ -78,7 +78,7 @@ class Broker:
         return self.me.address
 
 
-class Road:
+class Proxy:
     """A relay in front of a broker that holds back every piece for up to 5 ms, each way on its own, in order."""
 
     address: str
@@ -90,7 +90,7 @@ class Road:
         self.writers: list[asyncio.StreamWriter] = []
         self.carriers: list[asyncio.Future[Any]] = []
 
-    async def open(self) -> "Road":
+    async def open(self) -> "Proxy":
         self.server = await asyncio.start_server(self.take, "127.0.0.1", 0)
         host, port = self.server.sockets[0].getsockname()
         self.address = f"{host}:{port}"
@@ -122,7 +122,7 @@ class Scene:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.brokers: list[Broker] = []
-        self.roads: list[Road] = []
+        self.proxies: list[Proxy] = []
         self.errors: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda _, context: self.errors.append(context))
 
@@ -145,8 +145,8 @@ class Scene:
     async def end(self) -> None:
         for broker in self.brokers:
             broker.transport.close()
-        for road in self.roads:
-            road.close()
+        for proxy in self.proxies:
+            proxy.close()
         await self.until(lambda: not any(broker.transport._sockets or broker.links for broker in self.brokers))
         await asyncio.sleep(0.01)  # sockets close in the loop's next turns
 
@@ -225,7 +225,7 @@ def test_frames_go_both_ways() -> None:
 
 def test_two_that_dial_each_other_are_never_without_a_link() -> None:
     """
-    Two hundred times at once, over roads that delay every piece by chance: once there is a link at one end, there is
+    Two hundred times at once, over proxies that delay every piece by chance: once there is a link at one end, there is
     one until somebody closes it; in the end it is the same one at both, no other is open, and it carries frames.
     """
 
@@ -234,11 +234,11 @@ def test_two_that_dial_each_other_are_never_without_a_link() -> None:
         chance = Random(1)
         for broker in (one, two):
             await broker.listen()
-            scene.roads.append(await Road(broker, chance).open())
+            scene.proxies.append(await Proxy(broker, chance).open())
         stories = set()
         for turn in range(200):
-            one.transport.reach([scene.roads[1].address])
-            two.transport.reach([scene.roads[0].address])
+            one.transport.reach([scene.proxies[1].address])
+            two.transport.reach([scene.proxies[0].address])
             await scene.until(
                 lambda: (
                     len(one.links) == len(two.links) == 1

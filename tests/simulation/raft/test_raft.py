@@ -19,9 +19,9 @@ SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "300"))
 LOTS = 6  # of seeds, so that a failure is told soon
 FOUND = (435,)  # a majority was damaged that only a disk knew of
 RUN = """
-from tidemill.simulation.shard.shard_simulation import GroupRun
+from tidemill.simulation.shard.shard_simulation import ShardSimulation
 for seed in (7, 11):
-    run = GroupRun(seed)
+    run = ShardSimulation(seed)
     run.run()
     print(seed, run.events, run.now_ms, sorted(run.acknowledged.items()), sorted(run.committed.items()))
 """

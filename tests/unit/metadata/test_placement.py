@@ -47,7 +47,7 @@ def placed(candidates: list[Candidate], topics: Sequence[int], factor: int) -> l
     return shards
 
 
-def spread(counts: Counter[int], among: Sequence[Candidate]) -> int:
+def imbalance(counts: Counter[int], among: Sequence[Candidate]) -> int:
     each = [counts[candidate.voter.broker_id] for candidate in among]
     return max(each) - min(each)
 
@@ -83,7 +83,7 @@ def test_leaders_are_spread_and_racks_are_used(racks: list[str | None], factor: 
 
     shards = placed(brokers_on(racks), topics, factor)
 
-    assert spread(Counter(shard[0] for shard in shards), brokers_on(racks)) <= 1
+    assert imbalance(Counter(shard[0] for shard in shards), brokers_on(racks)) <= 1
     for shard in shards:
         on_rack = Counter(racks[broker_id - 1] for broker_id in shard)
         assert len(on_rack) == min(factor, len(set(racks)))
@@ -96,7 +96,7 @@ def test_equal_brokers_carry_alike(count: int, factor: int, topics: list[int]) -
 
     shards = placed(brokers, topics, min(factor, count))
 
-    assert spread(Counter(broker_id for shard in shards for broker_id in shard), brokers) <= 2
+    assert imbalance(Counter(broker_id for shard in shards for broker_id in shard), brokers) <= 2
 
 
 @given(racks_of_brokers, st.sets(st.integers(1, 7)), st.integers(1, 7))

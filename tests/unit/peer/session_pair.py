@@ -14,13 +14,13 @@ ACCEPTORS_NONCE = bytes(range(100, 132))
 
 
 def hello(number: int, **changed: Any) -> Hello:
-    facts = {
+    fields = {
         "cluster_id": "estuary",
         "voter": ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)),
         "incarnation": (1 << 62) + number,
         "address": f"broker-{number}:9094",
     }
-    return Hello(**(facts | changed))
+    return Hello(**(fields | changed))
 
 
 def dialler(key: bytes = KEY, nonce: bytes = DIALLERS_NONCE, **changed: Any) -> Session:

@@ -447,11 +447,11 @@ def test_every_crash_point_of_a_run_can_be_seen_in_one_run() -> None:
     seen: list[bytes] = []
     watched = SimulatedDisk()
 
-    def look(operation: Operation) -> None:
+    def record(operation: Operation) -> None:
         after = watched.after_power_loss(ALL_KEPT)
         seen.append(content(after) if after.exists("a") else b"")
 
-    watched.before_operation = look
+    watched.before_operation = record
     script(watched)
     cut: list[bytes] = []
     for number in range(1, watched.operations + 1):
