@@ -36,12 +36,13 @@ simulate: install  ## crash points on the simulated disk, replicas and whole bro
 conformance: install  ## the client contract with every client, in Java and Go too, and Kafka's own commands (with JDK, Maven, Go)
 	@$(PYTHON) -m pytest conformance
 
-bench: install  ## the figures beside Apache Kafka's (with Java and Maven), saved as JSON
+bench: install  ## the figures beside Apache Kafka's (with Java and Maven), saved as JSON; OLD=REVISION compares two revisions
 	@$(PYTHON) -m benchmarks
 	@$(PYTHON) -m benchmarks.replicated
 	@$(PYTHON) -m benchmarks.idle_shards
 	@$(PYTHON) -m benchmarks.restart
 	@$(PYTHON) -m benchmarks.spark_read
+	@test -z "$(OLD)" || $(PYTHON) -m benchmarks.checkouts "$(OLD)"
 
 soak: install  ## 200 kills in a row, every fault of a cluster many times, every tear of every page at every crash point, 20,000 runs of replicas, 1,000 of brokers
 	@TIDEMILL_KILLS=200 TIDEMILL_FAULTS=all $(PYTHON) -m pytest tests/fault --timeout=7200

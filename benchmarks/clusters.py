@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from benchmarks.apache_kafka import ApacheKafka, new_cluster_id
 from benchmarks.broker import BrokerProcess, free_port
-from benchmarks.tidemill_broker import TidemillBroker
+from benchmarks.tidemill_broker import REPOSITORY, TidemillBroker
 
 BROKERS = 3
 
@@ -42,9 +42,17 @@ StartCluster = Callable[[Path], Cluster]
 
 
 def three_tidemills(
-    directory: Path, *, more: Mapping[str, str | int] = MappingProxyType({}), peers: Sequence[int] = ()
+    directory: Path,
+    *,
+    more: Mapping[str, str | int] = MappingProxyType({}),
+    peers: Sequence[int] = (),
+    source: Path = REPOSITORY / "src",
 ) -> Cluster:
-    """The first founds the cluster, the others join it; `more` are settings of all, `peers` their peer ports."""
+    """
+    Start three brokers: the first bootstraps the cluster, the others join it.
+
+    `more` are settings of all brokers, `peers` their peer ports, `source` the `src` folder whose program runs.
+    """
     peers = peers or [free_port() for _ in range(BROKERS)]
     brokers: list[BrokerProcess] = []
     for number, peer in enumerate(peers, 1):
@@ -52,7 +60,7 @@ def three_tidemills(
         settings.update(more)
         if number > 1:
             settings["tidemill.join"] = f"127.0.0.1:{peers[0]}"
-        broker = TidemillBroker(directory / str(number), settings=settings)
+        broker = TidemillBroker(directory / str(number), settings=settings, source=source)
         brokers.append(broker)
         broker.wait_until_ready()
     return Cluster(brokers)

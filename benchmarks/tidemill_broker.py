@@ -25,6 +25,7 @@ class TidemillBroker(BrokerProcess):
 
     `settings` go through a configuration file to `tidemill broker`, since `dev` takes none.
     `wrapper` is put before the command (strace), and then `pid` is the wrapper's; the ready line's is `broker_pid`.
+    `source` is the `src` folder whose program runs: another checkout's, to compare two.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class TidemillBroker(BrokerProcess):
         port: int = 0,
         settings: Mapping[str, str | int] | None = None,
         wrapper: Sequence[str] = (),
+        source: Path = REPOSITORY / "src",
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         data = directory / "data"
@@ -52,9 +54,8 @@ class TidemillBroker(BrokerProcess):
             self.http = str(keys["tidemill.http.listener"])
             configuration.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items()))
             arguments = ["broker", "--json", "--config", str(configuration)]
-        source = str(REPOSITORY / "src")
         compile_dir(source, quiet=1)  # as pip does, also where Python was told to write no bytecode
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])}
         command = [*wrapper, sys.executable, "-m", "tidemill", *arguments]
         super().__init__("Tidemill", command, log=directory / "broker.log", environment=environment)
         self.broker_pid = self.pid
