@@ -1,1 +1,1 @@
-"""The vocabulary: names, numbers and limits that every floor shares."""
+"""Names, numbers and limits that every layer shares."""

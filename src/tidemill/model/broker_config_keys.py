@@ -1,4 +1,4 @@
-"""The broker's keys of identity, listeners, connections, topics and the machine."""
+"""Broker configuration keys: identity, listeners, connections, topic defaults and machine resources."""
 
 from typing import Final
 
@@ -15,14 +15,14 @@ CLASS = ConfigType.CLASS
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 INT_MAX: Final = (1 << 31) - 1
 JAVA: Final = "a Java class cannot run here"
-OWN_CONSENSUS: Final = "Tidemill's own consensus keeps replicas and controller, with fixed bounds"
-ONE_LOOP: Final = "a broker is one event loop; more cores are used by more brokers"
+OWN_CONSENSUS: Final = "Tidemill's own consensus runs replication and the controller, with fixed bounds"
+ONE_LOOP: Final = "a broker runs on one event loop; to use more cores, run more brokers"
 OWN_METRICS: Final = "metrics are served over HTTP, for Prometheus"
 
 
 def _directory_problem(value: ConfigValue) -> str | None:
     if not isinstance(value, tuple) or len(value) != 1 or not value[0]:
-        return "exactly one directory is wanted; more disks are used by more brokers"
+        return "must name exactly one directory; to use more disks, run more brokers"
     return None
 
 
@@ -31,25 +31,30 @@ BROKER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "advertised.listeners",
         LIST,
         None,
-        "The addresses that clients are told, one per listener, where they differ from `listeners`.",
+        "The addresses that the broker announces to clients, one per listener, where they differ from `listeners`.",
     ),
-    obeyed("auto.create.topics.enable", BOOLEAN, True, "Whether a topic that a client asks for is created."),
+    obeyed(
+        "auto.create.topics.enable", BOOLEAN, True, "Whether a missing topic is created when a client refers to it."
+    ),
     obeyed(
         "broker.id",
         INT,
         -1,
-        "This broker's number, 0 or more; kept in the data directory once chosen; -1 chooses.",
+        "This broker's id, 0 or more.  -1 lets the broker choose one; the data directory keeps the choice.",
         at_least=-1,
     ),
-    obeyed("broker.rack", STRING, None, "Where this broker stands; told to clients."),
+    obeyed("broker.rack", STRING, None, "The rack or zone of this broker; announced to clients."),
     obeyed(
-        "connections.max.idle.ms", LONG, 600_000, "A connection on which nothing was asked for this long is closed."
+        "connections.max.idle.ms",
+        LONG,
+        600_000,
+        "The broker closes a client connection that sent no request for this long.",
     ),
     obeyed(
         "default.replication.factor",
         INT,
         1,
-        "How many replicas a topic gets when its creator does not say.",
+        "The replication factor of a topic whose creator does not specify one.",
         at_least=1,
     ),
     obeyed("delete.topic.enable", BOOLEAN, True, "Whether clients may delete topics."),
@@ -57,88 +62,88 @@ BROKER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "fetch.max.bytes",
         INT,
         57_671_680,
-        "The most bytes one Fetch response carries, whatever the client asks for.",
+        "The most bytes of records in one Fetch response, whatever the client asks for.",
         at_least=1_024,
     ),
     obeyed(
         "listener.security.protocol.map",
         STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Which protocol each listener name speaks; only PLAINTEXT is built yet.",
+        "The security protocol of each listener name; only PLAINTEXT is implemented yet.",
     ),
     obeyed(
         "listeners",
         LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
-        "Where clients connect: NAME://HOST:PORT, several apart by commas; without a host, the loopback address.",
+        "Where clients connect: NAME://HOST:PORT, separated by commas; without a host, the loopback address.",
     ),
-    obeyed("log.dir", LIST, ("tidemill-data",), "The same as log.dirs, and weaker.", check=_directory_problem),
+    obeyed(
+        "log.dir", LIST, ("tidemill-data",), "The data directory, unless log.dirs is set.", check=_directory_problem
+    ),
     obeyed("log.dirs", LIST, None, "The data directory; exactly one.", check=_directory_problem),
     obeyed(
         "max.connections",
         INT,
         INT_MAX,
-        "How many client connections this broker holds at once; one more is closed at once.",
+        "The most client connections this broker holds at once; it closes further ones on arrival.",
         at_least=0,
     ),
-    obeyed(
-        "max.connections.per.ip", INT, INT_MAX, "How many client connections one address may hold at once.", at_least=0
-    ),
+    obeyed("max.connections.per.ip", INT, INT_MAX, "The most client connections one IP address may hold.", at_least=0),
     obeyed(
         "max.connections.per.ip.overrides",
         STRING,
         "",
-        "Other bounds for single addresses: ADDRESS:COUNT, apart by commas.",
+        "Exceptions to max.connections.per.ip: ADDRESS:COUNT, separated by commas.",
     ),
     obeyed(
         "max.incremental.fetch.session.cache.slots",
         INT,
         1_000,
-        "How many fetch sessions are kept; one more takes the place of one unused for two minutes, or is not made.",
+        "The most fetch sessions kept.  A further one replaces one unused for two minutes, or is not created.",
         at_least=0,
     ),
     obeyed(
         "max.request.partition.size.limit",
         INT,
         2_000,
-        "The most partitions one DescribeTopicPartitions response shows.",
+        "The most partitions in one DescribeTopicPartitions response.",
         at_least=1,
     ),
     obeyed("node.id", INT, -1, "The same as broker.id.", at_least=-1),
-    obeyed("num.partitions", INT, 8, "How many partitions a topic gets when its creator does not say.", at_least=1),
+    obeyed("num.partitions", INT, 8, "The partition count of a topic whose creator does not specify one.", at_least=1),
     obeyed(
         "queued.max.request.bytes",
         LONG,
         -1,
-        "How many bytes of requests may wait in memory, all connections together; -1 is 256 MiB.",
+        "The most bytes of requests held in memory, over all connections; -1 means 256 MiB.",
         at_least=-1,
     ),
     obeyed(
         "socket.listen.backlog.size",
         INT,
         4_096,
-        "How many connections may wait to be accepted; Kafka's 50 makes many clients that come at once wait a second.",
+        "How many connections may wait to be accepted.  With Kafka's 50, many clients connecting at once wait a second.",
         at_least=1,
     ),
     obeyed(
         "socket.receive.buffer.bytes",
         INT,
         -1,
-        "The receive buffer of a client's socket; -1 lets the system choose, which grows it as needed.",
+        "The receive buffer of a client's socket; with -1 the operating system sizes it as needed.",
         at_least=-1,
     ),
     obeyed(
         "socket.request.max.bytes",
         INT,
         104_857_600,
-        "The biggest request; a connection that announces a bigger one is closed.",
+        "The largest request in bytes; the broker closes a connection that announces a larger one.",
         at_least=1,
     ),
     obeyed(
         "socket.send.buffer.bytes",
         INT,
         -1,
-        "The send buffer of a client's socket; -1 lets the system choose, which grows it as needed.",
+        "The send buffer of a client's socket; with -1 the operating system sizes it as needed.",
         at_least=-1,
     ),
     refused("config.providers", LIST, (), JAVA),
@@ -149,13 +154,13 @@ BROKER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "delete.records.purgatory.purge.interval.requests",
         INT,
         1,
-        "waiting requests are woken when their data arrives, and hold nothing when they have been answered",
+        "a delayed request is woken when its data arrives, and holds no memory once it is answered",
     ),
     without_effect(
         "fetch.purgatory.purge.interval.requests",
         INT,
         1_000,
-        "waiting requests are woken when their data arrives, and hold nothing when they have been answered",
+        "a delayed request is woken when its data arrives, and holds no memory once it is answered",
     ),
     without_effect("kafka.metrics.polling.interval.secs", INT, 10, OWN_METRICS, at_least=1),
     without_effect("kafka.metrics.reporters", LIST, (), OWN_METRICS),
@@ -173,15 +178,15 @@ BROKER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "producer.purgatory.purge.interval.requests",
         INT,
         1_000,
-        "waiting requests are woken when their data arrives, and hold nothing when they have been answered",
+        "a delayed request is woken when its data arrives, and holds no memory once it is answered",
     ),
     without_effect("queued.max.requests", INT, 500, ONE_LOOP, at_least=1),
     without_effect("request.timeout.ms", INT, 30_000, OWN_CONSENSUS),
     without_effect("socket.connection.setup.timeout.max.ms", LONG, 30_000, OWN_CONSENSUS),
     without_effect("socket.connection.setup.timeout.ms", LONG, 10_000, OWN_CONSENSUS),
     without_effect("telemetry.max.bytes", INT, 1_048_576, "client telemetry is not offered", at_least=1),
-    without_effect("unstable.api.versions.enable", BOOLEAN, False, "only what is finished is offered", internal=True),
+    without_effect("unstable.api.versions.enable", BOOLEAN, False, "only stable versions are offered", internal=True),
     without_effect(
-        "unstable.feature.versions.enable", BOOLEAN, False, "only what is finished is offered", internal=True
+        "unstable.feature.versions.enable", BOOLEAN, False, "only stable versions are offered", internal=True
     ),
 )

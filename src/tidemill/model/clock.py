@@ -1,13 +1,13 @@
-"""The clock port: time is an argument, and only `runtime` asks the machine for it."""
+"""The clock port.  Only `runtime` implements it with the machine's clocks; other layers receive it as an argument."""
 
 from typing import Protocol
 
 
 class Clock(Protocol):
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, UTC.  May jump; nothing's safety depends on it."""
+        """Return milliseconds since the Unix epoch, UTC.  The value may jump; safety never depends on it."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds from an unknown start.  Never goes back."""
+        """Return milliseconds from an arbitrary start.  The value never decreases."""
         ...

@@ -1,4 +1,7 @@
-"""The broker's keys of controllers, replication and quotas: Kafka's own consensus, which Tidemill does differently."""
+"""Broker configuration keys of Kafka's controllers, replication and quotas.
+
+Most have no effect or are refused, because Tidemill has a consensus implementation of its own.
+"""
 
 from typing import Final
 
@@ -15,9 +18,9 @@ CLASS = ConfigType.CLASS
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 JAVA: Final = "a Java class cannot run here"
 NO_KRAFT: Final = (
-    "Tidemill's brokers elect their controller among themselves, without controller listeners and quorum settings"
+    "Tidemill's brokers elect their controller among themselves, without controller listeners or quorum settings"
 )
-OWN_CONSENSUS: Final = "Tidemill's own consensus keeps replicas and controller, with fixed bounds"
+OWN_CONSENSUS: Final = "Tidemill's own consensus runs replication and the controller, with fixed bounds"
 
 CLUSTER_KEYS: Final[tuple[ConfigKey, ...]] = (
     refused("alter.config.policy.class.name", CLASS, None, JAVA),
@@ -28,8 +31,10 @@ CLUSTER_KEYS: Final[tuple[ConfigKey, ...]] = (
     refused("controller.quorum.voters", LIST, (), NO_KRAFT),
     refused("cordoned.log.dirs", LIST, (), "there is one data directory, which cannot be cordoned"),
     refused("early.start.listeners", LIST, None, NO_KRAFT),
-    without_effect("inter.broker.listener.name", STRING, None, "brokers meet on a listener of their own"),
-    refused("metadata.log.dir", STRING, None, "metadata lies in the data directory, like every other log"),
+    without_effect(
+        "inter.broker.listener.name", STRING, None, "brokers connect to each other on a listener of their own"
+    ),
+    refused("metadata.log.dir", STRING, None, "the metadata log is in the data directory, like every other log"),
     refused("process.roles", LIST, None, "every broker can also be the controller, so there are no roles to choose"),
     refused("replica.selector.class", STRING, None, JAVA),
     without_effect("alter.log.dirs.replication.quota.window.num", INT, 11, NO_QUOTAS, at_least=1),
@@ -38,7 +43,7 @@ CLUSTER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "auto.leader.rebalance.enable",
         BOOLEAN,
         True,
-        "Whether shards that are led by another broker than their first replica are handed back to it.",
+        "Whether leadership of a shard is transferred back to its preferred (first) replica.",
     ),
     without_effect("broker.heartbeat.interval.ms", INT, 2_000, OWN_CONSENSUS),
     without_effect("broker.session.timeout.ms", INT, 9_000, OWN_CONSENSUS),
@@ -66,7 +71,7 @@ CLUSTER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "leader.imbalance.check.interval.seconds",
         LONG,
         300,
-        "How often shards are looked for that their first replica does not lead.",
+        "How often the cluster checks for shards that are not led by their preferred (first) replica.",
         at_least=1,
     ),
     without_effect("leader.replication.throttled.rate", LONG, LONG_MAX, NO_QUOTAS, at_least=0, update=CLUSTER_WIDE),

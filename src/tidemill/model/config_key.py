@@ -1,9 +1,9 @@
-"""One configuration key: what it means, which values are legal, and whether Tidemill obeys it.
+"""A configuration key: its meaning, its legal values, and whether Tidemill obeys it.
 
 Users bring configuration files and scripts written for Kafka.  Each of Kafka's keys has one of three standings:
-*obeyed*; *accepted without effect*, with the reason, where ignoring it does no harm; or *refused*, with the reason,
-where ignoring it would break a promise that the user relies on.  A refused key may still be set to its default, which
-asks for nothing.
+*obeyed*; *accepted without effect*, where ignoring the key does no harm; or *refused*, where ignoring it would break
+a promise that the user relies on.  The last two give a reason.  A refused key may still be set to its default, because
+that requests no change.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tidemill.model import errors
 from tidemill.model.config_types import ConfigType, ConfigValue, text_of_value, value_of_text
 from tidemill.model.errors import KafkaError
 
-TEXT_LENGTH_MAX: Final = 32_767  # what Kafka's older messages can carry; a value lives in every broker's memory
+TEXT_LENGTH_MAX: Final = 32_767  # characters; the limit of a legacy Kafka string, and every broker keeps all values
 
 
 class Standing(StrEnum):
@@ -25,11 +25,11 @@ class Standing(StrEnum):
 
 
 class Update(StrEnum):
-    """When a broker key may change, in Kafka's words.  Topic and group keys may always change."""
+    """Kafka's dynamic update mode of a broker key.  Topic and group keys can always be changed."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
-    CLUSTER_WIDE = "cluster-wide"  # as the cluster's default, or for one broker
+    CLUSTER_WIDE = "cluster-wide"  # as the default of the cluster, or for one broker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +38,13 @@ class ConfigKey:
     type: ConfigType
     default: ConfigValue
     standing: Standing
-    text: str  # one sentence: what it does, why it does nothing, or why it is refused
+    text: str  # a sentence that says what an obeyed key does; otherwise the reason, as a clause without a full stop
     at_least: float | None = None
     at_most: float | None = None
-    choices: tuple[str, ...] = ()  # of a STRING, or of each item of a LIST
-    check: Callable[[ConfigValue], str | None] | None = None  # what is wrong with a value, where no range can say it
+    choices: tuple[str, ...] = ()  # the legal values of a STRING, or of each item of a LIST
+    check: Callable[[ConfigValue], str | None] | None = None  # returns what is wrong with a value, or None
     update: Update = Update.READ_ONLY
-    internal: bool = False  # Kafka keeps it for its own tests: accepted, and not shown
+    internal: bool = False  # internal to Kafka, for its own tests: accepted, but not listed
 
     @property
     def documentation(self) -> str:
@@ -52,9 +52,9 @@ class ConfigKey:
             case Standing.OBEYED:
                 return self.text
             case Standing.WITHOUT_EFFECT:
-                return f"Accepted, and has no effect here: {self.text}."
+                return f"Accepted without effect: {self.text}."
             case Standing.REFUSED:
-                return f"Only the default is accepted here: {self.text}."
+                return f"Only the default is accepted: {self.text}."
 
     @property
     def default_text(self) -> str | None:
@@ -70,13 +70,18 @@ class ConfigKey:
 
 
 def parse(key: ConfigKey, text: str) -> ConfigValue:
-    """The value that `text` means for `key`; KafkaError (INVALID_CONFIG) that names key, value and fix otherwise."""
+    """
+    Return the value that `text` stands for.
+
+    Raise KafkaError (INVALID_CONFIG) if `text` is not legal for `key`.  The message names the key, the value and the
+    fix.
+    """
     if len(text) > TEXT_LENGTH_MAX:
         raise refusal(key, text[:40] + "…", f"a value has at most {TEXT_LENGTH_MAX} characters")
     try:
         value = value_of_text(key.type, text)
-    except ValueError as wanted:
-        raise refusal(key, text, str(wanted)) from None
+    except ValueError as problem:
+        raise refusal(key, text, str(problem)) from None
     problem = _problem(key, value)
     if problem:
         raise refusal(key, text, problem)
@@ -95,14 +100,14 @@ def _problem(key: ConfigKey, value: ConfigValue) -> str | None:
     if key.choices:
         items = value if isinstance(value, tuple) else (value,)
         if any(item not in key.choices for item in items):
-            return f"one of {', '.join(key.choices)} is wanted"
+            return f"must be one of {', '.join(key.choices)}"
     if isinstance(value, tuple) and len(set(value)) != len(value):
-        return "an item is named twice"
+        return "an item appears twice"
     if isinstance(value, int | float) and not isinstance(value, bool):
         if key.at_least is not None and value < key.at_least:
-            return f"at least {key.at_least} is wanted"
+            return f"must be at least {key.at_least}"
         if key.at_most is not None and value > key.at_most:
-            return f"at most {key.at_most} is wanted"
+            return f"must be at most {key.at_most}"
     return key.check(value) if key.check else None
 
 
@@ -119,7 +124,7 @@ def obeyed(
     update: Update = Update.READ_ONLY,
     internal: bool = False,
 ) -> ConfigKey:
-    """A row of the tables of keys; `text` says what the key does."""
+    """Return a key that Tidemill obeys; `text` is a sentence that says what the key does."""
     return ConfigKey(
         name=name,
         type=config_type,
@@ -147,7 +152,7 @@ def without_effect(
     update: Update = Update.READ_ONLY,
     internal: bool = False,
 ) -> ConfigKey:
-    """A row for a key that is checked, stored and described, and does nothing; `reason` says why it may be ignored."""
+    """Return a key that is checked, stored and described but ignored; `reason` says why that does no harm."""
     return ConfigKey(
         name=name,
         type=config_type,
@@ -173,7 +178,7 @@ def refused(
     update: Update = Update.READ_ONLY,
     internal: bool = False,
 ) -> ConfigKey:
-    """A row for a key that may only have its default; `reason` says why."""
+    """Return a key that accepts only its default; `reason` says why."""
     return ConfigKey(
         name=name,
         type=config_type,

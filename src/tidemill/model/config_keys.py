@@ -1,6 +1,6 @@
-"""Every configuration key there is: the entrance to the tables of topic, broker and group keys.
+"""All configuration keys, by name: the entry point to the tables of topic, broker and group keys.
 
-A key that is in no table is unknown, and refused by name, with the nearest known one.
+A key that is in no table is unknown; the refusal suggests the nearest known name.
 """
 
 import difflib
@@ -24,7 +24,7 @@ from tidemill.model.topic_config_keys import TOPIC_KEYS as _TOPIC
 def _by_name(*tables: tuple[ConfigKey, ...]) -> Mapping[str, ConfigKey]:
     keys = [key for table in tables for key in table]
     named = {key.name: key for key in sorted(keys, key=lambda key: key.name)}
-    assert len(named) == len(keys), "a key stands in two tables"
+    assert len(named) == len(keys), "a key is in two tables"
     return named
 
 
@@ -32,8 +32,8 @@ TOPIC_KEYS: Final = _by_name(_TOPIC)
 BROKER_KEYS: Final = _by_name(_BROKER, _LOG, _COORDINATOR, _CLUSTER, _SECURITY, _TIDEMILL)
 GROUP_KEYS: Final = _by_name(_GROUP)
 
-# Which keys name the same thing, strongest first; the number turns the synonym's value into the unit of the first name.
-# Kafka's `ServerTopicConfigSynonyms`: what a topic's key falls back to on the broker.
+# The broker keys that a topic key falls back to, highest precedence first (Kafka's `ServerTopicConfigSynonyms`).
+# The number is the factor that converts a value of the broker key to the unit of the topic key.
 TOPIC_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),
@@ -65,7 +65,7 @@ TOPIC_SYNONYMS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
     "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
 }
 
-# The same between broker keys.
+# Broker keys that name the same setting, highest precedence first.
 BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     name: group
     for group in (
@@ -79,20 +79,22 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     for name in group
 }
 
-# Groups: what a group's key falls back to on the broker (`GroupConfig.ALL_GROUP_CONFIG_SYNONYMS`).
+# The broker key that a group key falls back to (Kafka's `GroupConfig.ALL_GROUP_CONFIG_SYNONYMS`).
 GROUP_SYNONYMS: Final[Mapping[str, str]] = {
     name: f"group.{name}" for name in GROUP_KEYS if f"group.{name}" in BROKER_KEYS
 }
 
 
-NEAREST_LENGTH_MAX: Final = 100  # a longer name resembles nothing, and looking would take its time
-NEAREST_LIKENESS_MIN: Final = 0.85  # about one slip in a name; less takes many milliseconds to look for
+NEAREST_LENGTH_MAX: Final = 100  # characters compared; the search takes longer the longer the name is
+NEAREST_LIKENESS_MIN: Final = 0.85  # about one typing error; with a lower ratio the search takes many milliseconds
 
 
 def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True) -> ConfigKey:
-    """The key of that name in one of the tables; KafkaError (INVALID_CONFIG) otherwise, with the nearest known name.
+    """
+    Return the key called `name`.
 
-    Looking for the nearest name takes up to a millisecond: who has many names to look up from a stranger does without.
+    Raise KafkaError (INVALID_CONFIG) if `keys` has none.  With `suggest`, the message names the nearest known key; that
+    search takes up to a millisecond, so callers that look up many names sent by a client turn it off.
     """
     key = keys.get(name)
     if key is not None:
@@ -104,5 +106,5 @@ def known_key(keys: Mapping[str, ConfigKey], name: str, *, suggest: bool = True)
 
 
 def parse_named(keys: Mapping[str, ConfigKey], name: str, text: str) -> ConfigValue:
-    """`parse` for a key that is only known by name."""
+    """Look up the key called `name`, then `parse` its value.  Raise KafkaError (INVALID_CONFIG)."""
     return parse(known_key(keys, name), text)

@@ -1,8 +1,9 @@
-"""Which value of a configuration key counts, and where it came from.
+"""Resolves configuration keys: the effective value of a key, and its source.
 
-A topic's value is the topic's own; else this broker's dynamic one; else the cluster's dynamic default; else what the
-broker was started with; else the default.  On each of these levels, of several names for one thing the strongest that
-is set counts (`log.retention.ms` before `.minutes` before `.hours`).
+The effective value of a topic key is the first of: the topic's own value; this broker's dynamic value; the cluster's
+dynamic default; the value the broker was started with; the key's default.  Where several broker keys name one setting,
+each level uses the one with the highest precedence that is set there (`log.retention.ms`, then `.minutes`, then
+`.hours`).
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ConfigSource(IntEnum):
-    """The numbers are those of DescribeConfigs."""
+    """Where a value was set.  The numbers are those of DescribeConfigs."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -39,7 +40,12 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLayers:
-    """A broker's configuration, as text: changed for it alone, changed for the whole cluster, given at its start."""
+    """
+    A broker's configuration as text.
+
+    `dynamic` was set for this broker at run time, `dynamic_default` for all brokers of the cluster at run time, and
+    `static` when the broker was started.
+    """
 
     dynamic: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     dynamic_default: Mapping[str, str] = field(default_factory=lambda: NOTHING)
@@ -48,17 +54,17 @@ class BrokerLayers:
 
 class Synonym(NamedTuple):
     name: str
-    value: str | None  # None when it is sensitive
+    value: str | None  # None if it is sensitive
     source: ConfigSource
 
 
 class Resolved(NamedTuple):
-    """A key with the value that counts, as DescribeConfigs shows it."""
+    """A key with its effective value, as DescribeConfigs returns it."""
 
     key: ConfigKey
-    value: str | None  # None when there is none, or when it is sensitive
+    value: str | None  # None if there is none, or if it is sensitive
     source: ConfigSource
-    synonyms: tuple[Synonym, ...]  # strongest first, the one that counts at its head
+    synonyms: tuple[Synonym, ...]  # highest precedence first; the first one is in effect
 
     @property
     def is_default(self) -> bool:
@@ -66,7 +72,7 @@ class Resolved(NamedTuple):
 
 
 def broker_value(layers: BrokerLayers, name: str) -> ConfigValue:
-    """The value that counts, parsed, in the unit of `name`'s own key."""
+    """Return the effective value of the broker key `name`, parsed and in the unit of that key."""
     key = BROKER_KEYS[name]
     for synonym in _broker_synonyms(BROKER_SYNONYMS.get(name, (name,)), layers):
         if synonym.value is not None:
@@ -117,7 +123,7 @@ def resolve_group(key: ConfigKey, overrides: Mapping[str, str], layers: BrokerLa
 
 
 def check_static(settings: Mapping[str, str]) -> None:
-    """KafkaError (INVALID_CONFIG) for the first setting that a broker may not be started with."""
+    """Raise KafkaError (INVALID_CONFIG) for the first setting that a broker may not be started with."""
     for name, text in settings.items():
         parse(known_key(BROKER_KEYS, name), text)
     broker_id, node_id = settings.get("broker.id"), settings.get("node.id")

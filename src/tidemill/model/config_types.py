@@ -1,20 +1,20 @@
-"""The types of configuration values, as Kafka's `ConfigDef.Type`: from text to a value and back.
+"""The types of configuration values (Kafka's `ConfigDef.Type`), with conversion from text to value and back.
 
-Configuration travels and is stored as text (in metadata records, on the wire, in files); it becomes a value once,
+Configuration is stored and sent as text (in metadata records, on the wire, in files).  It is converted to a value once,
 where it is used.
 """
 
 import re
 from enum import IntEnum
 
-ConfigValue = bool | int | float | str | tuple[str, ...] | None  # None: not set, and no default
+ConfigValue = bool | int | float | str | tuple[str, ...] | None  # None: not set, and there is no default
 
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")  # `int()` alone would also take `1_000` and digits of other scripts
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")  # `int()` alone would also accept `1_000` and digits of other scripts
 _DECIMAL_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class ConfigType(IntEnum):
-    """The numbers are those of DescribeConfigs."""
+    """The type of a key's values.  The numbers are those of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -35,22 +35,22 @@ INTEGER_BOUNDS = {
 
 
 def value_of_text(config_type: ConfigType, text: str) -> ConfigValue:
-    """The value that `text` means; ValueError, with what was wanted, when it means none."""
+    """Return the value that `text` represents.  Raise ValueError, with a requirement such as "must be true or false"."""
     text = text.strip()
     match config_type:
         case ConfigType.BOOLEAN:
             lowered = text.lower()
             if lowered not in ("true", "false"):
-                raise ValueError("true or false is wanted")
+                raise ValueError("must be true or false")
             return lowered == "true"
         case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
             lowest, highest = INTEGER_BOUNDS[config_type]
             if not _WHOLE_NUMBER.fullmatch(text) or len(text) > 20 or not lowest <= int(text) <= highest:
-                raise ValueError(f"a whole number of type {config_type.name} ({lowest} to {highest}) is wanted")
+                raise ValueError(f"must be a whole number of type {config_type.name} ({lowest} to {highest})")
             return int(text)
         case ConfigType.DOUBLE:
             if not _DECIMAL_NUMBER.fullmatch(text):
-                raise ValueError("a decimal number is wanted")
+                raise ValueError("must be a decimal number")
             return float(text)
         case ConfigType.LIST:
             return tuple(item.strip() for item in text.split(",")) if text else ()
@@ -59,7 +59,7 @@ def value_of_text(config_type: ConfigType, text: str) -> ConfigValue:
 
 
 def text_of_value(value: ConfigValue) -> str | None:
-    """The text form that DescribeConfigs shows; `value_of_text` takes it back."""
+    """Return the text form that DescribeConfigs shows; `value_of_text` is the inverse."""
     if value is None:
         return None
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The broker's keys of groups, committed offsets, transactions and share groups."""
+"""Broker configuration keys of groups, committed offsets, transactions and share groups."""
 
 from typing import Final
 
@@ -15,9 +15,9 @@ LIST = ConfigType.LIST
 CLUSTER_WIDE = Update.CLUSTER_WIDE
 INT_MAX: Final = (1 << 31) - 1
 COORDINATOR_ON_THE_LOOP: Final = (
-    "a coordinator runs on the broker's event loop, and answers as soon as its log has committed"
+    "a coordinator runs on the broker's event loop and answers as soon as its log has committed"
 )
-NO_TRANSACTIONS: Final = "transactions are not built yet"
+NO_TRANSACTIONS: Final = "transactions are not implemented yet"
 
 COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
     obeyed(
@@ -31,7 +31,7 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         "group.max.session.timeout.ms",
         INT,
         1_800_000,
-        "The longest session time-out that a member may ask for.",
+        "The longest session timeout that a member may request.",
         at_least=1,
     ),
     obeyed("group.max.size", INT, INT_MAX, "The most members of one group.", at_least=1),
@@ -39,18 +39,22 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         "group.min.session.timeout.ms",
         INT,
         6_000,
-        "The shortest session time-out that a member may ask for.",
+        "The shortest session timeout that a member may request.",
         at_least=1,
     ),
     obeyed(
         "offset.metadata.max.bytes",
         INT,
         4_096,
-        "The most bytes of metadata that may go with a committed offset.",
+        "The most bytes of metadata stored with a committed offset.",
         at_least=0,
     ),
     obeyed(
-        "offsets.retention.check.interval.ms", LONG, 600_000, "How often expired offsets are looked for.", at_least=1
+        "offsets.retention.check.interval.ms",
+        LONG,
+        600_000,
+        "How often the coordinator checks for expired offsets.",
+        at_least=1,
     ),
     obeyed(
         "offsets.retention.minutes", INT, 10_080, "How long committed offsets of an empty group are kept.", at_least=1
@@ -59,18 +63,18 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
         "offsets.topic.num.partitions",
         INT,
         8,
-        "How many partitions __consumer_offsets gets when it is created.",
+        "The partition count with which __consumer_offsets is created.",
         at_least=1,
     ),
     obeyed(
         "offsets.topic.replication.factor",
         SHORT,
         3,
-        "How many replicas __consumer_offsets gets, as far as there are brokers.",
+        "The replication factor of __consumer_offsets, limited by the number of brokers.",
         at_least=1,
     ),
     obeyed("offsets.topic.segment.bytes", INT, 104_857_600, "The segment.bytes of __consumer_offsets.", at_least=1),
-    refused("transaction.two.phase.commit.enable", BOOLEAN, False, "transactions are not built yet"),
+    refused("transaction.two.phase.commit.enable", BOOLEAN, False, "transactions are not implemented yet"),
     without_effect("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, NO_TRANSACTIONS, at_least=0),
     without_effect("add.partitions.to.txn.retry.backoff.ms", INT, 20, NO_TRANSACTIONS, at_least=1),
     without_effect(
@@ -116,7 +120,7 @@ COORDINATOR_KEYS: Final[tuple[ConfigKey, ...]] = (
             "consumer",
             "streams",
         ),
-        "only the classic protocol is built yet",
+        "only the classic protocol is implemented yet",
         choices=(
             "consumer",
             "classic",

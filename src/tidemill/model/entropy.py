@@ -1,9 +1,9 @@
-"""The entropy port: chance is an argument, so that a seed is a whole story."""
+"""The entropy port.  Random bytes come from an argument, so that a seed reproduces a whole simulation."""
 
 from typing import Protocol
 
 
 class Entropy(Protocol):
     def random_bytes(self, count: int) -> bytes:
-        """`count` bytes that nobody can guess (on the real machine)."""
+        """Return `count` random bytes; outside simulation they are cryptographically secure."""
         ...

@@ -1,4 +1,4 @@
-"""Kafka's error codes, as in Apache Kafka 4.3 (`Errors.java`).  Plain integers: they travel on hot paths."""
+"""Kafka's error codes, as in Apache Kafka 4.3 (`Errors.java`).  They are plain integers because hot paths use them."""
 
 from typing import Final
 
@@ -174,18 +174,18 @@ RETRIABLE: Final = frozenset(
         SHARE_SESSION_LIMIT_REACHED,
     }
 )
-"""Errors after which Kafka's own clients try again by themselves."""
+"""Errors after which Kafka's own clients retry."""
 
 _NAMES: Final = {value: name for name, value in globals().copy().items() if name.isupper() and isinstance(value, int)}
 
 
 def name(error_code: int) -> str:
-    """`OFFSET_OUT_OF_RANGE` for 1; the number itself for a code we do not know."""
+    """Return the name of an error code: `OFFSET_OUT_OF_RANGE` for 1.  An unknown code is returned as its number."""
     return _NAMES.get(error_code, str(error_code))
 
 
 class KafkaError(Exception):
-    """A refusal on its way to a client: a code, and a sentence that names the key, the value and the fix."""
+    """An error response to a client: a code, and a message that names the key, the value and the fix."""
 
     def __init__(self, error_code: int, message: str = "") -> None:
         super().__init__(f"{name(error_code)}: {message}" if message else name(error_code))

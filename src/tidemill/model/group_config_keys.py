@@ -1,4 +1,4 @@
-"""The configuration keys of a group: Kafka 4.3's, and the dead-letter topic of KIP-1191."""
+"""Configuration keys of a group: those of Kafka 4.3, and the dead-letter topic of KIP-1191."""
 
 from typing import Final
 
@@ -8,9 +8,9 @@ from tidemill.model.config_types import ConfigType
 BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 
 NO_CONSUMER_PROTOCOL: Final = (
-    "the consumer group protocol of KIP-848 is not built yet; classic groups take their member's own settings"
+    "the consumer group protocol of KIP-848 is not implemented yet; members of classic groups bring their own settings"
 )
-NO_SHARE_GROUPS: Final = "share groups are not built yet"
+NO_SHARE_GROUPS: Final = "share groups are not implemented yet"
 NO_STREAMS_GROUPS: Final = "streams groups are not offered"
 
 GROUP_KEYS: Final[tuple[ConfigKey, ...]] = (

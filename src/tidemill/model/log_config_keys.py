@@ -1,4 +1,4 @@
-"""The broker's keys of logs: what topics default to, retention, cleaning, tiering."""
+"""Broker configuration keys of logs: defaults of topic keys, retention, compaction and tiering."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ DOUBLE_MAX: Final = 1.7976931348623157e308
 
 def _retention_problem(value: ConfigValue) -> str | None:
     if isinstance(value, int) and (value == 0 or value < -1):
-        return "-1 (keep all), or at least 1 is wanted"
+        return "must be -1 (keep all) or at least 1"
     return None
 
 
@@ -62,19 +62,25 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         update=CLUSTER_WIDE,
     ),
     obeyed("log.retention.bytes", LONG, -1, "The default of retention.bytes.", at_least=-1, update=CLUSTER_WIDE),
-    obeyed("log.retention.check.interval.ms", LONG, 300_000, "How often expired segments are looked for.", at_least=1),
+    obeyed(
+        "log.retention.check.interval.ms",
+        LONG,
+        300_000,
+        "How often the broker checks for expired segments.",
+        at_least=1,
+    ),
     obeyed(
         "log.retention.hours",
         INT,
         168,
-        "The default of retention.ms, in hours; log.retention.minutes and log.retention.ms are stronger; -1 keeps all.",
+        "The default of retention.ms, in hours; log.retention.minutes and .ms take precedence; -1 keeps all.",
         check=_retention_problem,
     ),
     obeyed(
         "log.retention.minutes",
         INT,
         None,
-        "The default of retention.ms, in minutes; log.retention.ms is stronger; -1 keeps all.",
+        "The default of retention.ms, in minutes; log.retention.ms takes precedence; -1 keeps all.",
         check=_retention_problem,
     ),
     obeyed(
@@ -85,7 +91,9 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         check=_retention_problem,
         update=CLUSTER_WIDE,
     ),
-    obeyed("log.roll.hours", INT, 168, "The default of segment.ms, in hours; log.roll.ms is stronger.", at_least=1),
+    obeyed(
+        "log.roll.hours", INT, 168, "The default of segment.ms, in hours; log.roll.ms takes precedence.", at_least=1
+    ),
     obeyed("log.roll.ms", LONG, None, "The default of segment.ms.", at_least=1, update=CLUSTER_WIDE),
     obeyed(
         "log.segment.bytes",
@@ -108,7 +116,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         "producer.id.expiration.ms",
         INT,
         86_400_000,
-        "An idempotent producer that wrote nothing for this long is forgotten, but not the newest 100 of a partition.",
+        "A partition drops the state of an idempotent producer that was idle for this long, except of the newest 100.",
         at_least=1,
     ),
     refused(
@@ -168,7 +176,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         "log.dir.failure.timeout.ms",
         LONG,
         30_000,
-        "a broker has one data directory, and ends when it fails",
+        "a broker has one data directory and stops when that fails",
         at_least=1,
     ),
     without_effect("log.flush.interval.messages", LONG, LONG_MAX, SYNCED_ANYWAY, at_least=1, update=CLUSTER_WIDE),
@@ -185,18 +193,29 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         update=CLUSTER_WIDE,
     ),
     without_effect(
-        "log.initial.task.delay.ms", LONG, 30_000, "retention starts with the broker", at_least=0, internal=True
+        "log.initial.task.delay.ms",
+        LONG,
+        30_000,
+        "retention starts together with the broker",
+        at_least=0,
+        internal=True,
     ),
     without_effect("log.local.retention.bytes", LONG, -2, NO_TIERING, at_least=-2, update=CLUSTER_WIDE),
     without_effect("log.local.retention.ms", LONG, -2, NO_TIERING, at_least=-2, update=CLUSTER_WIDE),
-    without_effect("log.preallocate", BOOLEAN, False, "only the journal is preallocated, always", update=CLUSTER_WIDE),
+    without_effect(
+        "log.preallocate",
+        BOOLEAN,
+        False,
+        "the journal is always preallocated and segments never are",
+        update=CLUSTER_WIDE,
+    ),
     without_effect("log.roll.jitter.hours", INT, 0, PACED_WRITES, at_least=0),
     without_effect("log.roll.jitter.ms", LONG, None, PACED_WRITES, update=CLUSTER_WIDE),
     without_effect(
         "log.segment.delete.delay.ms",
         LONG,
         60_000,
-        "a read in progress keeps its file, so nothing has to wait",
+        "a read in progress keeps its file open, so files can be deleted at once",
         at_least=0,
         update=CLUSTER_WIDE,
     ),
@@ -204,7 +223,7 @@ LOG_KEYS: Final[tuple[ConfigKey, ...]] = (
         "producer.id.expiration.check.interval.ms",
         INT,
         600_000,
-        "expired producers are dropped as the log moves on",
+        "expired producer states are dropped as the log advances",
         at_least=1,
         internal=True,
     ),

@@ -1,4 +1,4 @@
-"""A partition's name: topic and number."""
+"""Topic and partition number: the name of a partition."""
 
 from typing import NamedTuple
 

@@ -1,6 +1,6 @@
-"""The broker's keys of TLS, SASL, tokens and authorization.
+"""Broker configuration keys of TLS, SASL, delegation tokens and authorization.
 
-They promise safety: until that is built, what asks for it is refused rather than ignored.
+A setting that requests security is refused rather than ignored while the feature is not implemented.
 """
 
 from typing import Final
@@ -18,13 +18,13 @@ LIST = ConfigType.LIST
 CLASS = ConfigType.CLASS
 PASSWORD = ConfigType.PASSWORD
 JAVA: Final = "a Java class cannot run here"
-NO_TLS: Final = "TLS listeners are not built yet, and clear text in their place would be unsafe"
-NO_SASL: Final = "authentication is not built yet, and a listener without it would be unsafe"
+NO_TLS: Final = "TLS listeners are not implemented yet, and clear text in their place would be unsafe"
+NO_SASL: Final = "authentication is not implemented yet, and a listener without it would be unsafe"
 
 SECURITY_KEYS: Final[tuple[ConfigKey, ...]] = (
     refused("authorizer.class.name", STRING, "", JAVA),
     refused("connections.max.reauth.ms", LONG, 0, NO_SASL),
-    refused("delegation.token.secret.key", PASSWORD, None, "delegation tokens are not built yet"),
+    refused("delegation.token.secret.key", PASSWORD, None, "delegation tokens are not implemented yet"),
     refused(
         "principal.builder.class",
         CLASS,
@@ -94,7 +94,7 @@ SECURITY_KEYS: Final[tuple[ConfigKey, ...]] = (
         "security.inter.broker.protocol",
         STRING,
         "PLAINTEXT",
-        "brokers speak their own protocol to each other: authenticated with tidemill.cluster.key, and not encrypted",
+        "brokers use a protocol of their own, authenticated with tidemill.cluster.key and not encrypted",
     ),
     refused("security.providers", STRING, None, JAVA),
     refused("ssl.allow.dn.changes", BOOLEAN, False, NO_TLS),
@@ -130,12 +130,16 @@ SECURITY_KEYS: Final[tuple[ConfigKey, ...]] = (
     refused("ssl.truststore.type", STRING, "JKS", NO_TLS),
     without_effect("connection.failed.authentication.delay.ms", INT, 100, NO_SASL, at_least=0),
     without_effect(
-        "delegation.token.expiry.check.interval.ms", LONG, 3_600_000, "delegation tokens are not built yet", at_least=1
+        "delegation.token.expiry.check.interval.ms",
+        LONG,
+        3_600_000,
+        "delegation tokens are not implemented yet",
+        at_least=1,
     ),
     without_effect(
-        "delegation.token.expiry.time.ms", LONG, 86_400_000, "delegation tokens are not built yet", at_least=1
+        "delegation.token.expiry.time.ms", LONG, 86_400_000, "delegation tokens are not implemented yet", at_least=1
     ),
     without_effect(
-        "delegation.token.max.lifetime.ms", LONG, 604_800_000, "delegation tokens are not built yet", at_least=1
+        "delegation.token.max.lifetime.ms", LONG, 604_800_000, "delegation tokens are not implemented yet", at_least=1
     ),
 )

@@ -1,4 +1,4 @@
-"""Shards: what brokers replicate."""
+"""Shard ids.  A shard is the unit that brokers replicate: one Raft group over a range of a topic's partitions."""
 
 from typing import NewType
 

@@ -1,4 +1,4 @@
-"""The broker's keys that Kafka does not know: ours, all under `tidemill.`."""
+"""Broker configuration keys that Kafka does not have, all under `tidemill.`."""
 
 from typing import Final
 
@@ -8,11 +8,11 @@ from tidemill.model.config_types import ConfigType, ConfigValue
 BOOLEAN, STRING, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LONG
 LIST, PASSWORD = ConfigType.LIST, ConfigType.PASSWORD
 
-JOURNAL_BYTES_MIN: Final = 32 << 20  # the first journal file has 16 MiB, and a ring of one could never be freed
+JOURNAL_BYTES_MIN: Final = 32 << 20  # two files of 16 MiB: the space of a ring of one file could never be reclaimed
 
 
 def _key_problem(value: ConfigValue) -> str | None:
-    return None if value else "an empty key keeps nobody out; leave it out, or set a long random text"
+    return None if value else "an empty key does not protect the cluster; leave it out, or set a long random text"
 
 
 TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
@@ -20,7 +20,7 @@ TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
         "tidemill.http.listener",
         STRING,
         "127.0.0.1:9080",
-        "Where health, readiness and metrics are served: HOST:PORT; port 0 takes a free one.",
+        "Where health, readiness and metrics are served: HOST:PORT; port 0 picks a free one.",
     ),
     obeyed(
         "tidemill.insecure.bind",
@@ -32,34 +32,34 @@ TIDEMILL_KEYS: Final[tuple[ConfigKey, ...]] = (
         "tidemill.journal.bytes.max",
         LONG,
         1 << 30,
-        "The most bytes the journal's ring may have on disk; a full ring waits for a checkpoint.",
+        "The most bytes of the journal's ring on disk; writes to a full ring wait for a checkpoint.",
         at_least=JOURNAL_BYTES_MIN,
     ),
     obeyed(
         "tidemill.cluster.key",
         PASSWORD,
         None,
-        "What the brokers of a cluster prove to each other that they know; needed where the peer listener is not on "
-        "loopback.",
+        "The secret with which the brokers of a cluster authenticate each other; required where the peer listener is "
+        "not on a loopback address.",
         check=_key_problem,
     ),
     obeyed(
         "tidemill.join",
         LIST,
         (),
-        "Peer listeners of brokers whose cluster this one joins, HOST:PORT each; without any, an empty directory "
-        "founds a cluster.",
+        "Peer listeners (HOST:PORT) of brokers whose cluster this broker joins; without any, a broker on an empty "
+        "directory creates a cluster.",
     ),
     obeyed(
         "tidemill.peer.advertised",
         STRING,
         None,
-        "The HOST:PORT that other brokers are told, where it differs from `tidemill.peer.listener`.",
+        "The HOST:PORT that this broker announces to other brokers, where it differs from `tidemill.peer.listener`.",
     ),
     obeyed(
         "tidemill.peer.listener",
         STRING,
         "127.0.0.1:9093",
-        "Where other brokers of the cluster connect: HOST:PORT; port 0 takes a free one.",
+        "Where other brokers of the cluster connect: HOST:PORT; port 0 picks a free one.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Topics: their names, their ids, and what makes a name legal."""
+"""Topic names, topic ids, and the rules for legal names."""
 
 import base64
 import re
@@ -6,23 +6,21 @@ from typing import NewType
 
 from tidemill.model.entropy import Entropy
 
-TopicId = NewType("TopicId", bytes)  # 16 bytes, a version 4 UUID as on the wire
+TopicId = NewType("TopicId", bytes)  # 16 bytes: a version 4 UUID, as on the wire
 
 NO_TOPIC_ID = TopicId(bytes(16))
-METADATA_TOPIC_ID = TopicId(
-    bytes(15) + b"\x01"
-)  # Kafka's own id of the metadata topic: KafkaRaft's Uuid.METADATA_TOPIC_ID.
+METADATA_TOPIC_ID = TopicId(bytes(15) + b"\x01")  # the id of Kafka's own metadata topic (`Uuid.METADATA_TOPIC_ID`)
 
 METADATA_TOPIC = "__tidemill_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
 INTERNAL_TOPICS = frozenset({METADATA_TOPIC, OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 
-NAME_LENGTH_MAX = 249  # as in Kafka: what a file name of `name-partition` leaves
+NAME_LENGTH_MAX = 249  # as in Kafka, where a directory is called `name-partition` and has at most 255 characters
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def name_problem(name: str) -> str | None:
-    """Why `name` cannot name a topic (Kafka's `Topic.validate`), or None."""
+    """Return why `name` is not a legal topic name (Kafka's `Topic.validate`), or None if it is legal."""
     if not name:
         return "the topic name is empty"
     if name in (".", ".."):
@@ -36,7 +34,9 @@ def name_problem(name: str) -> str | None:
 
 def new_topic_id(entropy: Entropy) -> TopicId:
     """
-    A version 4 UUID (RFC 9562 §5.4); never one that begins with `-` as text, which commands would take for a flag.
+    Return a random version 4 UUID (RFC 9562 §5.4).
+
+    Its text form never starts with `-`, because command-line tools would read that as an option.
     """
     while True:
         drawn = bytearray(entropy.random_bytes(16))
@@ -48,13 +48,13 @@ def new_topic_id(entropy: Entropy) -> TopicId:
 
 
 def topic_id_text(topic_id: TopicId) -> str:
-    """Kafka's text form: URL-safe base64 without padding, 22 characters."""
+    """Return Kafka's text form of a topic id: URL-safe base64 without padding, 22 characters."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
 def topic_id_from_text(text: str) -> TopicId:
-    """The inverse of `topic_id_text`; ValueError when `text` is no id."""
+    """Return the topic id that `text` represents: the inverse of `topic_id_text`.  Raise ValueError if it is not one."""
     raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     if len(raw) != 16:
-        raise ValueError(f"topic id {text!r} has {len(raw)} bytes; 16 are wanted")
+        raise ValueError(f"topic id {text!r} has {len(raw)} bytes; must have 16")
     return TopicId(raw)

@@ -1,4 +1,4 @@
-"""A topic's configuration, compiled: what the paths of produce, fetch and retention read, as plain numbers."""
+"""A topic's effective configuration as plain numbers, for the produce, fetch and retention paths."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tidemill.model.config_types import value_of_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """Names and units are those of Kafka's keys.  -1 in `retention_ms` and `retention_bytes` means: without bound."""
+    """The effective values.  Names and units are Kafka's.  `retention_ms` and `retention_bytes` are -1 if unlimited."""
 
     kind: str
     cleanup_policy: str
@@ -29,13 +29,13 @@ class TopicConfig:
 
 
 def compile_topic_config(overrides: Mapping[str, str] = NOTHING, layers: BrokerLayers | None = None) -> TopicConfig:
-    """The values that count for a topic with these overrides on a broker with these layers."""
+    """Return the effective values of a topic with these overrides on a broker with these layers."""
     layers = layers or BrokerLayers()
 
     def value(name: str) -> object:
         key = TOPIC_KEYS[name]
         found = resolve_topic(key, overrides, layers).value
-        return key.default if found is None else value_of_text(key.type, found)  # checked when it was set
+        return key.default if found is None else value_of_text(key.type, found)  # the text was checked when it was set
 
     def number(name: str) -> int:
         found = value(name)

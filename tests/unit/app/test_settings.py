@@ -99,7 +99,7 @@ def test_keys_without_effect_are_known_so_that_they_can_be_told() -> None:
         ("tidemill.peer.listener=10.0.0.1:9093", "without tidemill.cluster.key anyone"),
         ("tidemill.peer.advertised=0.0.0.0:9093", "that other brokers shall connect to"),
         ("tidemill.peer.advertised=mill:0", "that other brokers shall connect to"),
-        ("tidemill.cluster.key=", "an empty key keeps nobody out"),
+        ("tidemill.cluster.key=", "an empty key does not protect the cluster"),
         ("nothing", "--set=nothing is refused: KEY=VALUE"),
         ("listeners=127.0.0.1:9092", "NAME://HOST:PORT is wanted"),
         ("listeners=PLAINTEXT://h", "HOST:PORT is wanted"),

@@ -119,7 +119,7 @@ def test_every_broker_can_lead_a_shard() -> None:
         (
             {"name": "t", "settings": (("tidemill.kind", "timer"),)},
             errors.INVALID_CONFIG,
-            "timer topics are not built yet",
+            "timer topics are not implemented yet",
         ),
     ],
 )
@@ -363,7 +363,7 @@ def test_a_default_for_the_cluster_reaches_topics_that_say_nothing() -> None:
         (topic("t"), Change("retention.ms", APPEND, "1"), errors.INVALID_CONFIG, "is for lists"),
         (topic("t"), Change("cleanup.policy", APPEND, "compact"), errors.INVALID_CONFIG, "delete,compact is refused"),
         (topic("t"), Change("unclean.leader.election.enable", SET, "true"), errors.INVALID_CONFIG, "would lose them"),
-        (topic("t"), Change("compression.type", SET, "zstd"), errors.INVALID_CONFIG, "not built yet"),
+        (topic("t"), Change("compression.type", SET, "zstd"), errors.INVALID_CONFIG, "not implemented yet"),
         (topic(METADATA_TOPIC), Change("retention.ms", SET, "1"), errors.INVALID_CONFIG, "is fixed"),
         (ConfigResource(4, ""), Change("num.partitions", SET, "1"), errors.INVALID_CONFIG, "when the broker starts"),
         (ConfigResource(4, "7"), Change("log.retention.ms", SET, "1"), errors.INVALID_REQUEST, "there are: 1"),

@@ -1,4 +1,4 @@
-"""The tables of configuration keys: complete, legal in themselves, and honest."""
+"""The tables of configuration keys are complete and consistent, and refusals name the key, the value and the fix."""
 
 import hypothesis.strategies as st
 import pytest
@@ -19,12 +19,12 @@ from tidemill.model.config_types import ConfigType, ConfigValue, text_of_value, 
 from tidemill.model.errors import KafkaError
 
 EVERY_KEY = [*TOPIC_KEYS.values(), *BROKER_KEYS.values(), *GROUP_KEYS.values()]
-SHARED = "min.insync.replicas"  # one of the names that topics and brokers have both
+SHARED = "min.insync.replicas"  # a name that is both a topic key and a broker key
 
 
 @pytest.mark.parametrize("key", EVERY_KEY, ids=lambda key: key.name)
 def test_a_default_is_legal_and_comes_back_from_its_text(key: ConfigKey) -> None:
-    """Who writes down what DescribeConfigs shows gets the same broker, refused keys included."""
+    """A broker started with the defaults that DescribeConfigs shows is unchanged, refused keys included."""
     shown = key.default_text
 
     back = None if shown is None else parse(key, shown)
@@ -34,14 +34,14 @@ def test_a_default_is_legal_and_comes_back_from_its_text(key: ConfigKey) -> None
 
 @pytest.mark.parametrize("key", EVERY_KEY, ids=lambda key: key.name)
 def test_a_key_is_documented_in_a_sentence(key: ConfigKey) -> None:
-    """A user learns from the documentation what the key does here, or why it does nothing."""
+    """The documentation says what the key does in Tidemill, or why it has no effect."""
     sentence = key.documentation
 
     assert sentence.endswith(".")
     assert (key.standing is Standing.OBEYED) == (not sentence.startswith(("Accepted", "Only the default")))
 
 
-def test_kafkas_keys_are_all_there() -> None:
+def test_every_key_of_kafka_is_known() -> None:
     """Kafka 4.3 has 360 static and three dynamic broker keys, 34 topic keys and 17 group keys; KIP-1191 adds one."""
     theirs = [
         [name for name in keys if not name.startswith("tidemill.")] for keys in (BROKER_KEYS, TOPIC_KEYS, GROUP_KEYS)
@@ -51,7 +51,7 @@ def test_kafkas_keys_are_all_there() -> None:
 
 
 def test_synonyms_are_keys() -> None:
-    """Whatever a topic falls back to is a key of the broker, with the same type of value."""
+    """A key that a topic key falls back to is a broker key with the same type of value."""
     named = [(topic, broker) for topic, synonyms in TOPIC_SYNONYMS.items() for broker, _ in synonyms]
 
     numbers = (ConfigType.INT, ConfigType.LONG)
@@ -61,8 +61,8 @@ def test_synonyms_are_keys() -> None:
     assert set(BROKER_SYNONYMS) <= set(BROKER_KEYS)
 
 
-def test_nothing_that_needs_a_restart_can_be_changed() -> None:
-    """TLS, SASL and listeners are set up once, when the broker starts."""
+def test_a_key_that_needs_a_restart_is_not_dynamic() -> None:
+    """TLS, SASL and listeners are configured once, when the broker starts."""
     dynamic = [name for name, key in BROKER_KEYS.items() if key.update is not Update.READ_ONLY]
 
     assert not [name for name in dynamic if name.startswith(("ssl.", "sasl.", "listener", "tidemill."))]
@@ -83,8 +83,8 @@ def test_nothing_that_needs_a_restart_can_be_changed() -> None:
         ("unclean.leader.election.enable", "false", False),
     ],
 )
-def test_text_becomes_a_value(name: str, text: str, value: ConfigValue) -> None:
-    """As in Kafka, blanks around a value do not count."""
+def test_text_is_parsed_to_a_value(name: str, text: str, value: ConfigValue) -> None:
+    """Whitespace around a value is ignored, as in Kafka."""
     parsed = parse_named(TOPIC_KEYS, name, text)
 
     assert value == parsed
@@ -93,29 +93,29 @@ def test_text_becomes_a_value(name: str, text: str, value: ConfigValue) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("retention.ms", "-2", "retention.ms=-2 is refused: at least -1 is wanted"),
+        ("retention.ms", "-2", "retention.ms=-2 is refused: must be at least -1"),
         ("retention.ms", "1_000", "a whole number of type LONG"),
         ("retention.ms", "٣", "a whole number of type LONG"),
         ("retention.ms", "9223372036854775808", "a whole number of type LONG"),
         ("retention.ms", "9" * 5_000, "a whole number of type LONG"),
         ("retention.ms", "1" * 40_000, "at most 32767 characters"),
-        ("segment.bytes", "1048575", "at least 1048576 is wanted"),
+        ("segment.bytes", "1048575", "must be at least 1048576"),
         ("segment.bytes", "2147483648", "a whole number of type INT"),
-        ("min.cleanable.dirty.ratio", "1.5", "at most 1 is wanted"),
-        ("min.cleanable.dirty.ratio", "nan", "a decimal number is wanted"),
-        ("preallocate", "yes", "true or false is wanted"),
-        ("message.timestamp.type", "now", "one of CreateTime, LogAppendTime is wanted"),
-        ("cleanup.policy", "shrink", "one of compact, delete is wanted"),
-        ("cleanup.policy", "delete,delete", "named twice"),
+        ("min.cleanable.dirty.ratio", "1.5", "must be at most 1"),
+        ("min.cleanable.dirty.ratio", "nan", "must be a decimal number"),
+        ("preallocate", "yes", "must be true or false"),
+        ("message.timestamp.type", "now", "must be one of CreateTime, LogAppendTime"),
+        ("cleanup.policy", "shrink", "must be one of compact, delete"),
+        ("cleanup.policy", "delete,delete", "appears twice"),
         ("cleanup.policy", "compact", "keyed topics"),
         ("compression.type", "zstd", "leave it out, or use 'producer'"),
-        ("tidemill.kind", "keyed", "keyed topics are not built yet; use log"),
+        ("tidemill.kind", "keyed", "keyed topics are not implemented yet; use log"),
         ("retention.mss", "1", "unknown configuration key 'retention.mss'; did you mean retention.ms?"),
         ("zzz", "1", "unknown configuration key 'zzz'"),
     ],
 )
 def test_a_refusal_names_key_value_and_fix(name: str, text: str, says: str) -> None:
-    """The user need not look anything up."""
+    """The user can correct the setting without looking anything up."""
     with pytest.raises(KafkaError) as refused:
         parse_named(TOPIC_KEYS, name, text)
 
@@ -127,16 +127,16 @@ def test_a_refusal_names_key_value_and_fix(name: str, text: str, says: str) -> N
     ("name", "text", "says"),
     [
         ("log.dirs", "a,b", "exactly one directory"),
-        ("log.retention.ms", "0", "-1 (keep all), or at least 1"),
+        ("log.retention.ms", "0", "must be -1 (keep all) or at least 1"),
         ("process.roles", "broker,controller", "no roles to choose; leave it out"),
         ("authorizer.class.name", "org.acme.Authorizer", "a Java class cannot run here"),
         ("ssl.keystore.password", "secret", "ssl.keystore.password=(hidden) is refused"),
         ("unclean.leader.election.enable", "true", "would lose them"),
-        ("tidemill.cluster.key", " ", "an empty key keeps nobody out"),
+        ("tidemill.cluster.key", " ", "an empty key does not protect the cluster"),
     ],
 )
-def test_a_broker_is_not_started_on_a_promise_it_cannot_keep(name: str, text: str, says: str) -> None:
-    """What would be a lie if it were ignored is refused, and a secret is not shown."""
+def test_a_setting_that_cannot_be_honoured_is_refused(name: str, text: str, says: str) -> None:
+    """A setting is refused if ignoring it would mislead the user, and the refusal does not reveal a secret."""
     with pytest.raises(KafkaError) as refused:
         parse_named(BROKER_KEYS, name, text)
 
@@ -146,7 +146,7 @@ def test_a_broker_is_not_started_on_a_promise_it_cannot_keep(name: str, text: st
 
 @given(st.sampled_from(EVERY_KEY), st.text(max_size=30))
 def test_any_text_is_a_value_or_is_refused(key: ConfigKey, text: str) -> None:
-    """Nothing but a refusal comes out of foreign text, and a value's text means the value."""
+    """Arbitrary text raises nothing but a refusal, and a value's text form parses to the same value."""
     try:
         value = parse(key, text)
     except KafkaError as refused:
@@ -157,14 +157,14 @@ def test_any_text_is_a_value_or_is_refused(key: ConfigKey, text: str) -> None:
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_every_long_is_a_value(number: int) -> None:
-    """The bounds are those of the type, not of what is usual."""
+    """A LONG key accepts the whole range of its type."""
     text = text_of_value(number)
 
     assert number == value_of_text(ConfigType.LONG, text or "")
 
 
-def test_the_same_name_may_be_another_key() -> None:
-    """A topic's key and a broker's key of one name are two keys: one is always dynamic."""
+def test_a_topic_key_and_a_broker_key_may_share_a_name() -> None:
+    """They are two different keys, and the topic key is always dynamic."""
     keys = (known_key(TOPIC_KEYS, SHARED), known_key(BROKER_KEYS, SHARED))
 
     assert [key.name for key in keys] == [SHARED, SHARED]

@@ -1,4 +1,4 @@
-"""Which value counts, and what DescribeConfigs says about it."""
+"""Which value of a key is in effect, and how DescribeConfigs shows it."""
 
 import pytest
 
@@ -37,18 +37,21 @@ RETENTION = TOPIC_KEYS["retention.ms"]
         ({"retention.ms": "7"}, BrokerLayers(dynamic={"log.retention.ms": "6"}), "7", TOPIC),
     ],
 )
-def test_the_nearest_level_counts(
+def test_the_most_specific_level_takes_precedence(
     overrides: dict[str, str], layers: BrokerLayers, value: str, source: ConfigSource
 ) -> None:
-    """Topic, broker, cluster, start, default; on one level ms before minutes before hours; in the topic's unit."""
+    """
+    The levels are topic, broker, cluster, start and default.  Within a level, ms takes precedence over minutes, and
+    minutes over hours.  The value is in the unit of the topic key.
+    """
     resolved = resolve_topic(RETENTION, overrides, layers)
 
     assert (value, source) == (resolved.value, resolved.source)
     assert int(value) == compile_topic_config(overrides, layers).retention_ms
 
 
-def test_synonyms_tell_the_whole_way_down() -> None:
-    """As Kafka lists them: by level, each with the name and the unit it was given in."""
+def test_synonyms_list_every_level() -> None:
+    """Synonyms are ordered by level, as in Kafka, each with the name and the unit in which it was set."""
     layers = BrokerLayers(dynamic_default={"log.retention.ms": "5"}, static={"log.retention.minutes": "3"})
 
     resolved = resolve_topic(RETENTION, {"retention.ms": "7"}, layers)
@@ -61,16 +64,16 @@ def test_synonyms_tell_the_whole_way_down() -> None:
     ) == resolved.synonyms
 
 
-def test_a_topic_key_without_a_brokers_key_has_its_own_default() -> None:
-    """`tidemill.kind` is nothing a broker could preset."""
+def test_a_topic_key_without_a_broker_key_has_its_own_default() -> None:
+    """No broker key sets a default for `tidemill.kind`."""
     resolved = resolve_topic(TOPIC_KEYS["tidemill.kind"], {}, BrokerLayers())
 
     assert resolved[1:] == ("log", DEFAULT, ())
     assert resolved.is_default
 
 
-def test_a_brokers_key_shows_where_it_was_set() -> None:
-    """A key that is not set itself shows no value, and the synonym that counts in its place."""
+def test_a_broker_key_shows_where_it_was_set() -> None:
+    """A key that is not set itself has no value, and its source is that of the synonym in effect."""
     layers = BrokerLayers(static={"log.retention.hours": "2"})
 
     unset = resolve_broker(BROKER_KEYS["log.retention.ms"], layers)
@@ -80,7 +83,7 @@ def test_a_brokers_key_shows_where_it_was_set() -> None:
 
 
 def test_a_secret_is_never_shown() -> None:
-    """Neither as a value nor among the synonyms."""
+    """It appears neither as a value nor among the synonyms."""
     layers = BrokerLayers(static={"sasl.jaas.config": "secret"})
 
     resolved = resolve_broker(BROKER_KEYS["sasl.jaas.config"], layers)
@@ -89,7 +92,7 @@ def test_a_secret_is_never_shown() -> None:
 
 
 def test_a_group_falls_back_to_its_broker() -> None:
-    """`share.session.timeout.ms` of a group is `group.share.session.timeout.ms` of the broker."""
+    """A group's `share.session.timeout.ms` defaults to the broker's `group.share.session.timeout.ms`."""
     key = GROUP_KEYS["share.session.timeout.ms"]
     layers = BrokerLayers(static={"group.share.session.timeout.ms": "50000"})
 
@@ -98,8 +101,8 @@ def test_a_group_falls_back_to_its_broker() -> None:
     assert values == ["50000", "46000"]
 
 
-def test_either_name_of_one_thing_does() -> None:
-    """`node.id` is `broker.id`, `log.dir` is `log.dirs`, and hours are milliseconds."""
+def test_a_setting_can_be_given_under_any_of_its_names() -> None:
+    """`node.id` sets `broker.id`, `log.dir` sets `log.dirs`, and hours are converted to milliseconds."""
     layers = BrokerLayers(static={"node.id": "3", "log.dir": "here", "log.roll.hours": "2"})
 
     values = [broker_value(layers, name) for name in ("broker.id", "node.id", "log.dirs", "log.roll.ms")]
@@ -108,7 +111,7 @@ def test_either_name_of_one_thing_does() -> None:
 
 
 def test_a_value_that_was_never_set_is_the_default() -> None:
-    """Tidemill's own defaults differ from Kafka's in `num.partitions`: eight."""
+    """The default of `num.partitions` is 8, unlike Kafka's."""
     layers = BrokerLayers()
 
     assert (
@@ -127,7 +130,7 @@ def test_a_value_that_was_never_set_is_the_default() -> None:
     ],
 )
 def test_a_broker_is_not_started_with_wrong_settings(settings: dict[str, str], says: str) -> None:
-    """The first thing that is wrong is named."""
+    """The error names the first setting that is wrong."""
     with pytest.raises(KafkaError) as refused:
         check_static(settings)
 
@@ -135,8 +138,8 @@ def test_a_broker_is_not_started_with_wrong_settings(settings: dict[str, str], s
     assert says in refused.value.message
 
 
-def test_small_segments_can_be_had_for_tests() -> None:
-    """Kafka's internal key goes below the least `segment.bytes`."""
+def test_an_internal_key_allows_small_segments() -> None:
+    """Kafka's internal key `internal.segment.bytes` may be below the minimum of `segment.bytes`."""
     config = compile_topic_config({"internal.segment.bytes": "100"})
 
     assert config.segment_bytes == 100
