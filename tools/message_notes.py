@@ -1,4 +1,4 @@
-"""What `draft_messages.py` cannot read from the schemas: a sentence per API, and versions' other changes."""
+"""The parts of `draft_messages.py`'s output that are not in Kafka's schemas: descriptions of APIs and of versions."""
 
 from dataclasses import dataclass, field
 
@@ -7,37 +7,37 @@ from dataclasses import dataclass, field
 class Note:
     sentence: str
     versions: dict[int, str] = field(default_factory=dict)
-    oldest: int | None = None  # where we declare more than Kafka 4.3 answers
+    oldest: int | None = None  # the oldest version to declare, where it is older than Kafka 4.3's
     title: str | None = None
 
 
 NOTES = {
     "Produce": Note(
-        "A producer's record batches, by partition; the answer says where each was appended.  None with acks=0.\n"
-        "v0-2 carry formats older than record batch v2 and are refused; they are advertised because librdkafka sends\n"
-        "uncompressed batches to brokers that do not (KAFKA-18659).",
+        "Appends record batches to partitions and returns their offsets.  There is no response with acks=0.\n"
+        "v0-2 carry formats older than record batch v2 and are refused.  They are advertised because librdkafka does\n"
+        "not compress batches for brokers that do not advertise them (KAFKA-18659).",
         {
             3: "record batch v2 only",
-            4: "KAFKA_STORAGE_ERROR may be answered",
+            4: "may return KAFKA_STORAGE_ERROR",
             7: "batches may be compressed with zstd (KIP-110)",
-            8: "names the records that were refused (KIP-467)",
-            10: "the new leader comes with NOT_LEADER_OR_FOLLOWER (KIP-951)",
-            11: "TRANSACTION_ABORTABLE may be answered (KIP-890)",
+            8: "the indexes of refused records (KIP-467)",
+            10: "NOT_LEADER_OR_FOLLOWER carries the new leader (KIP-951)",
+            11: "may return TRANSACTION_ABORTABLE (KIP-890)",
             12: "adds partitions to the transaction implicitly (KIP-890)",
             13: "topics by id (KIP-516)",
         },
         oldest=0,
     ),
     "Fetch": Note(
-        "Record batches from many partitions, waiting until there are min_bytes or max_wait_ms are over.",
+        "Returns record batches of partitions, as soon as there are min_bytes of them or max_wait_ms have passed.",
         {
-            6: "KAFKA_STORAGE_ERROR may be answered",
+            6: "may return KAFKA_STORAGE_ERROR",
             7: "incremental sessions (KIP-227)",
-            9: "leader epochs fence (KIP-320)",
+            9: "fencing by leader epoch (KIP-320)",
             10: "batches may be compressed with zstd (KIP-110)",
             11: "fetching from followers (KIP-392)",
             13: "topics by id (KIP-516)",
-            14: "OFFSET_MOVED_TO_TIERED_STORAGE may be answered (KIP-405)",
+            14: "may return OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405)",
             15: "KIP-903",
             16: "KIP-951",
             17: "KIP-853",
@@ -45,7 +45,7 @@ NOTES = {
         },
     ),
     "ListOffsets": Note(
-        "The offset of a timestamp, or of an end of a partition: -2 earliest, -1 latest, -3 greatest timestamp,\n"
+        "Returns the offset of a timestamp or of a partition's end: -2 earliest, -1 latest, -3 greatest timestamp,\n"
         "-4 earliest local, -5 last tiered, -6 earliest not yet tiered.",
         {
             7: "timestamp -3 (KIP-734)",
@@ -56,7 +56,7 @@ NOTES = {
         },
     ),
     "Metadata": Note(
-        "Brokers, and the leaders of topics' partitions.  Null topics (v0: an empty list) means every topic.",
+        "Returns the brokers and the leaders of partitions.  Null topics (v0: an empty list) means every topic.",
         {
             7: "KIP-320",
             10: "topic ids (KIP-516)",
@@ -66,64 +66,65 @@ NOTES = {
         },
     ),
     "ApiVersions": Note(
-        "What this broker speaks; the first request of most clients.  The answer's header never has tagged fields.\n"
-        "A version we do not know is answered with v0, error 35 and all keys (KIP-511).",
+        "Returns the APIs and versions that the broker supports; most clients send it first.  The response header\n"
+        "never has tagged fields.  An unknown version gets a v0 response with UNSUPPORTED_VERSION and all keys\n"
+        "(KIP-511).",
         {3: "KIP-511, KIP-584", 4: "features may start at version 0 (KAFKA-17011)"},
     ),
     "CreateTopics": Note(
-        "New topics.  Partition count and replication factor may be -1: the broker's default.",
-        {4: "-1 is the broker's default (KIP-464)", 5: "KIP-525", 6: "THROTTLING_QUOTA_EXCEEDED may be answered"},
+        "Creates topics.  A partition count or replication factor of -1 means the broker's default.",
+        {4: "-1 means the broker's default (KIP-464)", 5: "KIP-525", 6: "may return THROTTLING_QUOTA_EXCEEDED"},
     ),
     "DeleteTopics": Note(
-        "Topics, by name or id, that shall be no more.",
+        "Deletes topics by name or id.",
         {5: "KIP-599", 6: "topics by id (KIP-516)"},
     ),
-    "DeleteRecords": Note("Moves the log start offset of partitions forward; offset -1 is the high watermark."),
+    "DeleteRecords": Note("Advances the log start offset of partitions; offset -1 means the high watermark."),
     "OffsetForLeaderEpoch": Note(
-        "Where a leader epoch ended, so that a reader can tell whether the log was cut behind its back (KIP-320).",
+        "Returns the end offset of a leader epoch, by which a consumer detects that the log was truncated (KIP-320).",
     ),
     "DescribeConfigs": Note(
-        "The configs of topics and brokers, with where each value comes from.",
+        "Returns the configs of topics and brokers, with the source of each value.",
         {3: "types and documentation (KIP-569)"},
     ),
     "AlterConfigs": Note(
-        "Replaces all configs of a resource; whatever is not named goes back to its default.",
+        "Replaces all configs of a resource; a key that is not listed is reset to its default.",
     ),
     "IncrementalAlterConfigs": Note(
-        "Changes single configs: 0 set, 1 delete, 2 append, 3 subtract (KIP-339).",
+        "Changes individual config keys: 0 set, 1 delete, 2 append, 3 subtract (KIP-339).",
     ),
     "CreatePartitions": Note(
-        "Raises topics' partition counts.", {3: "THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)"}
+        "Increases the partition counts of topics.", {3: "may return THROTTLING_QUOTA_EXCEEDED (KIP-599)"}
     ),
     "OffsetCommit": Note(
-        "A group keeps its place.",
+        "Commits the offsets of a group.",
         {
             7: "KIP-345",
-            9: "the consumer group protocol; STALE_MEMBER_EPOCH may be answered (KIP-848)",
+            9: "the consumer group protocol; may return STALE_MEMBER_EPOCH (KIP-848)",
             10: "topics by id (KIP-848)",
         },
     ),
     "OffsetFetch": Note(
-        "Where groups left off.  Null topics means every topic with a committed offset.",
+        "Returns the committed offsets of groups.  Null topics means every topic with a committed offset.",
         {
-            7: "UNSTABLE_OFFSET_COMMIT may be answered (KIP-447)",
+            7: "may return UNSTABLE_OFFSET_COMMIT (KIP-447)",
             8: "many groups at once (KIP-709)",
             9: "the consumer group protocol (KIP-848)",
             10: "topics by id (KIP-848)",
         },
     ),
     "FindCoordinator": Note(
-        "Which broker coordinates a group (key type 0), a transaction (1) or a share group's partition (2).",
+        "Returns the coordinator of a group (key type 0), a transaction (1) or a share group's partition (2).",
         {
             4: "many keys at once (KIP-699)",
-            5: "TRANSACTION_ABORTABLE may be answered (KIP-890)",
+            5: "may return TRANSACTION_ABORTABLE (KIP-890)",
             6: "key type 2 (KIP-932)",
         },
     ),
     "JoinGroup": Note(
-        "A member enters a classic group's next generation, with the protocols it can speak.",
+        "A member joins the next generation of a classic group and lists the protocols it supports.",
         {
-            4: "MEMBER_ID_REQUIRED: a new member is given its id first (KIP-394)",
+            4: "MEMBER_ID_REQUIRED: a new member gets its id first, then joins (KIP-394)",
             5: "KIP-345",
             7: "KIP-559",
             8: "KIP-800",
@@ -131,67 +132,72 @@ NOTES = {
         },
     ),
     "Heartbeat": Note(
-        "A classic group's member says it is alive; the answer tells it to rejoin, or not.", {3: "KIP-345"}
+        "A member of a classic group reports that it is alive; the response tells it whether to rejoin.", {3: "KIP-345"}
     ),
     "LeaveGroup": Note("Members leave a classic group.", {3: "many members at once (KIP-345)", 5: "KIP-800"}),
     "SyncGroup": Note(
-        "The leader of a classic group hands in the assignments; every member takes its own away.",
+        "The leader of a classic group sends the assignments of all members; every member receives its own.",
         {3: "KIP-345", 5: "KIP-559"},
     ),
     "DescribeGroups": Note(
-        "Classic groups with their members.",
+        "Returns classic groups with their members.",
         {3: "KIP-430", 4: "KIP-345", 6: "GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043)"},
     ),
-    "ListGroups": Note("Every group that this broker coordinates.", {4: "KIP-518", 5: "KIP-848"}),
-    "DeleteGroups": Note("Empty groups that shall be no more."),
-    "OffsetDelete": Note("Committed offsets that shall be no more (KIP-496)."),
+    "ListGroups": Note("Returns the groups that this broker coordinates.", {4: "KIP-518", 5: "KIP-848"}),
+    "DeleteGroups": Note("Deletes empty groups."),
+    "OffsetDelete": Note("Deletes committed offsets (KIP-496)."),
     "InitProducerId": Note(
-        "A producer id and epoch, for idempotent and transactional producers.",
+        "Allocates a producer id and epoch for an idempotent or transactional producer.",
         {
-            3: "a producer may come back with its id (KIP-360)",
-            4: "PRODUCER_FENCED may be answered",
-            5: "TRANSACTION_ABORTABLE may be answered (KIP-890)",
+            3: "a producer may keep its id and raise its epoch (KIP-360)",
+            4: "may return PRODUCER_FENCED",
+            5: "may return TRANSACTION_ABORTABLE (KIP-890)",
             6: "two-phase commit (KIP-939)",
         },
     ),
-    "DescribeCluster": Note("The brokers and the controller.", {1: "KIP-919", 2: "KIP-1073"}),
-    "DescribeTopicPartitions": Note("Topics' partitions in pages, with eligible leader replicas (KIP-966)."),
-    "ElectLeaders": Note(
-        "Asks for an election: type 0 preferred, 1 unclean.  Null topic_partitions means all.", {1: "KIP-460"}
+    "DescribeCluster": Note("Returns the brokers and the controller of the cluster.", {1: "KIP-919", 2: "KIP-1073"}),
+    "DescribeTopicPartitions": Note(
+        "Returns the partitions of topics in pages, with eligible leader replicas (KIP-966)."
     ),
-    "DescribeQuorum": Note("The voters and observers of the metadata log (KIP-595).", {1: "KIP-836", 2: "KIP-853"}),
-    "DescribeProducers": Note("Who produces to partitions, and what transactions are open there (KIP-664)."),
+    "ElectLeaders": Note(
+        "Requests leader elections: type 0 is preferred, 1 is unclean.  Null topic_partitions means all partitions.",
+        {1: "KIP-460"},
+    ),
+    "DescribeQuorum": Note(
+        "Returns the voters and observers of the metadata log (KIP-595).", {1: "KIP-836", 2: "KIP-853"}
+    ),
+    "DescribeProducers": Note("Returns the active producers of partitions and their open transactions (KIP-664)."),
     "AddPartitionsToTxn": Note(
-        "Partitions that a transaction is about to write to.",
+        "Adds partitions to a transaction that is about to write to them.",
         {
-            2: "PRODUCER_FENCED may be answered",
+            2: "may return PRODUCER_FENCED",
             4: "many transactions at once, for brokers only (KIP-890)",
-            5: "TRANSACTION_ABORTABLE may be answered (KIP-890)",
+            5: "may return TRANSACTION_ABORTABLE (KIP-890)",
         },
     ),
     "AddOffsetsToTxn": Note(
-        "A group whose offsets a transaction is about to commit.",
-        {2: "PRODUCER_FENCED may be answered", 4: "TRANSACTION_ABORTABLE may be answered (KIP-890)"},
+        "Adds a consumer group to a transaction that is about to commit offsets of that group.",
+        {2: "may return PRODUCER_FENCED", 4: "may return TRANSACTION_ABORTABLE (KIP-890)"},
     ),
     "EndTxn": Note(
         "Commits or aborts a transaction.",
         {
-            2: "PRODUCER_FENCED may be answered",
-            4: "TRANSACTION_ABORTABLE may be answered (KIP-890)",
+            2: "may return PRODUCER_FENCED",
+            4: "may return TRANSACTION_ABORTABLE (KIP-890)",
             5: "each transaction has an epoch of its own (KIP-890)",
         },
     ),
     "TxnOffsetCommit": Note(
-        "Offsets that a group commits with a transaction.",
+        "Commits offsets of a group as part of a transaction.",
         {
             3: "KIP-447",
-            4: "TRANSACTION_ABORTABLE may be answered (KIP-890)",
+            4: "may return TRANSACTION_ABORTABLE (KIP-890)",
             5: "adds the group to the transaction implicitly (KIP-890)",
         },
     ),
 }
 
-# Nested structs are named after their field, in the singular; these are not.  Keys: API and Kafka's struct name.
+# Nested structs whose name is not the singular of their field's name.  Keys: API and Kafka's name of the struct.
 STRUCT_NAMES = {
     ("Produce", "TopicProduceData"): "Topic",
     ("Produce", "PartitionProduceData"): "Partition",

@@ -1,1 +1,1 @@
-"""The Kafka protocol, sans-io: bytes in, values out.  Entrances: `wire.server_connection`, `wire.client_connection`."""
+"""The Kafka protocol, sans-io.  Entry points: `wire.server_connection` and `wire.client_connection`."""

@@ -1,6 +1,6 @@
-"""Every API whose messages we know, with the versions we speak: those of Kafka 4.3, and Produce from 0.
+"""All Kafka APIs whose messages are declared, with their versions: those of Kafka 4.3, and Produce from version 0.
 
-Which of them a broker answers is the broker's business: ApiVersions lists only what works (`advertised`).
+A broker implements a subset of them and advertises only that subset in ApiVersions (`advertised`).
 """
 
 from collections.abc import Iterable
@@ -83,11 +83,11 @@ ALL: Final[dict[int, Api]] = {
         txn_offset_commit.API,
     )
 }
-"""API key to API, in the order of their names."""
+"""API key → API, in the order of the names."""
 
 
 def advertised(keys: Iterable[int]) -> list[api_versions.Response.ApiKey]:
-    """What ApiVersions says of these APIs, in the order of their keys."""
+    """Return the ApiVersions entries of these API keys, in ascending order."""
     return [
         api_versions.Response.ApiKey(api_key=key, min_version=api.versions.start, max_version=api.versions.stop - 1)
         for key in sorted(keys)

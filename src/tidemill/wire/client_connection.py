@@ -1,4 +1,4 @@
-"""The client's end of a Kafka connection: requests out under correlation ids, responses matched to them."""
+"""The client's end of a Kafka connection: assigns correlation ids to requests and matches responses to them."""
 
 from typing import Any, Final, NamedTuple
 
@@ -7,18 +7,20 @@ from tidemill.wire.messages import api_versions
 from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message, Part
 
-IN_FLIGHT_MAX: Final = 1 << 16  # a broker that never answers shall not fill a client's memory
+IN_FLIGHT_MAX: Final = 1 << 16  # requests; bounds the client's memory when a broker never answers
 _CORRELATION_ID_END: Final = 1 << 31
 
 
 class Answer(NamedTuple):
+    """A response, with the API and the correlation id of its request."""
+
     correlation_id: int
     api: Api
-    response: Any  # `api.response`
+    response: Any  # an instance of `api.response`
 
 
 class ClientConnection:
-    """One connection's requests.  The versions are those that both ends speak, once the broker's are known."""
+    """The requests of one connection.  Once the broker's versions are known, each uses the newest common version."""
 
     def __init__(self, client_id: str | None = None) -> None:
         self._client_id = client_id
@@ -31,27 +33,35 @@ class ClientConnection:
         return len(self._in_flight)
 
     def learn(self, response: api_versions.Response) -> None:
-        """Speak what this broker speaks.  Its answer to ApiVersions is taken even when it refuses our version."""
+        """Use the versions in this ApiVersions response, which may also be a refusal of the requested version."""
         self._broker_versions = {key.api_key: range(key.min_version, key.max_version + 1) for key in response.api_keys}
 
     def version_of(self, api: Api) -> int:
-        """The newest version that both ends speak; our newest while nothing is known of the broker.  ProtocolError."""
+        """
+        Return the newest version that both ends support, or our newest before `learn` was called.
+
+        Raise ProtocolError if there is no common version.
+        """
         newest = api.versions.stop - 1
         if self._broker_versions is None:
             return newest
         theirs = self._broker_versions.get(api.key, range(0))
         version = min(newest, theirs.stop - 1)
         if version < max(api.versions.start, theirs.start) or not theirs:
-            raise ProtocolError(f"{api.name}: the broker speaks {theirs}, we speak {api.versions}")
+            raise ProtocolError(f"{api.name}: the broker supports {theirs}, this client {api.versions}")
         return version
 
     def send(
         self, api: Api, request: Message, *, version: int | None = None, has_response: bool = True
     ) -> tuple[int, list[Part]]:
-        """The request's correlation id, and the frame to send.  Produce with acks=0 has no response."""
+        """
+        Return the request's correlation id and the frame to send.
+
+        `version` defaults to `version_of(api)`.  Set `has_response` to False for Produce with acks=0.
+        """
         if version is None:
             version = self.version_of(api)
-        assert len(self._in_flight) < IN_FLIGHT_MAX, f"{IN_FLIGHT_MAX} requests wait for their answers"
+        assert len(self._in_flight) < IN_FLIGHT_MAX, f"{IN_FLIGHT_MAX} requests await a response"
         correlation_id = self._correlation_id
         parts = api.encode_request(version, request, correlation_id, self._client_id)
         self._correlation_id = (correlation_id + 1) % _CORRELATION_ID_END
@@ -60,16 +70,20 @@ class ClientConnection:
         return correlation_id, parts
 
     def receive(self, frame: memoryview) -> Answer:
-        """The response in this frame, and the request it belongs to.  ProtocolError: close the connection."""
+        """
+        Return the response in this frame, matched to its request.
+
+        Raise ProtocolError if the frame is not a response to a request in flight; the caller closes the connection.
+        """
         if len(frame) < 4:
             raise ProtocolError(f"a response of {len(frame)} bytes has no header")
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         expected = self._in_flight.pop(correlation_id, None)
         if expected is None:
-            raise ProtocolError(f"a response to {correlation_id}, which was not asked")
+            raise ProtocolError(f"a response with correlation id {correlation_id}, which no request in flight has")
         api, version = expected
         if api.key == api_versions.API.key and _error_code(frame) == errors.UNSUPPORTED_VERSION:
-            version = 0  # so that a client of any age can read which versions there are (KIP-511)
+            version = 0  # a refusal is always sent in version 0, so that a client of any age can read it (KIP-511)
         return Answer(correlation_id, api, api.decode_response(version, frame, api.response_body_at(version, frame)))
 
 

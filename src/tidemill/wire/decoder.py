@@ -1,10 +1,10 @@
 """Compiles the decoder of a message in one version.
 
-What a decoder trusts: nothing.  A length or a count is compared with the bytes that are there before anything is made
-of it; fixed fields and short strings are bounded by their struct, which raises at the end of the buffer.  Whatever a
-hostile message can raise leaves as ProtocolError.
+A decoder does not trust its input.  It compares every length and count with the remaining bytes before it allocates
+anything; fixed-width fields and short strings are read by a struct, which raises at the end of the buffer.  Every error
+that a malformed message can cause is raised as ProtocolError.
 
-Every run of fixed-width fields, with the length that follows it, is unpacked by one struct; nested structs are inline.
+One struct unpacks each run of fixed-width fields together with the length that follows; nested structs are inlined.
 """
 
 from collections.abc import Callable
@@ -30,24 +30,28 @@ from tidemill.wire.source import Source
 
 Decoder = Callable[[Buffer, int], Any]
 
-ELEMENTS_MAX: Final = 1 << 16  # elements of all arrays in one message: at 6 µs each, the loop stands still for 0.4 s
-ELEMENTS_FREE: Final = 1024  # so many may be of any size; more must have four bytes each, for each becomes an object
+ELEMENTS_MAX: Final = 1 << 16  # elements of all arrays in one message; decoding them blocks the event loop for 0.4 s
+ELEMENTS_FREE: Final = 1024  # elements of any size; a message with more needs 4 bytes each, as each becomes an object
 
-_UNPACKERS: Final = 32  # arrays of numbers shorter than this have a struct of their own
-_SHORT_TEXT: Final = 64  # and strings up to this length
+_UNPACKERS: Final = 32  # arrays with fewer numbers than this are read by a precompiled struct,
+_SHORT_TEXT: Final = 64  # and so are strings up to this many bytes
 _SIZED_TEXT: Final = tuple(Struct(f"{size}s").unpack_from for size in range(_SHORT_TEXT + 1))
-_COMPACT_TEXT: Final = (None, *_SIZED_TEXT)  # by the length plus one, as compact strings have it
+_COMPACT_TEXT: Final = (None, *_SIZED_TEXT)  # indexed by the length plus one, which is how compact strings encode it
 
 
 def compile_decoder(
     message: type, fields: tuple[Field, ...], version: int, *, is_flexible: bool, has_rest: bool = False
 ) -> Decoder:
-    """`has_rest`: bytes behind the end of the message are passed over."""
+    """
+    Return a function of a buffer and a position that decodes `message`; it raises ProtocolError.
+
+    With `has_rest`, the decoder ignores bytes after the end of the message instead of refusing them.
+    """
     return _DecoderSource(version, is_flexible=is_flexible).compile(message, fields, has_rest=has_rest)
 
 
 def _long_text(view: memoryview, position: int, prefix: int, is_nullable: bool) -> tuple[str | None, int]:
-    """A compact string whose first length byte says 64 or more."""
+    """Read a compact string whose length does not fit `_SHORT_TEXT`; return it and the position after it."""
     size, position = read_uvarint_after(view, position, prefix)
     if size == 0 and is_nullable:
         return None, position
@@ -57,39 +61,39 @@ def _long_text(view: memoryview, position: int, prefix: int, is_nullable: bool) 
 def _text(view: memoryview, position: int, size: int) -> tuple[str, int]:
     end = position + size
     if size < 0:
-        raise ProtocolError(f"a string that may not be null has a length of {size}")
+        raise ProtocolError(f"a non-nullable string has a length of {size}")
     if end > len(view):
-        raise ProtocolError(f"a string of {size} bytes where {len(view) - position} are left")
+        raise ProtocolError(f"a string of {size} bytes, but only {len(view) - position} are left")
     return str(view[position:end], "utf-8"), end
 
 
 def _refuse_null() -> None:
-    raise ProtocolError("null where the protocol has none")
+    raise ProtocolError("a field that is not nullable is null")
 
 
 def _refuse_size(size: int, left: int) -> None:
     if size < 0:
         raise ProtocolError(f"a length of {size}")
-    raise ProtocolError(f"{size} bytes announced where {left} are left")
+    raise ProtocolError(f"a length of {size} bytes, but only {left} are left")
 
 
 def _refuse_count(count: int, left: int) -> None:
     if count < 0:
         raise ProtocolError(f"an array of {count} elements")
-    raise ProtocolError(f"an array of {count} elements where {left} bytes are left, or too many in one message")
+    raise ProtocolError(f"an array of {count} elements, but only {left} bytes are left, or too many in one message")
 
 
 def _elements_max(size: int) -> int:
-    """How many elements a message of this size may have."""
+    """Return how many array elements a message of `size` bytes may have."""
     return min(max(ELEMENTS_FREE, size >> 2), ELEMENTS_MAX)
 
 
 def _refuse_tag(tag: int, read: int, size: int) -> None:
-    raise ProtocolError(f"tagged field {tag} says {size} bytes and has {read}")
+    raise ProtocolError(f"tagged field {tag} declares {size} bytes but has {read}")
 
 
 def _refuse_rest(position: int, end: int) -> None:
-    raise ProtocolError(f"{end - position} bytes behind the end of the message")
+    raise ProtocolError(f"{end - position} bytes after the end of the message")
 
 
 def _unpack_many(format_: str, size: int, count: int, view: memoryview, position: int) -> tuple[Any, ...]:
@@ -100,9 +104,9 @@ def _unpack_many(format_: str, size: int, count: int, view: memoryview, position
 
 class _DecoderSource:
     """
-    The fields of one message in one version, written line by line.
+    Generates the source of one decoder, field by field.
 
-    `_run` holds the fixed-width values that wait to be unpacked together: format and target.
+    `_run` collects consecutive fixed-width values (struct format and assignment target), to be unpacked together.
     """
 
     def __init__(self, version: int, *, is_flexible: bool) -> None:
@@ -227,8 +231,8 @@ class _DecoderSource:
         source = self._source
         values = source.fresh("values")
         count = self._read("B" if self._is_flexible else "i", "count")
-        one = 2 if self._is_flexible else 1  # as it stands on the wire
-        with source.block(f"if {count} != {one}:  # one element needs no check: its fields have theirs"):
+        one = 2 if self._is_flexible else 1  # a count of one, as encoded
+        with source.block(f"if {count} != {one}:  # a single element needs no check: its fields are checked"):
             if self._is_flexible:
                 source.line(f"if {count} > 127: {count}, at = more(view, at, {count})")
                 source.line(f"{count} -= 1")
@@ -312,13 +316,13 @@ class _DecoderSource:
                 source.line(f"at = {stop}")
 
     def _size(self, prefix: str) -> str:
-        """A length or a count, −1 for null."""
+        """Generate reading of a length or count; return its variable, which is -1 for null."""
         if not self._is_flexible:
             return self._read("i", prefix)
         size = self._read("B", prefix)
         source = self._source
         with source.block(f"if {size} > 127:"):
-            source.line("if view[at] < 128:  # two bytes, as most have that are longer than one")
+            source.line("if view[at] < 128:  # two bytes: the common case of the longer ones")
             source.line(f"    {size} += (view[at] << 7) - 128; at += 1")
             source.line("else:")
             source.line(f"    {size}, at = more(view, at, {size})")
@@ -326,7 +330,7 @@ class _DecoderSource:
         return size
 
     def _read(self, format_: str, prefix: str) -> str:
-        """A number that the next lines need: read now, together with the run before it."""
+        """Generate reading of a number that the next lines need, together with the pending run; return its variable."""
         target = self._source.fresh(prefix)
         self._run.append((format_, target))
         self._flush()
@@ -346,7 +350,7 @@ class _DecoderSource:
         self._run.clear()
 
     def _size_min(self, kind: Kind, *, is_nullable: bool) -> int:
-        """The fewest bytes that a value can have on the wire."""
+        """Return the smallest encoded size of a value, in bytes."""
         if isinstance(kind, Fixed):
             return kind.size
         if isinstance(kind, Text):

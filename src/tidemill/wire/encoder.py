@@ -1,9 +1,10 @@
 """Compiles the encoder of a message in one version.
 
-It takes a message, the bytearray to append to and the list of finished parts, and returns the bytearray that is still
-open.  Records are not copied: the open bytearray and the records become parts, and a new bytearray is opened.
+An encoder takes a message, the bytearray to append to and the list of finished parts.  It returns the bytearray that is
+still open.  Records are not copied: the open bytearray and the records are added to the parts, and a new bytearray is
+opened.
 
-Every run of fixed-width fields, with the length that follows it, is packed by one struct; nested structs are inline.
+One struct packs each run of fixed-width fields together with the length that follows; nested structs are inlined.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from tidemill.wire.source import Source
 
 Encoder = Callable[[Any, bytearray, list[bytes | bytearray | memoryview]], bytearray]
 
-_KEPT_COUNT_MAX: Final = 16  # arrays of numbers up to this length have structs of their own, made when first met
+_KEPT_COUNT_MAX: Final = 16  # compiled structs are kept for arrays of up to this many numbers
 _SMALL_UVARINTS: Final = tuple(uvarint(value) for value in range(128))
 
 
@@ -25,10 +26,10 @@ def compile_encoder(fields: tuple[Field, ...], version: int, *, is_flexible: boo
 
 
 class _Packers(dict[int | tuple[int, ...], Callable[..., bytes]]):
-    """By the lengths of the arrays in a run: what packs the run, with its arrays, in one go."""
+    """Array lengths → a function that packs a run with arrays of these lengths in one call."""
 
     def __init__(self, *formats: str) -> None:
-        self._formats = formats  # between two of them stands an array: `ihB`, `i`, `B` is ihB, many i, B
+        self._formats = formats  # every second one is an array's element: `ihB`, `i`, `B` means ihB, an array of i, B
 
     def __missing__(self, key: int | tuple[int, ...]) -> Callable[..., bytes]:
         counts = (key,) if isinstance(key, int) else key
@@ -43,7 +44,7 @@ class _Packers(dict[int | tuple[int, ...], Callable[..., bytes]]):
 
 
 def _blank(message: type) -> object:
-    """The nested struct that a tagged field has when it is not sent."""
+    """Return the nested struct with all defaults: the value that a missing tagged field stands for."""
     fields: tuple[Field, ...] = message.__fields__  # type: ignore[attr-defined]
     return message(**{field.name: field.implicit_default() for field in fields})
 
@@ -56,9 +57,9 @@ class _Fixed:
 
 @dataclass(frozen=True, slots=True)
 class _Length:
-    """In a flexible version: a varint, which is one byte nearly always."""
+    """A length in a flexible version: a varint, nearly always of one byte."""
 
-    size: str  # −1 for null
+    size: str  # an expression; -1 for null
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +71,16 @@ class _Numbers:
 
 class _EncoderSource:
     """
-    The fields of one message in one version, written line by line.
+    Generates the source of one encoder, field by field.
 
-    `_run` holds what waits to be packed together: values of fixed width, lengths, and arrays of numbers.
+    `_run` collects consecutive fixed-width values, lengths and arrays of numbers, to be packed together.
     """
 
     def __init__(self, version: int, *, is_flexible: bool) -> None:
         self._version = version
         self._is_flexible = is_flexible
         self._source = Source(uvarint=uvarint, small_uvarints=_SMALL_UVARINTS)
-        self._out = "out"  # what is written to: a tagged field has a bytearray of its own, for its size
+        self._out = "out"  # variable to append to; a tagged field has a bytearray of its own, to measure its size
         self._run: list[_Fixed | _Length | _Numbers] = []
 
     def compile(self, fields: tuple[Field, ...]) -> Encoder:
@@ -143,7 +144,7 @@ class _EncoderSource:
         if not is_records:
             source.line(f"{self._out} += {data}")
             return
-        assert self._out == "out", "records in a tagged field would have to be copied"
+        assert self._out == "out", "records in a tagged field are not supported: they would have to be copied"
         with source.block(f"if {size} > 0:"):
             source.line("parts.append(out)")
             with source.block(f"if type({data}) is list or type({data}) is tuple:"):
@@ -228,7 +229,7 @@ class _EncoderSource:
         self._out = outer
 
     def _is_sent(self, field: Field, value: str) -> str:
-        """As in Kafka, a tagged field travels only when it is not what its absence means."""
+        """Return the condition under which a tagged field is sent: as in Kafka, only when it is not the default."""
         if isinstance(field.kind, type):
             return f"({value} is not None and {value} != {self._source.refer(_blank(field.kind))})"
         if isinstance(field.kind, Array):
@@ -238,7 +239,7 @@ class _EncoderSource:
         return f"{value} != {field.default!r}"
 
     def _length(self, size: str, format_: str) -> None:
-        """A length or count, −1 for null."""
+        """Generate writing of a length or count; the expression `size` is -1 for null."""
         self._run.append(_Length(size) if self._is_flexible else _Fixed(format_, size))
 
     def _flush(self) -> None:
@@ -262,7 +263,7 @@ class _EncoderSource:
                     source.line(f"{self._out} += {packed}")
 
     def _packed(self, run: list["_Fixed | _Length | _Numbers"]) -> str:
-        """An expression for the bytes of the run, all of whose lengths are below 127."""
+        """Return an expression for the bytes of the run, provided that all its lengths are below 127."""
         formats, arguments, counts = [""], [], []
         for item in run:
             if isinstance(item, _Numbers):

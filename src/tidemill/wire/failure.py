@@ -1,4 +1,4 @@
-"""The answer that says only that the broker failed, for the APIs whose response has one place to say so."""
+"""Builds a response that contains only UNKNOWN_SERVER_ERROR, for APIs with a top-level error code."""
 
 from dataclasses import replace
 
@@ -8,7 +8,11 @@ from tidemill.wire.schema import Api, Message
 
 
 def failure_response(api: Api, version: int) -> Message | None:
-    """UNKNOWN_SERVER_ERROR and nothing else; None where each part of the response has a code of its own."""
+    """
+    Return a response with UNKNOWN_SERVER_ERROR and default values.
+
+    Return None if this version of the response has no top-level error code, or if it has a required nested struct.
+    """
     fields = api.response.__fields__
     if not any(field.name == "error_code" and field.is_in(version) for field in fields):
         return None
@@ -19,7 +23,7 @@ def failure_response(api: Api, version: int) -> Message | None:
 
 
 def _value(field: Field, version: int) -> object:
-    """The field's default; where that is null and this version knows no null, nothing of its kind."""
+    """Return the field's default, or an empty value of its type where this version forbids a null default."""
     value = field.implicit_default()
     if value is not None or field.is_nullable_in(version) or not isinstance(field.kind, Text | Opaque | Array):
         return value

@@ -1,15 +1,15 @@
-"""Size-prefixed frames out of a byte stream, over buffers that are never used twice.
+"""Extracts size-prefixed frames from a byte stream, over buffers that are never reused.
 
-Made for `asyncio.BufferedProtocol`: `get_buffer`, then `received`, then `frames`.
+The interface fits `asyncio.BufferedProtocol`: `get_buffer`, then `received`, then `frames`.
 
-A frame is a view on the memory it was received into, writable and its receiver's for good: the broker keeps record
-batches by reference and writes offsets into their headers.  So a buffer is only ever appended to; when it is used up a
-fresh one takes its place, and the old one goes with the last frame that lies in it.
+A frame is a writable view on the memory it was received into, and its receiver may keep it: the broker keeps record
+batches by reference and writes offsets into their headers.  Hence a buffer is only ever appended to.  A full buffer is
+replaced by a new one, and is freed together with the last frame in it.
 
-Frames up to FRAME_SHARED_MAX share a chunk, as many as a read brings.  A larger frame has a buffer of its own, so that
-keeping its records keeps little else.  That buffer grows with the bytes that came, not by the size that was announced:
-but a connection that has sent a large frame is believed about the next, up to OWN_BYTES_BELIEVED, for every growth
-copies what has come.
+Frames up to FRAME_SHARED_MAX share a buffer, called a chunk.  A larger frame has a buffer of its own, so that keeping
+its records in memory keeps little else.  That buffer grows with the bytes received, not with the announced size, so a
+client cannot reserve memory by announcing a large frame.  Growing copies the bytes received so far; therefore a
+connection that has already sent a large frame gets a buffer of that size, up to OWN_BYTES_BELIEVED, for the next one.
 """
 
 import ctypes
@@ -20,16 +20,16 @@ from typing import Final
 from tidemill.wire.primitives import ProtocolError
 
 FRAME_SHARED_MAX: Final = 64 * 1024
-CHUNK_BYTES_MIN: Final = 4 * 1024  # an idle connection costs this; a busy one's chunks double up to
-CHUNK_BYTES_MAX: Final = FRAME_SHARED_MAX + 4  #   this: the largest shared frame, with its size
-ROOM_MIN: Final = 1024  # less than this at the end of a chunk is not worth a read
-OWN_BYTES_FIRST: Final = 16 * 1024  # what a large frame is given before more of it came; then
-OWN_BYTES_BELIEVED: Final = 2 * 1024 * 1024  # twice what clients put into one request by default
-OWN_BYTES_FAST: Final = 256 * 1024  #   four times what came, up to this; then twice
+CHUNK_BYTES_MIN: Final = 4 * 1024  # the memory of an idle connection; the chunks of a busy one double in size
+CHUNK_BYTES_MAX: Final = FRAME_SHARED_MAX + 4  # the largest shared frame with its size prefix
+ROOM_MIN: Final = 1024  # a chunk with less free space than this is replaced before the next read
+OWN_BYTES_FIRST: Final = 16 * 1024  # the least initial buffer of a large frame
+OWN_BYTES_BELIEVED: Final = 2 * 1024 * 1024  # the most initial buffer: twice what clients put into a request by default
+OWN_BYTES_FAST: Final = 256 * 1024  # a buffer grows fourfold up to this size, then twofold
 
 _SIZE: Final = Struct(">i")
 
-# What is handed out has been received before: to fill a buffer with zeros first cost three brokers 5 % of their CPU.
+# Buffers are not zeroed, to save CPU time.  Only bytes that were received are ever handed out.
 _uninitialized: Final = ctypes.pythonapi.PyByteArray_FromStringAndSize
 _uninitialized.restype = ctypes.py_object
 _uninitialized.argtypes = (ctypes.c_char_p, ctypes.c_ssize_t)
@@ -43,19 +43,24 @@ class FrameBuffer:
     )  # fmt: skip
 
     def __init__(self, frame_bytes_max: int, bound: str = "socket.request.max.bytes") -> None:
-        """`bound` is what refusals call `frame_bytes_max`."""
-        self.frame_bytes_max = frame_bytes_max  # may be lower until the other side is known
+        """Errors about frames over `frame_bytes_max` name the setting `bound`."""
+        self.frame_bytes_max = frame_bytes_max  # writable: it may be lower until the peer is authenticated
         self._bound = bound
         self._chunk_bytes = CHUNK_BYTES_MIN
-        self._believed = OWN_BYTES_FIRST  # the largest frame that came so far, within bounds
+        self._believed = OWN_BYTES_FIRST  # initial buffer of a large frame: the largest frame so far, within bounds
         self._buffer = bytearray()
         self._view = memoryview(self._buffer)
         self._filled = 0  # bytes received into the buffer
-        self._parsed = 0  # bytes handed out as frames: never more than were received
-        self._is_own = False  # the buffer belongs to one large frame, which starts it
+        self._parsed = 0  # bytes handed out as frames; at most `_filled`
+        self._is_own = False  # whether the buffer belongs to one large frame, at its start
 
     def get_buffer(self, hint: int = -1) -> memoryview:
-        """Where the next bytes shall be received; never empty.  What is there of an unfinished frame moves along."""
+        """
+        Return the memory to receive the next bytes into; it is never empty.
+
+        If this opens a new buffer, the bytes of an unfinished frame are copied to it.  `hint` is ignored.  Raise
+        ProtocolError if the announced size of the next frame is not allowed.
+        """
         room = len(self._view) - self._filled
         left = self._filled - self._parsed
         if left < 4:
@@ -63,7 +68,7 @@ class FrameBuffer:
                 self._open_chunk(left)
         else:
             frame_bytes = self._frame_end() - self._parsed
-            if frame_bytes <= left:  # nobody has taken it yet, and the next one comes already
+            if frame_bytes <= left:  # a complete frame that was not taken yet, while more bytes arrive
                 if room == 0:
                     self._open_chunk(left)
             elif frame_bytes > CHUNK_BYTES_MAX:
@@ -73,12 +78,16 @@ class FrameBuffer:
         return self._view[self._filled :]
 
     def received(self, count: int) -> None:
-        """So many bytes are in the buffer that was got last."""
+        """Record that `count` bytes were written into the memory that `get_buffer` returned last."""
         self._filled += count
-        assert self._filled <= len(self._view), "more bytes than there was room"
+        assert self._filled <= len(self._view), "more bytes than the buffer has room for"
 
     def frames(self) -> Iterator[memoryview]:
-        """Every complete frame, without its size.  May be left and called again: what was not taken stays."""
+        """
+        Yield every complete frame, without its size prefix.  Raise ProtocolError for a size that is not allowed.
+
+        The caller may stop early; frames that it did not take are yielded by the next call.
+        """
         while self._filled - self._parsed >= 4:
             start = self._parsed + 4
             end = self._frame_end()
@@ -91,11 +100,11 @@ class FrameBuffer:
 
     @property
     def arriving_bytes(self) -> int:
-        """What is kept for a large frame that nobody has taken yet."""
+        """Bytes of memory held for a large frame that was not taken yet."""
         return len(self._view) if self._is_own and self._filled > self._parsed else 0
 
     def _frame_end(self) -> int:
-        """Where the first frame that was not handed out ends, or will end."""
+        """Return the position at which the next frame to hand out ends, or will end once it is complete."""
         size: int = _SIZE.unpack_from(self._buffer, self._parsed)[0]
         if not 0 < size <= self.frame_bytes_max:
             raise ProtocolError(f"a frame of {size} bytes; {self._bound} allows 1 to {self.frame_bytes_max}")
@@ -114,7 +123,7 @@ class FrameBuffer:
         self._chunk_bytes = min(2 * self._chunk_bytes, CHUNK_BYTES_MAX)
 
     def _open(self, size: int) -> None:
-        """A fresh buffer that starts with the unfinished frame; the old one is left to the frames that lie in it."""
+        """Replace the buffer by a new one that starts with the unfinished frame; frames keep the old one alive."""
         left = self._filled - self._parsed
         buffer: bytearray = _uninitialized(None, size)
         buffer[:left] = self._view[self._parsed : self._filled]

@@ -1,8 +1,8 @@
-"""The types a field of a Kafka message can have, and the variable-length integers between them.
+"""The field types of Kafka messages, and unsigned variable-length integers.
 
-All numbers are big-endian.  In flexible versions every length and count is an unsigned varint of the length plus one,
-so that 0 is null; before them it is an int16 (strings) or an int32 (the rest), and −1 is null.  A null struct is one
-byte, −1, and any other byte stands before a struct that is there.
+All numbers are big-endian.  In flexible versions (KIP-482) a length or count is an unsigned varint of the length plus
+one, and 0 means null.  In older versions it is an int16 (strings) or an int32 (all others), and -1 means null.  A
+nullable struct is preceded by one byte: negative for null, any other value if the struct follows.
 """
 
 from collections.abc import Sequence
@@ -11,38 +11,38 @@ from typing import Final
 
 Buffer = bytes | bytearray | memoryview
 Records = Buffer | Sequence[Buffer]
-"""Record batches to be sent: one buffer, or several that lie one behind the other on the wire; none is copied."""
+"""Record batches to be sent: one buffer, or several that are sent one after the other.  They are not copied."""
 
-UVARINT_BYTES_MAX: Final = 5  # 32 bits; Kafka has no longer one outside of records
-TAGS_MAX: Final = 64  # tagged fields in one struct; Kafka has at most five, and a hostile header had twenty million
+UVARINT_BYTES_MAX: Final = 5  # enough for 32 bits; outside of records, Kafka has no longer varints
+TAGS_MAX: Final = 64  # tagged fields in one struct; Kafka has at most five, and a hostile header could declare millions
 
 
 class ProtocolError(ValueError):
-    """The other side sent what no Kafka message is.  The sentence says what; the connection is of no more use."""
+    """The peer sent bytes that are not a Kafka message.  The text says what is wrong; the connection must be closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A value of fixed width; runs of them are read and written in one go."""
+    """A type of fixed width.  Consecutive fields of such types are read and written by one struct."""
 
     name: str
-    format: str  # as in the struct module
-    size: int
+    format: str  # in the notation of the `struct` module
+    size: int  # bytes
     zero: object
-    minimum: int | None = None  # what numbers fit, for those who draw them at random
+    minimum: int | None = None  # the least and greatest number of the type, for tests that draw random values
     maximum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """UTF-8."""
+    """A UTF-8 string."""
 
     name: str = "STRING"
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Bytes: copied out of the request, or a view on it where they are record batches."""
+    """Bytes.  A decoder copies them, except record batches, which stay a view on the message."""
 
     name: str
     is_records: bool
@@ -68,7 +68,7 @@ UINT16: Final = _integer("UINT16", "H", 2, signed=False)
 INT32: Final = _integer("INT32", "i", 4)
 INT64: Final = _integer("INT64", "q", 8)
 BOOL: Final = Fixed("BOOL", "?", 1, False)
-UUID: Final = Fixed("UUID", "16s", 16, bytes(16))  # 16 raw bytes: `model.topic.TopicId`
+UUID: Final = Fixed("UUID", "16s", 16, bytes(16))  # 16 raw bytes, as in `model.topic.TopicId`
 STRING: Final = Text()
 BYTES: Final = Opaque("BYTES", is_records=False)
 RECORDS: Final = Opaque("RECORDS", is_records=True)
@@ -79,7 +79,11 @@ def array(element: Fixed | Text | Opaque | type) -> Array:
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint: seven bits a byte, the lowest first; the top bit says that more follow."""
+    """
+    Encode an unsigned varint: seven bits a byte, lowest first; the top bit is set if more bytes follow.
+
+    Raise ValueError if `value` does not fit 32 bits.
+    """
     if 0 <= value < 1 << 7:
         return bytes((value,))
     if 0 < value < 1 << 14:
@@ -92,7 +96,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_uvarint(view: memoryview, position: int) -> tuple[int, int]:
-    """The value, and the position behind it."""
+    """Return the varint at `position` and the position after it.  Raise ProtocolError."""
     value = shift = 0
     for size in range(1, UVARINT_BYTES_MAX + 1):
         if position >= len(view):
@@ -109,12 +113,16 @@ def read_uvarint(view: memoryview, position: int) -> tuple[int, int]:
 
 
 def read_uvarint_after(view: memoryview, position: int, first: int) -> tuple[int, int]:
-    """The varint whose first byte was read already, and the position behind it."""
+    """Return the varint whose first byte was already read, and the position after it.  Raise ProtocolError."""
     return (first, position) if first < 0x80 else read_uvarint(view, position - 1)
 
 
 def skip_tags(view: memoryview, position: int, first: int) -> int:
-    """The position behind a section of unknown tagged fields; `first` is the first byte of their count."""
+    """
+    Return the position after a section of unknown tagged fields.  Raise ProtocolError.
+
+    `first` is the first byte of the section, part of the count; `position` is the byte after it.
+    """
     count, position = read_tag_count(view, position, first)
     for _ in range(count):
         _, position, size = read_tag(view, position)
@@ -123,24 +131,25 @@ def skip_tags(view: memoryview, position: int, first: int) -> int:
 
 
 def read_tag_count(view: memoryview, position: int, first: int) -> tuple[int, int]:
+    """Return the number of tagged fields and the position after it.  Raise ProtocolError above TAGS_MAX."""
     count, position = read_uvarint_after(view, position, first)
     if count > TAGS_MAX:
-        raise ProtocolError(f"{count} tagged fields in one struct; at most {TAGS_MAX} are read")
+        raise ProtocolError(f"{count} tagged fields in one struct; at most {TAGS_MAX} are allowed")
     return count, position
 
 
 def read_tag(view: memoryview, position: int) -> tuple[int, int, int]:
-    """Tag, the position of its value, the size of its value."""
+    """Return a field's tag, the position of its value and the value's size in bytes.  Raise ProtocolError."""
     tag, position = read_uvarint(view, position)
     size, position = read_uvarint(view, position)
     if size > len(view) - position:
-        raise ProtocolError(f"tagged field {tag} says {size} bytes where {len(view) - position} are left")
+        raise ProtocolError(f"tagged field {tag} declares {size} bytes, but only {len(view) - position} are left")
     return tag, position, size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field of a message, as its declaration says.  Versions are the API's; `until` is the first without it."""
+    """One declared field of a message.  Versions are those of the API; `until` is the first one without the field."""
 
     kind: Kind
     since: int = 0
@@ -149,7 +158,7 @@ class Field:
     tag: int | None = None
     tagged_since: int = 0
     default: object = None
-    is_required: bool = False  # a message cannot be made without it
+    is_required: bool = False  # whether constructing a message requires the field
     name: str = ""
 
     def is_in(self, version: int) -> bool:
@@ -162,7 +171,7 @@ class Field:
         return self.nullable_since is not None and version >= self.nullable_since
 
     def implicit_default(self) -> object:
-        """What the field has when a sender left it out: its default, or Kafka's zero of its type."""
+        """Return the value of a field that was not sent: its default, or the zero value of its type."""
         if not self.is_required:
             return self.default
         if isinstance(self.kind, Fixed):

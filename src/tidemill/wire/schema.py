@@ -1,4 +1,4 @@
-"""How a Kafka API is declared: its messages as annotated classes, fields and versions as data.
+"""Declaration of Kafka APIs: messages are annotated classes, with fields and versions as data.
 
     class Request(Message):
         group_id: str = field(STRING)
@@ -6,12 +6,12 @@
 
     API = Api(key=12, versions=range(0, 5), flexible_from=4, request=Request, response=Response)
 
-A field that a version does not have is skipped on encoding and has its default after decoding.
+A field that a version does not have is skipped by the encoder and has its default after decoding.
 A field annotated with `| None` may be null on the wire from the version it appears in, or from `nullable_since`.
-A tagged field is sent only when it differs from its default; a tagged struct's default is None: not sent.
-Sequences are tuples or lists; UUIDs are 16 raw bytes; records are a view on the request's own buffer.
+A tagged field is sent only if it differs from its default; the default of a tagged struct is None.
+Sequences are tuples or lists; UUIDs are 16 raw bytes; decoded records are a view on the buffer of the message.
 
-Readers and writers are compiled per message and version on first use.
+Encoders and decoders are compiled per message and version on first use.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,11 @@ from tidemill.wire.source import Source
 
 _REQUIRED: Final = object()
 _INLINE_BYTES_MAX: Final = (
-    4096  # a smaller body is copied behind its header: cheaper than one more buffer for the socket
+    4096  # a body up to this size is copied after its header: cheaper than a further buffer for the socket
 )
 
 Part = bytes | bytearray | memoryview
-"""A piece of an encoded message; the pieces lie one behind the other on the wire.  Never changed once handed out."""
+"""A piece of an encoded message; pieces are sent one after the other.  It must not change once handed out."""
 
 
 def field(
@@ -43,7 +43,7 @@ def field(
     tagged_since: int = 0,
     default: Any = _REQUIRED,
 ) -> Any:
-    """Declare a field of a message; without `default` a message cannot be made without it."""
+    """Declare a field of a message.  A field without `default` is required when a message is constructed."""
     is_required = default is _REQUIRED
     return Field(
         kind=kind,
@@ -59,7 +59,7 @@ def field(
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class MessageType(type):
-    """Turns annotated fields into slots, and the names of the fields into `__fields__`."""
+    """Turns annotated fields into slots, and collects their declarations in `__fields__`."""
 
     __fields__: tuple[Field, ...]
 
@@ -74,7 +74,9 @@ class MessageType(type):
 
 def _named(name: str, annotation: Any, declared: Field) -> Field:
     may_be_none = NoneType in get_args(annotation)
-    is_tagged_struct = declared.tag is not None and isinstance(declared.kind, type)  # None means: not sent
+    is_tagged_struct = declared.tag is not None and isinstance(
+        declared.kind, type
+    )  # None is never on the wire: it means not sent
     nullable_since = declared.nullable_since
     if may_be_none and nullable_since is None and not is_tagged_struct:
         nullable_since = declared.since
@@ -92,10 +94,10 @@ def _named(name: str, annotation: Any, declared: Field) -> Field:
 
 
 class Message(metaclass=MessageType):
-    """A request, a response, or a struct nested in one.  Read-only by custom once it is made."""
+    """A request, a response, or a struct nested in one.  By convention it is not modified after construction."""
 
     def __init__(self, **values: Any) -> None:
-        # The first message of a class compiles the `__init__` of all that follow.
+        # Constructing the first message of a class compiles the `__init__` that all further ones use.
         message = type(self)
         message.__init__ = _compile_init(message.__fields__)  # type: ignore[method-assign]
         message.__init__(self, **values)
@@ -116,7 +118,7 @@ class Message(metaclass=MessageType):
 
 
 def _compile_init(fields: tuple[Field, ...]) -> Any:
-    """The `__init__` one would write by hand."""
+    """Compile an `__init__` with keyword parameters that assigns every field."""
     source = Source()
     parameters = [field.name if field.is_required else f"{field.name}={field.default!r}" for field in fields]
     with source.block(f"def __init__(self, {', '.join(['*', *parameters]) if fields else ''}):"):
@@ -127,7 +129,7 @@ def _compile_init(fields: tuple[Field, ...]) -> Any:
 
 
 def _comparable(value: object) -> object:
-    """A list and a tuple of the same elements are the same field."""
+    """Return `value` with lists turned into tuples, so that both compare equal."""
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -138,13 +140,13 @@ def _shown(value: object) -> str:
 _REQUEST_HEADER: Final = Struct(">ihhih")  # frame size, API key, version, correlation id, length of the client id
 _REQUEST_FRAME: Final = Struct(">i")
 _RESPONSE_HEADER_V0: Final = Struct(">ii")  # frame size, correlation id
-_RESPONSE_HEADER_V1: Final = Struct(">iix")  # and no tagged fields
+_RESPONSE_HEADER_V1: Final = Struct(">iix")  # the same, with an empty section of tagged fields
 
 API_VERSIONS_KEY: Final = 18
 
 
 class Api:
-    """One Kafka API: its key, the versions we speak, and its messages, encoded and decoded."""
+    """One Kafka API: its key, the supported versions, and the codecs of its messages."""
 
     __slots__ = (
         "_request_decoders",
@@ -171,12 +173,17 @@ class Api:
         response: type[Message],
         request_has_rest: bool = False,
     ) -> None:
-        """`request_has_rest`: bytes behind the end of a request are passed over, as Kafka's brokers do with all."""
+        """
+        Declare an API.
+
+        `versions` are the supported ones; `flexible_from` is the first flexible version, or None.  With
+        `request_has_rest`, bytes after the end of a request are ignored; Kafka's brokers do that for every API.
+        """
         self.key = key
-        self.name = request.__module__.rpartition(".")[2]  # `list_offsets`: the name of its file on every floor
+        self.name = request.__module__.rpartition(".")[2]  # for example `list_offsets`: the file name in every layer
         self.versions = versions
         self.flexible_from = versions.stop if flexible_from is None else flexible_from
-        # A client reads the answer to ApiVersions before it knows what the broker speaks: its header never changes.
+        # A client reads the ApiVersions response before it knows the broker's versions, so its header never changes.
         self.response_header_v1_from = versions.stop if key == API_VERSIONS_KEY else self.flexible_from
         self.request = request
         self.request_has_rest = request_has_rest
@@ -189,17 +196,22 @@ class Api:
     def __repr__(self) -> str:
         return f"Api({self.name}, key={self.key}, v{self.versions.start}-{self.versions.stop - 1})"
 
-    # Bodies.  The version is one of `versions`: whoever read it from a header has checked it.
+    # Bodies.  Callers have checked that the version is one of `versions`.
 
     def decode_request(self, version: int, view: Buffer, position: int = 0) -> Any:
-        """The request whose body is `view` from `position` to its end; records stay views on it.  ProtocolError."""
+        """
+        Decode the request whose body is `view` from `position` to its end.  Raise ProtocolError.
+
+        Records in the request are views on `view`.
+        """
         return self._request_decoders[version](view, position)
 
     def decode_response(self, version: int, view: Buffer, position: int = 0) -> Any:
+        """Decode the response whose body is `view` from `position` to its end.  Raise ProtocolError."""
         return self._response_decoders[version](view, position)
 
     def encode_response_body(self, version: int, response: Message) -> list[Part]:
-        """Without frame size and header: may be kept and framed for many requests."""
+        """Encode a response without frame size and header.  The result may be framed for any number of requests."""
         parts: list[Part] = []
         last = self._response_encoders[version](response, bytearray(), parts)
         if last:
@@ -207,17 +219,21 @@ class Api:
         return parts
 
     def response_body_at(self, version: int, frame: memoryview) -> int:
-        """Where the body of a response frame starts, behind correlation id and tagged fields."""
+        """
+        Return the position of the body in a response frame, after correlation id and tagged fields.
+
+        Raise ProtocolError if the frame ends inside the header.
+        """
         if version < self.response_header_v1_from:
             return 4
         if len(frame) < 5:
             raise ProtocolError("the response ends inside its header")
         return skip_tags(frame, 5, frame[4])
 
-    # Whole frames: what goes to the socket, `writelines(parts)`.
+    # Whole frames, to be sent with `writelines(parts)`.
 
     def encode_response(self, version: int, response: Message, correlation_id: int) -> list[Part]:
-        """The frame that answers a request of this version."""
+        """Encode the response frame of a request of this version."""
         first = bytearray(9 if version >= self.response_header_v1_from else 8)
         parts: list[Part] = []
         last = self._response_encoders[version](response, first, parts)
@@ -227,7 +243,7 @@ class Api:
         return parts
 
     def frame_response(self, version: int, body: list[Part], correlation_id: int) -> list[Part]:
-        """The frame around a body of `encode_response_body`, which is not changed."""
+        """Frame a body made by `encode_response_body`, without changing the body."""
         size = _size(body)
         if version >= self.response_header_v1_from:
             header = _RESPONSE_HEADER_V1.pack(size + 5, correlation_id)
@@ -240,7 +256,7 @@ class Api:
     def encode_request(
         self, version: int, request: Message, correlation_id: int, client_id: str | None = None
     ) -> list[Part]:
-        """The frame of a request.  The client id is a legacy string in every version of the header."""
+        """Encode a request frame.  The client id is a non-compact string in every version of the header."""
         client = b"" if client_id is None else client_id.encode()
         client_size = -1 if client_id is None else len(client)
         first = bytearray(_REQUEST_HEADER.pack(0, self.key, version, correlation_id, client_size))
@@ -254,7 +270,7 @@ class Api:
         _REQUEST_FRAME.pack_into(first, 0, _size(parts) - 4)
         return parts
 
-    # Compilation on first use: each table starts with functions that replace themselves.
+    # Compilation on first use: each table is filled with functions that replace themselves by the compiled one.
 
     def _decoder_at_first(self, message: type[Message], version: int) -> Callable[[Buffer, int], Any]:
         def compile_and_decode(view: Buffer, position: int) -> Any:
@@ -287,7 +303,7 @@ class Api:
     def _check(self, version: int) -> None:
         if version not in self.versions:
             raise ProtocolError(
-                f"{self.name} has no version {version}; we speak {self.versions.start} to {self.versions.stop - 1}"
+                f"{self.name} v{version} is not supported, only v{self.versions.start}-{self.versions.stop - 1}"
             )
 
 

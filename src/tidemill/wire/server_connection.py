@@ -1,13 +1,13 @@
-"""The broker's end of a Kafka connection: frames in, requests out; responses leave in the order of their requests.
+"""The broker's end of a Kafka connection: decodes frames to requests and releases responses in request order.
 
     for frame in frame_buffer.frames():
         envelope = connection.receive(frame)
         ...
         transport.writelines(connection.respond(envelope, envelope.encode(response)))
 
-A header or body that is not Kafka's, an API that is not offered, a version that is not spoken: ProtocolError, and the
-connection is closed, as Kafka does.  One version mismatch is answered: a client asks ApiVersions before it can know
-what the broker speaks (KIP-511); that envelope comes with its answer.
+A malformed header or body, an API that the broker does not implement, or an unsupported version raises ProtocolError,
+and the broker closes the connection, as Kafka does.  The exception is an unsupported version of ApiVersions, which a
+client sends before it knows the broker's versions (KIP-511): its envelope contains the response already.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ _HEADER_SIZE: Final = _HEADER.size
 
 
 class RequestEnvelope:
-    """A request, and what its answer needs."""
+    """A request, with what is needed to respond to it."""
 
     __slots__ = ("answer", "api", "client_id", "correlation_id", "held", "is_answered", "request", "size", "version")
 
@@ -37,47 +37,51 @@ class RequestEnvelope:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.request = request  # `api.request`; None where `answer` is there
-        self.size = size  # bytes of the frame, without its size
-        self.answer: list[Part] | None = None  # already known: nothing to handle, only to `respond` with
+        self.request = request  # an instance of `api.request`; None if `answer` is set
+        self.size = size  # bytes of the frame, without its size prefix
+        self.answer: list[Part] | None = None  # a response that needs no handler: pass it to `respond`
         self.is_answered = False
-        self.held: list[Part] | None = None  # the answer, while an earlier request waits for its own
+        self.held: list[Part] | None = None  # the response, while an earlier request is unanswered
 
     def encode(self, response: Message) -> list[Part]:
-        """The frame that answers this request."""
+        """Return the frame with this response."""
         return self.api.encode_response(self.version, response, self.correlation_id)
 
 
 class ServerConnection:
-    """Requests of one client, in order."""
+    """The requests of one connection, in order."""
 
     __slots__ = ("_apis", "pending")
 
     def __init__(self, apis: Mapping[int, Api]) -> None:
-        self._apis = apis  # what this broker answers
+        self._apis = apis  # the APIs that this broker implements
         self.pending: deque[RequestEnvelope] = deque()
-        """Requests that wait for their own answer, or an earlier one's.  Bounded by the owner, who stops reading."""
+        """Requests whose own response, or an earlier one, is outstanding.  The owner bounds it: it stops reading."""
 
     def receive(self, frame: memoryview) -> RequestEnvelope:
-        """The request in this frame, which `respond` waits for.  ProtocolError: close the connection."""
+        """
+        Decode the request in this frame and add it to `pending`.
+
+        Raise ProtocolError if it is not a request that this broker implements; the caller closes the connection.
+        """
         envelope = self.decode(frame)
         self.pending.append(envelope)
         return envelope
 
     def decode(self, frame: memoryview) -> RequestEnvelope:
-        """The request in this frame, for those who answer in any order."""
+        """Decode the request in this frame without adding it to `pending`.  Raise ProtocolError."""
         size = len(frame)
         if size < _HEADER_SIZE:
             raise ProtocolError(f"a request of {size} bytes has no header")
         key, version, correlation_id, client_size = _HEADER.unpack_from(frame, 0)
         api = self._apis.get(key)
         if api is None:
-            raise ProtocolError(f"API key {key} (version {version}) is not offered by this broker")
+            raise ProtocolError(f"this broker does not implement API key {key} (version {version})")
         if version not in api.versions:
             if key == api_versions.API.key:
                 return self._version_refusal(api, correlation_id, size)
             raise ProtocolError(
-                f"{api.name} v{version} is not spoken by this broker: v{api.versions.start}-{api.versions.stop - 1} are"
+                f"this broker supports {api.name} v{api.versions.start}-{api.versions.stop - 1}, not v{version}"
             )
         position = _HEADER_SIZE
         client_id = None
@@ -103,11 +107,12 @@ class ServerConnection:
 
     def respond(self, envelope: RequestEnvelope, parts: list[Part] | None) -> list[Part]:
         """
-        What may be sent now: nothing while an earlier request is unanswered, else this answer and all that wait for it.
+        Store the response to a request and return the parts to send now.
 
-        `None` answers a request that has no response (Produce with acks=0).
+        The result is empty while an earlier request is unanswered; otherwise it is this response and the later ones
+        that waited for it.  `parts` is None for a request without a response (Produce with acks=0).
         """
-        assert not envelope.is_answered, f"{envelope.api.name} {envelope.correlation_id} was answered before"
+        assert not envelope.is_answered, f"{envelope.api.name} {envelope.correlation_id} was already answered"
         pending = self.pending
         if pending[0] is envelope:
             pending.popleft()
@@ -121,7 +126,7 @@ class ServerConnection:
         return []
 
     def forget(self) -> None:
-        """The client is gone: answers that wait for earlier ones need not be kept."""
+        """Drop all pending requests and held responses, because the client has disconnected."""
         for envelope in self.pending:
             envelope.is_answered = True
             envelope.held = None

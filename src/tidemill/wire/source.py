@@ -1,4 +1,4 @@
-"""Python source under construction: lines, fresh names, and the values that the lines refer to."""
+"""Builds Python source code: lines, unique names, and values that the lines refer to."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Source:
-    """Written by the compilers of messages; `text` shows what will run."""
+    """A function's source under construction.  `text` returns it, and `function` compiles it."""
 
     def __init__(self, **scope: Any) -> None:
         self._scope = scope
@@ -30,13 +30,13 @@ class Source:
         return f"{prefix}_{self._fresh_count}"
 
     def refer(self, value: Any) -> str:
-        """A name under which the lines can use `value`."""
+        """Return a name by which the lines can refer to `value`."""
         name = self.fresh("value")
         self._scope[name] = value
         return name
 
     def struct_method(self, method: str, format_: str) -> str:
-        """A name for `pack` or `unpack_from` of a compiled big-endian struct."""
+        """Return a name for the method (`pack` or `unpack_from`) of a compiled big-endian struct."""
         name = f"{method}_{format_.replace('?', 'bool')}"
         if name not in self._scope:
             self._scope[name] = getattr(Struct(">" + format_), method)

@@ -1,4 +1,4 @@
-"""Our messages as kafka-python writes them.  It leaves tags in nested structs out: use messages without tags."""
+"""Encodes messages with kafka-python.  It omits tagged fields in nested structs, so use messages without tags."""
 
 import importlib
 import pkgutil
@@ -12,7 +12,7 @@ from tidemill.wire.schema import Api, Message
 
 
 def written(api: Api, side: str, version: int, message: Message) -> bytes:
-    """The body of this message, by kafka-python."""
+    """Return the body of `message` as encoded by kafka-python."""
     schema = _classes()[api.key, side]._struct
     is_flexible = version >= api.flexible_from
     values = _struct(message, schema, version)

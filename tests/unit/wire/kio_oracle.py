@@ -1,7 +1,6 @@
-"""Our messages as kio has them, and as kio writes them.
+"""Converts messages to kio's types and encodes them with kio.
 
-Structs are matched by the position of their fields, not by name: kio turns some values into richer types, and names the
-fields after those.
+Fields are matched by position, not by name: kio turns some values into richer types and renames those fields.
 """
 
 import dataclasses
@@ -24,7 +23,7 @@ EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 
 def written(api: Api, side: str, version: int, message: Message) -> bytes:
-    """The body of this message, by kio."""
+    """Return the body of `message` as encoded by kio."""
     schema, write = _schema(api.key, side, version)
     buffer = io.BytesIO()
     write(buffer, _struct(message, schema, version))

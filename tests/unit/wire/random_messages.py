@@ -1,4 +1,4 @@
-"""Random messages of any API and version, with the values at which encodings change."""
+"""Generates random messages of any API and version, with many values at the limits of encodings."""
 
 from random import Random
 from typing import Any
@@ -13,7 +13,11 @@ WORDS = ["", "a", "orders", "größe", "x" * 63, "y" * 64, "z" * 65, "ü" * 100,
 
 
 def draw(random: Random, message: type[Message], version: int, *, tagged: float = 0.5) -> Any:
-    """Fields that the version does not have keep their default, as in a decoder.  `tagged`: how often a tag is set."""
+    """
+    Return a random message.  `tagged` is the probability that a tagged field is set.
+
+    Fields that the version does not have keep their default, as after decoding.
+    """
     return message(
         **{
             field.name: _field(random, field, version, tagged) if field.is_in(version) else absent(field)
@@ -33,7 +37,7 @@ def _field(random: Random, field: Field, version: int, tagged: float) -> Any:
         return None
     value = _value(random, field.kind, field.name, version, tagged)
     if field.is_tagged_in(version) and isinstance(value, Message) and value == _blank(type(value)):
-        return None  # what its absence means is not sent
+        return None  # a tagged struct with only defaults is not sent
     return value
 
 
@@ -61,6 +65,6 @@ def _fixed(random: Random, kind: Fixed, name: str) -> Any:
         return random.randbytes(16)
     if name.endswith("error_code"):
         return random.choice(ERROR_CODES)
-    if kind.size == 8 and "time" in name:  # kio reads these as points in time, in whole seconds until the year 9999
+    if kind.size == 8 and "time" in name:  # kio parses these to datetimes: whole seconds, up to the year 9999
         return random.choice([-1, 0, 1_000, 1_700_000_000_000, 253_402_214_400_000])
     return random.choice([kind.minimum, kind.maximum, 0, 1, random.randint(kind.minimum, kind.maximum)])

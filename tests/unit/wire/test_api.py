@@ -1,4 +1,4 @@
-"""The table of APIs is Kafka 4.3's."""
+"""The table of APIs agrees with Kafka 4.3."""
 
 import pytest
 from kio.schema.index import api_key_map, schema_name_map
@@ -9,10 +9,10 @@ from tidemill.wire.schema import Api
 
 
 @pytest.mark.parametrize("api", apis.ALL.values(), ids=lambda api: api.name)
-def test_versions_are_kafka_s(api: Api) -> None:
+def test_versions_are_those_of_kafka(api: Api) -> None:
     """
-    We speak the versions that Kafka 4.3 speaks; of Produce also those that it only advertises (KAFKA-18659), and of
-    InitProducerId not the one that its schema has and a released broker does not offer (KIP-939).
+    The declared versions are those of Kafka 4.3, with two exceptions.  Produce includes the versions that Kafka only
+    advertises (KAFKA-18659).  InitProducerId lacks v6, which a released broker does not advertise (KIP-939).
     """
     versions = schema_name_map[api_key_map[api.key]]
     oldest = 0 if api.name == "produce" else min(versions)
@@ -23,9 +23,9 @@ def test_versions_are_kafka_s(api: Api) -> None:
     assert range(oldest, newest + 1) == spoken
 
 
-def test_what_is_advertised_is_what_was_registered() -> None:
+def test_registered_apis_are_advertised() -> None:
     """
-    ApiVersions lists what works, in the order of the keys.
+    ApiVersions lists the implemented APIs in the order of their keys.
     """
     registered = [18, 0]
 

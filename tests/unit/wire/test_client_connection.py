@@ -1,4 +1,4 @@
-"""The client's end of a connection, talking to the broker's."""
+"""The client's end of a connection, tested against the broker's end."""
 
 import pytest
 
@@ -13,7 +13,7 @@ ALIVE = heartbeat.Request(group_id="g", generation_id=1, member_id="m")
 
 
 def joined(parts: list[Part]) -> memoryview:
-    """A frame without its size, as it would be received."""
+    """Return a frame without its size prefix, as `receive` expects it."""
     return memoryview(bytearray(b"".join(parts)))[4:]
 
 
@@ -22,9 +22,9 @@ def answered(server: ServerConnection, parts: list[Part], response: Message) -> 
     return joined(server.respond(envelope, envelope.answer or envelope.encode(response)))
 
 
-def test_a_response_finds_its_request() -> None:
+def test_a_response_is_matched_to_its_request() -> None:
     """
-    Correlation ids match answers to requests, each in the version it was asked in.
+    The correlation id identifies the request, and the response is decoded in the version of the request.
     """
     client, server = ClientConnection("me"), ServerConnection(apis.ALL)
     asked = [client.send(heartbeat.API, ALIVE, version=version) for version in heartbeat.API.versions]
@@ -40,9 +40,10 @@ def test_a_response_finds_its_request() -> None:
     assert client.in_flight_count == 0
 
 
-def test_both_speak_the_newest_version_that_both_have() -> None:
+def test_requests_use_the_newest_common_version() -> None:
     """
-    Our newest until the broker is known; then the newest of both; then no answer where there is none.
+    Before the broker's versions are known, the client uses its own newest version.  Without a common version, it raises
+    ProtocolError.
     """
     client = ClientConnection()
     versions = api_versions.Response.ApiKey
@@ -60,13 +61,13 @@ def test_both_speak_the_newest_version_that_both_have() -> None:
 
     assert (before, client.version_of(fetch.API)) == (18, 11)
     for unspoken in (heartbeat.API, api_versions.API):
-        with pytest.raises(ProtocolError, match="the broker speaks"):
+        with pytest.raises(ProtocolError, match="the broker supports"):
             client.version_of(unspoken)
 
 
-def test_a_broker_that_refuses_our_api_versions_still_tells_its_own() -> None:
+def test_a_refusal_of_api_versions_contains_the_brokers_versions() -> None:
     """
-    KIP-511: the refusal is in version 0, whatever version was asked.
+    The refusal is encoded in version 0, whatever version was requested (KIP-511).
     """
     client = ClientConnection()
     old = type(api_versions.API)(
@@ -85,9 +86,9 @@ def test_a_broker_that_refuses_our_api_versions_still_tells_its_own() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\0\0", b"\0\0\0\x63\0\0", b"\0\0\0\0", b"\0\0\0\0\1"])
-def test_what_is_no_response_closes_the_connection(data: bytes) -> None:
+def test_an_invalid_response_is_refused(data: bytes) -> None:
     """
-    Too short, or not asked for.
+    A frame that is too short, or that matches no request in flight, raises ProtocolError.
     """
     client = ClientConnection()
     client.send(heartbeat.API, ALIVE, version=4)

@@ -1,4 +1,4 @@
-"""The answer that says only that the broker failed."""
+"""The response that contains only UNKNOWN_SERVER_ERROR."""
 
 import pytest
 
@@ -8,9 +8,9 @@ from tidemill.wire.failure import failure_response
 
 
 @pytest.mark.parametrize("api", ALL.values(), ids=lambda api: api.name)
-def test_a_failure_can_be_sent_in_every_version_that_has_a_word_for_it(api) -> None:  # type: ignore[no-untyped-def]
+def test_a_failure_can_be_encoded_in_every_version_with_an_error_code(api) -> None:  # type: ignore[no-untyped-def]
     """
-    It is made when something has gone wrong already: it must not go wrong itself.
+    The response is built after a handler has failed, so building and encoding it must not fail.
     """
     for version in api.versions:
         response = failure_response(api, version)

@@ -1,4 +1,4 @@
-"""Frames out of a byte stream."""
+"""Extraction of frames from a byte stream."""
 
 import tracemalloc
 from random import Random
@@ -18,7 +18,7 @@ def framed(*bodies: bytes) -> bytes:
 
 
 def receive(buffer: FrameBuffer, data: bytes, sizes: list[int]) -> list[memoryview]:
-    """All frames that come out when `data` arrives in pieces of these sizes, over and over."""
+    """Return all frames of `data`, received in pieces of these sizes, used in turn."""
     frames: list[memoryview] = []
     position = turn = 0
     while position < len(data):
@@ -40,9 +40,9 @@ def receive(buffer: FrameBuffer, data: bytes, sizes: list[int]) -> list[memoryvi
     pieces=st.lists(st.sampled_from([1, 3, 4, 5, 100, 1_448, 4_096, 65_536, 300_000]), min_size=1, max_size=6),
     seed=st.integers(0, 1 << 32),
 )
-def test_frames_come_out_wherever_the_stream_is_cut(sizes: list[int], pieces: list[int], seed: int) -> None:
+def test_frames_are_extracted_however_the_stream_is_split(sizes: list[int], pieces: list[int], seed: int) -> None:
     """
-    Every frame comes out once, whole and in order, and stays what it was when later ones arrive.
+    Every frame is yielded once, complete and in order, and does not change when later frames arrive.
     """
     random = Random(seed)
     bodies = [random.randbytes(size) for size in sizes]
@@ -54,9 +54,9 @@ def test_frames_come_out_wherever_the_stream_is_cut(sizes: list[int], pieces: li
     assert bodies == [bytes(frame) for frame in frames]
 
 
-def test_frames_of_one_read_lie_in_one_buffer() -> None:
+def test_small_frames_of_one_read_share_a_buffer() -> None:
     """
-    Many small frames are handed out without a copy.
+    Small frames are handed out without copying.
     """
     buffer = FrameBuffer(FRAME_BYTES_MAX)
 
@@ -67,7 +67,7 @@ def test_frames_of_one_read_lie_in_one_buffer() -> None:
 
 def test_a_large_frame_has_a_buffer_of_its_own() -> None:
     """
-    Who keeps a large batch keeps nothing else with it.
+    Keeping a large batch in memory keeps no other frame with it.
     """
     buffer = FrameBuffer(FRAME_BYTES_MAX)
     large = bytes(CHUNK_BYTES_MAX)
@@ -81,9 +81,9 @@ def test_a_large_frame_has_a_buffer_of_its_own() -> None:
     ]
 
 
-def test_a_frame_can_be_written_to_and_nobody_writes_over_it() -> None:
+def test_a_frame_is_writable_and_never_overwritten() -> None:
     """
-    The broker writes offsets into batches where they lie; whatever is received later goes elsewhere.
+    The broker writes offsets into batches in place; bytes received later never overwrite them.
     """
     buffer = FrameBuffer(FRAME_BYTES_MAX)
     [frame] = receive(buffer, framed(b"........"), [100])
@@ -97,7 +97,7 @@ def test_a_frame_can_be_written_to_and_nobody_writes_over_it() -> None:
 @pytest.mark.parametrize("size", [0, -1, -0x80000000, FRAME_BYTES_MAX + 1, 0x7FFFFFFF])
 def test_a_size_that_is_not_allowed_is_refused(size: int) -> None:
     """
-    Zero, negative and over the limit: the error names the size, and the setting that may be raised.
+    A size that is zero, negative or over the limit is refused.  The error names the size and the setting to raise.
     """
     buffer = FrameBuffer(FRAME_BYTES_MAX)
     tracemalloc.start()
@@ -112,9 +112,9 @@ def test_a_size_that_is_not_allowed_is_refused(size: int) -> None:
     assert allocated < 64 * 1024
 
 
-def test_memory_grows_with_what_came_not_with_what_was_announced() -> None:
+def test_memory_grows_with_received_bytes_not_with_the_announced_size() -> None:
     """
-    A frame of 100 MiB that is announced and never sent costs next to nothing.
+    A frame of 100 MiB that is announced but never sent takes less than 1 MiB.
     """
     buffer = FrameBuffer(100 * 1024 * 1024)
     tracemalloc.start()
@@ -127,9 +127,10 @@ def test_memory_grows_with_what_came_not_with_what_was_announced() -> None:
     assert (room, allocated) < (512 * 1024, 1024 * 1024)
 
 
-def test_who_has_sent_a_large_frame_is_believed_about_the_next() -> None:
+def test_a_connection_that_sent_a_large_frame_gets_a_large_initial_buffer() -> None:
     """
-    It has room for all of it at once, and nothing is copied; but only so much can be announced and never sent.
+    The next large frame fits its initial buffer, so nothing is copied.  The initial buffer has a limit, because the
+    frame might never be sent.
     """
     buffer = FrameBuffer(100 * 1024 * 1024)
     receive(buffer, framed(bytes(1_000_000)), [65_536])
@@ -137,14 +138,14 @@ def test_who_has_sent_a_large_frame_is_believed_about_the_next() -> None:
     receive(buffer, (900_000).to_bytes(4, "big"), [4])
     room = len(buffer.get_buffer())
     receive(buffer, bytes(900_000) + framed(bytes(8_000_000)) + (50_000_000).to_bytes(4, "big"), [65_536])
-    room_of_liar = len(buffer.get_buffer())
+    room_of_huge_frame = len(buffer.get_buffer())
 
-    assert (900_000, True) == (room, room_of_liar <= OWN_BYTES_BELIEVED)
+    assert (900_000, True) == (room, room_of_huge_frame <= OWN_BYTES_BELIEVED)
 
 
-def test_frames_that_nobody_has_taken_stay() -> None:
+def test_frames_that_were_not_taken_are_kept() -> None:
     """
-    A broker that has enough to do leaves the rest for later, even if more comes in meanwhile.
+    A busy broker leaves frames in the buffer; they are not lost when more bytes arrive.
     """
     buffer = FrameBuffer(FRAME_BYTES_MAX)
     data = framed(*(b"%03d" % index for index in range(600)))
@@ -158,9 +159,9 @@ def test_frames_that_nobody_has_taken_stay() -> None:
     assert (b"000", [b"%03d" % index for index in range(1, 600)]) == (first, [bytes(frame) for frame in rest])
 
 
-def test_a_large_frame_of_which_little_came_costs_little() -> None:
+def test_a_large_frame_starts_with_a_small_buffer() -> None:
     """
-    A client that announces 100 MiB and sends a byte a second is given a small buffer; a fast one soon has a large one.
+    A client that announces 100 MiB and sends slowly occupies a small buffer; the buffer of a fast one grows quickly.
     """
     buffer = FrameBuffer(100 << 20)
     first = buffer.get_buffer()

@@ -1,4 +1,4 @@
-"""Every message of every version: against two libraries that know the protocol, and against senders who do not."""
+"""Every message in every version, compared with two independent libraries and tested with malformed input."""
 
 import tracemalloc
 from random import Random
@@ -20,7 +20,7 @@ SIDES = [
 ]
 SEEDS = st.integers(min_value=0, max_value=1 << 32)
 
-quick = settings(max_examples=3, deadline=None)  # of every version of every message
+quick = settings(max_examples=3, deadline=None)  # per message and version
 
 
 def body(api: Api, side: str, version: int, message: Message) -> bytes:
@@ -43,7 +43,7 @@ def spoken(api: Api) -> range:
 @given(seed=SEEDS)
 def test_bytes_are_those_of_kio(api: Api, side: str, seed: int) -> None:
     """
-    What we send is, byte for byte, what an implementation made from Kafka's own schemas sends.
+    Our encoding equals, byte for byte, that of a library generated from Kafka's own schemas.
     """
     random = Random(seed)
     messages = [(version, draw(random, getattr(api, side), version)) for version in spoken(api)]
@@ -58,7 +58,7 @@ def test_bytes_are_those_of_kio(api: Api, side: str, seed: int) -> None:
 @given(seed=SEEDS)
 def test_bytes_are_those_of_kafka_python(api: Api, side: str, seed: int) -> None:
     """
-    What we send is, byte for byte, what a client that many people run sends.
+    Our encoding equals, byte for byte, that of a widely used client.
     """
     random = Random(seed)
     messages = [(version, draw(random, getattr(api, side), version, tagged=0)) for version in spoken(api)]
@@ -71,9 +71,9 @@ def test_bytes_are_those_of_kafka_python(api: Api, side: str, seed: int) -> None
 @pytest.mark.parametrize(("api", "side"), SIDES)
 @quick
 @given(seed=SEEDS)
-def test_what_was_encoded_is_decoded(api: Api, side: str, seed: int) -> None:
+def test_a_decoded_message_equals_the_encoded_one(api: Api, side: str, seed: int) -> None:
     """
-    A message survives the wire: the fields that its version has, and the defaults of the others.
+    Decoding restores the fields of the version and sets the others to their defaults.
     """
     random = Random(seed)
     messages = [(version, draw(random, getattr(api, side), version)) for version in api.versions]
@@ -84,10 +84,10 @@ def test_what_was_encoded_is_decoded(api: Api, side: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize(("api", "side"), SIDES)
-def test_a_message_that_is_cut_short_is_refused(api: Api, side: str) -> None:
+def test_a_truncated_or_overlong_message_is_refused(api: Api, side: str) -> None:
     """
-    At whatever byte a message ends too early, it is a ProtocolError and nothing else; so is a byte too many, but where
-    a client is known to send some.
+    A message truncated at any byte raises ProtocolError and nothing else.  So does a surplus byte, except in requests
+    to which a client is known to add some.
     """
     random = Random(1)
     accepted = []
@@ -106,9 +106,9 @@ def test_a_message_that_is_cut_short_is_refused(api: Api, side: str) -> None:
     assert accepted == []
 
 
-def test_librdkafka_asks_for_all_topics_with_bytes_too_many() -> None:
+def test_surplus_bytes_in_librdkafkas_metadata_request_are_ignored() -> None:
     """
-    Metadata v13 as librdkafka 2 sends it: null topics, flags, no tags, and the room it kept for a longer length.
+    librdkafka 2 sends Metadata v13 with null topics, flags, no tags, and the bytes it reserved for a longer length.
     """
     sent = bytes.fromhex("00 00 00 00 01 00 00")
 
@@ -118,9 +118,9 @@ def test_librdkafka_asks_for_all_topics_with_bytes_too_many() -> None:
 
 
 @pytest.mark.parametrize(("api", "side"), SIDES)
-def test_noise_is_read_or_refused(api: Api, side: str) -> None:
+def test_random_bytes_are_decoded_or_refused(api: Api, side: str) -> None:
     """
-    Bytes that nobody meant are a message by chance, or a ProtocolError: never another exception.
+    Damaged bytes happen to decode, or raise ProtocolError, but never another exception.
     """
     random = Random(2)
     outcomes: set[type] = set()
@@ -142,7 +142,7 @@ def test_noise_is_read_or_refused(api: Api, side: str) -> None:
 @pytest.mark.parametrize(("api", "side"), SIDES)
 def test_unknown_tagged_fields_are_skipped(api: Api, side: str) -> None:
     """
-    A newer client may send fields that we do not know: they change nothing.
+    A newer client may send tagged fields that this version does not know; the decoder ignores them.
     """
     random = Random(3)
     versions = range(max(api.flexible_from, api.versions.start), api.versions.stop)
@@ -162,13 +162,13 @@ HOSTILE_VARINTS = [
     uvarint(0x80000000),
     uvarint(100 * 1024 * 1024 + 1),
     uvarint(20_000_000),
-    b"\x80\x80\x80\x80\x80\x80\x01",  # longer than any
+    b"\x80\x80\x80\x80\x80\x80\x01",  # longer than 5 bytes
     b"\xff\xff\xff\xff\x7f",  # more than 32 bits
 ]
 
 
 def hostile_bodies() -> list[tuple[Api, int, bytes]]:
-    """Messages that are right up to a length or a count: one for every length and count there is."""
+    """Return messages that are valid up to a hostile length or count, for every kind of length and count."""
     bodies = []
     for size in HOSTILE_SIZES:
         raw = size.to_bytes(4, "big", signed=True)
@@ -200,10 +200,10 @@ def hostile_bodies() -> list[tuple[Api, int, bytes]]:
 @pytest.mark.parametrize(("api", "version", "data"), hostile_bodies())
 def test_a_hostile_length_allocates_nothing(api: Api, version: int, data: bytes) -> None:
     """
-    A length is compared with the bytes that are there before anything is made of it.
+    The decoder compares a length with the remaining bytes before it allocates memory.
     """
     with pytest.raises(ProtocolError):
-        decode(api, "request", version, data)  # compiled now: what is measured is decoding alone
+        decode(api, "request", version, data)  # compiles the decoder, so that only decoding is measured below
     tracemalloc.start()
 
     try:
@@ -216,9 +216,9 @@ def test_a_hostile_length_allocates_nothing(api: Api, version: int, data: bytes)
     assert allocated < 64 * 1024
 
 
-def test_many_small_elements_do_not_become_many_objects() -> None:
+def test_the_number_of_small_elements_is_limited() -> None:
     """
-    An element of two bytes becomes an object of a hundred: a message may have so many of them only as it has bytes.
+    An element of two bytes becomes an object of a hundred, so the number of elements is limited by the message's size.
     """
     names = b"\1\0" * 100_000  # empty names without tags
 

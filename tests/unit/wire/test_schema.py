@@ -1,4 +1,4 @@
-"""How messages are declared, and what a declaration gives."""
+"""Message declarations, and the classes and codecs made from them."""
 
 import pytest
 
@@ -12,9 +12,9 @@ class Example(Message):
     count: int = field(INT32, since=2, default=-1)
 
 
-def test_a_message_is_made_by_keyword_with_its_defaults() -> None:
+def test_a_message_is_constructed_by_keyword_with_defaults() -> None:
     """
-    Required fields must be given; the others have what the protocol says.
+    Required fields must be given; the others have the protocol's default.
     """
     example = Example(name="a")
 
@@ -23,9 +23,9 @@ def test_a_message_is_made_by_keyword_with_its_defaults() -> None:
         Example(count=1)  # type: ignore[call-arg]
 
 
-def test_messages_are_equal_when_their_fields_are() -> None:
+def test_messages_with_equal_fields_are_equal() -> None:
     """
-    Lists and tuples of the same elements are the same field.
+    A list and a tuple of the same elements are equal as fields.
     """
     forgotten = fetch.Request.ForgottenTopic
 
@@ -36,7 +36,7 @@ def test_messages_are_equal_when_their_fields_are() -> None:
 
 def test_a_message_has_no_other_fields() -> None:
     """
-    A misspelt field is an error, not a silent default on the wire.
+    Assigning a misspelt field raises an error instead of sending the default.
     """
     example = Example(name="a")
 
@@ -47,9 +47,9 @@ def test_a_message_has_no_other_fields() -> None:
 @pytest.mark.parametrize(
     "records", [memoryview(b"batches"), [memoryview(b"bat"), b"ches"], (b"bat", bytearray(b"ches"))]
 )
-def test_records_are_sent_and_never_copied(records: Records) -> None:
+def test_records_are_sent_without_copying(records: Records) -> None:
     """
-    Record batches leave as the buffers they are, between the parts that say what they are.
+    The parts of an encoded message contain the buffers of the record batches themselves.
     """
     partition = fetch.Response.Topic.Partition(partition_index=0, error_code=0, high_watermark=1, records=records)
     response = fetch.Response(responses=[fetch.Response.Topic(partitions=[partition, partition])])
@@ -64,7 +64,7 @@ def test_records_are_sent_and_never_copied(records: Records) -> None:
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, 268_435_456, 0xFFFFFFFF])
 def test_a_varint_is_read_as_it_was_written(value: int) -> None:
     """
-    At every length that a varint can have.
+    Varints of every encoded length survive a round trip.
     """
     encoded = uvarint(value)
 
@@ -73,7 +73,7 @@ def test_a_varint_is_read_as_it_was_written(value: int) -> None:
 
 def test_produce_before_version_3_can_be_read_and_refused() -> None:
     """
-    Librdkafka needs to see these versions; whoever uses them gets an answer it can read.
+    librdkafka requires that these versions are advertised; a client that uses them gets a response it can read.
     """
     response = produce.Response(
         responses=[

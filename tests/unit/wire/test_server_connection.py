@@ -24,7 +24,7 @@ def frame(
 @pytest.mark.parametrize("client_id", ["me", "", None, "größe" * 20])
 def test_a_request_is_read_with_its_header(version: int, client_id: str | None) -> None:
     """
-    The envelope holds what the header says, with a legacy client id in every version.
+    The envelope contains the fields of the header; the client id is a non-compact string in every version.
     """
     connection = ServerConnection(apis.ALL)
     data = frame(heartbeat.API, version, ALIVE, 11, client_id)
@@ -43,7 +43,7 @@ def test_a_request_is_read_with_its_header(version: int, client_id: str | None) 
 
 def test_unknown_tags_in_the_header_are_skipped() -> None:
     """
-    A header of version 2 may carry fields that we do not know.
+    A request header v2 may contain unknown tagged fields.
     """
     connection = ServerConnection(apis.ALL)
     data = bytes(frame(heartbeat.API, 4, ALIVE))
@@ -56,7 +56,7 @@ def test_unknown_tags_in_the_header_are_skipped() -> None:
 
 def test_records_are_views_on_the_frame() -> None:
     """
-    What the broker writes into the records, it writes into the frame.
+    Writing into the records of a request writes into the frame.
     """
     connection = ServerConnection(apis.ALL)
     partition = produce.Request.Topic.Partition(index=0, records=memoryview(b"a batch"))
@@ -72,7 +72,7 @@ def test_records_are_views_on_the_frame() -> None:
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_responses_leave_in_the_order_of_their_requests(order: tuple[int, ...]) -> None:
     """
-    However the answers come, what is sent is in order, and each answer is sent as soon as it may be.
+    In whatever order requests are answered, responses are sent in request order, each as early as that allows.
     """
     connection = ServerConnection(apis.ALL)
     envelopes = [connection.receive(frame(heartbeat.API, 4, ALIVE, index)) for index in range(4)]
@@ -86,9 +86,9 @@ def test_responses_leave_in_the_order_of_their_requests(order: tuple[int, ...]) 
     assert not connection.pending
 
 
-def test_a_request_without_response_holds_its_place_and_sends_nothing() -> None:
+def test_a_request_without_response_delays_later_responses() -> None:
     """
-    Produce with acks=0: nothing leaves, but later answers wait until it is done.
+    Produce with acks=0 has no response, but later responses wait until it is done.
     """
     connection = ServerConnection(apis.ALL)
     silent, spoken = (connection.receive(frame(heartbeat.API, 4, ALIVE, index)) for index in range(2))
@@ -102,7 +102,7 @@ def test_a_request_without_response_holds_its_place_and_sends_nothing() -> None:
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
     """
-    KIP-511: error 35, all keys, and a header that any client can read.
+    The response has UNSUPPORTED_VERSION, all keys, and a header that any client can read (KIP-511).
     """
     connection = ServerConnection({18: api_versions.API, 3: metadata.API})
     data = (18).to_bytes(2, "big") + (99).to_bytes(2, "big") + (5).to_bytes(4, "big") + b"\xff\xff\0whatever"
@@ -119,7 +119,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
 @pytest.mark.parametrize("version", api_versions.API.versions)
 def test_the_header_of_api_versions_never_changes(version: int) -> None:
     """
-    Its body may be flexible; its header has no tagged fields, so that every client can read it.
+    The body may be flexible, but the header has no tagged fields, so that every client can read it.
     """
     response = api_versions.Response(error_code=0, api_keys=())
 
@@ -134,19 +134,19 @@ def test_the_header_of_api_versions_never_changes(version: int) -> None:
         (b"", "no header"),
         (b"\0\3\0\0\0\0\0\1\xff", "no header"),
         (b"\3\xe7\0\0\0\0\0\1\xff\xff", "API key 999"),
-        (b"\0\3\0\x63\0\0\0\1\xff\xff", "metadata v99"),
-        (b"\0\3\xff\xff\0\0\0\1\xff\xff", "metadata v-1"),
+        (b"\0\3\0\x63\0\0\0\1\xff\xff", "metadata v0-13, not v99"),
+        (b"\0\3\xff\xff\0\0\0\1\xff\xff", "metadata v0-13, not v-1"),
         (b"\0\3\0\0\0\0\0\1\x7f\xff", "client id of 32767"),
         (b"\0\3\0\0\0\0\0\1\xff\xfe", "client id of -2"),
         (b"\0\3\0\0\0\0\0\1\0\1\xff\0\0\0\0", "not UTF-8"),
         (b"\0\3\0\x0c\0\0\0\1\xff\xff", "inside its header"),
         (b"\0\3\0\x0c\0\0\0\1\xff\xff\x81\x80\x80\x04\0", "tagged fields"),
-        (b"\0\3\0\x0c\0\0\0\1\xff\xff\1\1\x7f", "127 bytes where 0"),
+        (b"\0\3\0\x0c\0\0\0\1\xff\xff\1\1\x7f", "127 bytes, but only 0"),
     ],
 )
-def test_what_is_no_request_closes_the_connection(data: bytes, said: str) -> None:
+def test_an_invalid_request_is_refused(data: bytes, said: str) -> None:
     """
-    ProtocolError, and a sentence that says what was wrong.
+    The ProtocolError says what is wrong.
     """
     connection = ServerConnection({3: metadata.API})
 
@@ -154,9 +154,9 @@ def test_what_is_no_request_closes_the_connection(data: bytes, said: str) -> Non
         connection.receive(memoryview(data))
 
 
-def test_a_body_that_was_kept_is_framed_for_any_request() -> None:
+def test_an_encoded_body_can_be_framed_for_many_requests() -> None:
     """
-    Metadata is encoded once and sent to many.
+    A Metadata response is encoded once and sent to many clients.
     """
     response = metadata.Response(brokers=(), topics=())
     body = metadata.API.encode_response_body(12, response)
@@ -166,9 +166,9 @@ def test_a_body_that_was_kept_is_framed_for_any_request() -> None:
     assert [b"".join(metadata.API.encode_response(12, response, correlation_id)) for correlation_id in (1, 2)] == sent
 
 
-def test_bytes_behind_a_request_are_let_pass() -> None:
+def test_bytes_after_a_request_are_ignored() -> None:
     """
-    librdkafka 2.16 asks Metadata v13 for all topics with three bytes too many; Kafka's brokers do not look there.
+    librdkafka 2.16 sends Metadata v13 for all topics with three surplus bytes, which Kafka's brokers ignore.
     """
     connection = ServerConnection({3: metadata.API})
     sent = bytes.fromhex("0003000d00000003000772646b61666b6100" + "00000000" + "010000")

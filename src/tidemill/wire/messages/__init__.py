@@ -1,1 +1,1 @@
-"""One file per Kafka API, named as the API: its fields as data."""
+"""Declarations of the Kafka APIs: one file per API, named after the API."""

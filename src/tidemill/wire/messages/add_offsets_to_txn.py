@@ -1,10 +1,10 @@
 """AddOffsetsToTxn: key 25, v0-4, flexible from v3.
 
-A group whose offsets a transaction is about to commit.
+Adds a consumer group to a transaction that is about to commit offsets of that group.
 
-v2  PRODUCER_FENCED may be answered
+v2  may return PRODUCER_FENCED
 v3  flexible
-v4  TRANSACTION_ABORTABLE may be answered (KIP-890)
+v4  may return TRANSACTION_ABORTABLE (KIP-890)
 """
 
 from tidemill.wire.primitives import INT16, INT32, INT64, STRING

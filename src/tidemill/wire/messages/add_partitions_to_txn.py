@@ -1,13 +1,13 @@
 """AddPartitionsToTxn: key 24, v0-5, flexible from v3.
 
-Partitions that a transaction is about to write to.
+Adds partitions to a transaction that is about to write to them.
 
-v2  PRODUCER_FENCED may be answered
+v2  may return PRODUCER_FENCED
 v3  flexible
 v4  request: transactions in place of v3_and_below_transactional_id, v3_and_below_producer_id,
     v3_and_below_producer_epoch, v3_and_below_topics; response: error_code, results_by_transaction in place of
     results_by_topic_v3_and_below; many transactions at once, for brokers only (KIP-890)
-v5  TRANSACTION_ABORTABLE may be answered (KIP-890)
+v5  may return TRANSACTION_ABORTABLE (KIP-890)
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """AlterConfigs: key 33, v0-2, flexible from v2.
 
-Replaces all configs of a resource; whatever is not named goes back to its default.
+Replaces all configs of a resource; a key that is not listed is reset to its default.
 
 v2  flexible
 """

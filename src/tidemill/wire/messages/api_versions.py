@@ -1,7 +1,8 @@
 """ApiVersions: key 18, v0-4, flexible from v3.
 
-What this broker speaks; the first request of most clients.  The answer's header never has tagged fields.
-A version we do not know is answered with v0, error 35 and all keys (KIP-511).
+Returns the APIs and versions that the broker supports; most clients send it first.  The response header
+never has tagged fields.  An unknown version gets a v0 response with UNSUPPORTED_VERSION and all keys
+(KIP-511).
 
 v1  response: throttle_time_ms
 v3  request: client_software_name, client_software_version; response: supported_features, finalized_features_epoch,

@@ -1,9 +1,9 @@
 """CreatePartitions: key 37, v0-3, flexible from v2.
 
-Raises topics' partition counts.
+Increases the partition counts of topics.
 
 v2  flexible
-v3  THROTTLING_QUOTA_EXCEEDED may be answered (KIP-599)
+v3  may return THROTTLING_QUOTA_EXCEEDED (KIP-599)
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
 """CreateTopics: key 19, v2-7, flexible from v5.
 
-New topics.  Partition count and replication factor may be -1: the broker's default.
+Creates topics.  A partition count or replication factor of -1 means the broker's default.
 
-v4  -1 is the broker's default (KIP-464)
+v4  -1 means the broker's default (KIP-464)
 v5  response: topic_config_error_code, num_partitions, replication_factor, configs; KIP-525; flexible
-v6  THROTTLING_QUOTA_EXCEEDED may be answered
+v6  may return THROTTLING_QUOTA_EXCEEDED
 v7  response: topic_id
 """
 

@@ -1,6 +1,6 @@
 """DeleteGroups: key 42, v0-2, flexible from v2.
 
-Empty groups that shall be no more.
+Deletes empty groups.
 
 v2  flexible
 """

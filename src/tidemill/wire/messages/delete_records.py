@@ -1,6 +1,6 @@
 """DeleteRecords: key 21, v0-2, flexible from v2.
 
-Moves the log start offset of partitions forward; offset -1 is the high watermark.
+Advances the log start offset of partitions; offset -1 means the high watermark.
 
 v2  flexible
 """

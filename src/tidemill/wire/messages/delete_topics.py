@@ -1,6 +1,6 @@
 """DeleteTopics: key 20, v1-6, flexible from v4.
 
-Topics, by name or id, that shall be no more.
+Deletes topics by name or id.
 
 v4  flexible
 v5  response: error_message; KIP-599

@@ -1,6 +1,6 @@
 """DescribeCluster: key 60, v0-2, flexible from v0.
 
-The brokers and the controller.
+Returns the brokers and the controller of the cluster.
 
 v1  request and response: endpoint_type; KIP-919
 v2  request: include_fenced_brokers; response: is_fenced; KIP-1073

@@ -1,6 +1,6 @@
 """DescribeConfigs: key 32, v1-4, flexible from v4.
 
-The configs of topics and brokers, with where each value comes from.
+Returns the configs of topics and brokers, with the source of each value.
 
 v1  response: without is_default
 v3  request: include_documentation; response: config_type, documentation; types and documentation (KIP-569)

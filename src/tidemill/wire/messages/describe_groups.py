@@ -1,6 +1,6 @@
 """DescribeGroups: key 15, v0-6, flexible from v5.
 
-Classic groups with their members.
+Returns classic groups with their members.
 
 v1  response: throttle_time_ms
 v3  request: include_authorized_operations; response: authorized_operations; KIP-430

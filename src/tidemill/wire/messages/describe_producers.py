@@ -1,6 +1,6 @@
 """DescribeProducers: key 61, v0, flexible from v0.
 
-Who produces to partitions, and what transactions are open there (KIP-664).
+Returns the active producers of partitions and their open transactions (KIP-664).
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """DescribeQuorum: key 55, v0-2, flexible from v0.
 
-The voters and observers of the metadata log (KIP-595).
+Returns the voters and observers of the metadata log (KIP-595).
 
 v1  response: last_fetch_timestamp, last_caught_up_timestamp; KIP-836
 v2  response: error_message, nodes, replica_directory_id; KIP-853

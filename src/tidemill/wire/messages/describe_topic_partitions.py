@@ -1,6 +1,6 @@
 """DescribeTopicPartitions: key 75, v0, flexible from v0.
 
-Topics' partitions in pages, with eligible leader replicas (KIP-966).
+Returns the partitions of topics in pages, with eligible leader replicas (KIP-966).
 """
 
 from collections.abc import Sequence

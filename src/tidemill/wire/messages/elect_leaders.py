@@ -1,6 +1,6 @@
 """ElectLeaders: key 43, v0-2, flexible from v2.
 
-Asks for an election: type 0 preferred, 1 unclean.  Null topic_partitions means all.
+Requests leader elections: type 0 is preferred, 1 is unclean.  Null topic_partitions means all partitions.
 
 v1  request: election_type; response: error_code; KIP-460
 v2  flexible

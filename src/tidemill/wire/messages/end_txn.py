@@ -2,9 +2,9 @@
 
 Commits or aborts a transaction.
 
-v2  PRODUCER_FENCED may be answered
+v2  may return PRODUCER_FENCED
 v3  flexible
-v4  TRANSACTION_ABORTABLE may be answered (KIP-890)
+v4  may return TRANSACTION_ABORTABLE (KIP-890)
 v5  response: producer_id, producer_epoch; each transaction has an epoch of its own (KIP-890)
 """
 

@@ -1,17 +1,17 @@
 """Fetch: key 1, v4-18, flexible from v12.
 
-Record batches from many partitions, waiting until there are min_bytes or max_wait_ms are over.
+Returns record batches of partitions, as soon as there are min_bytes of them or max_wait_ms have passed.
 
 v5   request and response: log_start_offset
-v6   KAFKA_STORAGE_ERROR may be answered
+v6   may return KAFKA_STORAGE_ERROR
 v7   request: session_id, session_epoch, forgotten_topics_data; response: error_code, session_id; incremental sessions
      (KIP-227)
-v9   request: current_leader_epoch; leader epochs fence (KIP-320)
+v9   request: current_leader_epoch; fencing by leader epoch (KIP-320)
 v10  batches may be compressed with zstd (KIP-110)
 v11  request: rack_id; response: preferred_read_replica; fetching from followers (KIP-392)
 v12  request: cluster_id, last_fetched_epoch; response: diverging_epoch, current_leader, snapshot_id; flexible
 v13  request and response: topic_id in place of topic; topics by id (KIP-516)
-v14  OFFSET_MOVED_TO_TIERED_STORAGE may be answered (KIP-405)
+v14  may return OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405)
 v15  request: replica_state in place of replica_id; KIP-903
 v16  response: node_endpoints; KIP-951
 v17  request: replica_directory_id; KIP-853

@@ -1,12 +1,12 @@
 """FindCoordinator: key 10, v0-6, flexible from v3.
 
-Which broker coordinates a group (key type 0), a transaction (1) or a share group's partition (2).
+Returns the coordinator of a group (key type 0), a transaction (1) or a share group's partition (2).
 
 v1  request: key_type; response: throttle_time_ms, error_message
 v3  flexible
 v4  request: coordinator_keys in place of key; response: coordinators in place of error_code, error_message, node_id,
     host, port; many keys at once (KIP-699)
-v5  TRANSACTION_ABORTABLE may be answered (KIP-890)
+v5  may return TRANSACTION_ABORTABLE (KIP-890)
 v6  key type 2 (KIP-932)
 """
 

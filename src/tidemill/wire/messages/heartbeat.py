@@ -1,6 +1,6 @@
 """Heartbeat: key 12, v0-4, flexible from v4.
 
-A classic group's member says it is alive; the answer tells it to rejoin, or not.
+A member of a classic group reports that it is alive; the response tells it whether to rejoin.
 
 v1  response: throttle_time_ms
 v3  request: group_instance_id; KIP-345

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs: key 44, v0-1, flexible from v1.
 
-Changes single configs: 0 set, 1 delete, 2 append, 3 subtract (KIP-339).
+Changes individual config keys: 0 set, 1 delete, 2 append, 3 subtract (KIP-339).
 
 v1  flexible
 """

@@ -1,13 +1,13 @@
 """InitProducerId: key 22, v0-5, flexible from v2.
 
-A producer id and epoch, for idempotent and transactional producers.
+Allocates a producer id and epoch for an idempotent or transactional producer.
 
 v2  flexible
-v3  request: producer_id, producer_epoch; a producer may come back with its id (KIP-360)
-v4  PRODUCER_FENCED may be answered
-v5  TRANSACTION_ABORTABLE may be answered (KIP-890)
+v3  request: producer_id, producer_epoch; a producer may keep its id and raise its epoch (KIP-360)
+v4  may return PRODUCER_FENCED
+v5  may return TRANSACTION_ABORTABLE (KIP-890)
 
-Kafka's v6 (two-phase commit, KIP-939) is not spoken: a released Kafka 4.3 does not offer it either.
+Kafka's v6 (two-phase commit, KIP-939) is not supported; a released Kafka 4.3 does not advertise it either.
 """
 
 from tidemill.wire.primitives import INT16, INT32, INT64, STRING

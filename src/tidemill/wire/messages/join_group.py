@@ -1,10 +1,10 @@
 """JoinGroup: key 11, v0-9, flexible from v6.
 
-A member enters a classic group's next generation, with the protocols it can speak.
+A member joins the next generation of a classic group and lists the protocols it supports.
 
 v1  request: rebalance_timeout_ms
 v2  response: throttle_time_ms
-v4  MEMBER_ID_REQUIRED: a new member is given its id first (KIP-394)
+v4  MEMBER_ID_REQUIRED: a new member gets its id first, then joins (KIP-394)
 v5  request and response: group_instance_id; KIP-345
 v6  flexible
 v7  response: protocol_type; KIP-559

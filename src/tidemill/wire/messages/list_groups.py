@@ -1,6 +1,6 @@
 """ListGroups: key 16, v0-5, flexible from v3.
 
-Every group that this broker coordinates.
+Returns the groups that this broker coordinates.
 
 v1  response: throttle_time_ms
 v3  flexible

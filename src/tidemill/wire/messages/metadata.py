@@ -1,6 +1,6 @@
 """Metadata: key 3, v0-13, flexible from v9.
 
-Brokers, and the leaders of topics' partitions.  Null topics (v0: an empty list) means every topic.
+Returns the brokers and the leaders of partitions.  Null topics (v0: an empty list) means every topic.
 
 v1   response: rack, controller_id, is_internal
 v2   response: cluster_id
@@ -69,6 +69,6 @@ class Response(Message):
     error_code: int = field(INT16, since=13, default=0)
 
 
-# librdkafka's request for all topics has three bytes too many from v9 on: it keeps room for a length of four bytes, and
-# does not give it back where the compact array is null.
+# From v9 on, librdkafka's request for all topics ends with three surplus bytes: it reserves four bytes for the length
+# of the topic array and does not shrink them where the compact array is null.
 API = Api(key=3, versions=range(14), flexible_from=9, request=Request, response=Response, request_has_rest=True)

@@ -1,6 +1,6 @@
 """OffsetDelete: key 47, v0, never flexible.
 
-Committed offsets that shall be no more (KIP-496).
+Deletes committed offsets (KIP-496).
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,12 @@
 """OffsetFetch: key 9, v1-10, flexible from v6.
 
-Where groups left off.  Null topics means every topic with a committed offset.
+Returns the committed offsets of groups.  Null topics means every topic with a committed offset.
 
 v2   response: error_code
 v3   response: throttle_time_ms
 v5   response: committed_leader_epoch
 v6   flexible
-v7   request: require_stable; UNSTABLE_OFFSET_COMMIT may be answered (KIP-447)
+v7   request: require_stable; may return UNSTABLE_OFFSET_COMMIT (KIP-447)
 v8   request: groups in place of group_id, topics; response: groups in place of topics, error_code; many groups at
      once (KIP-709)
 v9   request: member_id, member_epoch; the consumer group protocol (KIP-848)

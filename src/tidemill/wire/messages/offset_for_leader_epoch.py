@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch: key 23, v2-4, flexible from v4.
 
-Where a leader epoch ended, so that a reader can tell whether the log was cut behind its back (KIP-320).
+Returns the end offset of a leader epoch, by which a consumer detects that the log was truncated (KIP-320).
 
 v3  request: replica_id
 v4  flexible

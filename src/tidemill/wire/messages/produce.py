@@ -1,19 +1,19 @@
 """Produce: key 0, v0-13, flexible from v9.
 
-A producer's record batches, by partition; the answer says where each was appended.  None with acks=0.
-v0-2 carry formats older than record batch v2 and are refused; they are advertised because librdkafka sends
-uncompressed batches to brokers that do not (KAFKA-18659).
+Appends record batches to partitions and returns their offsets.  There is no response with acks=0.
+v0-2 carry formats older than record batch v2 and are refused.  They are advertised because librdkafka does
+not compress batches for brokers that do not advertise them (KAFKA-18659).
 
 v1   response: throttle_time_ms
 v2   response: log_append_time_ms
 v3   request: transactional_id; record batch v2 only
-v4   KAFKA_STORAGE_ERROR may be answered
+v4   may return KAFKA_STORAGE_ERROR
 v5   response: log_start_offset
 v7   batches may be compressed with zstd (KIP-110)
-v8   response: record_errors, error_message; names the records that were refused (KIP-467)
+v8   response: record_errors, error_message; the indexes of refused records (KIP-467)
 v9   flexible
-v10  response: current_leader, node_endpoints; the new leader comes with NOT_LEADER_OR_FOLLOWER (KIP-951)
-v11  TRANSACTION_ABORTABLE may be answered (KIP-890)
+v10  response: current_leader, node_endpoints; NOT_LEADER_OR_FOLLOWER carries the new leader (KIP-951)
+v11  may return TRANSACTION_ABORTABLE (KIP-890)
 v12  adds partitions to the transaction implicitly (KIP-890)
 v13  request and response: topic_id in place of name; topics by id (KIP-516)
 """

@@ -1,6 +1,6 @@
 """SyncGroup: key 14, v0-5, flexible from v4.
 
-The leader of a classic group hands in the assignments; every member takes its own away.
+The leader of a classic group sends the assignments of all members; every member receives its own.
 
 v1  response: throttle_time_ms
 v3  request: group_instance_id; KIP-345

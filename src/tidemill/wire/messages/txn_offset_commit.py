@@ -1,10 +1,10 @@
 """TxnOffsetCommit: key 28, v0-5, flexible from v3.
 
-Offsets that a group commits with a transaction.
+Commits offsets of a group as part of a transaction.
 
 v2  request: committed_leader_epoch
 v3  request: generation_id, member_id, group_instance_id; KIP-447; flexible
-v4  TRANSACTION_ABORTABLE may be answered (KIP-890)
+v4  may return TRANSACTION_ABORTABLE (KIP-890)
 v5  adds the group to the transaction implicitly (KIP-890)
 """
 
