@@ -1,1 +1,1 @@
-"""Record batch v2, sans-io: header views, checks, walks, compression, Arrow.  Entrance: `batches.batch`."""
+"""Record batch v2, sans-io: headers, checks, record scans, compression, Arrow.  Entry point: `batches.batch`."""

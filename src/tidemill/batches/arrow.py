@@ -1,10 +1,10 @@
-"""Record batches ↔ Arrow columns, for Spark and for everything else that thinks in columns.
+"""Converts record batches to Arrow columns and back, for Spark and other columnar consumers.
 
-The columns are those of Spark's Kafka source, in its order and with its types, so that a RecordBatch made here can be
-handed to Spark as it is.  Many batches are decoded in one pass into buffers that Arrow then takes over: nothing is
-copied twice, and nothing is done per record outside `scan`.
+The columns are those of Spark's Kafka source, in its order and with its types, so Spark can use a RecordBatch made here
+as it is.  Many batches are decoded in one pass into buffers that Arrow then owns.  Data is copied once, and only `scan`
+does work per record.
 
-pyarrow is imported when a function is called: the broker and the CLI start without it.
+pyarrow is imported when a function is called, so the broker and the CLI start without it.
 """
 
 from __future__ import annotations
@@ -41,20 +41,28 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS_COLUMN: Final = "headers"
 OFFSET_MAX: Final = (1 << 63) - 1
-GROUP_BYTES_MAX: Final = 64 << 20  # of records that become one RecordBatch: far below the 2 GiB of 32-bit Arrow offsets
+GROUP_BYTES_MAX: Final = 64 << 20  # of records in one RecordBatch: far below the 2 GiB limit of 32-bit Arrow offsets
 BATCH_BYTES_MAX: Final = 1 << 20  # below Kafka's default `max.message.bytes` of 1,048,588
 BATCH_RECORDS_MAX: Final = (1 << 31) - 1
 
 
 class AbortedTransaction(NamedTuple):
-    """As a Fetch response lists it: the producer's transactional batches from `first_offset` to its marker are void."""
+    """
+    An aborted transaction, as listed by a Fetch response.
+
+    Readers of committed records skip the producer's transactional batches from `first_offset` to its abort marker.
+    """
 
     producer_id: int
     first_offset: int
 
 
 def schema(columns: Sequence[str] | None = None, *, include_headers: bool = False) -> pa.Schema:
-    """The schema of Spark's Kafka source; or of the named `columns`, in the order in which they are named."""
+    """
+    Return the schema of Spark's Kafka source, or of the given `columns` in the given order.
+
+    Raise ValueError for an unknown column.
+    """
     import pyarrow as pa
 
     types = {
@@ -71,7 +79,7 @@ def schema(columns: Sequence[str] | None = None, *, include_headers: bool = Fals
         columns = (*COLUMNS, HEADERS_COLUMN) if include_headers else COLUMNS
     unknown = [name for name in columns if name not in types]
     if unknown:
-        raise ValueError(f"column {unknown[0]!r} is unknown; there are {', '.join(types)}")
+        raise ValueError(f"column {unknown[0]!r} is unknown; the columns are {', '.join(types)}")
     return pa.schema([pa.field(name, types[name]) for name in columns])
 
 
@@ -97,7 +105,11 @@ def record_batch_from(
     aborted: Sequence[AbortedTransaction] = (),
     size_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> pa.RecordBatch:
-    """All records of `parts` in one RecordBatch; as `record_batches_from`, for what is known to be small enough."""
+    """
+    Return all records of `parts` in one RecordBatch, possibly empty.
+
+    The arguments are those of `record_batches_from`.  Use this function only for parts of bounded size.
+    """
     blocks = list(_blocks(parts, start_offset, end_offset, check_crc, aborted, size_max))
     return _columns(
         blocks, topic, partition, start_offset, end_offset, schema(columns, include_headers=include_headers)
@@ -119,12 +131,14 @@ def record_batches_from(
     group_bytes_max: int = GROUP_BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
     """
-    The records with offsets in [start_offset, end_offset) of the batches in `parts`, each a run of whole batches.
+    Yield the records with offsets in [start_offset, end_offset) of the batches in `parts`, as RecordBatches.
 
-    A partial last batch of a part is left out, as are control batches and, where a Fetch response's list of aborted
-    transactions is given, what those wrote.  Rows are gathered until `group_bytes_max` bytes of records; no rows, no
-    RecordBatch.  `size_max` caps what one batch may unfold to.  ValueError (MalformedBatch, MalformedRecords,
-    CompressionError) when a batch cannot be read.
+    Each part is a sequence of batches, of which the last may be incomplete.  Incomplete batches and control batches are
+    skipped, and so are the records of the transactions in `aborted`, the list from a Fetch response.  A RecordBatch
+    holds the records of up to `group_bytes_max` decompressed bytes and is never empty.  `size_max` limits the
+    decompressed bytes of one batch.
+
+    Raise ValueError (MalformedBatch, MalformedRecords, CompressionError) if a batch cannot be read.
     """
     wanted = schema(columns, include_headers=include_headers)
     group: list[_Block] = []
@@ -170,9 +184,7 @@ def _blocks(
         for position, size, header in spans(view):
             end = position + size
             if header.magic != MAGIC:
-                raise MalformedBatch(
-                    f"the batch at offset {header.base_offset} has magic {header.magic}; 2 is expected"
-                )
+                raise MalformedBatch(f"the batch at offset {header.base_offset} has magic {header.magic}; expected 2")
             if check_crc and crc32c(view[position + CRC_START : end]) != header.crc:
                 raise MalformedBatch(f"the batch at offset {header.base_offset} does not match its CRC")
             while pending and pending[-1].first_offset < header.end_offset:
@@ -201,7 +213,7 @@ def _blocks(
 def _columns(
     blocks: Sequence[_Block], topic: str, partition: int, start_offset: int, end_offset: int, wanted: pa.Schema
 ) -> pa.RecordBatch:
-    """Decode all blocks at once into the wanted columns."""
+    """Decode all blocks into the columns of the schema `wanted`."""
     import pyarrow as pa
 
     rows_max = sum(block.record_count for block in blocks)
@@ -239,7 +251,11 @@ def _columns(
 
 
 def _headers(fill: Any, buffers: Sequence[pa.Buffer]) -> pa.Array:
-    """`fill` is a ColumnFill.  A record without headers has null, as in Spark's Kafka source."""
+    """
+    Return the headers column of `fill`, a ColumnFill.
+
+    The value is null for a record without headers, as in Spark's Kafka source.
+    """
     import pyarrow as pa
 
     ends, valid, name_ends, name_data, value_ends, value_valid, value_data = buffers
@@ -251,7 +267,7 @@ def _headers(fill: Any, buffers: Sequence[pa.Buffer]) -> pa.Array:
     kind = _headers_type()
     try:
         checked_names = names.cast(pa.string())
-    except pa.ArrowInvalid:  # producers may send any bytes; what is not UTF-8 is replaced, as Java's clients do
+    except pa.ArrowInvalid:  # a producer may send any bytes; invalid UTF-8 is replaced, as Java's clients do
         checked_names = pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())
     entries = pa.StructArray.from_arrays([checked_names, values], fields=list(kind.value_type))
     return pa.Array.from_buffers(
@@ -260,13 +276,13 @@ def _headers(fill: Any, buffers: Sequence[pa.Buffer]) -> pa.Array:
 
 
 class _Buffers(NamedTuple):
-    """The buffers of one column, as Arrow takes them."""
+    """The buffers of one column, in Arrow's order."""
 
     buffers: tuple[Any, ...]
 
     @classmethod
     def of(cls, name: str, rows_max: int, bytes_max: int) -> _Buffers:
-        """Room for the largest case.  Pages that are not written are never given memory."""
+        """Allocate buffers for the largest possible column.  Pages that are never written take no physical memory."""
         import pyarrow as pa
 
         def allocated(size: int) -> pa.Buffer:
@@ -297,7 +313,7 @@ class _Buffers(NamedTuple):
         return cls(())  # topic and partition are the same in every row
 
     def want(self, name: str, fill: Any) -> None:
-        """Hand the buffers to `fill`, a ColumnFill, as what they hold."""
+        """Pass the buffers to `fill`, a ColumnFill, as the output of column `name`."""
         views = [memoryview(buffer).cast("B") for buffer in self.buffers]
         if name == "key":
             fill.want_keys(views[0].cast("i"), views[1], views[2])
@@ -334,11 +350,14 @@ def batches_from(
     is_transactional: bool = False,
 ) -> list[bytearray]:
     """
-    The rows as record batches, in order; offsets and sequence numbers run on from one to the next.
+    Return the rows as record batches, in order, with consecutive offsets and sequence numbers.
 
-    `value` is needed; `key`, `headers` and `timestamp` (any Arrow timestamp) are taken where they are; `timestamp`
-    (milliseconds) is for rows without.  A batch has at most `batch_bytes_max` bytes before compression, unless a
-    single record is larger: that one gets a batch of its own, and the broker will say whether it is too large.
+    The column `value` is required; `key`, `headers` and `timestamp` (any Arrow timestamp type) are optional.  The
+    argument `timestamp` (milliseconds since the epoch) applies to rows without one.  A batch has at most
+    `batch_bytes_max` bytes before compression.  A single larger record gets a batch of its own, which the broker may
+    refuse.
+
+    Raise ValueError if there is no column `value`, or if the rows' offsets or timestamps are out of range.
     """
     import pyarrow as pa
 
@@ -384,7 +403,7 @@ def batches_from(
 
 
 def _source(rows: pa.RecordBatch, timestamp: int) -> tuple[Any, memoryview]:
-    """The rows' buffers as a ColumnRecords, and their timestamps in milliseconds."""
+    """Return the rows' buffers as a ColumnRecords, and the rows' timestamps in milliseconds."""
     import pyarrow as pa
 
     timestamps = _timestamps(rows, timestamp)
@@ -422,7 +441,7 @@ def _timestamps(rows: pa.RecordBatch, timestamp: int) -> memoryview:
 
 
 def _binary(column: pa.Array) -> tuple[memoryview, memoryview, memoryview | None, int]:
-    """(ends, data, valid, the bit of row 0) of a column of bytes or text."""
+    """Return (ends, data, validity bitmap, index of row 0's bit in the bitmap) of a binary or text column."""
     import pyarrow as pa
 
     column = column.cast(pa.binary())
@@ -433,7 +452,7 @@ def _binary(column: pa.Array) -> tuple[memoryview, memoryview, memoryview | None
 
 def _ints(buffer: pa.Buffer | None, first: int, count: int) -> memoryview:
     if buffer is None or buffer.size < 4 * (first + count):
-        return memoryview(bytes(4 * count)).cast("i")  # Arrow lets an empty column do without offsets
+        return memoryview(bytes(4 * count)).cast("i")  # Arrow allows an empty column to have no offsets
     return memoryview(buffer).cast("B")[4 * first : 4 * (first + count)].cast("i")
 
 

@@ -1,7 +1,7 @@
-"""A record batch (Kafka's format v2): a header view over the bytes it came in.
+"""The header of a record batch (Kafka's format v2), read and written in place.
 
-A batch is 61 bytes of header, then its records, compressed or not.  Base offset and leader epoch stand before the
-CRC and outside it, so that a leader can stamp them in place; everything from the attributes on is under it.
+A batch is a header of 61 bytes followed by its records, compressed or not.  The CRC covers everything from the
+attributes on.  It does not cover base offset and leader epoch, so a leader can write them without computing it again.
 
     0  base offset        int64      23  last offset delta  int32      51  producer epoch  int16
     8  batch length       int32      27  base timestamp     int64      53  base sequence   int32
@@ -10,8 +10,8 @@ CRC and outside it, so that a leader can stamp them in place; everything from th
     17 CRC-32C of 21..    uint32
     21 attributes         int16: codec 0-2, timestamp type 3, transactional 4, control 5, delete horizon 6
 
-Every function takes any contiguous buffer of bytes and the position of a batch in it; those that write need a
-writable one.  None looks at a record.
+Every function takes a contiguous buffer of bytes and the position of a batch in it; functions that write require a
+writable buffer.  No function reads the records.
 """
 
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ from tidemill.batches.checksum import JOINED_BYTES_MIN, crc32c, crc32c_joined
 Buffer = bytes | bytearray | memoryview
 
 HEADER_BYTES: Final = 61
-LENGTH_BYTES: Final = 12  # base offset and batch length themselves, which the batch length leaves out
-CRC_START: Final = 21  # the attributes: the first byte under the CRC
+LENGTH_BYTES: Final = 12  # size of the fields base offset and batch length, which the batch length does not count
+CRC_START: Final = 21  # position of the attributes: the first byte that the CRC covers
 MAGIC_POSITION: Final = 16
 MAGIC: Final = 2
 
@@ -47,18 +47,18 @@ _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _LENGTH: Final = Struct(">i")
 
-unpack_header = _HEADER.unpack_from  # the numbers of BatchHeader as a bare tuple, for the hottest path
+unpack_header = _HEADER.unpack_from  # returns the fields of BatchHeader as a plain tuple, for the hottest path
 _pack_base_offset = _BASE_OFFSET.pack_into
 _pack_leader_epoch = _LEADER_EPOCH.pack_into
 _new_header = tuple.__new__
 
 
 class MalformedBatch(ValueError):
-    """The bytes are no record batch, or their parts contradict each other."""
+    """The bytes are not a record batch, or their fields contradict each other."""
 
 
 class BatchHeader(NamedTuple):
-    """The first 61 bytes as numbers, in the order in which they lie there."""
+    """The fields of a batch header, in the order of the format."""
 
     base_offset: int
     batch_length: int  # bytes after this field
@@ -76,22 +76,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The first offset after the batch."""
+        """Return the first offset after the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch, header included."""
+        """Return the size of the whole batch in bytes, header included."""
         return self.batch_length + LENGTH_BYTES
 
     @property
     def codec(self) -> int:
-        """A number of `compression.Codec`, or 5 to 7, which nobody has defined."""
+        """Return a number of `compression.Codec`, or one of the undefined numbers 5 to 7."""
         return self.attributes & CODEC_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """All records have the max timestamp; what they carry themselves does not count."""
+        """Return whether the max timestamp is that of every record, in place of the records' own timestamps."""
         return self.attributes & LOG_APPEND_TIME != 0
 
     @property
@@ -104,43 +104,48 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The numbers as they stand, unchecked.  struct.error when fewer than 61 bytes are left."""
+    """Return the header at `position`, unchecked.  Raise struct.error if fewer than 61 bytes are left."""
     return _new_header(BatchHeader, unpack_header(buffer, position))
 
 
 def write_header(buffer: bytearray | memoryview, header: BatchHeader, position: int = 0) -> None:
-    """The inverse of `read_header`."""
+    """Write `header` at `position`: the inverse of `read_header`."""
     _HEADER.pack_into(buffer, position, *header)
 
 
 def stamp(buffer: bytearray | memoryview, base_offset: int, leader_epoch: int, position: int = 0) -> None:
-    """Give the batch its place in the partition.  Both fields lie outside the CRC."""
+    """Write base offset and leader epoch into the batch at `position`.  The CRC does not cover them."""
     _pack_base_offset(buffer, position, base_offset)
     _pack_leader_epoch(buffer, position + 12, leader_epoch)
 
 
 def stamp_log_append_time(buffer: bytearray | memoryview, timestamp: int, position: int = 0) -> None:
-    """Make `timestamp` that of every record (`message.timestamp.type=LogAppendTime`).  Renews the CRC."""
+    """
+    Set the timestamp of all records to `timestamp` and update the CRC.
+
+    Used for topics with `message.timestamp.type=LogAppendTime`.
+    """
     (attributes,) = _ATTRIBUTES.unpack_from(buffer, position + CRC_START)
     _ATTRIBUTES.pack_into(buffer, position + CRC_START, attributes | LOG_APPEND_TIME)
     stamp_max_timestamp(buffer, timestamp, position)
 
 
 def stamp_max_timestamp(buffer: bytearray | memoryview, timestamp: int, position: int = 0) -> None:
-    """Write the max timestamp and renew the CRC."""
+    """Write the max timestamp and update the CRC."""
     _MAX_TIMESTAMP.pack_into(buffer, position + 35, timestamp)
     stamp_crc(buffer, position)
 
 
 def stamp_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
-    """Renew the CRC after a change under it."""
+    """Compute and write the CRC after a change to bytes that it covers.  Raise MalformedBatch."""
     _CRC.pack_into(buffer, position + 17, crc_of(buffer, position))
 
 
 def checksum_of_checked(batch: Buffer) -> int:
     """
-    CRC-32C of all its bytes.  Its own CRC has been found right: of a large one the records are not read a second time.
-    Measured on 1 MB: 6 µs instead of 90.
+    Return the CRC-32C of all bytes of `batch`, whose CRC field must have been verified.
+
+    For a large batch it is derived from the batch's own CRC, without reading the records a second time.
     """
     covered = len(batch) - CRC_START
     if covered < JOINED_BYTES_MIN:
@@ -152,22 +157,23 @@ def checksum_of_checked(batch: Buffer) -> int:
 
 
 def crc_of(buffer: Buffer, position: int = 0) -> int:
-    """What the CRC field should hold."""
+    """Compute the value that the CRC field should have.  Raise MalformedBatch if the batch does not fit the buffer."""
     (batch_length,) = _LENGTH.unpack_from(buffer, position + 8)
     end = position + LENGTH_BYTES + batch_length
     if not position + HEADER_BYTES <= end <= len(buffer):
-        raise MalformedBatch(f"a batch length of {batch_length} does not fit into the {len(buffer)} bytes at hand")
+        raise MalformedBatch(f"a batch length of {batch_length} does not fit into a buffer of {len(buffer)} bytes")
     with memoryview(buffer) as view, view[position + CRC_START : end] as covered:
         return crc32c(covered)
 
 
 def crc_matches(buffer: Buffer, position: int = 0) -> bool:
+    """Return whether the CRC field matches the batch's bytes.  Raise MalformedBatch."""
     (stored,) = _CRC.unpack_from(buffer, position + 17)
     return bool(stored == crc_of(buffer, position))
 
 
 class Span(NamedTuple):
-    """Where one batch lies in a buffer of several."""
+    """The position and size of one batch in a buffer of several, in bytes."""
 
     position: int
     size: int
@@ -176,17 +182,17 @@ class Span(NamedTuple):
 
 def spans(buffer: Buffer, position: int = 0) -> Iterator[Span]:
     """
-    The whole batches that lie one after another from `position` on.
+    Yield the complete batches of `buffer`, from `position` on.
 
-    Stops at a partial last batch: a Fetch response may be cut anywhere, and a segment may have a torn tail; what is
-    left begins where the last span ended.  MalformedBatch when a length cannot be that of a batch.
+    It stops at an incomplete last batch, because a Fetch response may end anywhere and a segment may have a torn tail.
+    The remaining bytes start where the last span ends.  Raise MalformedBatch if a length is too small for a batch.
     """
     end = len(buffer)
     while position + HEADER_BYTES <= end:
         header = read_header(buffer, position)
         size = header.batch_length + LENGTH_BYTES
         if size < HEADER_BYTES:
-            raise MalformedBatch(f"the batch at position {position} claims {size} bytes; a header alone takes 61")
+            raise MalformedBatch(f"the batch at position {position} has a size of {size} bytes; a header alone has 61")
         if position + size > end:
             return
         yield Span(position, size, header)
@@ -197,12 +203,12 @@ SEQUENCE_MAX: Final = (1 << 31) - 1
 
 
 def add_sequence(sequence: int, increment: int) -> int:
-    """A producer's sequence number `increment` records later.  After 2^31 − 1 comes 0."""
+    """Return the sequence number `increment` records after `sequence`; 0 follows 2^31 - 1."""
     return (sequence + increment) & SEQUENCE_MAX
 
 
 def last_sequence(header: BatchHeader) -> int:
-    """The sequence number of the batch's last record; NO_SEQUENCE when it has none."""
+    """Return the sequence number of the batch's last record, or NO_SEQUENCE if the batch has none."""
     if header.base_sequence < 0:
         return NO_SEQUENCE
     return (header.base_sequence + header.last_offset_delta) & SEQUENCE_MAX

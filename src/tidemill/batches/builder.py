@@ -1,6 +1,6 @@
-"""Records → record batch: for what the broker itself writes (metadata, group offsets, markers), the CLI, and tests.
+"""Builds record batches from records: for the broker's own records (metadata, offsets, markers), the CLI, and tests.
 
-Readable rather than fast: some 600,000 records a second.  What carries data in bulk is `arrow.batches_from`.
+The code is readable rather than fast; use `arrow.batches_from` for bulk data.
 """
 
 from collections.abc import Sequence
@@ -41,9 +41,10 @@ def build_batch(
     is_control: bool = False,
 ) -> bytearray:
     """
-    One batch with dense offsets from `base_offset` on.
+    Return one batch with consecutive offsets from `base_offset` on.
 
-    Timestamps are the records' own, unless `log_append_time` gives all of them one.
+    `log_append_time` (milliseconds since the epoch), if given, replaces the timestamps of all records.  Raise
+    ValueError without records.
     """
     if not records:
         raise ValueError("a batch holds at least one record")
@@ -89,7 +90,7 @@ def append_record(
     value: bytes | None,
     headers: Sequence[Header],
 ) -> None:
-    """One record as it lies in a batch, its length first."""
+    """Append one record in the format of a batch, preceded by its length.  `timestamp_delta` is in milliseconds."""
     record = bytearray(1)  # attributes: none are defined
     append_varint(record, timestamp_delta)
     append_varint(record, offset_delta)
@@ -104,7 +105,7 @@ def append_record(
 
 
 def append_varint(body: bytearray, number: int) -> None:
-    """Zigzag, then seven bits a byte, least significant first.  Serves int32 and int64 alike."""
+    """Append a varint: zigzag encoding, seven bits a byte, least significant first.  `number` is an int32 or int64."""
     zigzag = number << 1 ^ number >> 63
     while zigzag > 0x7F:
         body.append(zigzag & 0x7F | 0x80)
@@ -114,7 +115,7 @@ def append_varint(body: bytearray, number: int) -> None:
 
 def _append_nullable(body: bytearray, content: bytes | None) -> None:
     if content is None:
-        body.append(1)  # the varint of −1
+        body.append(1)  # the varint of -1
     else:
         append_varint(body, len(content))
         body += content

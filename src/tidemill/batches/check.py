@@ -1,8 +1,8 @@
-"""Is what a producer sent a record batch that may enter the log?
+"""Checks whether a batch sent by a producer may be appended to the log.
 
-The broker never looks into compressed records; of those only the header is checked.  Uncompressed records are walked
-once, at some 50 M a second, so that what is stored uncompressed can always be read.  The order of the checks is that
-of trust: first that the bytes are all there, then the format, then the CRC, and only then what the fields say.
+The broker never decompresses records, so it checks only the header of a compressed batch.  It scans uncompressed
+records once, so that they are always readable.  Each check relies on the earlier ones: first the size of the batch,
+then the format, then the CRC, and finally the fields.
 """
 
 from typing import NamedTuple
@@ -33,12 +33,12 @@ _new_header = tuple.__new__
 
 
 class BatchProblem(NamedTuple):
-    """A refusal: Kafka's error code, and a sentence for the response."""
+    """Why a batch is refused: Kafka's error code, and a message for the response."""
 
     error_code: int
     message: str
     max_timestamp: int | None = (
-        None  # the true one, when the header's is all that is wrong: stamp it and go on, as Kafka does
+        None  # the right one, if only the header's is wrong: the caller stamps it and accepts, as Kafka does
     )
 
 
@@ -51,11 +51,13 @@ def checked_header(
     is_zstd_allowed: bool = True,
 ) -> BatchHeader | BatchProblem:
     """
-    The header of `batch`, all that a Produce request carries for one partition, or why it must be refused.
+    Return the header of `batch`, or why the batch must be refused.
 
-    The bounds are those of `message.timestamp.before.max.ms` and `.after.max.ms` in the caller's time; neither they
-    nor the max timestamp count where the topic has LogAppendTime.  Whether a transactional batch is welcome, and
-    whether its producer's sequence continues, is for the caller.
+    `batch` is the data of one partition in a Produce request.  `timestamp_min` and `timestamp_max` (milliseconds since
+    the epoch) are the bounds that follow from `message.timestamp.before.max.ms` and `.after.max.ms`.  With
+    `is_log_append_time`, neither they nor the header's max timestamp are checked.
+
+    The caller decides whether to accept transactional batches, and checks the producer's sequence numbers.
     """
     size = len(batch)
     if size < HEADER_BYTES:
@@ -81,12 +83,12 @@ def checked_header(
     if batch_length + LENGTH_BYTES != size:
         return _wrong_size(batch_length + LENGTH_BYTES, size)
     if crc32c(memoryview(batch)[CRC_START:]) != crc:
-        return BatchProblem(errors.CORRUPT_MESSAGE, f"the batch's CRC is not {crc:#010x}, as its header says")
+        return BatchProblem(errors.CORRUPT_MESSAGE, f"the batch does not match the CRC {crc:#010x} in its header")
     if record_count < 1 or last_offset_delta != record_count - 1:
         return BatchProblem(
             errors.INVALID_RECORD,
-            f"the batch announces {record_count} records with the last offset delta {last_offset_delta}; "
-            "it must hold at least one, and offsets must be dense",
+            f"the batch has {record_count} records and the last offset delta {last_offset_delta}; "
+            "it must have at least one record, and consecutive offsets",
         )
     if attributes & ~CODEC_MASK or producer_id >= 0:
         problem = _attributes_problem(attributes, producer_id, producer_epoch, base_sequence)
@@ -114,7 +116,7 @@ def checked_header(
     if largest != header_max_timestamp:
         return BatchProblem(
             errors.INVALID_TIMESTAMP,
-            f"the header's max timestamp is {header_max_timestamp}, that of the records {largest}",
+            f"the header's max timestamp is {header_max_timestamp}, but that of the records is {largest}",
             max_timestamp=largest,
         )
     return header
@@ -124,7 +126,7 @@ def _too_short(batch: Buffer) -> BatchProblem:
     if len(batch) > MAGIC_POSITION and batch[MAGIC_POSITION] < MAGIC:
         return _wrong_magic(batch[MAGIC_POSITION])
     return BatchProblem(
-        errors.CORRUPT_MESSAGE, f"{len(batch)} bytes are no record batch: its header takes {HEADER_BYTES}"
+        errors.CORRUPT_MESSAGE, f"{len(batch)} bytes are not a record batch: its header alone has {HEADER_BYTES}"
     )
 
 
@@ -134,15 +136,15 @@ def _wrong_magic(magic: int) -> BatchProblem:
             errors.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             f"message format v{magic} is not supported; send record batches (v2), as all clients since Kafka 0.11 do",
         )
-    return BatchProblem(errors.CORRUPT_MESSAGE, f"magic {magic} names no format of record batches")
+    return BatchProblem(errors.CORRUPT_MESSAGE, f"magic {magic} is not a format of record batches")
 
 
 def _wrong_size(claimed: int, size: int) -> BatchProblem:
     if HEADER_BYTES <= claimed < size:
         return BatchProblem(
-            errors.INVALID_RECORD, f"one batch is expected per partition, but {size - claimed} bytes follow the first"
+            errors.INVALID_RECORD, f"expected one batch per partition, but {size - claimed} bytes follow the first"
         )
-    return BatchProblem(errors.CORRUPT_MESSAGE, f"the batch claims to have {claimed} bytes; {size} are there")
+    return BatchProblem(errors.CORRUPT_MESSAGE, f"the batch's length says {claimed} bytes, but it has {size}")
 
 
 def _attributes_problem(
@@ -157,9 +159,9 @@ def _attributes_problem(
     if producer_id >= 0 and (producer_epoch < 0 or base_sequence < 0):
         return BatchProblem(
             errors.INVALID_RECORD,
-            f"producer id {producer_id} comes with epoch {producer_epoch} and sequence {base_sequence}; "
+            f"producer id {producer_id} has epoch {producer_epoch} and sequence {base_sequence}; "
             "neither may be negative",
         )
     if attributes & TRANSACTIONAL and producer_id < 0:
-        return BatchProblem(errors.INVALID_RECORD, "a transactional batch needs a producer id")
+        return BatchProblem(errors.INVALID_RECORD, "a transactional batch must have a producer id")
     return None

@@ -1,7 +1,6 @@
-"""CRC-32C (Castagnoli), the checksum of record batches, of the journal and of everything else we write.
+"""CRC-32C (Castagnoli): the checksum of record batches, of the journal and of all other files.
 
-The one import site of the library.  It reads any buffer in place: 10 GB/s were measured on bytes that have just
-arrived.
+This is the only import of the crc32c library, which reads any buffer without copying it.
 """
 
 from functools import cache
@@ -11,14 +10,19 @@ from crc32c import crc32c
 
 __all__ = ["JOINED_BYTES_MIN", "crc32c", "crc32c_joined"]
 
-JOINED_BYTES_MIN: Final = 64 << 10  # of the tail; what is shorter is read again in less time
+JOINED_BYTES_MIN: Final = 64 << 10  # of the tail; reading a shorter one again takes less time than combining CRCs
 _POLYNOMIAL: Final = 0x82F63B78  # reflected
 
-_Operator = tuple[list[int], list[int], list[int], list[int]]  # what each byte of a CRC becomes
+_Operator = tuple[list[int], list[int], list[int], list[int]]  # a linear map of CRCs: one table per byte, lowest first
 
 
 def crc32c_joined(head: int, tail: int, tail_bytes: int) -> int:
-    """The CRC of two runs of bytes, the one behind the other, from their own: as zlib's `crc32_combine`."""
+    """
+    Return the CRC of the concatenation of two byte strings, computed from their CRCs.
+
+    `head` and `tail` are the two CRCs, and `tail_bytes` is the length of the second string.  The method is that of
+    zlib's `crc32_combine`.
+    """
     power = 0
     while tail_bytes:
         if tail_bytes & 1:
@@ -31,7 +35,11 @@ def crc32c_joined(head: int, tail: int, tail_bytes: int) -> int:
 
 @cache
 def _zeros(power: int) -> _Operator:
-    """What 2 ** `power` bytes of zeros do to a CRC, its first and last inversion apart; linear, so bit by bit."""
+    """
+    Return how 2 ** `power` zero bytes change a CRC, leaving out the inversions at its start and end.
+
+    The map is linear, so it is computed for each bit and then expanded to tables.
+    """
     if power:
         half = 1 << (power - 1)
         bits = [crc32c_joined(crc32c_joined(1 << bit, 0, half), 0, half) for bit in range(32)]

@@ -1,14 +1,14 @@
-"""The codecs of record batches, with a hard cap on what they may unfold to.
+"""The compression codecs of record batches, with a limit on the decompressed size.
 
-A producer chooses the codec and the broker never trusts what it sends: decompression streams and stops at the cap,
-so that 8 KiB cannot become 256 MiB.  Frames that follow each other are all read (each library's one-shot call stops
-after the first), and what ends in the middle of a frame is refused.
+Compressed data comes from producers and is not trusted.  Decompression is incremental and stops at the limit, so that
+8 KiB cannot expand to 256 MiB.  All concatenated frames are read (each library's one-shot call stops after the first),
+and data that ends in the middle of a frame is refused.
 
-    gzip    zlib, RFC 1952 members
-    snappy  written as Java's SnappyOutputStream does ("xerial": a magic, then raw blocks of at most 32 KiB);
-            read in that form and as one raw block, which some clients send
+    gzip    members as in RFC 1952
+    snappy  written in the framing of Java's SnappyOutputStream ("xerial": a magic, then raw blocks of at most 32 KiB);
+            read in that framing and as a single raw block, which some clients send
     lz4     the frame format
-    zstd    RFC 8878; with or without a content size; windows up to 8 MiB, which is what levels up to 19 need
+    zstd    RFC 8878, with or without a content size; windows up to 8 MiB, the most that levels up to 19 use
 """
 
 import zlib
@@ -20,9 +20,9 @@ from typing import Final
 Buffer = bytes | bytearray | memoryview
 
 ZSTD_WINDOW_BYTES_MAX: Final = 8 << 20  # RFC 8878 §3.1.1.1.2 recommends that decoders support 8 MiB, and no more
-DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # where nobody says less: a batch beyond it has no business in a log
-FRAMES_MAX: Final = 64  # clients write one; the libraries copy what follows a frame, so thousands would cost seconds
-_CHUNK_BYTES: Final = 64 << 10  # the first guess at an output's size; each further one doubles
+DECOMPRESSED_BYTES_MAX: Final = 64 << 20  # the default limit, far above the size of any legitimate batch
+FRAMES_MAX: Final = 64  # clients write one; libraries copy the rest after each frame, so thousands would take seconds
+_CHUNK_BYTES: Final = 64 << 10  # the least size of the first output chunk; each further chunk is twice as large
 
 
 class Codec(IntEnum):
@@ -36,11 +36,15 @@ class Codec(IntEnum):
 
 
 class CompressionError(ValueError):
-    """The bytes are not what their codec says, or unfold to more than the cap."""
+    """The codec is unknown, or the data is damaged or decompresses to more than the limit."""
 
 
 def compress(codec: int, data: Buffer | Sequence[Buffer], level: int | None = None) -> bytes:
-    """`data`, or its parts joined, compressed.  `level` is the codec's own (gzip 1-9, lz4 0-16, zstd 1-22)."""
+    """
+    Compress `data`, or its concatenated parts.
+
+    `level` is specific to the codec (gzip 1-9, lz4 0-16, zstd 1-22).  Raise CompressionError for an unknown codec.
+    """
     whole = data if isinstance(data, bytes | bytearray | memoryview) else b"".join(data)
     if codec == Codec.NONE:
         return bytes(whole)
@@ -50,7 +54,12 @@ def compress(codec: int, data: Buffer | Sequence[Buffer], level: int | None = No
 
 
 def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """`data` unfolded.  CompressionError when it is damaged, cut short, or larger than `size_max`."""
+    """
+    Decompress `data`.
+
+    Raise CompressionError if the codec is unknown, or if the data is damaged, truncated, or decompresses to more than
+    `size_max` bytes.
+    """
     if codec == Codec.NONE:
         if len(data) > size_max:
             raise _too_large(size_max)
@@ -61,11 +70,11 @@ def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX)
 
 
 def _too_large(size_max: int) -> CompressionError:
-    return CompressionError(f"the records unfold to more than {size_max} bytes")
+    return CompressionError(f"the records decompress to more than {size_max} bytes")
 
 
 def _damaged(codec: Codec, why: object) -> CompressionError:
-    return CompressionError(f"the {codec.name.lower()} data are damaged: {why}")
+    return CompressionError(f"the {codec.name.lower()} data is damaged: {why}")
 
 
 # gzip
@@ -89,12 +98,12 @@ def _gunzip(data: Buffer, size_max: int) -> bytes:
         if room < 0:
             raise _too_large(size_max)
         if not member.eof:
-            raise _damaged(Codec.GZIP, "they end in the middle of a member")
+            raise _damaged(Codec.GZIP, "it ends in the middle of a member")
         parts.append(part)
         rest = member.unused_data
         if not rest:
             return parts[0] if len(parts) == 1 else b"".join(parts)
-    raise _damaged(Codec.GZIP, f"they have more than {FRAMES_MAX} members")
+    raise _damaged(Codec.GZIP, f"it has more than {FRAMES_MAX} members")
 
 
 # snappy
@@ -121,17 +130,19 @@ def _unsnappy(data: Buffer, size_max: int) -> bytes:
         if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
             return _unsnappy_block(view, size_max, size_max)
         if len(view) < len(_XERIAL_HEADER):
-            raise _damaged(Codec.SNAPPY, "their header is cut short")
+            raise _damaged(Codec.SNAPPY, "its header is truncated")
         parts: list[bytes] = []
         room = size_max
         position = len(_XERIAL_HEADER)
         while position < len(view):
             if position + 4 > len(view):
-                raise _damaged(Codec.SNAPPY, "they end in the middle of a block length")
+                raise _damaged(Codec.SNAPPY, "it ends in the middle of a block length")
             (length,) = _BLOCK_LENGTH.unpack_from(view, position)
             position += 4
             if not 0 < length <= len(view) - position:
-                raise _damaged(Codec.SNAPPY, f"a block claims {length} of the {len(view) - position} bytes left")
+                raise _damaged(
+                    Codec.SNAPPY, f"a block has a length of {length}, but {len(view) - position} bytes are left"
+                )
             parts.append(_unsnappy_block(view[position : position + length], room, size_max))
             room -= len(parts[-1])
             position += length
@@ -139,7 +150,11 @@ def _unsnappy(data: Buffer, size_max: int) -> bytes:
 
 
 def _unsnappy_block(block: memoryview, room: int, size_max: int) -> bytes:
-    """A raw block says its size first, so that the cap is held before anything is allocated."""
+    """
+    Decompress a raw block to at most `room` bytes; `size_max` is the limit that the error message names.
+
+    A raw block starts with its decompressed size, so the limit is checked before memory is allocated.
+    """
     from cramjam import DecompressionError, snappy
 
     try:
@@ -181,13 +196,13 @@ def _unlz4(data: Buffer, size_max: int) -> bytes:
             if frame.eof:
                 break
             if not part and frame.needs_input:
-                raise _damaged(Codec.LZ4, "they end in the middle of a frame")
+                raise _damaged(Codec.LZ4, "it ends in the middle of a frame")
             fed = b""
             chunk_bytes *= 2
         rest = frame.unused_data or b""
         if not rest:
             return parts[0] if len(parts) == 1 else b"".join(parts)
-    raise _damaged(Codec.LZ4, f"they have more than {FRAMES_MAX} frames")
+    raise _damaged(Codec.LZ4, f"it has more than {FRAMES_MAX} frames")
 
 
 # zstd
@@ -202,7 +217,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
 def _unzstd(data: Buffer, size_max: int) -> bytes:
     import zstandard
 
-    _check_zstd_frames(data)  # the library's reader takes a frame that is cut short for one that has ended
+    _check_zstd_frames(data)  # the library's reader treats a truncated frame as complete
     parts: list[bytes] = []
     room = size_max
     chunk_bytes = max(_CHUNK_BYTES, 4 * len(data))
@@ -221,7 +236,11 @@ def _unzstd(data: Buffer, size_max: int) -> bytes:
 
 
 def _check_zstd_frames(data: Buffer) -> None:
-    """Walk frame and block headers (RFC 8878 §3.1.1): the last frame must end with the last byte."""
+    """
+    Raise CompressionError unless the last frame ends with the last byte.
+
+    Reads only frame and block headers (RFC 8878 §3.1.1).
+    """
     with memoryview(data) as view:
         end = len(view)
         position = 0
@@ -230,7 +249,7 @@ def _check_zstd_frames(data: Buffer) -> None:
             if magic & 0xFFFFFFF0 == 0x184D2A50:  # a skippable frame
                 position += 8 + int.from_bytes(view[position + 4 : position + 8], "little")
                 if position > end:
-                    raise _damaged(Codec.ZSTD, "they end in the middle of a frame")
+                    raise _damaged(Codec.ZSTD, "it ends in the middle of a frame")
                 continue
             if magic != 0xFD2FB528 or position + 5 > end:
                 raise _damaged(Codec.ZSTD, "a frame does not begin with its magic number")
@@ -241,15 +260,15 @@ def _check_zstd_frames(data: Buffer) -> None:
             is_last = 0
             while not is_last:
                 if position + 3 > end:
-                    raise _damaged(Codec.ZSTD, "they end in the middle of a frame")
+                    raise _damaged(Codec.ZSTD, "it ends in the middle of a frame")
                 block = int.from_bytes(view[position : position + 3], "little")
                 is_last = block & 1
-                position += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)  # an RLE block holds one byte
+                position += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)  # an RLE block stores one byte
             position += 4 * (descriptor >> 2 & 1)  # the content checksum
             if position > end:
-                raise _damaged(Codec.ZSTD, "they end in the middle of a frame")
+                raise _damaged(Codec.ZSTD, "it ends in the middle of a frame")
         if end == 0:
-            raise _damaged(Codec.ZSTD, "they are empty")
+            raise _damaged(Codec.ZSTD, "it is empty")
 
 
 _COMPRESSORS: Final[dict[int, Callable[[Buffer, int | None], bytes]]] = {

@@ -1,9 +1,9 @@
-"""Control batches: what the broker writes into a partition when a transaction ends.
+"""Control batches: the markers that the broker writes into a partition when a transaction ends (KIP-98).
 
-One record, in a batch with the control and transactional bits and the producer's id and epoch but no sequence.
-Key: version int16, type int16 (0 abort, 1 commit).  Value: version int16, coordinator epoch int32.  Clients skip
-them; a reader of committed records ends a transaction at its marker.  Other types (leader change, snapshots) belong
-to KRaft's own log and are not written here.
+A control batch has one record, the control and transactional bits, and the producer's id and epoch, but no sequence.
+Key: version int16, type int16 (0 abort, 1 commit).  Value: version int16, coordinator epoch int32.  Clients do not
+return control records; for a reader of committed records, the marker ends the transaction.  The other types (leader
+change, snapshots) belong to KRaft's own log and are not written.
 """
 
 from enum import IntEnum
@@ -36,7 +36,7 @@ def build_end_marker(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> bytearray:
-    """The control batch that ends a transaction.  It takes one offset."""
+    """Build the control batch that ends a transaction; it takes one offset.  `timestamp` is in milliseconds."""
     key = _KEY.pack(_VERSION, marker)
     value = _VALUE.pack(_VERSION, coordinator_epoch)
     return build_batch(
@@ -51,19 +51,23 @@ def build_end_marker(
 
 
 def read_end_marker(batch: Buffer) -> EndMarker | None:
-    """How the transaction ended that this control batch ends; None when it is a control batch of another type."""
+    """
+    Return how the transaction of this control batch ended, or None for a control batch of another type.
+
+    Raise MalformedBatch if the batch has no record with a control key.
+    """
     records = read_records(batch)
     key = records[0].key if records else None
     if key is None or len(key) < _KEY.size:
-        raise MalformedBatch("a control batch holds one record with a key of four bytes")
+        raise MalformedBatch("a control batch must have one record with a key of four bytes")
     _, kind = _KEY.unpack_from(key)
     return EndMarker(kind) if kind in (EndMarker.ABORT, EndMarker.COMMIT) else None
 
 
 def coordinator_epoch_of(batch: Buffer) -> int:
-    """The epoch of the coordinator that wrote an end marker."""
+    """Return the epoch of the coordinator that wrote an end marker.  Raise MalformedBatch."""
     records = read_records(batch)
     value = records[0].value if records else None
     if value is None or len(value) < _VALUE.size:
-        raise MalformedBatch("an end marker's value has a version and the coordinator's epoch")
+        raise MalformedBatch("an end marker's value must have a version and the coordinator's epoch")
     return int(_VALUE.unpack_from(value)[1])

@@ -1,8 +1,8 @@
-"""Which form of `scan` runs: compiled, where a build of exactly this source is at hand, else plain Python.
+"""Selects the implementation of `scan`: the compiled one if a build of exactly this source exists, else plain Python.
 
     from tidemill.batches.native import scan
 
-See `scan_build` for how a stale build is told.
+`scan_build` explains how stale builds are detected.
 """
 
 from importlib import import_module
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def compiled_scan() -> "ModuleType | None":
-    """The build of the `scan.py` that is there now, or None.  A build that does not load raises."""
+    """Return the build of the current `scan.py`, or None if there is none.  Raise ImportError if it does not load."""
     source = get_data(_PACKAGE, "scan.py")
     if source is None:
         return None
@@ -34,7 +34,7 @@ def compiled_scan() -> "ModuleType | None":
 
 
 def is_compiled() -> bool:
-    """False: batches are walked by the interpreter, some hundred times slower.  `app` says so once at start."""
+    """Return whether `scan` is compiled.  Plain Python is about a hundred times slower; `app` logs that at start."""
     return _compiled is not None
 
 

@@ -1,4 +1,4 @@
-"""Record batch → records, one value each: for coordinators, the CLI's dump, and tests.  Nothing hot comes here."""
+"""Reads the records of a batch as values: for coordinators, the CLI and tests.  No hot path uses it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,28 +10,28 @@ Header = tuple[str, bytes | None]
 
 
 class Record(NamedTuple):
-    """What a producer sent."""
+    """One record, as a producer sent it."""
 
     key: bytes | None
     value: bytes | None
     headers: Sequence[Header] = ()
-    timestamp: int = -1  # milliseconds since the epoch; −1: none
-    offset: int = -1  # −1 until it has a place in a partition
+    timestamp: int = -1  # milliseconds since the epoch; -1: none
+    offset: int = -1  # -1 until the record is appended to a partition
 
 
 def read_records(batch: Buffer, position: int = 0, size_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
     """
-    The records of one batch, whose CRC the caller has checked where that matters.
+    Return the records of the batch at `position`.  The CRC is not checked.
 
-    MalformedBatch (or its sibling CompressionError, both ValueError) when they cannot be read; `size_max` caps what
-    compressed records may unfold to.
+    `size_max` limits the decompressed bytes.  Raise MalformedBatch or CompressionError (both ValueErrors) if the batch
+    cannot be read.
     """
     if len(batch) - position < HEADER_BYTES:
-        raise MalformedBatch(f"{len(batch) - position} bytes are left; a batch header takes {HEADER_BYTES}")
+        raise MalformedBatch(f"{len(batch) - position} bytes are left; a batch header has {HEADER_BYTES}")
     header = read_header(batch, position)
     end = position + LENGTH_BYTES + header.batch_length
     if not position + HEADER_BYTES <= end <= len(batch):
-        raise MalformedBatch(f"batch length {header.batch_length} does not fit into the {len(batch)} bytes at hand")
+        raise MalformedBatch(f"batch length {header.batch_length} does not fit into a buffer of {len(batch)} bytes")
     with memoryview(batch) as view, view[position + HEADER_BYTES : end] as payload:
         block = bytes(payload) if header.codec == Codec.NONE else decompress(header.codec, payload, size_max)
     records: list[Record] = []
@@ -45,7 +45,7 @@ def read_records(batch: Buffer, position: int = 0, size_max: int = DECOMPRESSED_
         value = cursor.nullable()
         headers = tuple(cursor.header() for _ in range(cursor.count()))
         if cursor.position != record_end:
-            raise MalformedBatch(f"the record at offset {offset} does not have the length that it claims")
+            raise MalformedBatch(f"the fields of the record at offset {offset} do not add up to its length")
         if header.is_log_append_time:
             timestamp = header.max_timestamp
         records.append(Record(key, value, headers, timestamp, offset))
@@ -55,7 +55,7 @@ def read_records(batch: Buffer, position: int = 0, size_max: int = DECOMPRESSED_
 
 
 class _Cursor:
-    """A place in a block of records that never leaves it."""
+    """A read position in a block of records.  Every read is checked against the end of the block."""
 
     def __init__(self, block: bytes) -> None:
         self._block = block
@@ -64,7 +64,7 @@ class _Cursor:
     def take(self, count: int) -> bytes:
         end = self.position + count
         if count < 0 or end > len(self._block):
-            raise MalformedBatch(f"{count} bytes are claimed at {self.position} of {len(self._block)}")
+            raise MalformedBatch(f"a length of {count} bytes at position {self.position} of {len(self._block)}")
         taken = self._block[self.position : end]
         self.position = end
         return taken
@@ -76,12 +76,12 @@ class _Cursor:
             zigzag |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return zigzag >> 1 ^ -(zigzag & 1)
-        raise MalformedBatch(f"a number at {self.position} does not end within ten bytes")
+        raise MalformedBatch(f"the varint before position {self.position} does not end within ten bytes")
 
     def count(self) -> int:
         count = self.varint()
         if not 0 <= count <= len(self._block) - self.position:
-            raise MalformedBatch(f"{count} headers are claimed in {len(self._block) - self.position} bytes")
+            raise MalformedBatch(f"a count of {count} headers, but {len(self._block) - self.position} bytes are left")
         return count
 
     def nullable(self) -> bytes | None:
@@ -89,5 +89,5 @@ class _Cursor:
         return None if length == -1 else self.take(length)
 
     def header(self) -> Header:
-        """Producers may name a header with any bytes; what is not UTF-8 is replaced, as Java's clients do."""
+        """Read one header.  Invalid UTF-8 in its name is replaced, as Java's clients do."""
         return self.take(self.varint()).decode(errors="replace"), self.nullable()

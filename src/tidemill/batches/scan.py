@@ -1,18 +1,18 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
-"""Walk the records of a block: check, split, search, and move them into and out of columns.
+"""Scans the records of a block: checks, splits and searches them, and converts them to columns and back.
 
-A *block* is what follows a batch's header, decompressed: records one after another, each
+A *block* is the part of a batch after its header, decompressed: a sequence of records, each
 
     length varint · attributes int8 · timestamp delta varlong · offset delta varint ·
     key length varint, key · value length varint, value · header count varint · headers (name, value)
 
-This is the one place where bytes are touched one by one, so it is written for Cython's pure Python mode: the same
-file runs compiled, without the GIL and at tens of millions of records a second, and as plain Python where there is
-no compiler.  `native` chooses; import `scan` from there.  The tests run both forms side by side.
+Only this module processes bytes one by one, so it is written in Cython's pure Python mode: the same file runs compiled,
+without the GIL, and as plain Python where there is no compiler.  Import `scan` from `native`, which selects one of the
+two.  The tests compare both implementations.
 
-What must hold: no read beyond the block and no write beyond a buffer, whatever the bytes say.  Bounds checks are our
-own: every length is held against what is left of its record before it is used, and every number that is added to
-another is held against int64 first, because C would wrap where Python does not.
+Safety: whatever the bytes are, nothing is read beyond the block or written beyond a buffer.  The compiler's bounds
+checks are off.  Instead, every length is compared with the rest of its record before use, and every addition is checked
+for int64 overflow, because C would wrap around where Python does not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from array import array
 
 import cython
 
-# What can be wrong with a record; `PROBLEMS` says it in words.
+# The problems that a record can have: indexes into `PROBLEMS`, which has the messages.
 NO_PROBLEM = cython.declare(cython.int, 0)
 LENGTH_PROBLEM = cython.declare(cython.int, 1)
 TIMESTAMP_PROBLEM = cython.declare(cython.int, 2)
@@ -44,19 +44,25 @@ PROBLEMS = (
     "bytes follow the last record",
 )
 
-RECORD_BYTES_MIN = 7  # each of the seven fields above takes at least one byte
+RECORD_BYTES_MIN = 7  # each of the seven fields in the module docstring has at least one byte
 
 INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
-INT64_MIN = cython.declare(cython.longlong, -0x7FFFFFFFFFFFFFFF)  # but one: C has no literal for the last
-MILLISECONDS_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF // 1000)  # beyond it microseconds overflow
-GIL_BYTES_MAX = cython.declare(cython.Py_ssize_t, 64 << 10)  # 20 µs of walking: below, giving the GIL away costs more
+INT64_MIN = cython.declare(
+    cython.longlong, -0x7FFFFFFFFFFFFFFF
+)  # one above the smallest int64, which has no literal in C
+MILLISECONDS_MAX = cython.declare(
+    cython.longlong, 0x7FFFFFFFFFFFFFFF // 1000
+)  # a larger value overflows when converted to microseconds
+GIL_BYTES_MAX = cython.declare(
+    cython.Py_ssize_t, 64 << 10
+)  # in a smaller block, releasing the GIL costs more than it gains
 
 
 class MalformedRecords(ValueError):
-    """The block is not the records that its header announces."""
+    """The block does not contain the records that its batch's header declares."""
 
 
-# Entrances
+# Entry points
 
 
 def check_records(
@@ -67,9 +73,10 @@ def check_records(
     base_timestamp: cython.longlong,
 ) -> tuple[int, int, int, int]:
     """
-    Walk `record_count` records that must fill the block and have the offset deltas 0, 1, 2 …
+    Check that `record_count` records fill block[position:end] and have the offset deltas 0, 1, 2 and so on.
 
-    Returns (problem, record index, smallest timestamp, largest timestamp); problem 0 means that all is well.
+    Return (problem, record index, smallest timestamp, largest timestamp), with timestamps in milliseconds.  The problem
+    is an index into `PROBLEMS`; 0 means that the records are valid.
     """
     walk: Walk = Walk(block, position, end, base_timestamp)
     if end - position > GIL_BYTES_MAX:
@@ -83,7 +90,11 @@ def check_records(
 def record_starts(
     block: object, position: cython.Py_ssize_t, end: cython.Py_ssize_t, record_count: cython.int
 ) -> array[int]:
-    """Where each record begins, length first, and behind them where the last one ends: `record_count` + 1 positions."""
+    """
+    Return `record_count` + 1 positions: the start of each record (of its length field), and the end of the last.
+
+    Raise MalformedRecords.
+    """
     walk: Walk = Walk(block, position, end, 0)
     if record_count < 0 or record_count > (end - position) // 7:
         raise MalformedRecords(f"{record_count} records do not fit into {end - position} bytes")
@@ -106,7 +117,11 @@ def first_at_or_after(
     base_timestamp: cython.longlong,
     timestamp: cython.longlong,
 ) -> tuple[int, int] | None:
-    """(offset delta, timestamp) of the first record at or after `timestamp`, or None."""
+    """
+    Return (offset delta, timestamp) of the first record whose timestamp is at least `timestamp`, or None.
+
+    Timestamps are in milliseconds.  Raise MalformedRecords.
+    """
     walk: Walk = Walk(block, position, end, base_timestamp)
     index: cython.int
     for index in range(record_count):
@@ -117,7 +132,7 @@ def first_at_or_after(
     return None
 
 
-# The walk
+# Reading records
 
 
 @cython.cfunc
@@ -130,7 +145,11 @@ def _stop(
     end: cython.Py_ssize_t,
     size_max: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Where the varint at `position` ends; −1 when that is not before `end`, or too far to be a number of its kind."""
+    """
+    Return the position after the varint at `position`.
+
+    Return -1 if the varint does not end before `end`, or is longer than `size_max` bytes.
+    """
     if position < end and data[position] < 0x80:
         return position + 1
     limit: cython.Py_ssize_t = end if end - position < size_max else position + size_max
@@ -138,7 +157,7 @@ def _stop(
     while place < limit:
         if data[place] < 0x80:
             if place - position == 9 and data[place] > 1:
-                return -1  # the tenth byte has room for one bit
+                return -1  # the tenth byte of a 64-bit varint has only one bit
             return place + 1
         place += 1
     return -1
@@ -151,7 +170,7 @@ def _stop(
 def _number(
     data: cython.pointer[cython.const[cython.uchar]], position: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.longlong:
-    """The varint that lies from `position` to `stop`."""
+    """Return the varint at data[position:stop]."""
     zigzag: cython.ulonglong = data[position] & 0x7F
     shift: cython.int = 7
     position += 1
@@ -165,7 +184,7 @@ def _number(
 @cython.final
 @cython.cclass
 class Walk:
-    """A place in a block, and the record before it."""
+    """A position in a block, and the fields of the record that was read last."""
 
     view: cython.const[cython.uchar][::1]  # type: ignore[valid-type]  # keeps the buffer alive and in place
     data: cython.pointer[cython.const[cython.uchar]]
@@ -181,7 +200,7 @@ class Walk:
     timestamp: cython.longlong
     offset_delta: cython.longlong
     key: cython.Py_ssize_t
-    key_length: cython.Py_ssize_t  # −1: null
+    key_length: cython.Py_ssize_t  # -1: null
     value: cython.Py_ssize_t
     value_length: cython.Py_ssize_t
     headers: cython.Py_ssize_t
@@ -213,7 +232,7 @@ class Walk:
     @cython.nogil
     @cython.exceptval(check=False)
     def check_all(self, record_count: cython.int) -> cython.void:
-        """`check_records` without the interpreter."""
+        """Do the work of `check_records`; set `problem`, `record_index` and the timestamp bounds.  Needs no GIL."""
         index: cython.int
         for index in range(record_count):
             if not self.step():
@@ -235,7 +254,7 @@ class Walk:
     @cython.nogil
     @cython.exceptval(check=False)
     def step(self) -> cython.bint:
-        """Read the next record; False, with the problem noted, when it is not one."""
+        """Read the next record.  Return False and set `problem` if it is malformed."""
         data: cython.pointer[cython.const[cython.uchar]] = self.data
         position: cython.Py_ssize_t
         stop: cython.Py_ssize_t
@@ -248,7 +267,7 @@ class Walk:
         if number < 1 or number > self.end - stop:
             return self.refuse(LENGTH_PROBLEM)
         end: cython.Py_ssize_t = stop + number
-        position = stop + 1  # the attributes, of which none are defined
+        position = stop + 1  # skip the attributes; none are defined
 
         stop = _stop(data, position, end, 10)
         if stop < 0:
@@ -294,7 +313,7 @@ class Walk:
         if stop < 0:
             return self.refuse(HEADERS_PROBLEM)
         number = _number(data, position, stop)
-        if number < 0 or number > (end - stop) // 2:  # a header takes at least two bytes
+        if number < 0 or number > (end - stop) // 2:  # a header has at least two bytes
             return self.refuse(HEADERS_PROBLEM)
         self.headers = stop
         self.header_count = number
@@ -312,7 +331,7 @@ class Walk:
     def after_headers(
         self, position: cython.Py_ssize_t, end: cython.Py_ssize_t, count: cython.longlong
     ) -> cython.Py_ssize_t:
-        """Where `count` headers end, or −1 when they do not before `end`."""
+        """Return the position after `count` headers, or -1 if they are malformed or do not end before `end`."""
         stop: cython.Py_ssize_t
         number: cython.longlong
         while count > 0:
@@ -348,11 +367,11 @@ class Walk:
 @cython.cclass
 class ColumnFill:
     """
-    Records gathered into buffers laid out as Arrow wants them.
+    Decodes records into column buffers in Arrow's layout.
 
-    The caller allocates: per row one slot in each buffer that is wanted (None: not wanted), one bit, zeroed, in each
-    `valid`, one more slot in each `ends`, and in each `data` as many bytes as all blocks together have.  `add` refuses
-    a block for which there is no room, before it writes.
+    The caller allocates the buffers and passes those of each wanted column to a `want_*` method.  A fixed-width buffer
+    has a slot per row; each `valid` has a zeroed bit per row; each `ends` has a slot per row and one more; each `data`
+    has as many bytes as all blocks together.  `add` refuses a block that does not fit before it writes anything.
     """
 
     rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
@@ -405,7 +424,12 @@ class ColumnFill:
         start_offset: cython.longlong,
         end_offset: cython.longlong,
     ) -> None:
-        """Room for `rows_max` rows out of blocks of `bytes_max` bytes; rows outside the offsets are left out."""
+        """
+        Prepare for at most `rows_max` rows, from blocks of `bytes_max` bytes in total.
+
+        Records with offsets outside [start_offset, end_offset) are skipped.  Raise ValueError if `bytes_max` is too
+        large for 32-bit offsets.
+        """
         if bytes_max > 0x7FFFFFFF:
             raise ValueError(f"{bytes_max} bytes of records do not fit columns of 32-bit offsets; decode them in parts")
         self.rows_max = rows_max
@@ -424,12 +448,12 @@ class ColumnFill:
         self.wants_offsets = _has_room(len(self.offsets), self.rows_max)
 
     def want_timestamps(self, timestamps: object) -> None:
-        """In microseconds; what does not fit is clamped."""
+        """Fill `timestamps` in microseconds; values out of range are clamped."""
         self.timestamps = timestamps
         self.wants_timestamps = _has_room(len(self.timestamps), self.rows_max)
 
     def want_timestamp_types(self, timestamp_types: object) -> None:
-        """0 CreateTime, 1 LogAppendTime."""
+        """Fill `timestamp_types`: 0 for CreateTime, 1 for LogAppendTime."""
         self.timestamp_types = timestamp_types
         self.wants_types = _has_room(len(self.timestamp_types), self.rows_max)
 
@@ -457,7 +481,12 @@ class ColumnFill:
         value_valid: object,
         value_data: object,
     ) -> None:
-        """`ends` and `valid` per row; the others per header, of which two bytes of a block can hold at most one."""
+        """
+        Fill the buffers of the headers column.
+
+        `ends` and `valid` are per row, the others per header.  A header has at least two bytes, so there are at most
+        `bytes_max` // 2 headers.
+        """
         self.header_ends, self.header_valid = ends, valid
         self.header_name_ends, self.header_name_data = name_ends, name_data
         self.header_value_ends, self.header_value_valid, self.header_value_data = value_ends, value_valid, value_data
@@ -480,7 +509,11 @@ class ColumnFill:
         base_timestamp: cython.longlong,
         append_time: object = None,
     ) -> None:
-        """The records of one batch.  `append_time` (LogAppendTime) stands for the timestamps that they carry."""
+        """
+        Add the records of one batch.  Raise MalformedRecords.
+
+        `append_time` (milliseconds), if given, replaces the records' own timestamps (LogAppendTime).
+        """
         walk: Walk = Walk(block, position, end, base_timestamp)
         if record_count < 0 or self.rows + record_count > self.rows_max:
             raise MalformedRecords(f"{record_count} records are announced; there is room for {self.rows_max}")
@@ -569,7 +602,7 @@ class ColumnFill:
     @cython.nogil
     @cython.exceptval(check=False)
     def add_headers(self, walk: Walk, row: cython.Py_ssize_t) -> cython.void:
-        """`walk.step` has checked every length."""
+        """Add the headers of the current record, whose lengths `walk.step` has checked."""
         position: cython.Py_ssize_t = walk.headers
         stop: cython.Py_ssize_t
         length: cython.Py_ssize_t
@@ -636,16 +669,18 @@ def _copy(
 @cython.cclass
 class ColumnRecords:
     """
-    Rows of Arrow's buffers, written as records.
+    Encodes rows of Arrow buffers as records.
 
-    `ends` are Arrow's offsets (one more than rows), sliced so that row 0 is the first; `valid` is a bitmap in which
-    row 0 is bit `bit`, or None when nothing is null.  What the offsets say is not believed either.
+    Each `ends` has Arrow's offsets (one more than rows), sliced so that the first is that of row 0.  Each `valid` is a
+    bitmap in which bit `bit` is that of row 0, or None if no value is null.  Offsets are checked before use.
     """
 
     rows = cython.declare(cython.Py_ssize_t, visibility="readonly")
-    position = cython.declare(cython.Py_ssize_t, visibility="readonly")  # where the next record would be written
-    timestamp_max = cython.declare(cython.longlong, visibility="readonly")  # of the last `write`
-    bytes_wanted = cython.declare(cython.Py_ssize_t, visibility="readonly")  # by the record that did not fit
+    position = cython.declare(cython.Py_ssize_t, visibility="readonly")  # of the next record, in bytes
+    timestamp_max = cython.declare(cython.longlong, visibility="readonly")  # of the rows in the last `write`
+    bytes_wanted = cython.declare(
+        cython.Py_ssize_t, visibility="readonly"
+    )  # size of the record that did not fit; 0 if none
 
     problem: cython.bint
     timestamps: cython.const[cython.longlong][::1]  # type: ignore[valid-type]
@@ -672,13 +707,13 @@ class ColumnRecords:
     out: cython.uchar[::1]
 
     def __init__(self, rows: cython.Py_ssize_t, timestamps: object) -> None:
-        """`timestamps` in milliseconds."""
+        """Prepare to encode `rows` rows with these timestamps, in milliseconds."""
         self.rows = rows
         self.timestamps = timestamps
         _has_room(len(self.timestamps), rows)
         self.has_keys = self.has_values = self.has_headers = False
         self.key_valid = self.value_valid = self.header_valid = self.content_valid = b""
-        self.key_bit = self.value_bit = self.header_bit = self.content_bit = -1  # −1: there is no bitmap
+        self.key_bit = self.value_bit = self.header_bit = self.content_bit = -1  # -1: there is no bitmap
 
     def have_keys(self, ends: object, data: object, valid: object, bit: cython.Py_ssize_t) -> None:
         self.key_ends, self.key_data = ends, data
@@ -695,7 +730,11 @@ class ColumnRecords:
             _has_room(8 * len(self.value_valid), bit + self.rows)
 
     def have_headers(self, ends: object, valid: object, bit: cython.Py_ssize_t) -> None:
-        """A row's headers are the entries from its first offset to its last; `have_header_entries` must follow."""
+        """
+        Set the range of header entries of each row: from its own offset to the next row's.
+
+        `have_header_entries` must be called afterwards.
+        """
         self.header_ends = ends
         _has_room(len(self.header_ends), self.rows + 1)
         if valid is not None:
@@ -721,9 +760,10 @@ class ColumnRecords:
 
     def write(self, out: object, position: cython.Py_ssize_t, row: cython.Py_ssize_t, rows_max: cython.int) -> int:
         """
-        Write rows from `row` on as the records of one batch, as many as fit, and at most `rows_max`.
+        Write rows from `row` on as the records of one batch, as many as fit `out`, and at most `rows_max`.
 
-        Returns how many; `position` is then where they end.  The first one's timestamp is the base timestamp.
+        Return the number of rows written and set `position` to their end.  The first row's timestamp is the base
+        timestamp.  Raise ValueError for a row or position out of range, and MalformedRecords for invalid columns.
         """
         self.out = out
         if row < 0 or row >= self.rows or position < 0 or position > len(self.out):
@@ -771,7 +811,11 @@ class ColumnRecords:
     @cython.nogil
     @cython.exceptval(check=False)
     def record_size(self, row: cython.Py_ssize_t, index: cython.int, delta: cython.longlong) -> cython.Py_ssize_t:
-        """The bytes that follow a record's length; −1 when an offset is wrong.  `put_record` relies on this check."""
+        """
+        Return the size of a record without its length field, or -1 if an offset is out of range.
+
+        `put_record` relies on this check.
+        """
         size: cython.Py_ssize_t = 1 + _varint_size(delta) + _varint_size(index)
         length: cython.Py_ssize_t
         entry: cython.Py_ssize_t

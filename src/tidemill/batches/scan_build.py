@@ -1,8 +1,8 @@
-"""The name under which `scan.py` is compiled.
+"""The module name of the compiled `scan.py`.
 
-The name carries a digest of the source, so that a build of another source is simply not found: no check can be
-forgotten, no date can mislead, and a stale build is never run.  `tools/build_extension.py` builds what is missing
-and removes what is stale; until it has, `scan.py` runs as plain Python, which is slow and right.
+The name contains a digest of the source, so a build of another source is not found and a stale build never runs.
+`tools/build_extension.py` builds the current source and removes stale builds.  Without a build, `scan.py` runs as plain
+Python, which is slow but correct.
 """
 
 from hashlib import sha256
@@ -11,5 +11,5 @@ COMPILED_PREFIX = "_scan_"
 
 
 def compiled_name(source: bytes) -> str:
-    """The module, without its package, that `scan.py` with this source is compiled to."""
+    """Return the name, without its package, of the module to which this source of `scan.py` is compiled."""
     return COMPILED_PREFIX + sha256(source).hexdigest()[:16]

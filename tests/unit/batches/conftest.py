@@ -1,4 +1,4 @@
-"""Both forms of `scan`: whatever holds for one must hold for the other."""
+"""Fixtures that run a test with both implementations of `scan`, compiled and plain Python."""
 
 import warnings
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from tidemill.batches import scan as plain
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka  # noqa: F401  kafka-python reads its schemas in a deprecated way, once, when it is first imported
+    import kafka  # noqa: F401  kafka-python reads its schemas in a deprecated way when it is first imported
 
-settings.register_profile("tidemill", deadline=None)  # the cores are shared: a slow example is no failure
+settings.register_profile("tidemill", deadline=None)  # CPU cores are shared, so a slow example is not a failure
 settings.load_profile("tidemill")
 
 
 @pytest.fixture(scope="module", params=["compiled", "plain"])
 def scan(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    """One form of `scan`, in use by everything in `batches` while the test runs."""
+    """One implementation of `scan`, used by all of `batches` while the test runs."""
     form = native.compiled_scan() if request.param == "compiled" else plain
     if form is None:
         pytest.skip("there is no build of scan.py: no C compiler, or tools/build_extension.py has not run")

@@ -1,4 +1,4 @@
-"""Records as hypothesis draws them."""
+"""Hypothesis strategies for records."""
 
 from hypothesis import strategies as st
 
@@ -14,9 +14,9 @@ def lists_of_records(timestamps: st.SearchStrategy[int]) -> st.SearchStrategy[li
 
 
 record_lists = lists_of_records(st.integers(-1, 1 << 42))
-dated_record_lists = lists_of_records(st.integers(0, 1 << 42))  # aiokafka's builder takes −1 for "not set yet"
+dated_record_lists = lists_of_records(st.integers(0, 1 << 42))  # aiokafka's builder treats -1 as not set
 
 
 def numbered(records: list[Record], base_offset: int = 0) -> list[Record]:
-    """The records as they are read back: each with its offset."""
+    """Return the records with consecutive offsets from `base_offset`, as they are read back from a batch."""
     return [record._replace(offset=base_offset + index) for index, record in enumerate(records)]

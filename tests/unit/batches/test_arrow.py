@@ -1,4 +1,4 @@
-"""Batches and Arrow columns."""
+"""Conversion of batches to Arrow columns and back."""
 
 import struct
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ ALL_COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "tim
 
 
 def records_of(rows: pa.RecordBatch) -> list[Record]:
-    """The rows as records, read value by value."""
+    """Return the rows as records."""
     stamps = rows.column("timestamp").cast(pa.int64()).to_pylist()
     return [
         Record(
@@ -42,7 +42,7 @@ def records_of(rows: pa.RecordBatch) -> list[Record]:
 
 
 def run_of(*lists: list[Record], codec: int = Codec.NONE) -> tuple[bytes, list[Record]]:
-    """Batches one after another, and their records with offsets."""
+    """Return concatenated batches, one per list, and their records with offsets."""
     run, records = b"", []
     for some in lists:
         run += build_batch(some, base_offset=len(records), codec=codec)
@@ -52,8 +52,8 @@ def run_of(*lists: list[Record], codec: int = Codec.NONE) -> tuple[bytes, list[R
 
 @given(lists=st.lists(record_lists, min_size=1, max_size=4), codec=st.sampled_from(list(Codec)))
 @settings(max_examples=50)
-def test_columns_hold_what_the_batches_hold(scan, lists, codec):
-    """Every field of every record, over several batches; and Arrow finds nothing wrong with the buffers."""
+def test_columns_contain_the_records_of_all_batches(scan, lists, codec):
+    """The columns have every field of every record, and Arrow's validation finds no error in the buffers."""
     run, records = run_of(*lists, codec=codec)
 
     rows = record_batch_from(run, "flights", 3, include_headers=True)
@@ -67,8 +67,8 @@ def test_columns_hold_what_the_batches_hold(scan, lists, codec):
 
 @given(lists=st.lists(record_lists, min_size=1, max_size=3), start=st.integers(0, 50), size=st.integers(0, 50))
 @settings(max_examples=50)
-def test_rows_outside_the_wanted_offsets_are_left_out(scan, lists, start, size):
-    """The first and the last batch are trimmed."""
+def test_records_outside_the_offset_range_are_skipped(scan, lists, start, size):
+    """Of the first and the last batch, only the records in the range become rows."""
     run, records = run_of(*lists)
 
     rows = record_batch_from(run, "t", 0, start_offset=start, end_offset=start + size, columns=["offset", "value"])
@@ -81,8 +81,8 @@ def test_rows_outside_the_wanted_offsets_are_left_out(scan, lists, start, size):
 
 @given(records=record_lists, names=st.lists(st.sampled_from(ALL_COLUMNS), min_size=1, unique=True))
 @settings(max_examples=50)
-def test_only_the_wanted_columns_are_made(scan, records, names):
-    """In the order in which they are named, with the same contents."""
+def test_only_the_requested_columns_are_returned(scan, records, names):
+    """The columns are in the requested order and have the same contents as without a selection."""
     run, _ = run_of(records)
 
     some = record_batch_from(run, "t", 1, columns=names)
@@ -92,7 +92,7 @@ def test_only_the_wanted_columns_are_made(scan, records, names):
 
 
 def test_the_schema_is_that_of_sparks_kafka_source():
-    """Spark compares it exactly: no large or view types, microseconds in UTC."""
+    """Spark requires exactly these types: no large or view types, and microseconds in UTC."""
     text = [f"{field.name}: {field.type}" for field in schema(include_headers=True)]
 
     assert text == [
@@ -110,8 +110,8 @@ def test_the_schema_is_that_of_sparks_kafka_source():
         schema(["colour"])
 
 
-def test_log_append_time_stands_for_the_records_own(scan):
-    """timestampType 1, and one time for all."""
+def test_log_append_time_replaces_the_records_timestamps(scan):
+    """All rows of the batch have timestampType 1 and the same timestamp."""
     run = build_batch([Record(None, b"a", (), 5), Record(None, b"b", (), 6)], log_append_time=1_700_000_000_123)
 
     rows = record_batch_from(run, "t", 0, columns=["timestamp", "timestampType"])
@@ -120,8 +120,8 @@ def test_log_append_time_stands_for_the_records_own(scan):
     assert rows.to_pylist() == [{"timestamp": when, "timestampType": 1}] * 2
 
 
-def test_timestamps_that_microseconds_cannot_hold_are_clamped(scan):
-    """A record of the year 292,277 does not end a job."""
+def test_timestamps_too_large_for_microseconds_are_clamped(scan):
+    """A record of the year 292,277 does not fail a job."""
     run = build_batch([Record(None, b"", (), 1 << 62)])
 
     rows = record_batch_from(run, "t", 0, columns=["timestamp"])
@@ -129,8 +129,8 @@ def test_timestamps_that_microseconds_cannot_hold_are_clamped(scan):
     assert rows.column(0).cast(pa.int64()).to_pylist() == [((1 << 63) - 1) // 1000 * 1000]
 
 
-def test_headers_that_are_none_are_null_and_odd_names_are_replaced(scan):
-    """As Spark's Kafka source and Java's clients do."""
+def test_missing_headers_are_null_and_invalid_header_names_are_repaired(scan):
+    """The value is null as in Spark's Kafka source; invalid UTF-8 is replaced as in Java's clients."""
     named = bytearray()
     append_record(named, 0, 0, None, None, [("ab", b"x")])
     damaged = bytes(named).replace(b"ab", b"\xffb")
@@ -142,8 +142,8 @@ def test_headers_that_are_none_are_null_and_odd_names_are_replaced(scan):
     assert rows.column(0).to_pylist() == [[{"key": "\ufffdb", "value": b"x"}], None]
 
 
-def test_control_batches_and_aborted_transactions_are_left_out(scan):
-    """KIP-98: a producer's transactional batches from the first aborted offset to its marker are void."""
+def test_control_batches_and_aborted_transactions_are_skipped(scan):
+    """A producer's transactional batches from the first aborted offset to its abort marker are skipped (KIP-98)."""
 
     def sent(value: bytes, offset: int, producer_id: int) -> bytearray:
         return build_batch(
@@ -180,8 +180,8 @@ def test_control_batches_and_aborted_transactions_are_left_out(scan):
     assert uncommitted.num_rows == 5
 
 
-def test_many_parts_become_groups_of_bounded_size(scan):
-    """Batches are never cut; nothing to say is nothing said."""
+def test_many_parts_become_record_batches_of_bounded_size(scan):
+    """A batch is never split over two RecordBatches, and no empty RecordBatch is yielded."""
     run, records = run_of(*[[Record(None, bytes(100))] * 5] * 8)
 
     groups = list(record_batches_from([run[:-1], b"", run], "t", 0, columns=["offset"], group_bytes_max=1_200))
@@ -191,8 +191,8 @@ def test_many_parts_become_groups_of_bounded_size(scan):
     assert record_batch_from(b"", "t", 0).num_rows == 0
 
 
-def test_a_batch_that_does_not_match_its_crc_is_refused_unless_nobody_asks(scan):
-    """The reader checks what the network brought."""
+def test_a_batch_that_does_not_match_its_crc_is_refused_if_the_crc_is_checked(scan):
+    """The check of CRCs is on by default and can be turned off."""
     run = build_batch([Record(None, b"value")])
     run[-3] ^= 1
 
@@ -204,7 +204,7 @@ def test_a_batch_that_does_not_match_its_crc_is_refused_unless_nobody_asks(scan)
 
 @pytest.mark.parametrize("count", [-1, 2, 3, 1 << 30])
 def test_a_wrong_record_count_is_refused_before_anything_is_allocated(scan, count):
-    """The header is not believed."""
+    """The record count in the header is compared with the size of the records."""
     run = build_batch([Record(None, b"value")])
     struct.pack_into(">i", run, 57, count)
 
@@ -212,8 +212,8 @@ def test_a_wrong_record_count_is_refused_before_anything_is_allocated(scan, coun
         record_batch_from(run, "t", 0, check_crc=False)
 
 
-def test_old_formats_and_bombs_are_refused(scan):
-    """Each by its own error, both ValueErrors."""
+def test_old_formats_and_decompression_bombs_are_refused(scan):
+    """Each raises an error of its own; both are ValueErrors."""
     old = build_batch([Record(None, b"value")])
     old[16] = 1
     bomb = build_batch([Record(None, bytes(1 << 20))], codec=Codec.GZIP)
@@ -229,8 +229,8 @@ def test_old_formats_and_bombs_are_refused(scan):
 
 @given(records=record_lists, codec=st.sampled_from(list(Codec)), skipped=st.integers(0, 5))
 @settings(max_examples=50)
-def test_columns_become_the_batches_that_they_came_from(scan, records, codec, skipped):
-    """Also when they are a slice of longer ones: Arrow's offsets then do not begin at nought."""
+def test_columns_are_converted_back_to_their_batches(scan, records, codec, skipped):
+    """This includes slices of longer columns, whose Arrow offsets do not start at 0."""
     run, _ = run_of([Record(b"skipped", None, (("a", b"b"),))] * skipped + records)
     rows = record_batch_from(run, "t", 0, include_headers=True).slice(skipped)
 
@@ -244,8 +244,8 @@ def test_columns_become_the_batches_that_they_came_from(scan, records, codec, sk
         assert build_batch(records)[HEADER_BYTES:] == batches[0][HEADER_BYTES:]
 
 
-def test_batches_stay_below_their_size_and_sequences_run_on(scan):
-    """A record that is larger by itself gets a batch of its own."""
+def test_batches_have_bounded_size_and_consecutive_sequences(scan):
+    """A record that is larger than the bound gets a batch of its own."""
     values = [bytes(size) for size in (10, 10, 400, 10, 10, 10, 60)]
     rows = pa.table({"value": pa.chunked_array([values[:4], values[4:]], pa.binary())})
 
@@ -268,8 +268,8 @@ def test_batches_stay_below_their_size_and_sequences_run_on(scan):
     assert {77} == {record.timestamp for batch in batches for record in read_records(batch)}
 
 
-def test_batches_hold_at_most_so_many_records(scan):
-    """`batch_records_max`."""
+def test_batches_have_a_bounded_number_of_records(scan):
+    """`batch_records_max` limits the records of a batch."""
     rows = pa.table({"value": pa.array([b"a"] * 5)})
 
     batches = batches_from(rows, timestamp=0, batch_records_max=2)
@@ -277,8 +277,8 @@ def test_batches_hold_at_most_so_many_records(scan):
     assert [read_header(batch).record_count for batch in batches] == [2, 2, 1]
 
 
-def test_text_columns_null_timestamps_and_null_headers_are_taken(scan):
-    """What Spark's sink accepts: key and value as text or bytes; a row without a time gets the caller's."""
+def test_text_columns_null_timestamps_and_null_headers_are_accepted(scan):
+    """Key and value may be text or bytes, as in Spark's sink; a row without a timestamp gets the caller's."""
     when = datetime(2024, 1, 1, tzinfo=UTC)
     rows = pa.table(
         {
@@ -297,8 +297,8 @@ def test_text_columns_null_timestamps_and_null_headers_are_taken(scan):
     ]
 
 
-def test_no_rows_are_no_batches_and_a_value_is_needed(scan):
-    """An empty micro-batch is ordinary; a table without `value` is a mistake, named."""
+def test_no_rows_give_no_batches_and_a_value_column_is_required(scan):
+    """An empty micro-batch is legal; a table without a column `value` is refused."""
     empty = pa.table({"value": pa.array([], pa.binary())})
 
     assert batches_from(empty, timestamp=0) == []
@@ -306,8 +306,8 @@ def test_no_rows_are_no_batches_and_a_value_is_needed(scan):
         batches_from(pa.table({"colour": [b"x"]}), timestamp=0)
 
 
-def test_offsets_that_lie_are_refused(scan):
-    """Arrow buffers from elsewhere are no more believed than bytes are."""
+def test_invalid_arrow_offsets_are_refused(scan):
+    """Arrow buffers made elsewhere are checked before use."""
     ends = pa.py_buffer(struct.pack("iii", 0, 1 << 20, 5))
     rows = pa.RecordBatch.from_arrays(
         [pa.Array.from_buffers(pa.binary(), 2, [None, ends, pa.py_buffer(b"short")])], names=["value"]
@@ -318,7 +318,7 @@ def test_offsets_that_lie_are_refused(scan):
 
 
 def test_spark_agrees_with_the_schema():
-    """Its own conversion of the Kafka source's schema, where PySpark is installed."""
+    """PySpark's own conversion of its Kafka source's schema gives the same Arrow schema."""
     types = pytest.importorskip("pyspark.sql.pandas.types")
     ddl = pytest.importorskip("pyspark.sql.types")
     spark_schema = ddl.StructType(

@@ -1,4 +1,4 @@
-"""The header view."""
+"""Reading and writing the header of a batch."""
 
 import struct
 
@@ -13,8 +13,8 @@ from tidemill.batches.records import Record, read_records
 RECORDS = [Record(b"k", b"v" * n, (), 1_000 + n) for n in range(3)]
 
 
-def test_a_header_says_what_the_batch_was_built_with():
-    """Thirteen numbers, and what follows from them."""
+def test_a_header_has_the_fields_with_which_the_batch_was_built():
+    """The header's fields and derived properties agree with the arguments of `build_batch`."""
     built = build_batch(
         RECORDS, base_offset=40, leader_epoch=7, producer_id=9, producer_epoch=2, base_sequence=5, is_transactional=True
     )
@@ -43,8 +43,8 @@ def test_a_header_says_what_the_batch_was_built_with():
     )
 
 
-def test_a_header_written_is_the_header_read():
-    """`write_header` inverts `read_header`, at any position."""
+def test_a_header_is_read_as_it_was_written():
+    """`write_header` is the inverse of `read_header`, at any position."""
     built = build_batch(RECORDS)
     room = bytearray(100)
 
@@ -54,8 +54,8 @@ def test_a_header_written_is_the_header_read():
 
 
 @given(base_offset=st.integers(0, (1 << 63) - 1), leader_epoch=st.integers(-1, (1 << 31) - 1))
-def test_stamping_a_place_leaves_the_crc_and_the_records_alone(base_offset, leader_epoch):
-    """Base offset and leader epoch lie outside the CRC."""
+def test_stamping_offset_and_epoch_does_not_change_the_crc_or_the_records(base_offset, leader_epoch):
+    """The CRC does not cover base offset and leader epoch."""
     built = build_batch(RECORDS)
     room = bytearray(b"before") + built
 
@@ -70,8 +70,8 @@ def test_stamping_a_place_leaves_the_crc_and_the_records_alone(base_offset, lead
     assert built[16:] == room[22:]
 
 
-def test_log_append_time_is_the_time_of_every_record():
-    """Only the header changes, and its CRC with it."""
+def test_log_append_time_is_the_timestamp_of_every_record():
+    """Only the header and its CRC change."""
     built = build_batch(RECORDS)
 
     batch.stamp_log_append_time(built, 77)
@@ -81,8 +81,8 @@ def test_log_append_time_is_the_time_of_every_record():
     assert [record.timestamp for record in read_records(built)] == [77, 77, 77]
 
 
-def test_spans_are_the_whole_batches_and_leave_a_cut_one_out():
-    """A Fetch response may end in the middle of a batch; what is left begins where the last span ended."""
+def test_spans_yield_complete_batches_only():
+    """A Fetch response may end in the middle of a batch; the rest starts where the last span ends."""
     first, second = build_batch(RECORDS), build_batch(RECORDS[:1], base_offset=3)
     buffer = bytes(first + second)
 
@@ -96,18 +96,18 @@ def test_spans_are_the_whole_batches_and_leave_a_cut_one_out():
 
 
 @pytest.mark.parametrize("length", [-(1 << 31), -12, 0, 48])
-def test_a_length_that_no_batch_has_is_refused(length):
-    """A walk by lengths must go forward."""
+def test_a_length_that_is_too_small_for_a_batch_is_refused(length):
+    """Otherwise the iteration over batches could stop advancing."""
     built = build_batch(RECORDS)
     struct.pack_into(">i", built, 8, length)
 
-    with pytest.raises(batch.MalformedBatch, match="claims"):
+    with pytest.raises(batch.MalformedBatch, match="a header alone has 61"):
         list(batch.spans(built))
 
 
 @pytest.mark.parametrize("length", [-1, 48, 1 << 30])
-def test_the_crc_of_a_batch_that_is_not_all_there_is_refused(length):
-    """Nothing is read beyond the buffer."""
+def test_the_crc_of_an_incomplete_batch_is_refused(length):
+    """Nothing is read beyond the end of the buffer."""
     built = build_batch(RECORDS)
     struct.pack_into(">i", built, 8, length)
 
@@ -116,7 +116,7 @@ def test_the_crc_of_a_batch_that_is_not_all_there_is_refused(length):
 
 
 def test_sequence_numbers_wrap_to_zero():
-    """After 2^31 − 1 comes 0, as in Kafka's DefaultRecordBatch.incrementSequence."""
+    """0 follows 2^31 - 1, as in Kafka's DefaultRecordBatch.incrementSequence."""
     built = build_batch(RECORDS, producer_id=1, producer_epoch=0, base_sequence=batch.SEQUENCE_MAX - 1)
     without = build_batch(RECORDS)
 

@@ -1,4 +1,4 @@
-"""Batches that we build are read by others, and theirs by us."""
+"""Other libraries can read batches built by `build_batch`, and Tidemill can read theirs."""
 
 import aiokafka.record.default_records as aio
 import kafka.record.default_records as kp
@@ -13,7 +13,7 @@ from tidemill.batches.check import checked_header
 from tidemill.batches.compression import Codec
 from tidemill.batches.records import Record, read_records
 
-# kafka-python has snappy only beside python-snappy, which nothing else here needs; aiokafka covers that codec.
+# kafka-python needs python-snappy for snappy, which is not installed; aiokafka covers that codec.
 CODECS_OF = {"aiokafka": list(Codec), "kafka-python": [Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD]}
 READERS = {"aiokafka": aio.DefaultRecordBatch, "kafka-python": kp.DefaultRecordBatch}
 BUILDERS = {"aiokafka": aio.DefaultRecordBatchBuilder, "kafka-python": kp.DefaultRecordBatchBuilder}
@@ -23,7 +23,7 @@ BUILDERS = {"aiokafka": aio.DefaultRecordBatchBuilder, "kafka-python": kp.Defaul
 @given(records=record_lists, data=st.data(), base_offset=st.integers(0, 1 << 40))
 @settings(max_examples=60)
 def test_other_libraries_read_what_we_build(library, records, data, base_offset):
-    """Every field of every record, with every codec."""
+    """They return every field of every record, with every codec."""
     codec = data.draw(st.sampled_from(CODECS_OF[library]))
     built = build_batch(records, codec=codec, base_offset=base_offset)
 
@@ -39,7 +39,7 @@ def test_other_libraries_read_what_we_build(library, records, data, base_offset)
 @given(records=dated_record_lists, data=st.data(), is_transactional=st.booleans())
 @settings(max_examples=60)
 def test_we_read_and_accept_what_other_libraries_build(library, records, data, is_transactional):
-    """kafka-python and aiokafka as producers."""
+    """Batches built by kafka-python and aiokafka are valid and readable."""
     codec = data.draw(st.sampled_from(CODECS_OF[library]))
     theirs = BUILDERS[library](2, codec, is_transactional, 7, 1, 3, 1 << 20)
     for offset, record in enumerate(records):
@@ -55,8 +55,8 @@ def test_we_read_and_accept_what_other_libraries_build(library, records, data, i
 
 @given(records=dated_record_lists)
 @settings(max_examples=30)
-def test_an_uncompressed_batch_is_the_same_byte_for_byte(records):
-    """There is only one way to write a record; aiokafka's bytes are ours."""
+def test_an_uncompressed_batch_equals_aiokafkas_byte_for_byte(records):
+    """The format determines every byte of an uncompressed batch."""
     theirs = aio.DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
     for offset, record in enumerate(records):
         theirs.append(offset, record.timestamp, record.key, record.value, list(record.headers))
@@ -67,13 +67,13 @@ def test_an_uncompressed_batch_is_the_same_byte_for_byte(records):
 
 
 def test_an_empty_batch_cannot_be_built():
-    """Kafka's clients refuse one, and nothing could be said of its timestamps."""
+    """Kafka's clients refuse an empty batch, and its timestamps would be undefined."""
     with pytest.raises(ValueError, match="at least one record"):
         build_batch([])
 
 
-def test_plain_tuples_are_records_too():
-    """For callers that have no use for names."""
+def test_plain_tuples_are_accepted_as_records():
+    """A record may be a tuple of key, value, headers and timestamp."""
     built = build_batch([(b"k", None, [("h", None)], 9)], log_append_time=50, codec=Codec.ZSTD)
 
     found = read_records(built)

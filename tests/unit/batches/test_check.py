@@ -1,4 +1,4 @@
-"""What a producer may send."""
+"""Which batches the broker accepts from a producer."""
 
 import struct
 
@@ -26,7 +26,7 @@ def code_of(batch, **bounds):
 
 
 def altered(form, position, value, **built_with):
-    """A batch with one field changed under a right CRC."""
+    """Return a batch with one field changed and a matching CRC."""
     batch = build_batch(RECORDS, **built_with)
     struct.pack_into(form, batch, position, value)
     stamp_crc(batch)
@@ -35,8 +35,8 @@ def altered(form, position, value, **built_with):
 
 @settings(max_examples=40)
 @given(records=record_lists, codec=st.sampled_from(list(Codec)))
-def test_what_is_built_well_is_accepted(scan, records, codec):
-    """With every codec, in every kind of buffer."""
+def test_a_valid_batch_is_accepted(scan, records, codec):
+    """This holds for every codec and every type of buffer."""
     batch = build_batch(records, codec=codec, producer_id=4, producer_epoch=0, base_sequence=0)
 
     found = [code_of(form(batch)) for form in (bytes, bytearray, memoryview)]
@@ -44,8 +44,8 @@ def test_what_is_built_well_is_accepted(scan, records, codec):
     assert found == [None, None, None]
 
 
-def test_a_batch_is_all_there_and_alone():
-    """One partition of a Produce request carries exactly one batch."""
+def test_an_incomplete_batch_and_a_second_batch_are_refused():
+    """A partition in a Produce request has exactly one complete batch."""
     batch = bytes(build_batch(RECORDS))
 
     cut = {code_of(batch[:end]) for end in range(len(batch))}
@@ -55,8 +55,8 @@ def test_a_batch_is_all_there_and_alone():
     assert code_of(batch + b"\0") == "INVALID_RECORD"
 
 
-def test_every_flipped_bit_under_the_crc_is_seen():
-    """The CRC begins with the attributes and ends with the batch."""
+def test_every_flipped_bit_is_detected():
+    """The CRC covers the bytes from the attributes to the end of the batch."""
     batch = build_batch(RECORDS)
 
     found = set()
@@ -72,8 +72,8 @@ def test_every_flipped_bit_under_the_crc_is_seen():
     ("magic", "code"),
     [(0, "UNSUPPORTED_FOR_MESSAGE_FORMAT"), (1, "UNSUPPORTED_FOR_MESSAGE_FORMAT"), (3, "CORRUPT_MESSAGE")],
 )
-def test_old_message_formats_are_refused_by_name(magic, code):
-    """Also where the message is shorter than a batch's header."""
+def test_old_message_formats_are_refused_with_a_specific_error(magic, code):
+    """The error is the same if the message is shorter than the header of a batch."""
     batch = build_batch(RECORDS)
     batch[16] = magic
 
@@ -94,18 +94,18 @@ def test_old_message_formats_are_refused_by_name(magic, code):
         (">h", 21, 0x08, "INVALID_TIMESTAMP"),  # LogAppendTime
         (">h", 21, 5, "UNSUPPORTED_COMPRESSION_TYPE"),
         (">h", 21, 7, "UNSUPPORTED_COMPRESSION_TYPE"),
-        (">q", 43, 9, "INVALID_RECORD"),  # a producer id, without epoch and sequence
+        (">q", 43, 9, "INVALID_RECORD"),  # a producer id without epoch and sequence
         (">q", 35, 5, "INVALID_TIMESTAMP"),  # max timestamp
-        (">q", 27, (1 << 63) - 1, "INVALID_RECORD"),  # base timestamp: the deltas go beyond int64
+        (">q", 27, (1 << 63) - 1, "INVALID_RECORD"),  # base timestamp: adding the deltas overflows int64
     ],
 )
-def test_a_header_that_cannot_be_is_refused(scan, form, position, value, code):
-    """Each field that a client fills in, one at a time."""
+def test_an_invalid_header_field_is_refused(scan, form, position, value, code):
+    """Each case changes one field that a client sets."""
     assert code_of(altered(form, position, value)) == code
 
 
-def test_count_and_delta_that_agree_but_are_wrong_are_seen_in_the_records(scan):
-    """Uncompressed records are walked."""
+def test_a_record_count_that_contradicts_the_records_is_refused(scan):
+    """Record count and last offset delta agree here, but the scan of uncompressed records finds more records."""
     batch = altered(">i", 57, 2)
     struct.pack_into(">i", batch, 23, 1)
     stamp_crc(batch)
@@ -121,22 +121,22 @@ def test_count_and_delta_that_agree_but_are_wrong_are_seen_in_the_records(scan):
 
 @pytest.mark.parametrize(("epoch", "sequence"), [(-1, 0), (0, -1)])
 def test_an_idempotent_producer_has_an_epoch_and_a_sequence(epoch, sequence):
-    """Negative ones mean "none", which contradicts its id."""
+    """Negative values mean "none" and are not allowed together with a producer id."""
     batch = build_batch(RECORDS, producer_id=7, producer_epoch=epoch, base_sequence=sequence)
 
     assert code_of(batch) == "INVALID_RECORD"
 
 
-def test_a_transactional_batch_with_a_producer_is_for_the_caller_to_judge():
-    """Nothing is wrong with its form."""
+def test_a_transactional_batch_with_a_producer_id_is_valid():
+    """The caller decides whether to accept transactional batches."""
     batch = build_batch(RECORDS, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
 
     assert code_of(batch) is None
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_timestamps_stay_within_the_bounds_of_the_topic(scan, codec):
-    """message.timestamp.before.max.ms and .after.max.ms; neither counts under LogAppendTime."""
+def test_timestamps_outside_the_bounds_of_the_topic_are_refused(scan, codec):
+    """message.timestamp.before.max.ms and .after.max.ms set the bounds; LogAppendTime ignores them."""
     batch = build_batch(RECORDS, codec=codec)
 
     found = [
@@ -150,14 +150,14 @@ def test_timestamps_stay_within_the_bounds_of_the_topic(scan, codec):
 
 
 def test_records_without_a_timestamp_are_not_too_early():
-    """−1 is no time."""
+    """-1 means that there is no timestamp."""
     batch = build_batch([Record(b"k", b"v")])
 
     assert code_of(batch, timestamp_min=1_000) is None
 
 
-def test_a_wrong_max_timestamp_can_be_put_right(scan):
-    """Kafka corrects it silently (old Sarama never fills it in), so the problem says what it should be."""
+def test_a_wrong_max_timestamp_can_be_corrected(scan):
+    """Kafka corrects it silently (old versions of Sarama never set it), so the problem contains the right value."""
     batch = altered(">q", 35, -1)
 
     problem = checked_header(batch)
@@ -168,8 +168,8 @@ def test_a_wrong_max_timestamp_can_be_put_right(scan):
     assert checked_header(batch) == read_header(batch)
 
 
-def test_zstd_is_refused_where_the_request_is_too_old_for_it():
-    """Produce before v7 (KIP-110)."""
+def test_zstd_is_refused_in_a_request_that_is_too_old():
+    """Produce requests before v7 must not contain zstd (KIP-110)."""
     batch = build_batch(RECORDS, codec=Codec.ZSTD)
 
     assert code_of(batch, is_zstd_allowed=False) == "UNSUPPORTED_COMPRESSION_TYPE"

@@ -10,8 +10,8 @@ from tidemill.batches.control import EndMarker, build_end_marker, coordinator_ep
 
 
 @pytest.mark.parametrize(("marker", "theirs"), [(EndMarker.ABORT, ABORT_MARKER), (EndMarker.COMMIT, COMMIT_MARKER)])
-def test_a_marker_says_how_the_transaction_ended(marker, theirs):
-    """aiokafka's consumer reads it as its own."""
+def test_an_end_marker_tells_whether_the_transaction_committed(marker, theirs):
+    """aiokafka's consumer reads the same outcome."""
     built = build_end_marker(marker, producer_id=5, producer_epoch=2, coordinator_epoch=8, timestamp=9, base_offset=70)
 
     record = next(iter(DefaultRecordBatch(bytes(built))))
@@ -29,7 +29,7 @@ def test_a_marker_says_how_the_transaction_ended(marker, theirs):
     ) == (70, 71, 5, 2, -1, True, True)
 
 
-def test_other_control_records_are_none_of_ours():
+def test_other_control_records_are_not_end_markers():
     """Type 2 is KRaft's leader change."""
     built = build_batch([(b"\0\0\0\2", b"", (), 0)], is_control=True)
 
@@ -38,7 +38,7 @@ def test_other_control_records_are_none_of_ours():
 
 @pytest.mark.parametrize("key", [None, b"", b"\0\0\0"])
 def test_a_marker_without_a_type_is_refused(key):
-    """Four bytes are read; they must be there."""
+    """The key must have at least four bytes."""
     built = build_batch([(key, b"", (), 0)], is_control=True)
 
     with pytest.raises(MalformedBatch):

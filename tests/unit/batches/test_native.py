@@ -1,4 +1,4 @@
-"""Which form of `scan` runs."""
+"""Selection of the implementation of `scan`."""
 
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -12,13 +12,13 @@ from tidemill.batches.scan_build import compiled_name
 SOURCE = Path(plain.__file__)
 
 
-def test_the_plain_form_is_the_source():
-    """`tidemill.batches.scan` itself is never compiled; only `native` chooses."""
+def test_the_plain_implementation_is_the_source():
+    """`tidemill.batches.scan` itself is never compiled; only `native` selects."""
     assert SOURCE.suffix == ".py"
 
 
-def test_a_build_of_this_source_is_used_where_there_is_one():
-    """`native.scan` and `is_compiled` tell the same story."""
+def test_a_build_of_this_source_is_used_if_it_exists():
+    """`native.scan` and `is_compiled` agree."""
     name = compiled_name(SOURCE.read_bytes())
     is_built = SOURCE.with_name(name + EXTENSION_SUFFIXES[0]).exists()
 
@@ -29,14 +29,14 @@ def test_a_build_of_this_source_is_used_where_there_is_one():
 
 
 def test_a_build_of_another_source_is_not_found(monkeypatch: pytest.MonkeyPatch):
-    """One byte of difference is another name: a stale build is never run."""
+    """A difference of one byte gives another name, so a stale build never runs."""
     monkeypatch.setattr(native, "get_data", lambda package, name: SOURCE.read_bytes() + b"\n")
 
     assert native.compiled_scan() is None
 
 
-def test_without_the_source_the_plain_form_is_all_there_is(monkeypatch: pytest.MonkeyPatch):
-    """A loader that gives no data."""
+def test_without_the_source_no_build_is_found(monkeypatch: pytest.MonkeyPatch):
+    """Some loaders of packages cannot return the source; then the plain implementation is used."""
     monkeypatch.setattr(native, "get_data", lambda package, name: None)
 
     assert native.compiled_scan() is None

@@ -1,4 +1,4 @@
-"""Reading records one by one."""
+"""Reading the records of a batch as values."""
 
 import struct
 
@@ -16,7 +16,7 @@ RECORDS = [Record(b"key", b"value", (("name", b"content"), ("empty", None)), 5),
 
 @given(place=st.integers(61, 200), noise=st.binary(min_size=1, max_size=8))
 def test_damaged_records_are_read_or_refused(place, noise):
-    """Nothing but MalformedBatch comes out of a batch whose CRC nobody checked."""
+    """A damaged batch whose CRC was not checked raises MalformedBatch and nothing else."""
     built = build_batch(RECORDS)
     built[min(place, len(built) - 1) :][: len(noise)] = noise
     start = min(place, len(built) - len(noise))
@@ -30,8 +30,8 @@ def test_damaged_records_are_read_or_refused(place, noise):
     assert found == 2
 
 
-def test_a_cut_batch_is_refused():
-    """At every byte."""
+def test_a_truncated_batch_is_refused():
+    """A batch may be truncated at any byte."""
     built = bytes(build_batch(RECORDS))
 
     for end in range(len(built)):
@@ -39,8 +39,8 @@ def test_a_cut_batch_is_refused():
             read_records(built[:end])
 
 
-def test_what_follows_the_last_record_is_refused():
-    """A record count that is too small hides records."""
+def test_bytes_after_the_last_record_are_refused():
+    """A record count that is too small would hide records."""
     built = build_batch(RECORDS)
     struct.pack_into(">i", built, 57, 1)
 
@@ -48,8 +48,8 @@ def test_what_follows_the_last_record_is_refused():
         read_records(built)
 
 
-def test_compressed_records_are_capped():
-    """A batch of 200 bytes may hold megabytes."""
+def test_the_size_of_decompressed_records_is_limited():
+    """A batch of 200 bytes may decompress to megabytes."""
     built = build_batch([Record(None, bytes(1 << 20))], codec=Codec.ZSTD)
 
     with pytest.raises(CompressionError, match="more than"):
@@ -57,7 +57,7 @@ def test_compressed_records_are_capped():
 
 
 def test_a_batch_is_read_at_its_position():
-    """In a buffer of several."""
+    """A batch may be in the middle of a buffer."""
     built = build_batch(RECORDS, base_offset=10)
 
     found = read_records(b"noise" + built + b"noise", position=5)

@@ -1,4 +1,4 @@
-"""Walking records, in both forms, on good bytes and on bad ones."""
+"""Scanning records with both implementations, on valid and malformed blocks."""
 
 import random
 import struct
@@ -25,8 +25,8 @@ def block_of(records):
 
 @settings(max_examples=40)
 @given(records=record_lists)
-def test_a_good_block_is_walked_to_its_end(scan, records):
-    """Count, and the bounds of the timestamps."""
+def test_a_valid_block_is_scanned_to_its_end(scan, records):
+    """The result has the number of records and the bounds of their timestamps."""
     block, base = block_of(records)
 
     found = scan.check_records(block, 0, len(block), len(records), base)
@@ -37,8 +37,8 @@ def test_a_good_block_is_walked_to_its_end(scan, records):
 
 @settings(max_examples=40)
 @given(records=record_lists, noise=st.binary(max_size=20))
-def test_a_block_is_split_where_its_records_begin(scan, records, noise):
-    """Each piece is one record: put together again from any of them on, they are read."""
+def test_a_block_is_split_at_the_starts_of_its_records(scan, records, noise):
+    """There is one piece per record, and the pieces concatenate to the block."""
     block, _ = block_of(records)
     buffer = noise + block + noise
 
@@ -53,7 +53,7 @@ def test_a_block_is_split_where_its_records_begin(scan, records, noise):
 @settings(max_examples=40)
 @given(records=record_lists, timestamp=st.integers(-1, 1 << 42))
 def test_the_first_record_at_or_after_a_timestamp_is_found(scan, records, timestamp):
-    """The first by offset, whatever the order of the timestamps."""
+    """It is the first by offset, whatever the order of the timestamps."""
     block, base = block_of(records)
 
     found = scan.first_at_or_after(block, 0, len(block), len(records), base, timestamp)
@@ -63,7 +63,7 @@ def test_the_first_record_at_or_after_a_timestamp_is_found(scan, records, timest
 
 
 def record(body: bytes) -> bytes:
-    """`body` behind the length that it has."""
+    """Return `body` preceded by its length."""
     block = bytearray()
     append_varint(block, len(body))
     return bytes(block) + body
@@ -106,8 +106,8 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("case", MALFORMED)
-def test_a_malformed_record_is_refused_for_what_it_is(scan, case):
-    """One mistake each; a base timestamp at the end of the range makes a delta overflow."""
+def test_a_malformed_record_is_refused_with_its_problem(scan, case):
+    """Each case has one error.  A base timestamp near the end of the range makes a delta overflow."""
     block, problem = MALFORMED[case]
 
     found = scan.check_records(block, 0, len(block), 1, 1 << 62)
@@ -117,22 +117,22 @@ def test_a_malformed_record_is_refused_for_what_it_is(scan, case):
 
 @pytest.mark.parametrize(("position", "end"), [(-1, 4), (3, 2), (0, 11), (11, 11)])
 def test_a_window_outside_the_buffer_is_refused(scan, position, end):
-    """Before a single byte is read."""
+    """It is refused before any byte is read."""
     with pytest.raises(ValueError, match="does not lie in"):
         scan.check_records(bytes(10), position, end, 1, 0)
 
 
 @pytest.mark.parametrize("count", [-1, 3, 1 << 30])
 def test_more_records_than_bytes_are_refused_before_anything_is_allocated(scan, count):
-    """A record takes at least seven bytes."""
+    """A record has at least seven bytes."""
     block, _ = block_of([Record(None, None)] * 2)
 
     with pytest.raises(ValueError, match="do not fit"):
         scan.record_starts(block, 0, len(block), count)
 
 
-def test_a_column_without_room_is_refused(scan):
-    """The buffers are the caller's; they are measured before they are written."""
+def test_a_column_buffer_that_is_too_small_is_refused(scan):
+    """The size of the caller's buffers is checked before anything is written."""
     with pytest.raises(ValueError, match="slots"):
         scan.ColumnFill(9, 100, 0, 10).want_offsets(memoryview(bytearray(64)).cast("q"))
     with pytest.raises(ValueError, match="parts"):
@@ -140,7 +140,7 @@ def test_a_column_without_room_is_refused(scan):
 
 
 def columns_of(form, block, count, base_timestamp):
-    """Everything that a form of `scan` writes for a block, or what it raises."""
+    """Return everything that an implementation of `scan` writes for a block, with its error message if it raises."""
     rows, size = max(len(block) // 7, 1), len(block)
     slots = {
         "offsets": bytearray(8 * rows),
@@ -186,7 +186,7 @@ def outcome_of(act, *arguments):
 
 
 def mutated(chance: random.Random, block: bytes) -> bytes:
-    """A few bytes changed, inserted, removed, or the end cut off."""
+    """Return `block` with a few bytes changed, inserted or removed, or truncated."""
     damaged = bytearray(block)
     for _ in range(chance.randrange(1, 4)):
         place = chance.randrange(len(damaged) + 1)
@@ -204,11 +204,11 @@ def mutated(chance: random.Random, block: bytes) -> bytes:
     return bytes(damaged)
 
 
-@pytest.mark.skipif(not native.is_compiled(), reason="there is no compiled form to compare with")
-def test_both_forms_say_the_same_of_20_000_damaged_blocks():
+@pytest.mark.skipif(not native.is_compiled(), reason="there is no compiled build to compare with")
+def test_both_implementations_agree_on_20_000_damaged_blocks():
     """
-    The compiled form has no bounds but its own: it must neither crash nor differ, and what lies around the block
-    must not matter.
+    The compiled implementation has no bounds checks but its own.  It must neither crash nor differ, and the bytes
+    around the block must not matter.
     """
     chance = random.Random(20_260)
     compiled = native.scan
@@ -245,8 +245,8 @@ def test_both_forms_say_the_same_of_20_000_damaged_blocks():
     assert different == []
 
 
-def test_what_the_check_accepts_can_be_read(scan):
-    """Two readers written apart agree: the check here, and the plain one for coordinators."""
+def test_records_that_pass_the_check_can_be_read(scan):
+    """`check_records` and the independent reader `read_records` agree on which records are valid."""
     chance = random.Random(7)
     records = [Record(b"key", b"value", (("name", b"content"),), n) for n in range(3)]
     batch = build_batch(records)
@@ -264,8 +264,8 @@ def test_what_the_check_accepts_can_be_read(scan):
     assert accepted > 0
 
 
-def test_an_offset_gap_is_kept(scan):
-    """Compacted batches have gaps: columns and search go by the delta, not by the place."""
+def test_offset_gaps_are_preserved(scan):
+    """Compacted batches have gaps, so columns and search use the offset delta, not the index of the record."""
     block = bytearray()
     for delta in (0, 4, 9):
         append_record(block, delta, delta, None, b"v", ())
