@@ -1,4 +1,4 @@
-"""An answer of the HTTP door: status, content type and text; errors as RFC 9457 has them."""
+"""HTTP responses: status, content type and text.  Errors are problem details as in RFC 9457."""
 
 import json
 from http import HTTPStatus
@@ -19,6 +19,10 @@ def json_answer(fields: object, status: int = 200) -> Answer:
 
 
 def problem(status: int, detail: str, **more: object) -> Answer:
-    """`detail` names what was asked, what is wrong with it and the fix; `more` is for programs."""
+    """
+    Return an error as problem details.
+
+    `detail` names the request, what is wrong with it and the fix; `more` adds fields for programs.
+    """
     fields = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
     return Answer(status, PROBLEM_TYPE, json.dumps(fields) + "\n")

@@ -1,7 +1,8 @@
-"""The HTTP door as a plain ASGI application: `/health/live`, `/health/ready`, `/metrics`, and `/v1/…` (`cluster_api`).
+"""The HTTP endpoints as a plain ASGI application: `/health/live`, `/health/ready`, `/metrics`, and `cluster_api`.
 
-So few answers need no framework: routing is a dictionary, and the broker starts 0.2 s earlier without one.
-Live: the process turns and its storage has not failed; when not, restart it.  Ready: it serves Kafka clients now.
+There are so few endpoints that routing is a dictionary; a framework would only make the broker start later.
+A broker is live while its event loop runs and its storage has not failed; otherwise it must be restarted.  It is ready
+while it serves Kafka clients.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -18,7 +19,7 @@ PROMETHEUS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Observed(Protocol):
-    """What this door asks of a broker."""
+    """The part of a broker that the health and metrics endpoints use."""
 
     @property
     def is_live(self) -> bool: ...
@@ -27,13 +28,13 @@ class Observed(Protocol):
     def is_ready(self) -> bool: ...
 
     def metrics_text(self) -> str | None:
-        """In Prometheus' text format; None while nothing is counted yet."""
+        """Return the metrics in Prometheus's text format, or None before there are any."""
         ...
 
 
 class Application:
     def __init__(self, observed: Observed, reported: Callable[[], Reported | None]) -> None:
-        """`reported` is None until the broker has heard of its cluster."""
+        """`reported` returns None until the broker knows its cluster."""
         self._observed = observed
         self._cluster = ClusterApi(reported)
         self._routes: dict[str, Callable[[], Answer]] = {
@@ -43,7 +44,7 @@ class Application:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # neither web sockets nor lifespan: who starts us knows when we end
+        if scope["type"] != "http":  # web sockets and lifespan events are not supported
             raise NotImplementedError(f"ASGI scope {scope['type']!r}")
         status, content_type, text = self._answer(scope)
         body = text.encode()
@@ -61,7 +62,7 @@ class Application:
         method, path = scope["method"], scope["path"]
         paths = [*self._routes, *self._cluster.routes]
         if path not in paths:
-            return problem(404, f"{path[:200]} is no path here; there are {', '.join(paths)}", paths=paths)
+            return problem(404, f"{path[:200]} is not a path; the paths are {', '.join(paths)}", paths=paths)
         if method not in ("GET", "HEAD"):
             return problem(405, f"{method} is not allowed at {path}; use GET")
         route = self._routes.get(path)
@@ -78,5 +79,5 @@ class Application:
     def _metrics(self) -> Answer:
         text = self._observed.metrics_text()
         if text is None:
-            return problem(503, "/metrics has nothing to tell before this broker has joined its cluster: ask again")
+            return problem(503, "/metrics is not available until this broker has joined its cluster: try again later")
         return Answer(200, PROMETHEUS_TYPE, text)

@@ -1,8 +1,8 @@
-"""`/v1/cluster`, `/v1/brokers`, `/v1/shards`: what one broker knows of its cluster, as JSON.
+"""`/v1/cluster`, `/v1/brokers`, `/v1/shards`: the cluster as one broker sees it, in JSON.
 
-Each answer is one broker's view, and says whose (`answered_by`).  Nobody is asked who he is yet, so only this machine
-is answered: a client on a loopback address, who also calls us by one; a page in a browser whose name somebody else
-resolves to 127.0.0.1 does not.
+Each response is the view of one broker, named in `answered_by`.  Authentication is not implemented, so only clients on
+this machine are served: the client's address and the Host header must both be loopback.  The check of the header stops
+DNS rebinding, where a browser reaches 127.0.0.1 under the name of a foreign page.
 """
 
 import ipaddress
@@ -13,25 +13,25 @@ from urllib.parse import parse_qsl
 from tidemill.http.answer import Answer, json_answer, problem
 
 LIMIT_DEFAULT: Final = 100
-LIMIT_MAX: Final = 1_000  # shards in one answer: 0.5 MB, and 10 ms of the loop
+LIMIT_MAX: Final = 1_000  # shards in one response: 0.5 MB, and 10 ms of the event loop
 QUERY_BYTES_MAX: Final = 2_000
 NUMBER_MAX: Final = (1 << 63) - 1
 
 
 class Reported(Protocol):
-    """What these paths ask of a broker; the fields are told in `docs/http.md`."""
+    """The part of a broker that these endpoints use; `docs/http.md` describes the fields."""
 
     def cluster(self) -> Mapping[str, object]: ...
 
     def brokers(self) -> Mapping[str, object]: ...
 
     def shards(self, *, topic: str | None, leader: int | None, after: int, limit: int) -> Mapping[str, object] | None:
-        """By shard id, those above `after`, at most `limit`; None: no such topic is known."""
+        """Return at most `limit` shards with ids above `after`, ordered by id, or None if the topic is unknown."""
         ...
 
 
 class _Refused(Exception):
-    """A request that makes no sense; the sentence names what was asked and the fix."""
+    """The query is invalid; the message names the parameter, its value and the fix."""
 
 
 class ClusterApi:
@@ -44,19 +44,19 @@ class ClusterApi:
         }
 
     def answer(self, scope: MutableMapping[str, Any]) -> Answer:
-        """To a GET of one of `routes`."""
+        """Respond to a GET of one of `routes`."""
         if not (_is_loopback(_client_host(scope)) and _is_called_by_loopback(scope)):
             return problem(
                 403,
-                f"{scope['path']} is answered on loopback addresses only, because nobody is asked who he is yet: "
-                "ask on the broker's machine, at 127.0.0.1 or localhost",
+                f"{scope['path']} is available on loopback addresses only, because authentication is not implemented: "
+                "send the request on the broker's machine, to 127.0.0.1 or localhost",
             )
         reported = self._reported()
         if reported is None:
             return problem(
                 503,
-                f"{scope['path']} has nothing to tell before this broker has heard of its cluster: "
-                "ask again, or another broker",
+                f"{scope['path']} is not available until this broker knows its cluster: "
+                "try again later, or ask another broker",
             )
         try:
             return self.routes[scope["path"]](reported, _query(scope["query_string"]))
@@ -81,7 +81,7 @@ class ClusterApi:
             limit=_number(query, "limit", 1, LIMIT_MAX) if "limit" in query else LIMIT_DEFAULT,
         )
         if page is None:
-            return problem(404, f"topic={(topic or '')[:300]} is not known here; leave it out to see all shards")
+            return problem(404, f"topic={(topic or '')[:300]} does not exist; leave it out to see all shards")
         return json_answer(page)
 
 
@@ -100,7 +100,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_called_by_loopback(scope: MutableMapping[str, Any]) -> bool:
-    """The Host header, where there is one."""
+    """Return whether the Host header, if there is one, is `localhost` or a loopback address."""
     for name, value in scope["headers"]:
         if name == b"host":
             host = value.decode("latin-1")
@@ -111,11 +111,11 @@ def _is_called_by_loopback(scope: MutableMapping[str, Any]) -> bool:
 
 def _query(text: bytes) -> dict[str, str]:
     if len(text) > QUERY_BYTES_MAX:
-        raise _Refused(f"the query has {len(text)} bytes; at most {QUERY_BYTES_MAX} are taken")
+        raise _Refused(f"the query has {len(text)} bytes; at most {QUERY_BYTES_MAX} are allowed")
     found: dict[str, str] = {}
     for name, value in parse_qsl(text.decode("latin-1"), keep_blank_values=True):
         if name in found:
-            raise _Refused(f"{name[:100]}={value[:100]} stands in the query twice; leave one out")
+            raise _Refused(f"{name[:100]}={value[:100]} repeats a parameter; leave one out")
         found[name] = value
     return found
 
@@ -123,13 +123,13 @@ def _query(text: bytes) -> dict[str, str]:
 def _check_names(query: Mapping[str, str], *known: str) -> None:
     for name in query:
         if name not in known:
-            fix = f"there are {', '.join(known)}" if known else "this path takes none"
-            raise _Refused(f"{name[:100]}={query[name][:100]} is not known here; {fix}")
+            fix = f"the parameters are {', '.join(known)}" if known else "this path has no parameters"
+            raise _Refused(f"{name[:100]}={query[name][:100]} is not a known parameter; {fix}")
 
 
 def _number(query: Mapping[str, str], name: str, least: int, most: int) -> int:
     text = query[name]
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and least <= int(text) <= most):
-        raise _Refused(f"{name}={text[:100]} is no whole number from {least} to {most}")
+        raise _Refused(f"{name}={text[:100]} must be a whole number from {least} to {most}")
     return int(text)

@@ -122,7 +122,7 @@ BROKER_KEYS: Final[tuple[ConfigKey, ...]] = (
         "socket.listen.backlog.size",
         INT,
         4_096,
-        "How many connections may wait to be accepted.  With Kafka's 50, many clients connecting at once wait a second.",
+        "How many connections may wait to be accepted.  Kafka's 50 delays clients that connect at once by a second.",
         at_least=1,
     ),
     obeyed(

@@ -35,7 +35,11 @@ INTEGER_BOUNDS = {
 
 
 def value_of_text(config_type: ConfigType, text: str) -> ConfigValue:
-    """Return the value that `text` represents.  Raise ValueError, with a requirement such as "must be true or false"."""
+    """
+    Return the value that `text` represents.
+
+    Raise ValueError if there is none; its message states the requirement, for example "must be true or false".
+    """
     text = text.strip()
     match config_type:
         case ConfigType.BOOLEAN:

@@ -53,7 +53,7 @@ def topic_id_text(topic_id: TopicId) -> str:
 
 
 def topic_id_from_text(text: str) -> TopicId:
-    """Return the topic id that `text` represents: the inverse of `topic_id_text`.  Raise ValueError if it is not one."""
+    """Return the topic id whose text form is `text`; the inverse of `topic_id_text`.  Raise ValueError."""
     raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     if len(raw) != 16:
         raise ValueError(f"topic id {text!r} has {len(raw)} bytes; must have 16")

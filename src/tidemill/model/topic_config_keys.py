@@ -42,7 +42,8 @@ TOPIC_KEYS: Final[tuple[ConfigKey, ...]] = (
         "retention.bytes",
         LONG,
         -1,
-        "The least bytes a partition keeps: its oldest segments are deleted while the rest has this many; -1 keeps all.",
+        "The bytes a partition keeps: its oldest segments are deleted while the rest has at least this many; "
+        "-1 keeps all.",
         at_least=-1,
     ),
     without_effect("delete.retention.ms", LONG, 86_400_000, NO_COMPACTION, at_least=0),

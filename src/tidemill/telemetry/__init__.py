@@ -1,1 +1,1 @@
-"""Counters, and the one import of the Prometheus library."""
+"""Metrics, the event log, and the only import of the Prometheus library."""

@@ -1,4 +1,4 @@
-"""One line per event: for people, or as JSON for programs.  Whose stream and whose clock it is, the caller says."""
+"""The event log: one line per event, as text for people or as JSON for programs."""
 
 import json
 import traceback
@@ -8,12 +8,16 @@ from typing import Final
 
 Field = str | int | float | bool | None
 NOTHING: Final[Mapping[str, Field]] = MappingProxyType({})
-LINE_CHARACTERS_MAX: Final = 4_096  # journald and most collectors cut longer lines, anywhere
-TRACE_CHARACTERS_MAX: Final = 2_400  # leaves room for the rest of the line, and for what JSON makes of line ends
+LINE_CHARACTERS_MAX: Final = 4_096  # journald and most log collectors split or truncate longer lines
+TRACE_CHARACTERS_MAX: Final = 2_400  # leaves room for the rest of the line and for JSON's escapes of line ends
 
 
 class EventLog:
-    """`event("segment removed", topic="flights", bytes=4096)`.  `write` gets whole lines, newline included."""
+    """
+    Formats events and passes them to `write`, as whole lines with a newline.
+
+        event("segment removed", topic="flights", bytes=4096)
+    """
 
     def __init__(
         self,
@@ -23,26 +27,30 @@ class EventLog:
         as_json: bool,
         always: Mapping[str, Field] = NOTHING,
     ) -> None:
-        """`always` stands in every line."""
+        """
+        Write to `write`, with times from `wall_ms` (milliseconds since the epoch).
+
+        The fields in `always` are added to every line.
+        """
         self._always = always
         self._write = write
         self._wall_ms = wall_ms
         self._as_json = as_json
 
     def event(self, event: str, **fields: Field) -> None:
-        """Something that a person who runs a broker wants to know."""
+        """Log something that an operator wants to know."""
         self._line("info", event, fields)
 
     def warning(self, event: str, **fields: Field) -> None:
-        """Something that such a person may have to act on."""
+        """Log something that an operator may have to act on."""
         self._line("warning", event, fields)
 
     def error(self, event: str, **fields: Field) -> None:
-        """Something is broken."""
+        """Log that something is broken."""
         self._line("error", event, fields)
 
     def failure(self, event: str, error: BaseException, **fields: Field) -> None:
-        """A mistake of ours, with its traceback in the same line: the calls nearest to it last."""
+        """Log a bug: an unexpected exception, with the end of its traceback in the same line."""
         trace = "".join(traceback.format_exception(error)).rstrip()
         self.error(
             event,
@@ -56,7 +64,7 @@ class EventLog:
         fields = {**self._always, **fields}
         if self._as_json:
             line = json.dumps({"time": moment, "level": level, "event": event, **fields}, ensure_ascii=False)
-            if len(line) > LINE_CHARACTERS_MAX:  # cut values, not the line: it must stay JSON
+            if len(line) > LINE_CHARACTERS_MAX:  # truncate values, not the line: it must stay valid JSON
                 shorter = {name: value[:200] if isinstance(value, str) else value for name, value in fields.items()}
                 line = json.dumps({"time": moment, "level": level, "event": event, **shorter, "cut": True})
         else:
@@ -66,16 +74,20 @@ class EventLog:
 
 
 def _shown(value: Field) -> str:
-    """Values with blanks, quotes or control characters are quoted, so that a line stays one line."""
+    """Return `value` as text, quoted if it has spaces, quotes, `=` or control characters, so that it fits one line."""
     text = str(value)
     plain = text.isprintable() and text and not set(text) & set(" \"'=")
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 
 def _rfc3339(wall_ms: int) -> str:
-    """UTC with milliseconds, by arithmetic: this floor has no clock and no calendar of the machine."""
+    """
+    Format a time as RFC 3339, in UTC with milliseconds.
+
+    The calendar is computed here because this layer may not import the machine's.
+    """
     days, ms = divmod(wall_ms, 86_400_000)
-    # Days since 0000-03-01, in eras of 400 years: the year starts in March so that a leap day ends it.
+    # Count days from 0000-03-01 in eras of 400 years.  Years start in March, so a leap day is the last of its year.
     era, day_of_era = divmod(days + 719_468, 146_097)
     year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
     day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)

@@ -1,25 +1,25 @@
-"""What one broker counts: plain slotted integers, raised in place on hot paths and read when somebody scrapes.
+"""The metrics of one broker: plain slotted integers, incremented in place on hot paths and read at each scrape.
 
-No locks: a counter has one writer, the broker's loop or the journal's thread, and a reader may see it a moment late.
-Two brokers in one process have two of these.
+There are no locks: each counter has one writer, the broker's event loop or the journal's thread, and a reader may see a
+slightly older value.  Two brokers in one process have separate instances.
 """
 
 from collections import defaultdict
 
 
 class ApiCounters:
-    """One Kafka API, by its key."""
+    """The counters of one Kafka API."""
 
     __slots__ = ("errors", "requests", "seconds")
 
     def __init__(self) -> None:
         self.requests = 0
         self.errors = 0  # responses whose error code is not 0, and requests that could not be read
-        self.seconds = 0.0  # from the request's last byte to the response's first
+        self.seconds = 0.0  # from the last byte of a request to the first byte of its response
 
 
 class Metrics:
-    """Every counter only grows; the rest, gauges, are named in the second block."""
+    """The counters of a broker, which only grow, and its gauges, in the second block of `__init__`."""
 
     __slots__ = (
         "apis",
@@ -57,21 +57,21 @@ class Metrics:
 
     def __init__(self) -> None:
         # Counters.
-        self.apis: defaultdict[int, ApiCounters] = defaultdict(ApiCounters)  # by the API's key
+        self.apis: defaultdict[int, ApiCounters] = defaultdict(ApiCounters)  # API key → counters
         self.bytes_received = 0
         self.bytes_sent = 0
         self.connections_accepted = 0
-        self.connections_refused = 0  # beyond max.connections
-        self.protocol_errors = 0  # frames that could not be read; their connections were closed
-        self.request_failures = 0  # by a mistake of ours: each is in the event log with its traceback
-        self.loop_stalls = 0  # times the event loop turned for nobody for longer than the watchdog allows
+        self.connections_refused = 0  # because of max.connections and related limits
+        self.protocol_errors = 0  # malformed frames; their connections were closed
+        self.request_failures = 0  # because of a bug: each is in the event log with its traceback
+        self.loop_stalls = 0  # times the event loop was blocked for longer than the watchdog allows
         self.produce_records = 0
         self.produce_batches = 0
         self.produce_bytes = 0
         self.produce_refusals = 0  # partitions of Produce requests answered with an error
-        self.fetch_bytes = 0  # records and batches are not counted: a fetch never looks inside
+        self.fetch_bytes = 0  # records and batches are not counted, because a fetch does not parse them
         self.fetch_cache_misses = 0  # reads that had to wait for the disk
-        self.corrupt_batches = 0  # CRC mismatches found when reading; never served
+        self.corrupt_batches = 0  # batches that did not match their CRC when read; they are never served
         self.journal_blocks = 0
         self.journal_bytes = 0
         self.checkpoints = 0
@@ -91,5 +91,5 @@ class Metrics:
         self.is_disk_full = False
 
     def api(self, api_key: int) -> ApiCounters:
-        """The counters of one API; a connection keeps the object instead of asking again."""
+        """Return the counters of one API.  A connection keeps the object to avoid further lookups."""
         return self.apis[api_key]

@@ -1,6 +1,7 @@
-"""Counters as Prometheus text: the one import of its library, made at the first scrape.
+"""Renders metrics in Prometheus's text format, with the only import of its library, made at the first scrape.
 
-A collector on a registry of its own: two brokers in one process do not meet, and nothing is paid between scrapes.
+Each broker has a collector on its own registry, so two brokers in one process do not mix, and metrics cost nothing
+between scrapes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,38 +20,38 @@ COUNTERS: Final[Mapping[str, str]] = {
     "connections_accepted": "Client connections accepted.",
     "connections_refused": "Client connections refused because there were too many.",
     "protocol_errors": "Requests that could not be read; their connections were closed.",
-    "request_failures": "Requests that failed by a mistake of the broker; the event log has their tracebacks.",
-    "loop_stalls": "Times the event loop stood still for longer than a quarter of a second.",
+    "request_failures": "Requests that failed because of a bug in the broker; the event log has their tracebacks.",
+    "loop_stalls": "Times the event loop was blocked for longer than a quarter of a second.",
     "produce_records": "Records appended.",
     "produce_batches": "Record batches appended.",
     "produce_bytes": "Bytes of record batches appended.",
     "produce_refusals": "Partitions of Produce requests that were answered with an error.",
     "fetch_bytes": "Bytes of record batches sent to consumers.",
     "fetch_cache_misses": "Reads that had to wait for the disk.",
-    "corrupt_batches": "Batches whose checksum was wrong when they were read; never served.",
+    "corrupt_batches": "Batches that did not match their checksum when read; they are never served.",
     "journal_blocks": "Blocks written to the journal.",
     "journal_bytes": "Bytes written to the journal.",
     "checkpoints": "Checkpoints completed.",
-    "checkpoint_seconds": "Time that checkpoints took, from when they were wanted.",
-    "log_start_moves": "Log start offsets moved by retention.",
+    "checkpoint_seconds": "Time that checkpoints took, from request to completion.",
+    "log_start_moves": "Log start offsets advanced by retention.",
 }
 GAUGES: Final[Mapping[str, str]] = {
     "connections": "Client connections open.",
-    "request_bytes_in_flight": "Bytes of requests that are coming or being worked on.",
-    "response_bytes_unread": "Bytes of large responses that their clients have not taken yet.",
-    "loop_lag_seconds_max": "The longest the event loop stood still since the broker started.",
-    "topics": "Topics, internal ones too.",
+    "request_bytes_in_flight": "Bytes of requests that are being received or handled.",
+    "response_bytes_unread": "Bytes of large responses that their clients have not read yet.",
+    "loop_lag_seconds_max": "The longest time the event loop was blocked since the broker started.",
+    "topics": "Topics, including internal ones.",
     "partitions": "Partitions on this broker.",
     "shards": "Shards on this broker.",
-    "groups": "Consumer groups this broker coordinates.",
+    "groups": "Consumer groups coordinated by this broker.",
     "members": "Members of those groups.",
-    "disk_free_bytes": "Free bytes where the data directory lies, as last asked.",
+    "disk_free_bytes": "Free bytes on the disk of the data directory, as last checked.",
     "is_disk_full": "1 while writes are refused because the disk is full.",
 }
 
 
 class PrometheusText:
-    """Renders one broker's metrics; `api_names` names the APIs by key."""
+    """Renders the metrics of one broker.  `api_names` maps API keys to names."""
 
     def __init__(self, metrics: Metrics, api_names: Mapping[int, str]) -> None:
         self._metrics = metrics
@@ -58,7 +59,9 @@ class PrometheusText:
         self._registry: Any = None
 
     def render(self) -> str:
-        from prometheus_client import generate_latest  # 8 MB and 0.1 s that a broker nobody scrapes does without
+        from prometheus_client import (
+            generate_latest,
+        )  # imported late: a broker that is never scraped saves 8 MB and 0.1 s
 
         if self._registry is None:
             from prometheus_client import CollectorRegistry
@@ -68,11 +71,11 @@ class PrometheusText:
         return generate_latest(self._registry).decode()
 
     def describe(self) -> list["Metric"]:
-        """Nothing to say before a scrape: the library asks, and would otherwise collect once for the names."""
+        """Return no metrics; without this method, the library would collect once at registration to learn the names."""
         return []
 
     def collect(self) -> Iterator["Metric"]:
-        """Called by the library at each scrape."""
+        """Yield the current metrics.  The library calls this at each scrape."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         metrics = self._metrics

@@ -90,7 +90,7 @@ def test_keys_without_effect_are_known_so_that_they_can_be_told() -> None:
     ("setting", "why"),
     [
         ("no.such.key=1", "no.such.key"),
-        ("num.partitions=many", "num.partitions=many is refused: a whole number"),
+        ("num.partitions=many", "num.partitions=many is refused: must be a whole number"),
         ("tidemill.join=a", "HOST:PORT is wanted"),
         ("tidemill.join=a:0", "host and port of a broker's tidemill.peer.listener"),
         ("listeners=PEER://127.0.0.1:1", "PEER is the name of tidemill.peer.listener"),

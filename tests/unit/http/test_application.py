@@ -1,4 +1,4 @@
-"""Health and metrics, and clear answers to everything else."""
+"""The health and metrics endpoints, and errors for other requests."""
 
 import asyncio
 import json
@@ -42,27 +42,27 @@ def answer(broker: Broker, path: str, method: str = "GET") -> tuple[int, bytes]:
         (Broker(is_live=False), 503, 503),
     ],
 )
-def test_a_broker_that_failed_is_not_ready_either(broker: Broker, live: int, ready: int) -> None:
+def test_a_failed_broker_is_not_ready(broker: Broker, live: int, ready: int) -> None:
     """
-    Live says whether to restart it, ready whether to send clients.
+    Liveness decides whether to restart the broker, readiness whether to send clients to it.
     """
     answers = (answer(broker, "/health/live")[0], answer(broker, "/health/ready")[0])
 
     assert (live, ready) == answers
 
 
-def test_metrics_are_what_the_broker_renders() -> None:
+def test_metrics_are_served_as_the_broker_renders_them() -> None:
     """
-    Nothing is counted here.
+    The endpoint adds nothing to the broker's text.
     """
     answered = answer(Broker(), "/metrics")
 
     assert (200, b"tidemill_up 1\n") == answered
 
 
-def test_before_anything_is_counted_there_are_no_metrics() -> None:
+def test_metrics_are_unavailable_before_the_broker_has_any() -> None:
     """
-    A page of zeros would be taken for a broker that does nothing.
+    A page of zeros would look like an idle broker.
     """
     status, body = answer(Broker(is_ready=False, counts=False), "/metrics")
 
@@ -72,18 +72,18 @@ def test_before_anything_is_counted_there_are_no_metrics() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/", 404), ("POST", "/metrics", 405), ("HEAD", "/metrics", 200)]
 )
-def test_other_requests_get_their_own_answer(method: str, path: str, status: int) -> None:
+def test_other_requests_get_the_status_that_http_prescribes(method: str, path: str, status: int) -> None:
     """
-    As HTTP has it.
+    An unknown path is 404 and a method that is not allowed is 405; HEAD is handled like GET.
     """
     answered, _ = answer(Broker(), path, method)
 
     assert status == answered
 
 
-def test_a_refusal_is_a_problem_that_programs_can_read() -> None:
+def test_an_error_is_a_problem_document() -> None:
     """
-    RFC 9457: its media type, and type, title, status and detail; the detail names the fix.
+    The response has the fields of RFC 9457, and its detail names the fix.
     """
     status, body = answer(Broker(), "/nowhere")
 

@@ -1,4 +1,4 @@
-"""What the paths below `/v1` take, from whom, and how they refuse."""
+"""The endpoints below `/v1`: parameters, permitted clients and errors."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from tidemill.http.application import Application
 
 
 class Cluster:
-    """Answers with what it was asked."""
+    """A broker's view of its cluster that returns the arguments it was called with."""
 
     def cluster(self) -> Mapping[str, object]:
         return {"cluster_id": "a-cluster"}
@@ -27,7 +27,7 @@ class Observed:
     is_live = is_ready = True
 
     def metrics_text(self) -> str:
-        raise AssertionError("nobody asks for metrics")
+        raise AssertionError("the test does not request metrics")
 
 
 def answer(
@@ -38,7 +38,7 @@ def answer(
     method: str = "GET",
     reported: Callable[[], Cluster | None] = Cluster,
 ) -> tuple[int, str, dict[str, Any]]:
-    """Status, content type and the object."""
+    """Send a request; return status, content type and the decoded JSON object."""
     sent: list[MutableMapping[str, Any]] = []
 
     async def receive() -> MutableMapping[str, Any]:
@@ -61,9 +61,9 @@ def answer(
 
 
 @pytest.mark.parametrize("path", ["/v1/cluster", "/v1/brokers", "/v1/shards"])
-def test_a_cluster_is_told_as_json(path: str) -> None:
+def test_a_cluster_is_described_as_json(path: str) -> None:
     """
-    To whoever asks on this machine.
+    A client on the same machine gets a JSON response.
     """
     status, content_type, _ = answer(path)
 
@@ -78,9 +78,9 @@ def test_a_cluster_is_told_as_json(path: str) -> None:
         ("?leader=2&after=0", {"topic": None, "leader": 2, "after": 0, "limit": 100}),
     ],
 )
-def test_shards_come_in_pages_of_what_is_asked_for(query: str, asked: dict[str, object]) -> None:
+def test_shards_are_filtered_and_paged(query: str, asked: dict[str, object]) -> None:
     """
-    Filters and page go down as values.
+    Filters and page bounds are parsed and passed to the broker as values.
     """
     status, _, told = answer(f"/v1/shards{query}")
 
@@ -103,9 +103,9 @@ def test_shards_come_in_pages_of_what_is_asked_for(query: str, asked: dict[str, 
         (f"/v1/shards?topic={'x' * 3_000}", "3006"),
     ],
 )
-def test_what_makes_no_sense_is_a_problem_that_names_it(target: str, named: str) -> None:
+def test_an_invalid_parameter_is_refused(target: str, named: str) -> None:
     """
-    400, with the parameter and its value in the detail.
+    The status is 400, and the detail names the parameter and its value.
     """
     status, content_type, told = answer(target)
 
@@ -113,7 +113,7 @@ def test_what_makes_no_sense_is_a_problem_that_names_it(target: str, named: str)
     assert named in told["detail"]
 
 
-def test_a_topic_that_is_not_known_is_told() -> None:
+def test_an_unknown_topic_is_not_found() -> None:
     """
     An empty list would look like a topic without shards.
     """
@@ -136,9 +136,9 @@ def test_a_topic_that_is_not_known_is_told() -> None:
         ("", None, 403),
     ],
 )
-def test_only_this_machine_is_answered(client: str, host: str | None, status: int) -> None:
+def test_only_clients_on_this_machine_are_served(client: str, host: str | None, status: int) -> None:
     """
-    Nobody is asked who he is yet; a browser that was led here by a name of somebody else's is refused, too.
+    Authentication is not implemented.  The Host header is checked as well, which stops DNS rebinding.
     """
     told = answer("/v1/brokers", client=client, host=host)
 
@@ -147,9 +147,9 @@ def test_only_this_machine_is_answered(client: str, host: str | None, status: in
 
 
 @pytest.mark.parametrize("path", ["/v1/cluster", "/v1/brokers", "/v1/shards"])
-def test_who_has_not_heard_of_its_cluster_tells_nothing(path: str) -> None:
+def test_endpoints_are_unavailable_until_the_broker_knows_its_cluster(path: str) -> None:
     """
-    An empty cluster would be a lie.
+    An empty response would look like an empty cluster.
     """
     status, content_type, told = answer(path, reported=lambda: None)
 

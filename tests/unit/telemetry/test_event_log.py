@@ -1,4 +1,4 @@
-"""One line per event."""
+"""The event log writes one line per event."""
 
 import json
 from datetime import UTC, datetime
@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tidemill.telemetry.event_log import LINE_CHARACTERS_MAX, EventLog
 
 
-def test_an_event_is_a_line_for_people() -> None:
+def test_an_event_is_a_readable_line() -> None:
     """
-    Values that would break the line are quoted.
+    Values with spaces or special characters are quoted.
     """
     lines: list[str] = []
     log = EventLog(lines.append, lambda: 1_500, as_json=False)
@@ -22,9 +22,9 @@ def test_an_event_is_a_line_for_people() -> None:
 
 
 @given(st.text(), st.integers(0, 253_402_300_799_999))
-def test_an_event_is_one_object_for_programs(value: str, wall_ms: int) -> None:
+def test_an_event_is_one_json_object(value: str, wall_ms: int) -> None:
     """
-    Whatever a field holds, it is one line, and it comes back.
+    Whatever a field contains, the event is one line, and parsing it returns the value.
     """
     lines: list[str] = []
     log = EventLog(lines.append, lambda: wall_ms, as_json=True)
@@ -37,9 +37,9 @@ def test_an_event_is_one_object_for_programs(value: str, wall_ms: int) -> None:
     assert {"time": moment, "level": "info", "event": "ready", "field": value} == json.loads(line)
 
 
-def test_a_line_has_an_end() -> None:
+def test_the_length_of_a_line_is_limited() -> None:
     """
-    What collects lines would cut longer ones anywhere.
+    Log collectors truncate longer lines.
     """
     lines: list[str] = []
 

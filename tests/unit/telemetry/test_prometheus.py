@@ -1,4 +1,4 @@
-"""Counters as Prometheus text."""
+"""Metrics in Prometheus's text format."""
 
 from tidemill.telemetry.metrics import Metrics
 from tidemill.telemetry.prometheus import COUNTERS, GAUGES, PrometheusText
@@ -6,16 +6,16 @@ from tidemill.telemetry.prometheus import COUNTERS, GAUGES, PrometheusText
 
 def test_every_metric_is_rendered() -> None:
     """
-    A counter that is counted and never shown costs time and helps nobody.
+    A metric that is counted but not rendered would be useless.
     """
     fields = set(Metrics.__slots__)
 
     assert fields == {"apis"} | COUNTERS.keys() | GAUGES.keys()
 
 
-def test_two_brokers_in_one_process_do_not_meet() -> None:
+def test_metrics_of_two_brokers_in_one_process_are_separate() -> None:
     """
-    Each has its own counters and its own registry.
+    Each broker has its own counters and registry.
     """
     one, other = Metrics(), Metrics()
     one.produce_records = 5
@@ -27,9 +27,9 @@ def test_two_brokers_in_one_process_do_not_meet() -> None:
     assert ['tidemill_requests_total{api="Produce"} 2.0' in text for text in texts] == [True, False]
 
 
-def test_a_scrape_shows_what_happened_since_the_last() -> None:
+def test_a_scrape_shows_the_current_values() -> None:
     """
-    Nothing is kept between scrapes but the counters.
+    Only the counters are kept between scrapes.
     """
     metrics = Metrics()
     rendered = PrometheusText(metrics, {})
