@@ -1,1 +1,1 @@
-"""What runs in other people's processes: a thin blocking layer for commands, Spark and tests."""
+"""The client, which runs in users' processes: a thin blocking layer for the CLI, Spark and tests."""

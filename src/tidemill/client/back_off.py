@@ -1,4 +1,4 @@
-"""How long to wait before the next try, and when to stop trying."""
+"""Exponential back-off between retries, with a deadline."""
 
 import random
 import time
@@ -9,8 +9,10 @@ from tidemill.client.failures import ClientError, RetriesExhausted
 
 class BackOff:
     """
-    Doubles from `first_ms` to `longest_ms`, each pause drawn from its upper half, so that many clients of a broker
-    that came back do not knock together.  `progressed` starts again: a deadline is for one obstacle, not for the job.
+    Pauses between retries, doubling from `first_ms` to `longest_ms`.
+
+    Each pause is random, between half of that value and all of it, so that the clients of a restarted broker do not all
+    retry at once.  `progressed` restarts back-off and deadline: `deadline_ms` limits one outage, not the whole job.
     """
 
     def __init__(
@@ -33,11 +35,12 @@ class BackOff:
         self._gives_up_at = monotonic() + deadline_ms / 1_000
 
     def progressed(self) -> None:
+        """Restart the back-off and the deadline after a success."""
         self._tries = 0
         self._gives_up_at = self._monotonic() + self._deadline_ms / 1_000
 
     def pause(self, why: ClientError) -> None:
-        """Wait for the next try; RetriesExhausted, caused by `why`, when the deadline would be over by then."""
+        """Sleep before the next retry.  Raise RetriesExhausted from `why` if the pause would pass the deadline."""
         step_ms = min(self._first_ms << min(self._tries, 16), self._longest_ms)
         seconds = step_ms * (1 + self._chance()) / 2_000
         if self._monotonic() + seconds > self._gives_up_at:

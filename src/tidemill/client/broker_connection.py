@@ -1,8 +1,8 @@
-"""One blocking connection to one broker: requests out, responses back in the order of the requests.
+"""A blocking connection to one broker.  Responses arrive in the order of the requests.
 
-The versions that the broker speaks are asked for first (ApiVersions), so that any Kafka broker will do.  A response
-is received into one buffer that belongs to the connection and is used again: what was decoded from it as a view
-(record batches) is valid until the next `receive`.
+The connection first requests the broker's versions (ApiVersions), so it works with any Kafka broker.  Responses are
+received into a buffer that the connection reuses: views into a response (record batches) are valid until the next
+`receive`.
 """
 
 import socket
@@ -19,15 +19,15 @@ from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Api, Message
 
 _FRAME_SIZE: Final = Struct(">i")
-_FRAME_BYTES_MAX: Final = 1 << 30  # more than any broker sends, less than what four letters of HTTP or TLS read as
-_BUFFER_BYTES_KEPT: Final = 16 << 20  # a response of one huge batch gets a buffer of its own, which is then let go
-_API_VERSIONS_VERSION: Final = 3  # v4 asks nothing that we need
+_FRAME_BYTES_MAX: Final = 1 << 30  # more than any broker sends, and less than HTTP or TLS bytes read as a size
+_BUFFER_BYTES_KEPT: Final = 16 << 20  # a larger buffer, for a response with one huge batch, is not reused
+_API_VERSIONS_VERSION: Final = 3  # v4 adds nothing that this client needs
 _CLIENT_NAME: Final = "tidemill"
 _CLIENT_VERSION: Final = "0.1"
 
 
 class BrokerConnection:
-    """Not for several threads.  After BrokerUnreachable it is closed."""
+    """A connection to one broker.  It is not thread-safe, and it is closed after raising BrokerUnreachable."""
 
     def __init__(self, endpoint: Endpoint, settings: ConnectionSettings) -> None:
         self.endpoint = endpoint
@@ -47,30 +47,30 @@ class BrokerConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is owed: another request may use the connection."""
+        """Return whether no response is outstanding, so that the connection can be used for another request."""
         return self._requests.in_flight_count == 0
 
     def close(self) -> None:
         self._socket.close()
 
     def version_of(self, api: Api, *, newest: int | None = None) -> int:
-        """The newest version that both sides speak, at most `newest`.  ProtocolMismatch when there is none."""
+        """Return the newest version that both sides support, at most `newest`.  Raise ProtocolMismatch if none."""
         try:
             version = self._requests.version_of(api)
         except ProtocolError as error:
             raise ProtocolMismatch(
-                f"broker {self._name} is too old or too new: {error}; use Apache Kafka 2.1 or later"
+                f"broker {self._name} is not compatible: {error}; use Apache Kafka 2.1 or later"
             ) from error
         return version if newest is None else min(version, newest)
 
     def request(self, api: Api, request: Message, *, version: int | None = None) -> Any:
-        """Send and wait.  The connection must be idle."""
-        assert self.is_idle, "a pipelined response would be taken for this one's"
+        """Send a request and return its response.  The connection must be idle.  Raise BrokerUnreachable."""
+        assert self.is_idle, "an earlier response is outstanding and would be taken for this one"
         self.send(api, request, version=version)
         return self.receive()
 
     def send(self, api: Api, request: Message, *, version: int | None = None) -> None:
-        """Send; its response is that of a later `receive`."""
+        """Send a request; a later `receive` returns its response.  Raise BrokerUnreachable."""
         if version is None:
             version = self.version_of(api)
         _, parts = self._requests.send(api, request, version=version)
@@ -81,7 +81,7 @@ class BrokerConnection:
             raise self._broken(error) from error
 
     def receive(self) -> Any:
-        """The response to the oldest request that has none yet: brokers answer in order."""
+        """Return the response to the oldest outstanding request.  Raise BrokerUnreachable."""
         try:
             return self._requests.receive(self._receive_frame()).response
         except OSError as error:
@@ -89,9 +89,7 @@ class BrokerConnection:
             raise self._broken(error) from error
         except ProtocolError as error:
             self.close()
-            raise BrokerUnreachable(
-                f"broker {self._name} does not speak Kafka's protocol, or not on this port: {error}"
-            ) from error
+            raise BrokerUnreachable(f"{self._name} is not a Kafka broker, or not its Kafka port: {error}") from error
 
     @property
     def _name(self) -> str:
@@ -99,18 +97,20 @@ class BrokerConnection:
 
     def _broken(self, error: OSError) -> BrokerUnreachable:
         if isinstance(error, TimeoutError):
-            return BrokerUnreachable(f"broker {self._name} did not answer in {self._settings.request_timeout_ms} ms")
-        return BrokerUnreachable(f"connection to broker {self._name} broke: {error}")
+            return BrokerUnreachable(
+                f"broker {self._name} did not respond within {self._settings.request_timeout_ms} ms"
+            )
+        return BrokerUnreachable(f"the connection to broker {self._name} failed: {error}")
 
     def _receive_frame(self) -> memoryview:
         with memoryview(self._buffer) as small:
             self._fill(small[:4])
         (size,) = _FRAME_SIZE.unpack_from(self._buffer)
         if not 4 <= size <= _FRAME_BYTES_MAX:
-            raise ProtocolError(f"a response claims {size} bytes")
+            raise ProtocolError(f"a response has a size of {size} bytes")
         if size > len(self._buffer) or len(self._buffer) > _BUFFER_BYTES_KEPT:
-            # A new one, not a larger one: somebody may still hold views on the old.  A half more than needed, so that
-            # responses which differ a little do not allocate each time.
+            # Allocate a new buffer instead of resizing: a caller may still hold views on the old one.  The new one is
+            # half again as large as needed, so that slightly larger responses do not allocate each time.
             self._buffer = bytearray(size if size > _BUFFER_BYTES_KEPT else min(size + size // 2, _BUFFER_BYTES_KEPT))
         frame = memoryview(self._buffer)[:size]
         self._fill(frame)
@@ -121,11 +121,15 @@ class BrokerConnection:
         while filled < len(view):
             received = self._socket.recv_into(view[filled:])
             if received == 0:
-                raise ConnectionResetError("the broker closed it")
+                raise ConnectionResetError("the broker closed the connection")
             filled += received
 
     def _ask_versions(self) -> None:
-        """KIP-511: who does not know the version that we ask in refuses in the oldest, and is asked again in that."""
+        """
+        Request the broker's versions.
+
+        A broker that does not know the version of this request refuses it in v0; the client then sends v0 (KIP-511).
+        """
         api = api_versions.API
         request = api_versions.Request(client_software_name=_CLIENT_NAME, client_software_version=_CLIENT_VERSION)
         response = self.request(api, request, version=_API_VERSIONS_VERSION)
@@ -150,9 +154,11 @@ def _connect(endpoint: Endpoint, settings: ConnectionSettings) -> socket.socket:
             connected = context.wrap_socket(plain, server_hostname=endpoint.host)
         except (OSError, ValueError) as error:
             plain.close()
-            if isinstance(error, ssl.SSLError | ValueError):  # no other try will end differently
+            if isinstance(error, ssl.SSLError | ValueError):  # a retry would fail in the same way
                 raise SettingsError(_tls_failure(endpoint, error)) from error
-            raise BrokerUnreachable(f"TLS with broker {endpoint.host}:{endpoint.port} broke off: {error}") from error
+            raise BrokerUnreachable(
+                f"the TLS handshake with broker {endpoint.host}:{endpoint.port} failed: {error}"
+            ) from error
     connected.settimeout(settings.request_timeout_ms / 1_000)
     return connected
 
@@ -161,4 +167,6 @@ def _tls_failure(endpoint: Endpoint, error: Exception) -> str:
     name = f"{endpoint.host}:{endpoint.port}"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of broker {name} is not trusted: {error.verify_message}; check ssl.ca.location"
-    return f"broker {name} does not speak TLS here, or refuses us: {error}; check security.protocol and the port"
+    return (
+        f"broker {name} has no TLS on this port, or refuses the client: {error}; check security.protocol and the port"
+    )

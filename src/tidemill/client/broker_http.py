@@ -1,4 +1,4 @@
-"""Ask a broker's HTTP door, from another process: one request, one connection, no proxy."""
+"""Requests to a broker's HTTP listener from another process: one connection per request, without a proxy."""
 
 import http.client
 import json
@@ -6,24 +6,28 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlencode
 
-TIMEOUT_S: Final = 2.0  # a broker answers from memory; one that does not is stopped, or gone
+TIMEOUT_S: Final = 2.0  # a broker responds from memory, so one that takes longer is stopped or unreachable
 BODY_BYTES_MAX: Final = 16 << 20
 
 
 class NoAnswer(Exception):
-    """Nobody answers there, or not as a broker of Tidemill does."""
+    """Nothing responds at the address, or it is not a Tidemill broker."""
 
 
 class Refused(Exception):
-    """The broker's own sentence."""
+    """The broker refused the request; the message is the broker's."""
 
 
 class NotYet(Refused):
-    """It is starting, and has not heard of its cluster."""
+    """The broker is starting and does not know its cluster yet."""
 
 
 def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str | int) -> dict[str, Any]:
-    """The object at `path` of the broker whose HTTP listener is `address` (host:port); NoAnswer, NotYet or Refused."""
+    """
+    Return the JSON object at `path` of the broker whose HTTP listener is `address` (HOST:PORT).
+
+    Raise NoAnswer, NotYet or Refused.
+    """
     host, _, port = address.rpartition(":")
     target = f"{path}?{urlencode(query)}" if query else path
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
@@ -38,9 +42,13 @@ def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str |
     try:
         answered = json.loads(body)
     except ValueError as error:
-        raise NoAnswer(f"{address}{path} answers {response.status} and no JSON: it is no broker's HTTP") from error
+        raise NoAnswer(
+            f"{address}{path} has status {response.status} and no JSON: this is not a broker's HTTP listener"
+        ) from error
     if not isinstance(answered, dict):
-        raise NoAnswer(f"{address}{path} answers {response.status} and no object: it is no broker's HTTP")
+        raise NoAnswer(
+            f"{address}{path} has status {response.status} and no JSON object: this is not a broker's HTTP listener"
+        )
     if response.status != 200:
         kind = NotYet if response.status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
         raise kind(f"{address}: {answered.get('detail') or answered.get('status') or f'status {response.status}'}")

@@ -1,4 +1,4 @@
-"""What a cluster says of its topics and leaders, and the connections to its brokers."""
+"""The client's view of a cluster's topics and leaders, and its connections to brokers."""
 
 from collections.abc import Collection
 from typing import Final, NamedTuple
@@ -18,12 +18,12 @@ _TRANSIENT: Final = frozenset({errors.LEADER_NOT_AVAILABLE, errors.REQUEST_TIMED
 
 
 class LeaderUnknown(ClientError):
-    """No leader at the moment: an election is going on.  Worth another look."""
+    """The partition has no leader at the moment, because of an election.  Retry after a refresh."""
 
 
 class Leader(NamedTuple):
     broker_id: int
-    epoch: int  # NO_LEADER_EPOCH where the broker does not tell
+    epoch: int  # NO_LEADER_EPOCH if the broker does not send it
 
 
 class _Topic(NamedTuple):
@@ -34,7 +34,7 @@ class _Topic(NamedTuple):
 
 
 class ClusterMetadata:
-    """As of the last `refresh`.  Not for several threads."""
+    """The metadata of the last `refresh`, and one connection per broker.  It is not thread-safe."""
 
     def __init__(self, settings: ConnectionSettings) -> None:
         self.settings = settings
@@ -48,7 +48,7 @@ class ClusterMetadata:
         self._connections.clear()
 
     def back_off(self, deadline_ms: int | None = None) -> BackOff:
-        """For one call, which may try again as long as `default.api.timeout.ms` says."""
+        """Return a back-off for one call, limited to `deadline_ms`, by default `default.api.timeout.ms`."""
         return BackOff(
             first_ms=self.settings.retry_backoff_ms,
             longest_ms=self.settings.retry_backoff_ms_max,
@@ -56,7 +56,11 @@ class ClusterMetadata:
         )
 
     def refresh(self, topics: Collection[str] | None) -> None:
-        """Ask any broker for these topics, or for all.  RetriesExhausted when none answers in time."""
+        """
+        Request the metadata of these topics, or of all topics (None), from any broker.
+
+        Raise RetriesExhausted if no broker responds in time, or if a topic has no leaders by then.
+        """
         back_off = self.back_off()
         while True:
             try:
@@ -68,24 +72,25 @@ class ClusterMetadata:
             pending = [name for name, topic in self._topics.items() if topic.error_code in _TRANSIENT]
             if not pending:
                 return
-            back_off.pause(LeaderUnknown(f"topic {pending[0]!r} is being created, or its leader elected"))
+            back_off.pause(LeaderUnknown(f"topic {pending[0]!r} is being created or has no leader yet"))
 
     def topics(self) -> tuple[str, ...]:
-        """All that exist, but the internal ones, after `refresh(None)`."""
+        """Return the names of all topics except internal ones, sorted.  Call `refresh(None)` before."""
         return tuple(
             sorted(n for n, topic in self._topics.items() if topic.error_code == errors.NONE and not topic.is_internal)
         )
 
     def partitions(self, topic: str) -> tuple[int, ...]:
+        """Return the numbers of the topic's partitions.  Raise UnknownTopic."""
         return tuple(sorted(self._existing(topic).leaders))
 
     def topic_id(self, topic: str) -> TopicId | None:
-        """None for a topic that does not exist, and where brokers have no ids (before Kafka 2.8)."""
+        """Return the topic's id, or None if the topic does not exist or the broker has no ids (before Kafka 2.8)."""
         known = self._topics.get(topic)
         return None if known is None else known.topic_id
 
     def leader(self, partition: TopicPartition) -> Leader:
-        """LeaderUnknown during elections, UnknownTopic when the partition does not exist."""
+        """Return the partition's leader.  Raise LeaderUnknown during an election, UnknownTopic if it does not exist."""
         leaders = self._existing(partition.topic).leaders
         if partition.partition not in leaders:
             raise UnknownTopic(partition.topic, f"partition {partition.partition} does not exist")
@@ -95,7 +100,7 @@ class ClusterMetadata:
         return leader
 
     def connection_to(self, broker_id: int) -> BrokerConnection:
-        """An idle connection, kept for the next one.  BrokerUnreachable."""
+        """Return an idle connection to this broker, kept for later calls.  Raise BrokerUnreachable."""
         return self._connection(self._brokers[broker_id])
 
     def _existing(self, topic: str) -> _Topic:
@@ -103,7 +108,7 @@ class ClusterMetadata:
         if known is None or known.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION:
             raise UnknownTopic(topic, "it does not exist in the cluster; check its name, or create it")
         if known.error_code != errors.NONE:
-            raise ClientError(f"topic {topic!r}: the broker refuses with {errors.name(known.error_code)}")
+            raise ClientError(f"topic {topic!r}: the broker responds with {errors.name(known.error_code)}")
         return known
 
     def _connection(self, endpoint: Endpoint) -> BrokerConnection:
@@ -118,7 +123,11 @@ class ClusterMetadata:
         return connection
 
     def _ask_any(self, topics: Collection[str] | None) -> metadata.Response:
-        """Brokers we are connected to first, then those we know, then the bootstrap servers."""
+        """
+        Request metadata from the first broker that responds.
+
+        The order is: connected brokers, known brokers, bootstrap servers.  Raise BrokerUnreachable if none responds.
+        """
         endpoints = dict.fromkeys([*self._connections, *self._brokers.values(), *self.settings.bootstrap])
         failures = []
         for endpoint in endpoints:

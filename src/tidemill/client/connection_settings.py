@@ -1,4 +1,4 @@
-"""How to reach a cluster and how long to try: Kafka's consumer keys as one frozen value that can be pickled."""
+"""Connection settings: Kafka's consumer keys as one frozen, picklable value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ NO_EFFECT: Final = frozenset(
         "heartbeat.interval.ms",
         "max.poll.interval.ms",
         "max.poll.records",  # batches are read whole
-        "metadata.max.age.ms",  # metadata are refreshed when a leader moves, and for each plan
+        "metadata.max.age.ms",  # metadata is refreshed when a leader moves, and for each plan
         "metadata.recovery.strategy",
         "metric.reporters",
         "metrics.num.samples",
         "metrics.recording.level",
         "metrics.sample.window.ms",
         "partition.assignment.strategy",
-        "receive.buffer.bytes",  # the kernel tunes it better than a number does
+        "receive.buffer.bytes",  # the kernel sizes the buffer automatically
         "reconnect.backoff.max.ms",
         "reconnect.backoff.ms",
         "send.buffer.bytes",
@@ -44,7 +44,7 @@ NO_EFFECT: Final = frozenset(
         "socket.connection.setup.timeout.max.ms",
     }
 )
-"""Known keys of Kafka consumers that change nothing here."""
+"""Keys of Kafka consumers that are accepted without effect."""
 
 
 class Endpoint(NamedTuple):
@@ -54,31 +54,37 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
+    """How to reach a cluster and how long to retry.  Times are in milliseconds, sizes in bytes."""
+
     bootstrap: tuple[Endpoint, ...]
     tls: TlsSettings | None = None
     client_id: str = "tidemill"
     connect_timeout_ms: int = 10_000  # socket.connection.setup.timeout.ms
     request_timeout_ms: int = 30_000
-    api_timeout_ms: int = 60_000  # default.api.timeout.ms: how long one call may try again
+    api_timeout_ms: int = 60_000  # default.api.timeout.ms: how long one call may retry
     retry_backoff_ms: int = 100
     retry_backoff_ms_max: int = 1_000
     fetch_wait_ms_max: int = 500
-    fetch_bytes_max: int = 8 << 20  # one response, and one partition in it: large enough to decode at full speed
+    fetch_bytes_max: int = 8 << 20  # per response and per partition; large enough to decode at full speed
     is_read_committed: bool = False
     is_crc_checked: bool = True
 
 
 def from_keys(keys: Mapping[str, str]) -> ConnectionSettings:
-    """Kafka's keys, without any prefix, as settings.  SettingsError names the key, the value and the fix."""
+    """
+    Return the settings for these keys of Kafka, which have no prefix.
+
+    Raise SettingsError, whose message names the key, the value and the fix, for a value that is not supported.
+    """
     protocol = keys.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in ("PLAINTEXT", "SSL"):
         raise SettingsError(
             f"security.protocol={keys['security.protocol']} is not supported: use PLAINTEXT or SSL"
-            + (" (SASL is not built yet; TLS client certificates are)" if protocol.startswith("SASL") else "")
+            + (" with client certificates; SASL is not implemented yet" if protocol.startswith("SASL") else "")
         )
     sasl_keys = sorted(key for key in keys if key.startswith("sasl."))
     if sasl_keys:
-        raise SettingsError(f"{sasl_keys[0]} is not supported: SASL is not built yet; leave it out")
+        raise SettingsError(f"{sasl_keys[0]} is not supported: SASL is not implemented yet; leave it out")
     isolation = keys.get("isolation.level", "read_uncommitted").strip().lower()
     if isolation not in ("read_uncommitted", "read_committed"):
         raise SettingsError(f"isolation.level={isolation} is unknown: use read_uncommitted or read_committed")
@@ -101,7 +107,7 @@ def from_keys(keys: Mapping[str, str]) -> ConnectionSettings:
 
 
 def unknown_keys(keys: Mapping[str, str]) -> tuple[str, ...]:
-    """Keys that are neither obeyed nor known to have no effect: most likely misspelt."""
+    """Return the keys that are neither obeyed nor known to have no effect, sorted.  They are probably misspelt."""
     return tuple(
         sorted(k for k in keys if k not in _OBEYED and k not in NO_EFFECT and not k.startswith(("ssl.", "sasl.")))
     )
@@ -138,7 +144,7 @@ def _endpoints(servers: str) -> tuple[Endpoint, ...]:
             raise SettingsError(f"bootstrap.servers={servers}: {server!r} is not HOST:PORT")
         endpoints.append(Endpoint(host.strip("[]"), int(port)))
     if not endpoints:
-        raise SettingsError(f"bootstrap.servers={servers!r} names no broker: give HOST:PORT,HOST:PORT")
+        raise SettingsError(f"bootstrap.servers={servers!r} has no broker: use HOST:PORT,HOST:PORT")
     return tuple(endpoints)
 
 
@@ -147,5 +153,5 @@ def _number(keys: Mapping[str, str], key: str, default: int) -> int:
     if value is None:
         return default
     if not value.strip().isdecimal() or int(value) == 0:
-        raise SettingsError(f"{key}={value} is not a number above 0")
+        raise SettingsError(f"{key}={value} must be a whole number above 0")
     return int(value)

@@ -1,30 +1,30 @@
-"""What can go wrong between us and somebody else's broker, one type for each thing that a caller decides on."""
+"""The errors of the client: one type for each case that callers handle differently."""
 
 from tidemill.model.partition import TopicPartition
 
 
 class ClientError(Exception):
-    """The request cannot be served; the sentence says what was asked, of whom, and what to do."""
+    """A request failed.  The message says what was requested, from which broker, and what to do."""
 
 
 class SettingsError(ClientError, ValueError):
-    """A connection setting that we cannot obey.  Names the key, the value and the fix."""
+    """A connection setting is not supported.  The message names the key, the value and the fix."""
 
 
 class BrokerUnreachable(ClientError):
-    """No connection, or one that broke.  Worth another try, elsewhere or later."""
+    """There is no connection to the broker, or it failed.  Retry later or with another broker."""
 
 
 class ProtocolMismatch(ClientError):
-    """The broker answers, but not in a version that we speak, or not in Kafka's protocol at all."""
+    """The broker and this client have no version of an API in common, or the broker refuses ApiVersions."""
 
 
 class RetriesExhausted(ClientError):
-    """Everything that can be tried again was, until the deadline."""
+    """A request was retried until its deadline without success."""
 
 
 class UnknownTopic(ClientError):
-    """The topic, or the partition, does not exist (any more)."""
+    """The topic or the partition does not exist, or no longer exists."""
 
     def __init__(self, topic: str, detail: str) -> None:
         super().__init__(f"topic {topic!r}: {detail}")
@@ -32,16 +32,16 @@ class UnknownTopic(ClientError):
 
 
 class TopicRecreated(UnknownTopic):
-    """A topic of this name exists, but it is not the one whose offsets we hold."""
+    """The topic was deleted and created again, so the caller's offsets belong to the old topic."""
 
 
 class OffsetOutOfRange(ClientError):
-    """Records that were asked for are not in the partition.  Whether that is a loss is the caller's to say."""
+    """Requested records are not in the partition.  The caller decides whether that is data loss."""
 
     def __init__(self, partition: TopicPartition, fetch_offset: int, log_start_offset: int, end_offset: int) -> None:
         super().__init__(
-            f"offset {fetch_offset} of {partition.topic}-{partition.partition} is not there: "
-            f"the partition now holds offsets {log_start_offset} to {end_offset} (exclusive)"
+            f"offset {fetch_offset} of {partition.topic}-{partition.partition} is out of range: "
+            f"the partition has offsets {log_start_offset} to {end_offset} (exclusive)"
         )
         self.partition = partition
         self.fetch_offset = fetch_offset

@@ -1,8 +1,8 @@
-"""What one Fetch response holds: whole batches, which of them are data, and where the next fetch begins.
+"""Selects the data batches of a Fetch response, and determines the offset of the next fetch.
 
-Walks from header to header; no record is looked at.  Control batches are never data.  Under read_committed the
-batches of aborted transactions are left out as well: the broker names, for what it sends, producers and the offset
-from which on their records were aborted; a producer's next control batch ends that.
+Only batch headers are read, no records.  Control batches are skipped.  Under read_committed, the batches of aborted
+transactions are skipped as well: the response lists producers with the first offset of each aborted transaction, which
+ends with the producer's next control batch.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,21 @@ _PRODUCER_ID_POSITION: Final = 43
 
 
 class CorruptBatch(ClientError):
-    """The bytes are not what the broker stored, or what it stored is damaged."""
+    """A batch was damaged in transit or on the broker's disk, or has an unsupported format."""
 
 
 class AbortedTransaction(NamedTuple):
+    """An aborted transaction: its producer, and the offset of its first record in the partition."""
+
     producer_id: int
     first_offset: int
 
 
 class FetchedBatches(NamedTuple):
-    runs: list[memoryview]  # of whole data batches; one run, unless something between had to be left out
-    next_offset: int  # where the next fetch begins; the fetch offset itself when there was no whole batch
+    """The data batches of a response."""
+
+    runs: list[memoryview]  # sequences of complete data batches; more than one if batches between them were skipped
+    next_offset: int  # offset of the next fetch; equal to the fetch offset if there was no complete batch
 
 
 def walk(
@@ -39,7 +43,11 @@ def walk(
     aborted: Sequence[AbortedTransaction] | None = None,
     is_crc_checked: bool = True,
 ) -> FetchedBatches:
-    """The batches that reach into [fetch_offset, end_offset).  `aborted` is None under read_uncommitted."""
+    """
+    Return the data batches of a response that overlap [fetch_offset, end_offset).
+
+    `aborted` is the response's list of aborted transactions, and None under read_uncommitted.  Raise CorruptBatch.
+    """
     runs: list[memoryview] = []
     waiting = sorted(aborted or (), key=lambda one: one.first_offset, reverse=True)
     aborting: set[int] = set()
@@ -50,14 +58,14 @@ def walk(
         end = position + LENGTH_BYTES + length
         if magic != MAGIC:
             raise CorruptBatch(
-                f"the records at offset {base_offset} have message format {magic}: only format 2 (Kafka 0.11) is read"
+                f"the records at offset {base_offset} have format {magic}; only format 2 (Kafka 0.11) is supported"
             )
         if length < HEADER_BYTES - LENGTH_BYTES:
-            raise CorruptBatch(f"the batch at offset {base_offset} claims {length} bytes")
+            raise CorruptBatch(f"the batch at offset {base_offset} has an invalid length of {length} bytes")
         if end > len(records):
-            break  # cut short by the broker's limit of bytes; it comes whole with the next fetch
+            break  # truncated by the broker's limit of bytes; the next fetch returns the complete batch
         if base_offset >= end_offset:
-            next_offset = end_offset  # a gap up to there
+            next_offset = end_offset  # there are no records between this offset and the next batch
             break
         if is_crc_checked and not crc_matches(records, position):
             raise CorruptBatch(f"the batch at offset {base_offset} does not match its CRC")

@@ -1,4 +1,4 @@
-"""Offsets by question: where a partition begins, where it ends, which record is the first at or after a time."""
+"""Looks up offsets: the start or end of a partition, or the first record at or after a timestamp."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,14 +11,14 @@ from tidemill.wire.messages import list_offsets
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-NO_MATCH: Final = -1  # the answer for a timestamp after which there is no record
+NO_MATCH: Final = -1  # the result for a timestamp after the last record's
 
-_CONSUMER: Final = -1  # the replica id of those who are none
+_CONSUMER: Final = -1  # the replica id of a consumer
 LEADER_MOVED: Final = frozenset(
     {
         errors.NOT_LEADER_OR_FOLLOWER,
         errors.LEADER_NOT_AVAILABLE,
-        errors.UNKNOWN_TOPIC_OR_PARTITION,  # also what a broker says that has not heard of the partition yet
+        errors.UNKNOWN_TOPIC_OR_PARTITION,  # also returned by a broker that does not know a new partition yet
         errors.UNKNOWN_LEADER_EPOCH,
         errors.FENCED_LEADER_EPOCH,
         errors.REPLICA_NOT_AVAILABLE,
@@ -29,14 +29,17 @@ LEADER_MOVED: Final = frozenset(
         errors.UNKNOWN_SERVER_ERROR,
     }
 )
-"""Errors after which the metadata are asked again: who leads may have changed."""
+"""Errors after which the client refreshes its metadata, because the leader may have changed."""
 
 
 def look_up(cluster: ClusterMetadata, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """
-    EARLIEST, LATEST or a timestamp in milliseconds per partition → offset, or NO_MATCH for a timestamp.
+    Return an offset for each partition in `wanted`.
 
-    Under read_committed, LATEST is the last stable offset.  UnknownTopic; RetriesExhausted.
+    Each value of `wanted` is EARLIEST, LATEST or a timestamp in milliseconds.  A timestamp without a record at or after
+    it gives NO_MATCH.  Under read_committed, LATEST means the last stable offset.
+
+    Raise UnknownTopic, RetriesExhausted, or ClientError if a broker refuses the request.
     """
     found: dict[TopicPartition, int] = {}
     back_off = cluster.back_off()
@@ -59,7 +62,7 @@ def look_up(cluster: ClusterMetadata, wanted: Mapping[TopicPartition, int]) -> d
 def _look_up_once(
     cluster: ClusterMetadata, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, int]
 ) -> ClientError | None:
-    """Adds to `found`; answers with one of the failures that are worth another try."""
+    """Add the offsets of one round of requests to `found`.  Return a retriable failure, or None."""
     by_broker: dict[int, list[TopicPartition]] = {}
     for partition in wanted:
         by_broker.setdefault(cluster.leader(partition).broker_id, []).append(partition)

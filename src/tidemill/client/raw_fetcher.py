@@ -1,8 +1,8 @@
-"""Whole record batches of one partition between two offsets, as they lie on the wire.
+"""Fetches the record batches of one partition between two offsets, undecoded.
 
-While a response is being decoded by the caller, the broker already prepares the next one: one request is always
-ahead.  Leaders that move, connections that break and brokers that are slow are followed and waited for; offsets that
-are not there are told (OffsetOutOfRange), because whether that is a loss is not ours to say.
+One request is always in flight while the caller decodes a response.  The fetcher follows a leader that moves and
+retries after failed connections and timeouts.  It raises OffsetOutOfRange for missing offsets, because the caller
+decides whether they are data loss.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from tidemill.model.partition import TopicPartition
 from tidemill.model.topic import NO_TOPIC_ID, TopicId
 from tidemill.wire.messages import fetch
 
-_CONSUMER: Final = -1  # the replica id of those who are none
-_NO_SESSION_EPOCH: Final = -1  # a full fetch that asks for no session: there is one partition, and one reader of it
-_LAST_VERSION_BY_NAME: Final = 12  # from 13 on topics are named by id
-_BYTES_PER_OFFSET: Final = 1_024  # a first guess; then what was seen
-_BYTES_MIN: Final = 64 << 10  # smaller responses cost more round trips than they save bytes
+_CONSUMER: Final = -1  # the replica id of a consumer
+_NO_SESSION_EPOCH: Final = -1  # a full fetch without a session, because a read concerns a single partition
+_LAST_VERSION_BY_NAME: Final = 12  # later versions identify topics by id
+_BYTES_PER_OFFSET: Final = 1_024  # the initial estimate, replaced by observed sizes
+_BYTES_MIN: Final = 64 << 10  # with smaller responses, the additional round trips would cost more than they save
 
 _TOPIC_ID_PROBLEMS: Final = frozenset(
     {errors.UNKNOWN_TOPIC_ID, errors.INCONSISTENT_TOPIC_ID, errors.FETCH_SESSION_TOPIC_ID_ERROR}
@@ -31,14 +31,14 @@ _TOPIC_ID_PROBLEMS: Final = frozenset(
 
 
 class LeaderMoved(ClientError):
-    """The broker does not lead the partition, or not yet, or not any more."""
+    """The broker does not lead the partition, or its view of the partition is stale.  Refresh and retry."""
 
 
 class RawFetcher:
-    """Reads with the connections of `cluster`.  Not for several threads; one read at a time."""
+    """Reads partitions over the connections of `cluster`, one read at a time.  It is not thread-safe."""
 
     def __init__(self, cluster: ClusterMetadata, *, deadline_ms: int | None = None) -> None:
-        """`deadline_ms`: how long a read may go without any new batch."""
+        """`deadline_ms` limits how long a read may continue without a new batch."""
         self._cluster = cluster
         self._deadline_ms = deadline_ms
 
@@ -46,10 +46,12 @@ class RawFetcher:
         self, partition: TopicPartition, start_offset: int, end_offset: int, topic_id: TopicId | None = None
     ) -> Iterator[memoryview]:
         """
-        Runs of data batches that hold all records of [start_offset, end_offset), in order.
+        Yield sequences of data batches with all records of [start_offset, end_offset), in order.
 
-        The first and the last batch may hold records outside.  A view is valid until the next one is asked for: what
-        should stay must be copied out.  With `topic_id`, a topic made anew under the name is TopicRecreated.
+        The first and the last batch may have records outside that range.  Each view is valid until the next one is
+        requested.  With `topic_id`, the topic must have that id.
+
+        Raise TopicRecreated, UnknownTopic, OffsetOutOfRange, RetriesExhausted, or ClientError if the broker refuses.
         """
         back_off = self._cluster.back_off(self._deadline_ms)
         position = _Position(partition, start_offset, end_offset, topic_id)
@@ -61,7 +63,7 @@ class RawFetcher:
                 self._cluster.refresh({partition.topic})
 
     def _batches_of_leader(self, position: "_Position", back_off: BackOff) -> Iterator[memoryview]:
-        """Until the end, or until something has to be asked anew."""
+        """Yield batches of the current leader up to the end, or raise if the metadata must be refreshed."""
         self._check_topic_id(position)
         leader = self._cluster.leader(position.partition)
         connection = self._cluster.connection_to(leader.broker_id)
@@ -71,20 +73,20 @@ class RawFetcher:
             while position.offset < position.end_offset:
                 fetched = self._receive(connection, position)
                 if fetched.next_offset == position.offset:
-                    # The end was there when the read was planned: a leader that is new may not know it yet.
-                    back_off.pause(LeaderMoved(f"nothing came for offset {position.offset} of {position.name}"))
+                    # The end offset was committed when the read was planned, but a new leader may not know it yet.
+                    back_off.pause(LeaderMoved(f"no records at offset {position.offset} of {position.name} yet"))
                     request.send(position.offset)
                     continue
                 back_off.progressed()
                 position.saw(fetched)
                 if fetched.next_offset < position.end_offset:
                     request.send(fetched.next_offset)
-                # Only now: after a failure the read goes on where the caller has everything before it.
+                # Advance only now: if sending fails, these batches were not yielded and must be fetched again.
                 position.offset = fetched.next_offset
                 yield from fetched.runs
         finally:
             if not connection.is_idle:
-                connection.close()  # a response is owed that nobody will read
+                connection.close()  # its outstanding response would be taken for that of the next request
 
     def _receive(self, connection: BrokerConnection, position: "_Position") -> FetchedBatches:
         response: fetch.Response = connection.receive()
@@ -99,9 +101,9 @@ class RawFetcher:
         if error_code == errors.OFFSET_OUT_OF_RANGE:
             raise self._out_of_range(connection, position)
         if error_code != errors.NONE or answer is None:
-            raise ClientError(f"the broker refuses to read {position.name}: {errors.name(error_code)}")
+            raise ClientError(f"the broker refuses to fetch from {position.name}: {errors.name(error_code)}")
         settings = self._cluster.settings
-        records = cast(memoryview | None, answer.records)  # one view, where a message was received
+        records = cast(memoryview | None, answer.records)  # a decoded message has one view
         return walk(
             memoryview(b"") if records is None else records,
             position.offset,
@@ -111,7 +113,11 @@ class RawFetcher:
         )
 
     def _out_of_range(self, connection: BrokerConnection, position: "_Position") -> ClientError:
-        """Asked again with fresh eyes: a leader that was just elected may know less than what was committed."""
+        """
+        Check the range again after a refresh and return the error to raise.
+
+        A new leader may not know the committed offsets yet.
+        """
         partition = position.partition
         self._cluster.refresh({partition.topic})
         log_start = look_up(self._cluster, {partition: EARLIEST})[partition]
@@ -126,19 +132,19 @@ class RawFetcher:
             self._cluster.refresh({topic})
         now = self._cluster.topic_id(topic)
         if position.topic_id is not None and now is not None and now != position.topic_id:
-            self._cluster.refresh({topic})  # ours may be the old one
+            self._cluster.refresh({topic})  # the cached id may be stale
             if self._cluster.topic_id(topic) != position.topic_id:
                 raise TopicRecreated(topic, "it was deleted and created again since the read was planned")
 
 
 class _Position:
-    """Where a read is."""
+    """The progress of a read."""
 
     __slots__ = ("bytes_per_offset", "end_offset", "offset", "partition", "topic_id")
 
     def __init__(self, partition: TopicPartition, start_offset: int, end_offset: int, topic_id: TopicId | None) -> None:
         self.partition = partition
-        self.offset = start_offset  # everything before it has been handed out
+        self.offset = start_offset  # all records before it were yielded
         self.end_offset = end_offset
         self.topic_id = topic_id
         self.bytes_per_offset = _BYTES_PER_OFFSET
@@ -154,7 +160,7 @@ class _Position:
 
 
 class _Request:
-    """What stays the same from one fetch of a leader to the next."""
+    """Sends the fetch requests of a read to one leader."""
 
     __slots__ = ("_cluster", "_connection", "_leader_epoch", "_position", "_topic_id", "_version")
 
@@ -171,7 +177,7 @@ class _Request:
 
     def send(self, offset: int) -> None:
         settings, position = self._cluster.settings, self._position
-        # No more than the rest of the read needs, and a tenth on top for what varies.
+        # Request about as many bytes as the rest of the read has, plus a tenth for variation.
         wanted = (position.end_offset - offset) * position.bytes_per_offset * 11 // 10
         bytes_max = min(max(wanted, _BYTES_MIN), settings.fetch_bytes_max)
         partition = fetch.Request.Topic.Partition(

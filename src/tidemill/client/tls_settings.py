@@ -1,6 +1,6 @@
-"""How to trust a broker, and how to be trusted by it: librdkafka's keys, and Java's where they mean PEM.
+"""TLS settings: librdkafka's keys, and Java's keys for PEM files.
 
-    ssl.ca.location                         PEM file of the authorities to trust          (librdkafka)
+    ssl.ca.location                         PEM file of trusted certificate authorities   (librdkafka)
     ssl.truststore.type=PEM
       ssl.truststore.location               the same                                      (Java)
       ssl.truststore.certificates           the same, inline                              (Java)
@@ -10,7 +10,7 @@
     ssl.endpoint.identification.algorithm   https (default), or none or empty             (both)
     enable.ssl.certificate.verification     true (default) or false                       (librdkafka)
 
-JKS and PKCS#12 stores are Java's own containers: refused by name, with the command that turns them into PEM.
+JKS and PKCS#12 stores are formats of Java and are refused; the error names the command that converts them to PEM.
 """
 
 import ssl
@@ -25,7 +25,7 @@ _UNSUPPORTED = {
     "ssl.certificate.pem": "write it to a file and name that in ssl.certificate.location",
     "ssl.cipher.suites": "the cipher suites of this Python's OpenSSL are used; leave the key out",
     "ssl.crl.location": "revocation lists are not read; leave the key out",
-    "ssl.engine.factory.class": "a Java class cannot be loaded here; leave the key out",
+    "ssl.engine.factory.class": "a Java class cannot be loaded; leave the key out",
     "ssl.engine.location": "OpenSSL engines are not used; name PEM files instead",
     "ssl.key.pem": "write it to a file and name that in ssl.key.location",
     "ssl.keystore.certificate.chain": "write it to a file and name that in ssl.certificate.location",
@@ -36,18 +36,18 @@ _UNSUPPORTED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """Plain and picklable: the files are read where a connection is opened."""
+    """The TLS settings of a connection.  They are picklable: files are read when a connection is opened."""
 
-    ca_location: str | None = None  # None: what the system trusts
+    ca_location: str | None = None  # None: the system's trusted authorities
     ca_certificates: str | None = field(default=None, repr=False)
     certificate_location: str | None = None
     key_location: str | None = None
-    key_password: str | None = field(default=None, repr=False)  # never printed: plans and logs show reprs
+    key_password: str | None = field(default=None, repr=False)  # not in the repr, which plans and logs show
     is_hostname_checked: bool = True
     is_certificate_verified: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """A client's context.  SettingsError when a file is missing or no PEM."""
+        """Return an SSL context for a client.  Raise SettingsError if a file is missing or not in PEM format."""
         try:
             context = ssl.create_default_context(cafile=self.ca_location, cadata=self.ca_certificates)
             if self.certificate_location is not None:
@@ -65,14 +65,14 @@ class TlsSettings:
 
 
 def from_keys(keys: Mapping[str, str]) -> TlsSettings:
-    """The `ssl.*` keys as one value.  SettingsError for a key that would be silently disobeyed otherwise."""
+    """Return the TLS settings for these keys.  Raise SettingsError for a key or value that is not supported."""
     for key, fix in _UNSUPPORTED.items():
         if key in keys:
             raise SettingsError(f"{key} is not supported: {fix}")
     _refuse_java_stores(keys)
     certificate_location = keys.get("ssl.certificate.location") or keys.get("ssl.keystore.location")
     if keys.get("ssl.key.location") and certificate_location is None:
-        raise SettingsError("ssl.key.location is set but ssl.certificate.location is not: name the key's certificate")
+        raise SettingsError("ssl.key.location is set but ssl.certificate.location is not: set the key's certificate")
     return TlsSettings(
         ca_location=keys.get("ssl.ca.location") or keys.get("ssl.truststore.location") or None,
         ca_certificates=keys.get("ssl.ca.pem") or keys.get("ssl.truststore.certificates") or None,
@@ -92,7 +92,7 @@ def _refuse_java_stores(keys: Mapping[str, str]) -> None:
         if store_type.upper() != "PEM":
             fix = "ssl.ca.location" if store == "ssl.truststore" else "ssl.certificate.location and ssl.key.location"
             raise SettingsError(
-                f"{store}.location={keys[f'{store}.location']} is a {store_type} store, which only Java reads: "
+                f"{store}.location={keys[f'{store}.location']} is a {store_type} store, which only Java can read: "
                 f"{_TO_PEM}; then name the PEM file in {fix}"
             )
 
@@ -107,5 +107,5 @@ def _is_hostname_checked(algorithm: str) -> bool:
 def _truth(key: str, keys: Mapping[str, str]) -> bool:
     value = keys.get(key, "true").strip().lower()
     if value not in ("true", "false"):
-        raise SettingsError(f"{key}={keys[key]} is neither true nor false")
+        raise SettingsError(f"{key}={keys[key]} must be true or false")
     return value == "true"

@@ -1,4 +1,4 @@
-"""A few Kafka brokers in this process, with real sockets: they hold what a test puts in, and fail when it says so."""
+"""Fake Kafka brokers in this process, with real sockets, whose data and failures are set by the test."""
 
 import contextlib
 import socket
@@ -25,7 +25,7 @@ TOPIC_ID = TopicId(bytes(range(16)))
 
 
 def at_versions(**last: int) -> dict[int, Api]:
-    """The APIs as an older broker has them: at most these versions."""
+    """Return the APIs of an older broker, with at most these versions."""
     return {
         key: Api(
             key=key,
@@ -67,15 +67,15 @@ class Topic:
 
 
 class Disconnect(Exception):
-    """Raised by a test's hook: the broker closes the connection instead of answering."""
+    """Raised by a test's hook to make the broker close the connection instead of responding."""
 
 
 Hook = Callable[[int, str, Message], Message | None]
-"""(broker id, API name, request) → an answer of the test's own, or None for the usual one."""
+"""(broker id, API name, request) → a response made by the test, or None for the usual one."""
 
 
 class FakeCluster:
-    """Brokers 1 to `broker_count`, all of which know everything."""
+    """Brokers with ids 1 to `broker_count`, all of which share the same topics."""
 
     def __init__(
         self, *, broker_count: int = 1, apis: dict[int, Api] | None = None, tls: ssl.SSLContext | None = None
@@ -103,7 +103,7 @@ class FakeCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for one in [*self._listeners.values(), *self._sockets]:
-            with contextlib.suppress(OSError):  # the other side may have closed it
+            with contextlib.suppress(OSError):  # the peer may have closed it
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
         for thread in self._threads:
@@ -111,11 +111,11 @@ class FakeCluster:
 
     @property
     def partition(self) -> Partition:
-        """The one that most tests need."""
+        """Partition 0 of topic t, which most tests use."""
         return self.topics["t"].partitions[0]
 
     def settings(self, **keys: str) -> ConnectionSettings:
-        """Impatient ones, so that a test of retries is short."""
+        """Return settings with short back-offs and deadlines, so that tests of retries are fast."""
         fast = {"retry.backoff.ms": "1", "retry.backoff.max.ms": "5", "default.api.timeout.ms": "2000"}
         servers = ",".join(f"127.0.0.1:{listener.getsockname()[1]}" for listener in self._listeners.values())
         named = {key.replace("_", "."): value for key, value in keys.items()}
@@ -124,7 +124,7 @@ class FakeCluster:
     def count(self, name: str) -> int:
         return sum(one[1] == name for one in self.requests)
 
-    # What the brokers do
+    # The brokers' side
 
     def _listen(self, broker_id: int, listener: socket.socket) -> None:
         while True:
@@ -141,7 +141,7 @@ class FakeCluster:
         if self._tls is not None:
             try:
                 connected = self._tls.wrap_socket(connected, server_side=True)
-            except OSError:  # the client refuses our certificate: what some tests are for
+            except OSError:  # some tests make the client refuse the certificate
                 return
             self._sockets.append(connected)
         connection = ServerConnection(self._apis)

@@ -1,4 +1,4 @@
-"""Waiting longer each time, and giving up."""
+"""Exponential back-off and its deadline."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def back_off(clock: FakeTime, *, chance: float = 1.0, deadline_ms: int = 10_000)
 
 def test_pauses_double_up_to_the_longest():
     """
-    A short obstacle costs little, a long one does not cost the broker much.
+    A short outage causes a short delay, and a long outage causes few requests.
     """
     clock = FakeTime()
     waiting = back_off(clock)
@@ -40,9 +40,9 @@ def test_pauses_double_up_to_the_longest():
     assert [0.1, 0.2, 0.4, 0.8, 1.0, 1.0] == clock.slept
 
 
-def test_chance_takes_up_to_half_of_a_pause():
+def test_a_pause_is_shortened_by_up_to_half_at_random():
     """
-    So that many clients do not come back together.
+    This keeps many clients from retrying at the same time.
     """
     clock = FakeTime()
 
@@ -51,9 +51,9 @@ def test_chance_takes_up_to_half_of_a_pause():
     assert [0.05] == clock.slept
 
 
-def test_the_deadline_ends_it_and_names_the_cause():
+def test_a_pause_that_would_pass_the_deadline_raises_with_the_cause():
     """
-    Not after the deadline, but before a pause that would pass it.
+    The error is raised before the pause, not at the deadline.
     """
     clock = FakeTime()
     waiting = back_off(clock, deadline_ms=250)
@@ -63,9 +63,9 @@ def test_the_deadline_ends_it_and_names_the_cause():
         waiting.pause(ClientError("no leader"))
 
 
-def test_progress_starts_the_deadline_again():
+def test_progress_restarts_the_deadline():
     """
-    A long read may meet many short obstacles.
+    A long read may survive many short outages.
     """
     clock = FakeTime()
     waiting = back_off(clock, deadline_ms=250)

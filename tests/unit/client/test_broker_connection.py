@@ -1,4 +1,4 @@
-"""One connection: TLS, and brokers that are none."""
+"""Connections: TLS, and servers that are not Kafka brokers."""
 
 import shutil
 import socket
@@ -17,9 +17,9 @@ from tidemill.wire.messages import metadata
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """(certificate, key) of 127.0.0.1, signed by itself."""
+    """(certificate, key): a self-signed certificate for 127.0.0.1."""
     if shutil.which("openssl") is None:
-        pytest.skip("openssl makes the certificate, and is not installed")
+        pytest.skip("openssl, which creates the certificate, is not installed")
     directory = tmp_path_factory.mktemp("tls")
     pair = directory / "cert.pem", directory / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=broker"]
@@ -36,9 +36,9 @@ def tls_cluster(certificate):
         yield cluster
 
 
-def test_a_broker_with_a_trusted_certificate_is_spoken_to(tls_cluster, certificate):
+def test_a_broker_with_a_trusted_certificate_is_accepted(tls_cluster, certificate):
     """
-    Through TLS, with its name checked.
+    The client connects with TLS and checks the host name.
     """
     settings = tls_cluster.settings(security_protocol="SSL", ssl_ca_location=str(certificate[0]))
     connection = BrokerConnection(settings.bootstrap[0], settings)
@@ -49,9 +49,9 @@ def test_a_broker_with_a_trusted_certificate_is_spoken_to(tls_cluster, certifica
     assert ["t"] == [topic.name for topic in answer.topics]
 
 
-def test_a_certificate_that_nobody_signed_is_refused_at_once(tls_cluster):
+def test_an_untrusted_certificate_is_refused_without_retry(tls_cluster):
     """
-    No retry makes it trustworthy; the sentence names the key to set.
+    A retry would fail in the same way; the error names the key to set.
     """
     settings = tls_cluster.settings(security_protocol="SSL")
 
@@ -61,7 +61,7 @@ def test_a_certificate_that_nobody_signed_is_refused_at_once(tls_cluster):
 
 def test_a_missing_file_is_named(tls_cluster, tmp_path):
     """
-    Not an error of the network.
+    A missing TLS file is a SettingsError, not a network error.
     """
     settings = tls_cluster.settings(security_protocol="SSL", ssl_ca_location=str(tmp_path / "none.pem"))
 
@@ -80,9 +80,9 @@ def test_a_missing_file_is_named(tls_cluster, tmp_path):
     ],
     ids=["HTTP", "a TLS alert", "a negative size", "a frame without header", "nothing"],
 )
-def test_what_is_no_broker_is_told_without_allocating_what_it_claims(bytes_sent):
+def test_a_server_that_is_not_a_broker_is_refused_without_allocating_its_frame(bytes_sent):
     """
-    Four letters of HTTP read as a frame of 1.2 GB.
+    The first four bytes of an HTTP response, read as a frame size, are 1.2 GB.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

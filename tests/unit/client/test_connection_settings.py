@@ -1,4 +1,4 @@
-"""Kafka's keys as settings; what cannot be obeyed is refused with the fix."""
+"""Kafka's keys as connection settings; unsupported values are refused with the fix."""
 
 import pytest
 
@@ -9,18 +9,18 @@ from tidemill.client.failures import SettingsError
 AT = {"bootstrap.servers": "b:1"}
 
 
-def test_bootstrap_servers_are_read_as_kafka_writes_them():
+def test_bootstrap_servers_are_parsed_as_in_kafka():
     """
-    Several, with spaces, with listener names, IPv6 in brackets, without port.
+    There may be several, with spaces, listener names, IPv6 addresses in brackets, and without port.
     """
     settings = connection_settings.from_keys({"bootstrap.servers": "a:1, PLAINTEXT://b:2,[::1]:3,c"})
 
     assert (Endpoint("a", 1), Endpoint("b", 2), Endpoint("::1", 3), Endpoint("c", 9092)) == settings.bootstrap
 
 
-def test_settings_are_one_value():
+def test_equal_settings_have_equal_hashes():
     """
-    They are the key under which a worker keeps its connections.
+    A Spark worker caches its connections by their settings.
     """
     assert hash(connection_settings.from_keys(AT)) == hash(connection_settings.from_keys(dict(AT)))
 
@@ -32,12 +32,12 @@ def test_settings_are_one_value():
         ({"security.protocol": "SASL_PLAINTEXT"}, "security.protocol=SASL_PLAINTEXT is not supported"),
         ({"sasl.jaas.config": "x"}, "sasl.jaas.config is not supported"),
         ({"isolation.level": "serializable"}, "use read_uncommitted or read_committed"),
-        ({"request.timeout.ms": "soon"}, "request.timeout.ms=soon is not a number"),
+        ({"request.timeout.ms": "soon"}, "request.timeout.ms=soon must be a whole number"),
         ({"bootstrap.servers": "host:port"}, "'host:port' is not HOST:PORT"),
-        ({"bootstrap.servers": " , "}, "names no broker"),
+        ({"bootstrap.servers": " , "}, "has no broker"),
         (
             {"security.protocol": "SSL", "ssl.truststore.location": "/t.jks"},
-            "ssl.truststore.location=/t.jks is a JKS store, which only Java reads: export it as PEM: keytool",
+            "ssl.truststore.location=/t.jks is a JKS store, which only Java can read: export it as PEM: keytool",
         ),
         (
             {"security.protocol": "SSL", "ssl.keystore.location": "/k.p12", "ssl.keystore.type": "PKCS12"},
@@ -51,9 +51,9 @@ def test_settings_are_one_value():
         ),
     ],
 )
-def test_what_cannot_be_obeyed_is_refused_with_the_fix(keys, sentence):
+def test_an_unsupported_setting_is_refused_with_the_fix(keys, sentence):
     """
-    The key, the value, and what to write instead.
+    The error names the key, the value, and what to write instead.
     """
     with pytest.raises(SettingsError) as refused:
         connection_settings.from_keys({**AT, **keys})
@@ -63,7 +63,7 @@ def test_what_cannot_be_obeyed_is_refused_with_the_fix(keys, sentence):
 
 def test_java_and_librdkafka_names_of_pem_files_mean_the_same():
     """
-    Both are seen in the wild, and neither user should have to learn the other's.
+    Users of either client can keep their settings.
     """
     ours = {"ssl.ca.location": "/ca.pem", "ssl.certificate.location": "/c.pem"}
     javas = {
@@ -80,7 +80,7 @@ def test_java_and_librdkafka_names_of_pem_files_mean_the_same():
 
 def test_a_password_is_never_printed():
     """
-    Spark shows options in plans and logs.
+    Spark shows options in plans and logs, so the repr must not contain it.
     """
     tls = {"security.protocol": "SSL", "ssl.certificate.location": "/c", "ssl.key.password": "hunter2"}
 
@@ -89,6 +89,6 @@ def test_a_password_is_never_printed():
 
 def test_a_misspelt_key_is_found():
     """
-    So that the source can warn of it.
+    `unknown_keys` returns it, so that the Spark source can log a warning.
     """
     assert ("fetch.max.byte",) == connection_settings.unknown_keys({**AT, "fetch.max.byte": "1", "group.id": "g"})

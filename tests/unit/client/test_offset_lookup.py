@@ -1,4 +1,4 @@
-"""Offsets by question, from leaders that move."""
+"""Looking up offsets, also while leaders move."""
 
 import pytest
 
@@ -23,9 +23,9 @@ def looked_up(cluster: FakeCluster, wanted: dict[TopicPartition, int]) -> dict[T
         metadata.close()
 
 
-def test_both_ends_and_times_are_found():
+def test_offsets_of_both_ends_and_of_timestamps_are_found():
     """
-    A time after the last record has no offset.
+    A timestamp after the last record has no offset.
     """
     with FakeCluster() as cluster:
         cluster.partition.append_records([b"a", b"b"], timestamp=1_000)
@@ -35,9 +35,9 @@ def test_both_ends_and_times_are_found():
     assert [0, 3, 2, NO_MATCH] == found
 
 
-def test_each_leader_is_asked_for_its_own():
+def test_each_leader_is_asked_for_its_own_partitions():
     """
-    One request per broker, and one answer for all.
+    The client sends one request per broker and merges the responses.
     """
     with FakeCluster(broker_count=2) as cluster:
         cluster.topics["t"] = Topic(partitions={0: Partition(leader=1), 1: Partition(leader=2)})
@@ -47,9 +47,9 @@ def test_each_leader_is_asked_for_its_own():
         assert ({TopicPartition("t", 0): 0, TopicPartition("t", 1): 1}, 2) == (found, cluster.count("list_offsets"))
 
 
-def test_a_leader_that_has_moved_is_asked_where_it_is_now():
+def test_a_leader_that_moved_is_found():
     """
-    The first answer refreshes the metadata.
+    NOT_LEADER_OR_FOLLOWER makes the client refresh its metadata and ask the new leader.
     """
     with FakeCluster(broker_count=2) as cluster:
 
@@ -63,9 +63,9 @@ def test_a_leader_that_has_moved_is_asked_where_it_is_now():
         assert {T0: 0} == looked_up(cluster, {T0: LATEST})
 
 
-def test_an_election_is_waited_for():
+def test_the_lookup_waits_for_an_election():
     """
-    No leader now is no error yet.
+    A partition without leader is not an error before the deadline.
     """
     with FakeCluster() as cluster:
         cluster.partition.leader = None
@@ -80,17 +80,17 @@ def test_an_election_is_waited_for():
         assert {T0: 0} == looked_up(cluster, {T0: LATEST})
 
 
-def test_a_topic_that_does_not_exist_is_told_at_once():
+def test_a_topic_that_does_not_exist_fails_without_retry():
     """
-    No retry creates it.
+    A retry would not create the topic.
     """
     with FakeCluster() as cluster, pytest.raises(UnknownTopic, match=r"'nowhere'.*check its name"):
         looked_up(cluster, {TopicPartition("nowhere", 0): LATEST})
 
 
-def test_a_refusal_is_no_retry():
+def test_a_permanent_error_is_not_retried():
     """
-    Permissions do not come with time.
+    A retry does not grant a missing permission.
     """
     with FakeCluster() as cluster:
 

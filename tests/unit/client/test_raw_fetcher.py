@@ -1,4 +1,4 @@
-"""Reading whole batches from brokers that move, break, stall and forget."""
+"""Reading batches from brokers that lose leadership, disconnect, stall or delete records."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ def read(
     topic_id: TopicId | None = None,
     deadline_ms: int | None = None,
 ) -> list[bytes | None]:
-    """The values with offsets in [start, end)."""
+    """Return the values with offsets in [start, end)."""
     cluster = ClusterMetadata(settings)
     try:
         values = []
@@ -51,16 +51,16 @@ def answer_of(error_code: int) -> fetch.Response:
 
 
 def numbered(cluster: FakeCluster, *, batch_count: int = 20, size: int = 5) -> list[bytes]:
-    """Fill the partition; answers with all values in order."""
+    """Fill the partition; return all values in order."""
     values = [b"%d" % number for number in range(batch_count * size)]
     for start in range(0, len(values), size):
         cluster.partition.append_records(values[start : start + size])
     return values
 
 
-def test_the_records_between_two_offsets_come_in_order():
+def test_the_records_between_two_offsets_are_read_in_order():
     """
-    The first and the last batch may reach beyond; nothing between is missing.
+    The first and the last batch may have further records; no record of the range is missing.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster)
@@ -70,9 +70,9 @@ def test_the_records_between_two_offsets_come_in_order():
     assert values[7:93] == found
 
 
-def test_responses_that_the_broker_cuts_short_are_continued():
+def test_a_read_continues_after_a_truncated_response():
     """
-    A partial last batch is not lost: the next fetch begins with it.
+    The next fetch starts at the incomplete last batch.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster, batch_count=30, size=100)
@@ -97,7 +97,7 @@ def test_responses_that_the_broker_cuts_short_are_continued():
 )
 def test_brokers_of_any_age_are_read(apis):
     """
-    The newest version that both sides speak is used, and a broker that refuses our question is asked in its own.
+    The client uses the newest common version of each API.  If the broker refuses its ApiVersions version, it sends v0.
     """
     with FakeCluster(apis=apis) as cluster:
         values = numbered(cluster)
@@ -107,9 +107,9 @@ def test_brokers_of_any_age_are_read(apis):
     assert values == found
 
 
-def test_a_leader_that_moves_is_followed():
+def test_a_read_follows_the_leader():
     """
-    NOT_LEADER_OR_FOLLOWER in the middle of a read: the metadata are asked again, and nothing is read twice.
+    After NOT_LEADER_OR_FOLLOWER, the client refreshes its metadata and reads no record twice.
     """
     with FakeCluster(broker_count=2) as cluster:
         values = numbered(cluster, batch_count=30, size=100)
@@ -141,9 +141,9 @@ def test_a_leader_that_moves_is_followed():
     ],
     ids=errors.name,
 )
-def test_an_error_that_passes_is_waited_for(error_code):
+def test_a_transient_error_is_retried(error_code):
     """
-    The reader sees a pause, not an error.
+    The reader sees a delay, not an error.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster)
@@ -157,9 +157,9 @@ def test_an_error_that_passes_is_waited_for(error_code):
     assert values == found
 
 
-def test_a_connection_that_breaks_is_made_again():
+def test_a_read_continues_on_a_new_connection():
     """
-    What had been handed out stays handed out; the read goes on behind it.
+    The read resumes after the last batch that was yielded.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster, batch_count=30, size=100)
@@ -179,9 +179,9 @@ def test_a_connection_that_breaks_is_made_again():
     assert (values, 3) == (found, broken["count"])
 
 
-def test_a_broker_that_does_not_answer_is_given_up_and_asked_again():
+def test_a_request_that_times_out_is_retried():
     """
-    request.timeout.ms ends the wait.
+    The client waits for at most request.timeout.ms.
     """
     stalled = threading.Event()
     with FakeCluster() as cluster:
@@ -190,7 +190,7 @@ def test_a_broker_that_does_not_answer_is_given_up_and_asked_again():
         def stall(broker_id: int, name: str, request: Message) -> Message | None:
             if name == "fetch" and not stalled.is_set():
                 stalled.set()
-                time.sleep(0.5)  # the broker's own slowness
+                time.sleep(0.5)  # longer than request.timeout.ms
             return None
 
         cluster.hook = stall
@@ -201,7 +201,7 @@ def test_a_broker_that_does_not_answer_is_given_up_and_asked_again():
 
 def test_a_partition_without_leader_fails_at_the_deadline():
     """
-    Retries are bounded, and the last problem is named.
+    The time of retries is limited, and the error names the last problem.
     """
     with FakeCluster() as cluster:
         numbered(cluster)
@@ -211,9 +211,9 @@ def test_a_partition_without_leader_fails_at_the_deadline():
             read(cluster.settings(), 0, 100, deadline_ms=200)
 
 
-def test_offsets_below_the_log_start_are_told_with_what_is_there():
+def test_offsets_below_the_log_start_are_out_of_range():
     """
-    Whether that is a loss is Spark's option to say.
+    The error contains the partition's range.  An option of the Spark source decides whether this is data loss.
     """
     with FakeCluster() as cluster:
         numbered(cluster)
@@ -225,9 +225,9 @@ def test_offsets_below_the_log_start_are_told_with_what_is_there():
     assert (10, 50, 100) == (raised.value.fetch_offset, raised.value.log_start_offset, raised.value.end_offset)
 
 
-def test_a_topic_that_was_made_anew_is_not_read_for_the_old_one():
+def test_a_recreated_topic_is_not_read_in_place_of_the_old_one():
     """
-    Its name is the same, its offsets mean other records.
+    Its name is the same, but its offsets refer to other records.
     """
     with FakeCluster() as cluster:
         numbered(cluster)
@@ -236,9 +236,9 @@ def test_a_topic_that_was_made_anew_is_not_read_for_the_old_one():
             read(cluster.settings(), 0, 100, topic_id=TopicId(b"\x09" * 16))
 
 
-def test_a_topic_that_is_gone_is_unknown():
+def test_a_deleted_topic_is_unknown():
     """
-    At once: no retry brings it back.
+    The read fails without retry.
     """
     with FakeCluster() as cluster:
         cluster.topics = {"other": Topic(partitions={0: Partition()})}
@@ -247,9 +247,9 @@ def test_a_topic_that_is_gone_is_unknown():
             read(cluster.settings(), 0, 100)
 
 
-def test_a_batch_that_was_damaged_on_the_way_is_fetched_again():
+def test_a_batch_damaged_in_transit_is_fetched_again():
     """
-    The CRC tells; the second try is whole.
+    The client detects the damage by the CRC and retries.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster)
@@ -267,9 +267,9 @@ def test_a_batch_that_was_damaged_on_the_way_is_fetched_again():
     assert values == found
 
 
-def test_read_committed_leaves_out_what_was_aborted():
+def test_read_committed_skips_aborted_transactions():
     """
-    The aborted producer's records and all markers are skipped; a later transaction of the same producer is not.
+    The records of aborted transactions and all markers are skipped, but not a later transaction of the same producer.
     """
     with FakeCluster() as cluster:
         one = cluster.partition
@@ -308,9 +308,9 @@ def test_read_committed_leaves_out_what_was_aborted():
     ] == uncommitted
 
 
-def test_one_request_is_always_ahead():
+def test_one_request_is_always_in_flight():
     """
-    While the caller works on a response, the broker has the next request.
+    The next request is sent before a response is yielded.
     """
     with FakeCluster() as cluster:
         numbered(cluster, batch_count=30, size=100)
@@ -327,7 +327,7 @@ def test_one_request_is_always_ahead():
         next(reading)
         deadline = time.monotonic() + 5
         while cluster.count("fetch") < 2 and time.monotonic() < deadline:
-            time.sleep(0.001)  # the fake broker's thread has to come to it
+            time.sleep(0.001)  # until the fake broker's thread has read the request
         asked = cluster.count("fetch")
         reading.close()
         metadata.close()
@@ -335,9 +335,9 @@ def test_one_request_is_always_ahead():
     assert 2 == asked
 
 
-def test_a_read_that_is_given_up_leaves_no_answer_for_the_next():
+def test_an_abandoned_read_does_not_affect_the_next():
     """
-    The connection on which a response is still owed is not used again.
+    A connection with an outstanding response is not used again.
     """
     with FakeCluster() as cluster:
         values = numbered(cluster, batch_count=30, size=100)
