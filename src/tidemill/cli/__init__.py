@@ -1,1 +1,1 @@
-"""The `tidemill` command: one file per command group.  Entrance: `cli.main`."""
+"""The `tidemill` command: one file per command group.  Entry point: `cli.main`."""

@@ -1,4 +1,4 @@
-"""Which broker a command talks to, and whether one answers there."""
+"""The --bootstrap option: finds the broker's address and checks that it accepts connections."""
 
 import os
 import socket
@@ -9,21 +9,25 @@ import typer
 from tidemill.cli.failure import ExitCode, Failed, usage
 
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
-CONNECT_TIMEOUT_S: Final = 5.0  # longer than any handshake across the world; a person waits
+CONNECT_TIMEOUT_S: Final = 5.0  # longer than any handshake across the world, and short for a user who waits
 
 BootstrapOption = Annotated[
     str | None,
     typer.Option(
         "--bootstrap",
         metavar="HOST:PORT[,…]",
-        help="The broker to ask.  Otherwise TIDEMILL_BOOTSTRAP, otherwise 127.0.0.1:9092.",
+        help="The broker to connect to.  Default: TIDEMILL_BOOTSTRAP, or else 127.0.0.1:9092.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON, one object per line; errors on stderr likewise.")]
 
 
 def resolve(option: str | None) -> str:
-    """The option, else the environment, else the default; checked for form, normalised to `host:port,…`."""
+    """
+    Return the addresses from the option, the environment or the default, in this order, as `host:port,host:port`.
+
+    Raise a usage error for an address that is not HOST:PORT.
+    """
     given, source = option, "--bootstrap"
     if given is None:
         given, source = os.environ.get("TIDEMILL_BOOTSTRAP") or BOOTSTRAP_DEFAULT, "TIDEMILL_BOOTSTRAP"
@@ -36,7 +40,11 @@ def resolve(option: str | None) -> str:
 
 
 def reach(bootstrap: str) -> None:
-    """Fail with `NO_BROKER` unless one of the addresses takes a connection: librdkafka itself would try for minutes."""
+    """
+    Raise `Failed` with NO_BROKER unless one of the addresses accepts a connection.
+
+    Without this check, librdkafka would retry for minutes.
+    """
     reasons = []
     for address in bootstrap.split(","):
         host, _, port = address.rpartition(":")
@@ -49,5 +57,6 @@ def reach(bootstrap: str) -> None:
 
 
 def no_broker(bootstrap: str, reason: str) -> Failed:
-    fix = "start one with `tidemill dev`, or name one with --bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP"
+    """Return the error for a broker that cannot be reached."""
+    fix = "start one with `tidemill dev`, or set --bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP"
     return Failed(f"no broker at {bootstrap} ({reason}); {fix}", exit_code=ExitCode.NO_BROKER)

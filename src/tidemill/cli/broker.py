@@ -1,4 +1,4 @@
-"""`tidemill broker`: a broker as a configuration file says."""
+"""`tidemill broker`: run a broker with a configuration file."""
 
 import json
 import os
@@ -20,18 +20,18 @@ def register(application: typer.Typer) -> None:
 
 def broker(
     config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="YAML with flat keys in Kafka's names.", show_default=False)
+        str | None, typer.Option(metavar="FILE", help="A YAML file of Kafka's keys, not nested.", show_default=False)
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Overrides the file and the environment.  Repeat it."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Overrides the file and the environment.  Repeatable."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """
-    Run a broker until SIGINT or SIGTERM; one line per event on stderr.
+    Run a broker until SIGINT or SIGTERM, with one line per event on stderr.
 
-    In the environment TIDEMILL_SET_LOG_DIRS means log.dirs, and so on; it overrides the file.
+    Environment variables override the file: TIDEMILL_SET_LOG_DIRS sets log.dirs, and so on.
 
     Example of a FILE:
 
@@ -55,9 +55,10 @@ def broker(
 
 
 def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet: bool) -> None:
-    """Start, tell when it is ready, and return when it has stopped.
+    """
+    Run a broker and return when it has stopped.  Print a line when it is ready, if `as_json` or `greet` is set.
 
-    What settings refuse is a usage error; what the machine refuses (a port, a directory) a failure.
+    Invalid settings raise a usage error.  A port or directory that cannot be used raises `Failed`.
     """
     from tidemill.app.listeners import SettingRefused
 
@@ -81,7 +82,7 @@ def run_broker(read_settings: "Callable[[], Settings]", *, as_json: bool, greet:
             print(json.dumps(row), flush=True)
         elif greet:
             print(f"Tidemill is ready: Kafka at {addresses.kafka}, http://{addresses.http}, data in {addresses.data}")
-            print(f"Try:  tidemill topics list --bootstrap {addresses.kafka}      Ctrl-C stops it.", flush=True)
+            print(f"Try:  tidemill topics list --bootstrap {addresses.kafka}      Press Ctrl-C to stop it.", flush=True)
 
     try:
         run(settings, ready=ready, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`tidemill cluster`: what brokers know of their cluster, asked over HTTP."""
+"""Show the state of a cluster, as its brokers report it over HTTP."""
 
 import os
 from typing import Annotated, Final
@@ -16,7 +16,7 @@ HttpOption = Annotated[
     typer.Option(
         "--http",
         metavar="HOST:PORT",
-        help="The broker to ask first.  Otherwise TIDEMILL_HTTP, otherwise 127.0.0.1:9080.",
+        help="The broker to ask first.  Default: TIDEMILL_HTTP, or else 127.0.0.1:9080.",
     ),
 ]
 
@@ -28,7 +28,7 @@ def register(application: typer.Typer) -> None:
 
     @cluster.callback()
     def _keep_name() -> None:
-        """With a callback, a single command keeps its name."""
+        """Keep the command's name: without a callback, typer drops the name of a single command."""
 
     cluster.command()(status)
     application.add_typer(cluster)
@@ -36,13 +36,14 @@ def register(application: typer.Typer) -> None:
 
 def status(
     http: HttpOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Show it once, also on a terminal.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show the state once, even on a terminal.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """
-    Brokers, shards, who leads them, and how far replicas are behind: anew each second on a terminal, until Ctrl-C.
+    Show brokers and shards, with their leaders and the lag of replicas.
 
-    The broker that is named tells of the others, and each is asked for what it leads.  Under --json one object.
+    On a terminal the tables are updated every second until Ctrl-C.  The command finds the other brokers through the
+    first one and asks each broker for the shards that it leads.  With --json it prints one object.
 
     Examples:
 
@@ -71,8 +72,8 @@ def status(
             else:
                 print_once(view)
     except NoAnswer as problem:
-        fix = "start brokers with `tidemill dev --brokers 3`, or name one with --http HOST:PORT or TIDEMILL_HTTP"
-        raise Failed(f"no broker's HTTP at {problem}; {fix}", exit_code=ExitCode.NO_BROKER) from problem
+        fix = "start brokers with `tidemill dev --brokers 3`, or set --http HOST:PORT or TIDEMILL_HTTP"
+        raise Failed(f"no broker's HTTP listener at {problem}; {fix}", exit_code=ExitCode.NO_BROKER) from problem
     except Refused as problem:
         raise Failed(str(problem)) from problem
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""One look at a cluster: a broker tells of the others, and each that is alive tells of what it leads."""
+"""Collects the state of a cluster: one broker lists the others, and each live broker reports the shards it leads."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,24 +7,31 @@ from typing import Any, Final
 from tidemill.client.broker_http import NoAnswer, NotYet, Refused, ask
 
 PAGE: Final = 1_000
-TIMEOUT_S: Final = 1.0  # a broker that takes longer is shown as down: the table is drawn anew each second
-METADATA_SHARD: Final = 0  # everybody who does not vote there learns
+TIMEOUT_S: Final = 1.0  # a slower broker is shown as down, because the table is updated every second
+METADATA_SHARD: Final = 0  # every broker that is not one of its voters is a learner
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    cluster: Row  # `/v1/cluster`, as the broker that was asked sees it
-    brokers: list[Row]  # `/v1/brokers`, and `status`: up, down, or why it does not tell
-    shards: list[Row]  # `/v1/shards`, as their leaders see them, and `state`: ok, degraded, leaderless, or unknown
-    addresses: list[str]  # of HTTP doors, the one that answered first
+    """The state of a cluster at one moment."""
+
+    cluster: Row  # `/v1/cluster` of the first broker that responded
+    brokers: list[Row]  # `/v1/brokers`, with `status`: up, down, or why the broker reports no shards
+    shards: list[Row]  # `/v1/shards` of their leaders, with `state`: ok, degraded, leaderless, or unknown
+    addresses: list[str]  # of HTTP listeners; the first is that of the broker that responded
 
     def as_json(self) -> Row:
+        """Return the object that `tidemill cluster status --json` prints."""
         return {"cluster": self.cluster, "brokers": self.brokers, "shards": self.shards}
 
 
 def fetch_view(addresses: Sequence[str]) -> ClusterView:
-    """By the first of `addresses` that answers; NoAnswer when none does, Refused when that one does not tell."""
+    """
+    Return the state of the cluster, starting from the first of `addresses` that responds.
+
+    Raise NoAnswer if none responds, and Refused if that broker refuses the request.
+    """
     for address in addresses[:-1]:
         try:
             return _fetch_view(address)
@@ -46,7 +53,7 @@ def _fetch_view(address: str) -> ClusterView:
         if not broker["is_live"]:
             broker["status"] = "down"
         elif door is None:
-            broker["status"] = "up, and tells nothing: its HTTP listener has no address for others"
+            broker["status"] = "up, but not reporting: it announces no HTTP listener"
         elif door != address:
             try:
                 for row in _pages(door, leader=broker["broker_id"]):
@@ -55,7 +62,7 @@ def _fetch_view(address: str) -> ClusterView:
             except NoAnswer:
                 broker["status"] = "down"
             except Refused as refused:
-                broker["status"] = f"up, and tells nothing: {refused}"
+                broker["status"] = f"up, but not reporting: {refused}"
     for row in shards.values():
         row["state"] = state_of(row)
     return ClusterView(
@@ -67,7 +74,12 @@ def _fetch_view(address: str) -> ClusterView:
 
 
 def state_of(row: Row) -> str:
-    """`ok`: its leader tells of it, all its replicas vote, and all of them are alive."""
+    """
+    Return the state of a shard.
+
+    It is `ok` if its leader reports it and all its replicas are live voters, otherwise `degraded`, or `leaderless`
+    without a known leader, or `unknown` if the leader does not report it.
+    """
     led = row["led_here"]
     if led is None:
         return "leaderless" if row["leader"] is None else "unknown"
@@ -78,6 +90,7 @@ def state_of(row: Row) -> str:
 
 
 def address_of(endpoint: Row) -> str:
+    """Return HOST:PORT, with brackets around an IPv6 address."""
     host = endpoint["host"]
     return f"[{host}]:{endpoint['port']}" if ":" in host else f"{host}:{endpoint['port']}"
 

@@ -1,4 +1,4 @@
-"""`tidemill consume`: records to stdout."""
+"""`tidemill consume`: write records to stdout."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -25,23 +25,21 @@ def consume(
         typer.Option(
             "--from",
             metavar="earliest|latest|offset:N|time:RFC3339",
-            help="Where to begin; with --group, where the group has committed nothing.",
+            help="Where to start; with --group, only for partitions without a committed offset.",
         ),
     ] = "earliest",
-    group: Annotated[
-        str | None, typer.Option(metavar="G", help="Share the partitions with this group; commit.")
-    ] = None,
+    group: Annotated[str | None, typer.Option(metavar="G", help="Join this group and commit offsets to it.")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for new records until Ctrl-C.")] = False,
     max_: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="Stop after N records.")] = None,
     format_: Annotated[
         Format,
-        typer.Option("--format", help="text: the value and a newline.  json: the whole record, one object a line."),
+        typer.Option("--format", help="text: the value.  json: the whole record.  Both write one record per line."),
     ] = Format.TEXT,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """
-    Read records.  Without --follow it stops at the ends that the partitions had when it began.
+    Read records.  Without --follow, stop at the end offsets that the partitions had at the start.
 
     Examples:
 
@@ -57,7 +55,7 @@ def consume(
     address = resolve(bootstrap)
 
     from tidemill.cli.output import pipe_may_close
-    from tidemill.cli.record_printer import RecordPrinter  # costs 0.1 s: confluent-kafka
+    from tidemill.cli.record_printer import RecordPrinter  # imported late: confluent-kafka takes 0.1 s
 
     format_ = Format.JSON if as_json else format_
     printer = RecordPrinter(
@@ -67,5 +65,5 @@ def consume(
         with pipe_may_close():
             printer.run()
     except KeyboardInterrupt:
-        # Ctrl-C is how one ends `--follow`; anything else was cut short.
+        # Ctrl-C is the normal end of `--follow`; without it, the command was interrupted.
         raise typer.Exit(ExitCode.DONE if follow else ExitCode.INTERRUPTED) from None

@@ -1,4 +1,4 @@
-"""`tidemill dev`: a whole broker in one process, on one directory; or several, a process each."""
+"""`tidemill dev`: run a broker on one directory, or a cluster with one process per broker."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from tidemill.cli.bootstrap import JsonOption
 from tidemill.cli.failure import usage
 
-BROKERS_MAX: Final = 9  # on one machine, for one person
+BROKERS_MAX: Final = 9  # enough for development on one machine
 
 
 def register(application: typer.Typer) -> None:
@@ -17,7 +17,7 @@ def register(application: typer.Typer) -> None:
 
 
 def dev(
-    data: Annotated[str, typer.Option(metavar="DIR", help="Where records are kept.")] = "./tidemill-data",
+    data: Annotated[str, typer.Option(metavar="DIR", help="The data directory.")] = "./tidemill-data",
     kafka: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where Kafka clients connect; port 0 picks a free one.")
     ] = "127.0.0.1:9092",
@@ -30,19 +30,20 @@ def dev(
             metavar="N",
             min=1,
             max=BROKERS_MAX,
-            help="So many processes on DIR/broker-1, DIR/broker-2, …; their ports follow those of the first.",
+            help="The number of brokers, on DIR/broker-1, DIR/broker-2, …; their ports follow those of the first.",
         ),
     ] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """
-    Run a broker here, or a cluster of several, until Ctrl-C.
+    Run a broker, or a cluster of several, until Ctrl-C.
 
-    Under --json one line on stdout tells when it is ready:
+    With --json, a line on stdout reports when it is ready:
     {"event": "ready", "kafka": "127.0.0.1:PORT", "http": "127.0.0.1:PORT", "data": "DIR", "pid": N}
 
-    With --brokers the first broker's, and "brokers": [{"id": 1, "kafka": …, "http": …, "pid": N, "data": "DIR",
-    "command": [what starts this broker again]}, …].  A broker that dies is told of and not started again.
+    With --brokers, this line is about the first broker and also has "brokers": [{"id": 1, "kafka": …, "http": …,
+    "pid": N, "data": "DIR", "command": [arguments that restart this broker]}, …].  A broker that exits is reported and
+    not restarted.
 
     Examples:
 
@@ -54,7 +55,9 @@ def dev(
     """
     if brokers == 1:
         if Path(data, "broker-1").is_dir():
-            raise usage(f"--data={data} has several brokers; say --brokers as it was made with, or name another --data")
+            raise usage(
+                f"--data={data} has several brokers; use the same --brokers as at its creation, or another --data"
+            )
         from tidemill.app.settings import dev_settings
         from tidemill.cli.broker import run_broker
 

@@ -1,4 +1,4 @@
-"""`tidemill dev --brokers N`: the ready line, and what happens to brokers, in words."""
+"""`tidemill dev --brokers N`: runs the broker processes and prints the ready line."""
 
 import json
 import os
@@ -12,7 +12,11 @@ from tidemill.cli.failure import Failed, usage
 
 
 def run_cluster(count: int, *, data: str, kafka: str, http: str, as_json: bool) -> None:
-    """Start the brokers, tell when they are a cluster, and return when they have stopped."""
+    """
+    Run `count` brokers and return when they have stopped.  Print a line when they have formed a cluster.
+
+    Invalid settings raise a usage error.  Ports or directories that cannot be used raise `Failed`.
+    """
     try:
         directory = DevDirectory(data)
         try:
@@ -55,4 +59,4 @@ def _tell(rows: list[dict[str, Any]], *, data: str, as_json: bool) -> None:
     for row in rows:
         print(f"  broker {row['id']}: Kafka at {row['kafka']}, http://{row['http']}, process {row['pid']}")
     print(f"Try:  tidemill topics list --bootstrap {bootstrap}")
-    print(f"      tidemill cluster status --http {first['http']}      Ctrl-C stops them all.", flush=True)
+    print(f"      tidemill cluster status --http {first['http']}      Press Ctrl-C to stop them all.", flush=True)

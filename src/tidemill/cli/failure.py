@@ -1,4 +1,4 @@
-"""How a command fails: a sentence that names what was asked, what was wrong and the fix, and an exit code."""
+"""Errors of commands: a message that names the request, the problem and the fix, and an exit code."""
 
 import json
 import sys
@@ -10,11 +10,11 @@ class ExitCode(IntEnum):
     FAILED = 1
     USAGE = 2
     NO_BROKER = 3
-    INTERRUPTED = 130  # what a shell expects after Ctrl-C: 128 + SIGINT
+    INTERRUPTED = 130  # by convention after Ctrl-C: 128 + SIGINT
 
 
 class Failed(Exception):
-    """Ends the command.  `name` is Kafka's name of the error, where it has one."""
+    """The command failed.  `name` is Kafka's name of the error, if it has one."""
 
     def __init__(self, message: str, *, exit_code: ExitCode = ExitCode.FAILED, name: str | None = None) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class Failed(Exception):
         self.name = name
 
     def print(self, *, as_json: bool) -> None:
-        """On stderr: stdout holds results only."""
+        """Print the error to stderr, because stdout is for results only."""
         if as_json:
             row = {"event": "error", "exit_code": int(self.exit_code), "error": self.name, "message": self.message}
             print(json.dumps(row), file=sys.stderr)
@@ -33,4 +33,5 @@ class Failed(Exception):
 
 
 def usage(message: str) -> Failed:
+    """Return a usage error."""
     return Failed(message, exit_code=ExitCode.USAGE)

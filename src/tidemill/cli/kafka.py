@@ -1,4 +1,4 @@
-"""The one door to confluent-kafka for commands: quiet clients, and its errors in our words."""
+"""Configuration of confluent-kafka's clients for commands, and conversion of their errors."""
 
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
@@ -14,7 +14,11 @@ T = TypeVar("T")
 
 
 def client_config(bootstrap: str, **more: Any) -> dict[str, Any]:
-    """librdkafka's properties for `bootstrap`, which was reached just before: `log_level` 0 keeps stderr ours."""
+    """
+    Return librdkafka's properties for `bootstrap`, after checking that a broker accepts connections.
+
+    `log_level` 0 keeps librdkafka from writing to stderr.  Raise `Failed` with NO_BROKER.
+    """
     reach(bootstrap)
     return {"bootstrap.servers": bootstrap, "client.id": "tidemill", "log_level": 0, **more}
 
@@ -23,39 +27,39 @@ _NO_BROKER: Final = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPO
 
 
 def failed(error: KafkaError, about: str, bootstrap: str) -> Failed:
-    """What `error` means for who asked `about`: a lost broker is told apart from a refusal."""
+    """Return the error for a failed request about `about`; a lost broker has an exit code of its own."""
     if error.code() in _NO_BROKER:
         return no_broker(bootstrap, f"{about}: {error.str()}")
     if error.code() == KafkaError._TIMED_OUT:
-        return no_broker(bootstrap, f"{about}: no answer in time")
+        return no_broker(bootstrap, f"{about}: no response in time")
     name = error_name(error)
     fix = _FIXES.get(name)
     return Failed(f"{about}: {error.str().rstrip('.')}" + (f"; {fix}" if fix else ""), name=name)
 
 
 def error_name(error: KafkaError) -> str:
-    """Kafka's own name; for what librdkafka found itself, its name without the leading `_`."""
+    """Return Kafka's name of the error, or librdkafka's name of a local error, without the leading `_`."""
     code = error.code()
     return errors.name(code) if code > 0 else error.name().lstrip("_")
 
 
 _FIXES: Final = {
     "TOPIC_ALREADY_EXISTS": "change it with `tidemill topics alter`, or delete it first",
-    "UNKNOWN_TOPIC_OR_PARTITION": "`tidemill topics list` shows what there is, `tidemill topics create` makes one",
-    "UNKNOWN_TOPIC": "`tidemill topics list` shows what there is, `tidemill topics create` makes one",
-    "UNKNOWN_PARTITION": "`tidemill topics describe` shows what there is",
+    "UNKNOWN_TOPIC_OR_PARTITION": "`tidemill topics list` lists the topics, `tidemill topics create` creates one",
+    "UNKNOWN_TOPIC": "`tidemill topics list` lists the topics, `tidemill topics create` creates one",
+    "UNKNOWN_PARTITION": "`tidemill topics describe` lists the partitions",
     "INVALID_REPLICATION_FACTOR": "--replication-factor must not exceed the number of brokers",
-    "INVALID_PARTITIONS": "--partitions must be at least 1, and may only grow",
+    "INVALID_PARTITIONS": "--partitions must be at least 1 and can only be increased",
     "INVALID_TOPIC_EXCEPTION": "use ASCII letters, digits, '.', '_' and '-', at most 249 of them",
     "MESSAGE_TOO_LARGE": "raise the topic's max.message.bytes with `tidemill topics alter TOPIC --config …`",
 }
 
 
 def awaited(future: "Future[T]", about: str, bootstrap: str) -> T:
-    """The future's result, or `Failed` about what was asked."""
+    """Return the future's result.  Raise `Failed` if the request about `about` failed or timed out."""
     try:
         return future.result(timeout=REQUEST_TIMEOUT_S)
     except KafkaException as exception:
         raise failed(exception.args[0], about, bootstrap) from exception
     except TimeoutError as exception:
-        raise no_broker(bootstrap, f"{about}: no answer in {REQUEST_TIMEOUT_S:g} s") from exception
+        raise no_broker(bootstrap, f"{about}: no response in {REQUEST_TIMEOUT_S:g} s") from exception

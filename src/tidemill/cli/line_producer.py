@@ -1,4 +1,4 @@
-"""A producer that counts: what was acknowledged, what was refused, and why."""
+"""A producer for lines of stdin that counts acknowledged and refused records."""
 
 import json
 import sys
@@ -9,18 +9,18 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tidemill.cli.kafka import REQUEST_TIMEOUT_S, client_config, error_name, failed
 
-REFUSALS_SHOWN_MAX: Final = 10  # the first ones tell the cause; the count tells the rest
+REFUSALS_SHOWN_MAX: Final = 10  # the first refusals show the cause; further ones are only counted
 DELIVERY_TIMEOUT_MS: Final = 30_000
-FLUSH_TURN_S: Final = 0.5  # short, so that Ctrl-C is heard
-CREATION_WAIT_S: Final = 3.0  # a broker that creates topics by itself answers "unknown" first, and knows it soon
-RECORD_BYTES_MAX: Final = (
-    1_000_000_000  # librdkafka's own limit at its largest: the broker's limit is the one that counts
-)
+FLUSH_TURN_S: Final = 0.5  # bounds the latency of Ctrl-C
+CREATION_WAIT_S: Final = 3.0  # a broker that creates topics on demand first reports the topic as unknown
+RECORD_BYTES_MAX: Final = 1_000_000_000  # the highest value librdkafka allows, so that only the broker's limit applies
 _LOST: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
 _NOT_YET: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE})
 
 
 class LineProducer:
+    """Sends records and counts the results.  Construction raises `Failed` if the topic does not exist."""
+
     def __init__(self, bootstrap: str, topic: str, *, as_json: bool = False) -> None:
         self._as_json = as_json
         self.produced_count = 0
@@ -30,7 +30,7 @@ class LineProducer:
         config = client_config(
             bootstrap,
             **{
-                "enable.idempotence": True,  # a retry neither doubles nor reorders
+                "enable.idempotence": True,  # retries neither duplicate nor reorder records
                 "linger.ms": 5,
                 "message.timeout.ms": DELIVERY_TIMEOUT_MS,
                 "message.max.bytes": RECORD_BYTES_MAX,
@@ -40,7 +40,7 @@ class LineProducer:
         self._await_topic(bootstrap)
 
     def _await_topic(self, bootstrap: str) -> None:
-        """Fail at once when the topic is not there, instead of with every record after half a minute."""
+        """Raise `Failed` if the topic does not exist; otherwise every record would fail after its delivery timeout."""
         deadline = time.monotonic() + CREATION_WAIT_S
         while True:
             try:
@@ -54,7 +54,7 @@ class LineProducer:
             time.sleep(0.1)
 
     def send(self, record: dict[str, Any], line_number: int) -> None:
-        """Waits while the client's queue is full."""
+        """Queue a record; wait while the client's queue is full.  Refusals name `line_number`."""
 
         def delivered(error: KafkaError | None, _: Any) -> None:
             if error is None:
@@ -68,7 +68,7 @@ class LineProducer:
                 self._producer.produce(self._topic, on_delivery=delivered, **record)
             except BufferError:
                 self._producer.poll(FLUSH_TURN_S)
-            except KafkaException as exception:  # the client itself refuses it
+            except KafkaException as exception:  # refused by the client library
                 delivered(exception.args[0], None)
                 return
             else:
@@ -76,17 +76,19 @@ class LineProducer:
                 return
 
     def refuse(self, reason: str) -> None:
+        """Count a refused record and print the reason to stderr, for the first REFUSALS_SHOWN_MAX."""
         self.refused_count += 1
         if self.refused_count <= REFUSALS_SHOWN_MAX:
             row = json.dumps({"event": "refused", "message": reason})
             print(row if self._as_json else f"tidemill: refused: {reason}", file=sys.stderr)
 
     def flush(self) -> None:
-        """Ends when every record is settled: each is, within its delivery time-out."""
+        """Wait until every record was acknowledged or refused; the delivery timeout limits the wait."""
         while self._producer.flush(FLUSH_TURN_S):
             pass
 
     def report(self) -> None:
+        """Print the counts to stderr."""
         counts = {"produced": self.produced_count, "refused": self.refused_count}
         if self._as_json:
             print(json.dumps({"event": "produced", "topic": self._topic, **counts}), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`tidemill log`: what lies in a data directory, and whether it is whole.  Only reads, also beside a running broker."""
+"""Show or verify the contents of a data directory.  Read-only; also works while the broker is running."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,7 +43,7 @@ def dump(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
 
 def verify(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     """
-    Check journal, checkpoints and every batch; exit 1 when something is wrong, and name file, bytes and offsets.
+    Check the journal, checkpoints and every batch.  Print file, bytes and offsets of damage, and exit with 1 if any.
 
     Example: tidemill log verify ./tidemill-data
     """

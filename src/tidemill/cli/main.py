@@ -1,6 +1,6 @@
-"""`tidemill`: find the command that was named, import only that, run it, and turn its failure into an exit code.
+"""The `tidemill` entry point: imports and runs only the requested command, and turns its failure into an exit code.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.
+Exit codes: 0 done, 1 failed, 2 usage, 3 no broker, 130 interrupted.
 """
 
 import gc
@@ -8,17 +8,17 @@ import sys
 from importlib import import_module
 from typing import Any, Final
 
-gc.set_threshold(100_000, 20, 20)  # imports make objects that stay; to look through them costs a tenth of a start
+gc.set_threshold(100_000, 20, 20)  # collecting rarely speeds up start: almost all objects made by imports stay
 
 import typer  # noqa: E402
 
 from tidemill.cli.failure import ExitCode, Failed, usage  # noqa: E402
 
 COMMANDS: Final = ("dev", "broker", "topics", "produce", "consume", "log", "cluster")
-"""Command → the module of that name beside this one; each has `register(application)`.  In the order of `--help`."""
+"""Commands in the order of `--help`.  Each has a module of this name in `cli`, with `register(application)`."""
 
 _Misuse: Final[Any] = typer.BadParameter.__mro__[1]
-"""What typer raises for a wrong command line, `UsageError`; only its child has a public name."""
+"""`UsageError`, which typer raises for a wrong command line.  Only its subclass has a public name."""
 
 ABOUT: Final = """A message queue that speaks Kafka, with a data pipeline on Spark.
 
@@ -32,27 +32,27 @@ Examples, in two terminals:
 
   tidemill consume orders --from earliest
 
-Commands other than `dev`, `broker`, `log` and `cluster` work with any Kafka broker: name it with
---bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP.  Every command takes --json.
+Commands other than `dev`, `broker`, `log` and `cluster` work with any Kafka broker: set its address with
+--bootstrap HOST:PORT or TIDEMILL_BOOTSTRAP.  Every command accepts --json.
 Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.
 """
 
 
 def application(arguments: list[str]) -> typer.Typer:
-    """The command line with only the command that `arguments` begin with; with all of them when that is unknown."""
+    """Return the application with only the command that `arguments` start with, or all commands if it is unknown."""
     app = typer.Typer(
         name="tidemill",
         help=ABOUT,
         add_completion=False,
         no_args_is_help=True,
-        pretty_exceptions_enable=False,  # a traceback of ours is a bug and is shown as Python shows it
+        pretty_exceptions_enable=False,  # a traceback is a bug; show it in Python's own format
         rich_markup_mode=None,  # plain help: importing rich would triple the time of `--help`
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
     @app.callback()
     def _keep_names() -> None:
-        """With a callback, a single command keeps its name."""
+        """Keep the command's name: without a callback, typer drops the name of a single command."""
 
     app.registered_callback.help = ABOUT  # type: ignore[union-attr]
     named = arguments[0] if arguments and arguments[0] in COMMANDS else None
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     as_json = "--json" in arguments
     try:
-        # The parser prints what it finds wrong for people; under --json we do it.
+        # In standalone mode the parser prints usage errors as text; with --json they are printed below.
         sys.exit(application(arguments)(arguments, prog_name="tidemill", standalone_mode=not as_json))
     except _Misuse as misuse:
         failure = usage(f"{misuse.format_message()} See `{_path(misuse)} --help`.")
@@ -79,5 +79,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _path(misuse: Any) -> str:
-    """The command that was meant, as far as it was understood."""
+    """Return the path of the command in which the error occurred."""
     return misuse.ctx.command_path if misuse.ctx is not None else "tidemill"

@@ -1,4 +1,4 @@
-"""What commands print on stdout: JSON lines for programs, tables for people."""
+"""Output of commands on stdout: JSON lines for programs, tables for people."""
 
 import json
 import os
@@ -14,13 +14,13 @@ def print_json(row: Mapping[str, Any]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A table on a terminal; tab-separated with a header line in a pipe, where `cut` and `awk` read it."""
+    """Print a table on a terminal; otherwise tab-separated lines with a header, for tools such as `cut` and `awk`."""
     if not sys.stdout.isatty():
         for cells in (columns, *rows):
             print("\t".join(str(cell) for cell in cells))
         return
 
-    from rich.console import Console  # costs 0.1 s: only people who look at a table pay
+    from rich.console import Console  # imported late: it takes 0.1 s
     from rich.table import Table
 
     table = Table(*columns, title=title, title_justify="left")
@@ -31,17 +31,17 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
 
 @contextmanager
 def pipe_may_close() -> Iterator[None]:
-    """A reader that has seen enough (`| head`) ends the command quietly, and well."""
+    """End the block without error if the reader of stdout closes its pipe (`| head`)."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # The interpreter flushes stdout once more at exit, and would complain then.
+        # The interpreter flushes stdout again at exit and would report the error then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def reader_has_left() -> bool:
-    """Whether nobody reads our pipe any more: who only waits for records would not learn it by writing."""
+    """Return whether the reader of stdout has closed its pipe.  A command that only waits would not notice."""
     poller = select.poll()
     poller.register(sys.stdout.fileno(), 0)
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poller.poll(0))

@@ -1,4 +1,4 @@
-"""`tidemill produce`: each line of stdin becomes a record."""
+"""`tidemill produce`: send each line of stdin as a record."""
 
 import sys
 from collections.abc import Iterator
@@ -24,23 +24,23 @@ def register(application: typer.Typer) -> None:
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     key_separator: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What precedes its first occurrence in a line is the key.")
+        str | None, typer.Option(metavar="TEXT", help="Separates key and value at its first occurrence in a line.")
     ] = None,
     format_: Annotated[
         Format,
         typer.Option(
             "--format",
-            help="text: the line is the value.  json: an object with value, key, headers, timestamp, as `consume` "
-            "prints it.  base64: the line is the value, as base64.",
+            help="text: the line is the value.  json: an object with value, key, headers and timestamp, as printed by "
+            "`consume`.  base64: the line is the value in base64.",
         ),
     ] = Format.TEXT,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """
-    Write records: one for each line of stdin, acknowledged by all in-sync replicas.
+    Send one record per line of stdin, with acknowledgement by all in-sync replicas.
 
-    Counts go to stderr; the exit code is 1 when a record was refused.
+    Counts are printed to stderr; the exit code is 1 if a record was refused.
 
     Examples:
 
@@ -49,12 +49,12 @@ def produce(
       tidemill consume orders --format json | tidemill produce copies --format json
     """
     if key_separator is not None and format_ is not Format.TEXT:
-        raise usage(f"--key-separator {key_separator!r} needs --format text; json has a field for the key")
+        raise usage(f"--key-separator {key_separator!r} requires --format text; json has a field for the key")
     if key_separator == "":
         raise usage("--key-separator '' is empty; write for example --key-separator :")
     address = resolve(bootstrap)
 
-    from tidemill.cli.line_producer import LineProducer  # costs 0.1 s: confluent-kafka
+    from tidemill.cli.line_producer import LineProducer  # imported late: confluent-kafka takes 0.1 s
     from tidemill.cli.record_line import record_of_line
 
     separator = key_separator.encode() if key_separator is not None else None

@@ -1,14 +1,18 @@
-"""A record as JSON: text where bytes are UTF-8, else base64; headers as a list, because names may repeat."""
+"""Records as JSON: bytes are text if they are UTF-8 and base64 otherwise; headers are a list, as names may repeat."""
 
 import base64
 import json
 from typing import Any, Final
 
-TIMESTAMP_TYPES: Final = {0: None, 1: "CreateTime", 2: "LogAppendTime"}  # as confluent-kafka numbers them
+TIMESTAMP_TYPES: Final = {0: None, 1: "CreateTime", 2: "LogAppendTime"}  # confluent-kafka's numbers
 
 
 def bytes_as_json(value: bytes | None) -> str | dict[str, str] | None:
-    """`"text"`, or `{"base64": "…"}` when it is not UTF-8, or None.  Exact both ways: see `bytes_from_json`."""
+    """
+    Return `value` as a string, as `{"base64": "…"}` if it is not UTF-8, or as None.
+
+    `bytes_from_json` is the exact inverse.
+    """
     if value is None:
         return None
     try:
@@ -18,7 +22,7 @@ def bytes_as_json(value: bytes | None) -> str | dict[str, str] | None:
 
 
 def bytes_from_json(value: object, name: str) -> bytes | None:
-    """The inverse; ValueError names `name` when it is neither."""
+    """Return the bytes that `bytes_as_json` turned into `value`.  Raise ValueError, naming the field `name`."""
     match value:
         case None:
             return None
@@ -30,11 +34,11 @@ def bytes_from_json(value: object, name: str) -> bytes | None:
             except ValueError as error:
                 raise ValueError(f"{name}: {text!r} is not base64 ({error})") from error
         case _:
-            raise ValueError(f'{name}: wanted a string, null or {{"base64": "…"}}; got {json.dumps(value)}')
+            raise ValueError(f'{name}: expected a string, null or {{"base64": "…"}}, got {json.dumps(value)}')
 
 
 def record_as_json(record: Any) -> dict[str, Any]:
-    """A `confluent_kafka.Message` as the object that `consume --format json` prints."""
+    """Return a `confluent_kafka.Message` as the object that `consume --format json` prints."""
     timestamp_type, timestamp = record.timestamp()
     return {
         "topic": record.topic(),

@@ -1,4 +1,4 @@
-"""A line of stdin as a record: text, JSON or base64."""
+"""Parses a line of stdin as a record: text, JSON or base64."""
 
 import base64
 import json
@@ -7,11 +7,13 @@ from typing import Any, Final
 from tidemill.cli.record_json import bytes_from_json
 
 _TAKEN: Final = frozenset({"key", "value", "headers", "timestamp"})
-_LEFT_TO_THE_BROKER: Final = frozenset({"topic", "partition", "offset", "timestamp_type"})  # `consume` prints them
+_LEFT_TO_THE_BROKER: Final = frozenset(
+    {"topic", "partition", "offset", "timestamp_type"}
+)  # printed by `consume`, ignored here
 
 
 def record_of_line(line: bytes, format_: str, key_separator: bytes | None) -> dict[str, Any]:
-    """Arguments of `Producer.produce`; ValueError says what is wrong with the line, and what would do."""
+    """Return the arguments for `Producer.produce`.  Raise ValueError that names the problem and the fix."""
     match format_:
         case "text":
             return _from_text(line, key_separator)
@@ -27,7 +29,7 @@ def _from_base64(line: bytes) -> bytes:
     try:
         return base64.b64decode(line, validate=True)
     except ValueError as error:
-        raise ValueError(f"{line[:80]!r} is not base64 ({error}); --format text takes lines as they are") from error
+        raise ValueError(f"{line[:80]!r} is not base64 ({error}); --format text accepts any line") from error
 
 
 def _from_text(line: bytes, key_separator: bytes | None) -> dict[str, Any]:
@@ -45,11 +47,11 @@ def _from_json(line: bytes) -> dict[str, Any]:
     try:
         fields = json.loads(line)
     except ValueError as error:
-        raise ValueError(f"{line[:80]!r} is not JSON ({error}); --format text takes lines as they are") from error
+        raise ValueError(f"{line[:80]!r} is not JSON ({error}); --format text accepts any line") from error
     if not isinstance(fields, dict):
-        raise ValueError('wanted an object such as {"key": "k", "value": "v"}; --format text takes lines as they are')
+        raise ValueError('expected an object such as {"key": "k", "value": "v"}; --format text accepts any line')
     if unknown := sorted(fields.keys() - _TAKEN - _LEFT_TO_THE_BROKER):
-        raise ValueError(f"unknown field {unknown[0]!r}; there are {', '.join(sorted(_TAKEN))}")
+        raise ValueError(f"unknown field {unknown[0]!r}; the fields are {', '.join(sorted(_TAKEN))}")
     record: dict[str, Any] = {
         "key": bytes_from_json(fields.get("key"), "key"),
         "value": bytes_from_json(fields.get("value"), "value"),
@@ -58,7 +60,7 @@ def _from_json(line: bytes) -> dict[str, Any]:
     timestamp = fields.get("timestamp")
     if timestamp is not None:
         if not isinstance(timestamp, int) or isinstance(timestamp, bool) or timestamp < 0:
-            raise ValueError(f"timestamp: wanted milliseconds since 1970, got {json.dumps(timestamp)}")
+            raise ValueError(f"timestamp: expected milliseconds since 1970, got {json.dumps(timestamp)}")
         record["timestamp"] = timestamp
     return record
 
@@ -67,12 +69,12 @@ def _headers(listed: object) -> list[tuple[str, bytes | None]]:
     if listed is None:
         return []
     if not isinstance(listed, list):
-        raise ValueError(f"headers: wanted a list of [name, value], got {json.dumps(listed)}")
+        raise ValueError(f"headers: expected a list of [name, value], got {json.dumps(listed)}")
     headers = []
     for pair in listed:
         match pair:
             case [str(name), value]:
                 headers.append((name, bytes_from_json(value, f"header {name!r}")))
             case _:
-                raise ValueError(f"headers: wanted [name, value], got {json.dumps(pair)}")
+                raise ValueError(f"headers: expected [name, value], got {json.dumps(pair)}")
     return headers

@@ -1,7 +1,7 @@
-"""Read a topic's partitions, or a group's share of them, and print each record once it is known to be wanted.
+"""Reads a topic's partitions, or those assigned by a group, and prints the records.
 
-Bounds are taken at the start: from where, and (unless following) up to which end offset, in each partition.
-With a group, what is committed is what was written to stdout and flushed, no more.
+The start offset of each partition and, without --follow, its end offset are determined at the start.  With a group,
+offsets are committed only after their records were written to stdout and flushed.
 """
 
 import json
@@ -21,13 +21,15 @@ from tidemill.cli.start_position import StartPosition
 from tidemill.cli.topic_admin import TopicAdmin
 
 BATCH_RECORDS_MAX: Final = 1_000
-BATCH_WAIT_S: Final = 0.1  # how long a lone record may wait for company, and Ctrl-C for an ear
+BATCH_WAIT_S: Final = 0.1  # poll timeout: bounds batching delay and Ctrl-C latency
 COMMIT_EVERY_S: Final = 5.0
-SILENCE_MAX_S: Final = 60.0  # longer than a group waits for a member that died; with `--follow` silence is normal
-NO_GROUP: Final = "tidemill-consume"  # librdkafka wants a name; nobody joins it and nothing is committed
+SILENCE_MAX_S: Final = 60.0  # longer than a group waits for a dead member; does not apply to `--follow`
+NO_GROUP: Final = "tidemill-consume"  # librdkafka requires a group id; it is not joined and nothing is committed
 
 
 class RecordPrinter:
+    """Prints the records of one `tidemill consume`."""
+
     def __init__(
         self,
         bootstrap: str,
@@ -48,15 +50,15 @@ class RecordPrinter:
         self._starts, self._ends = self._bounds(position)
         self._unfinished = set(
             self._starts
-        )  # partitions of ours with records still to print; emptied only without --follow
+        )  # assigned partitions with records still to print; with --follow it never becomes empty
         self._assigned = False
-        self._next_offsets: dict[int, int] = {}  # one behind the newest record that was written, not yet committed
+        self._next_offsets: dict[int, int] = {}  # per partition, the uncommitted offset after the last printed record
         config = client_config(
             bootstrap,
             **{
                 "group.id": group or NO_GROUP,
                 "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",  # when retention overtakes us: go on with what is left
+                "auto.offset.reset": "earliest",  # if retention removes unread records: continue at the log start
                 "enable.partition.eof": True,
                 "fetch.queue.backoff.ms": 1,
             },
@@ -82,14 +84,18 @@ class RecordPrinter:
     def _within(self, partition: int, offset: int, earliest: dict[int, int], ends: dict[int, int]) -> int:
         nearest = min(max(offset, earliest[partition]), ends[partition])
         if nearest != offset:
-            bounds = f"{earliest[partition]} … {ends[partition]}"
-            told = f"{self._topic}-{partition} has no offset {offset}; begins at {nearest} (it holds {bounds})"
-            row = json.dumps({"event": "begins elsewhere", "message": told}, ensure_ascii=False)
+            bounds = f"{earliest[partition]} to {ends[partition]}"
+            told = f"{self._topic}-{partition} has no offset {offset}; starting at {nearest} (it has {bounds})"
+            row = json.dumps({"event": "start offset adjusted", "message": told}, ensure_ascii=False)
             print(row if self._as_json else f"tidemill: {told}", file=sys.stderr)
         return nearest
 
     def run(self) -> None:
-        """Until all is printed, `--max` is met, or a signal or a closed pipe ends it; then leave the group properly."""
+        """
+        Print records until all are printed, `--max` is reached, the pipe is closed or a signal arrives.
+
+        Then commit and leave the group.  Raise `Failed` if a request fails or no record arrives for SILENCE_MAX_S.
+        """
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             if self._group is None:
@@ -126,13 +132,13 @@ class RecordPrinter:
         consumer.unassign()
 
     def _on_lost(self, consumer: Consumer, _: list[TopicPartition]) -> None:
-        """Somebody else reads them already: what we have not committed, they will print again."""
+        """Drop uncommitted offsets: another member has the partitions already and prints those records again."""
         self._next_offsets.clear()
         consumer.unassign()
 
     def _print_all(self) -> None:
-        heard_at = time.monotonic()
-        commit_at = heard_at + COMMIT_EVERY_S
+        last_record_at = time.monotonic()
+        commit_at = last_record_at + COMMIT_EVERY_S
         while not self._assigned or self._unfinished:
             records = self._consumer.consume(BATCH_RECORDS_MAX, BATCH_WAIT_S)
             for record in records:
@@ -147,14 +153,14 @@ class RecordPrinter:
                 self._commit()
                 commit_at = now + COMMIT_EVERY_S
             if records:
-                heard_at = now
-            elif not self._follow and now > heard_at + SILENCE_MAX_S:
-                raise no_broker(self._bootstrap, f"topic {self._topic!r}: silent for {SILENCE_MAX_S:g} s")
+                last_record_at = now
+            elif not self._follow and now > last_record_at + SILENCE_MAX_S:
+                raise no_broker(self._bootstrap, f"topic {self._topic!r}: no records for {SILENCE_MAX_S:g} s")
 
     def _print(self, record: Any) -> None:
         error, partition, offset = record.error(), record.partition(), record.offset()
         if error is not None:
-            # The end of a partition also tells that its last offsets hold control records, which are not delivered.
+            # The last offsets may be control records, which are not delivered; the end event is needed to notice that.
             if error.code() != KafkaError._PARTITION_EOF:
                 raise failed(error, f"topic {self._topic!r}", self._bootstrap)
             if not self._follow and offset >= self._ends[partition]:

@@ -1,4 +1,4 @@
-"""Where reading begins: `earliest`, `latest`, `offset:N` or `time:RFC3339`."""
+"""The start of a read: `earliest`, `latest`, `offset:N` or `time:RFC3339`."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +8,7 @@ from tidemill.cli.failure import usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartPosition:
-    """At most one of the two is set."""
+    """A start position.  At most one of the fields is set; without any, it is the earliest offset."""
 
     offset: int | None = None
     timestamp_ms: int | None = None
@@ -16,6 +16,7 @@ class StartPosition:
 
 
 def parse(text: str) -> StartPosition:
+    """Parse the value of --from.  Raise a usage error."""
     match text.partition(":"):
         case ("earliest", "", ""):
             return StartPosition()
@@ -26,7 +27,7 @@ def parse(text: str) -> StartPosition:
         case ("time", ":", moment):
             return StartPosition(timestamp_ms=_milliseconds(moment))
     raise usage(
-        f"--from {text!r}: wanted earliest, latest, offset:N or time:RFC3339, for example time:2026-01-31T08:00:00Z"
+        f"--from {text!r}: use earliest, latest, offset:N or time:RFC3339, for example time:2026-01-31T08:00:00Z"
     )
 
 

@@ -1,4 +1,4 @@
-"""A look at a cluster as tables: once, or drawn anew on a terminal."""
+"""The state of a cluster as tables, printed once or updated on a terminal."""
 
 import time
 from collections.abc import Sequence
@@ -24,18 +24,19 @@ SHARD_COLUMNS: Final = (
     "learners",
     "lag",
 )
-LINES_AROUND: Final = 14  # titles, headings, frames, and the prompt
+LINES_AROUND: Final = 14  # lines of the screen used by titles, headings, frames and the prompt
 Cells = Sequence[object]
 
 
 def print_once(view: ClusterView) -> None:
+    """Print the tables of brokers and shards."""
     print_table(BROKER_COLUMNS, broker_cells(view), title=title_of(view))
     print()
     print_table(SHARD_COLUMNS, shard_cells(view.shards), title="Shards")
 
 
 def show_live(address: str, refresh_s: float) -> None:
-    """Until Ctrl-C; NoAnswer when no broker that is known answers any more."""
+    """Show the tables and update them until Ctrl-C.  Raise NoAnswer once no known broker responds."""
     console = Console()
     view = fetch_view([address])
     with Live(_drawn(view, console), console=console, auto_refresh=False) as live:
@@ -46,6 +47,7 @@ def show_live(address: str, refresh_s: float) -> None:
 
 
 def title_of(view: ClusterView) -> str:
+    """Return a line that summarizes the cluster."""
     cluster = view.cluster
     return (
         f"Cluster {cluster['cluster_id']}: {cluster['brokers_live']} of {cluster['brokers']} brokers live, controller "
@@ -94,7 +96,7 @@ def shard_cells(shards: Sequence[dict[str, Any]]) -> list[Cells]:
 
 
 def _drawn(view: ClusterView, console: Console) -> Group:
-    """What is not as it should be comes first; what finds no room on the screen is counted."""
+    """Return the tables for a terminal.  Shards that are not ok come first; those that do not fit are counted."""
     room = max(console.height - LINES_AROUND - len(view.brokers), 5)
     ordered = sorted(view.shards, key=lambda row: row["state"] == "ok")
     shown, rest = ordered[:room], ordered[room:]

@@ -1,4 +1,4 @@
-"""Topics as values: what `tidemill topics` asks of a broker through confluent-kafka's admin client."""
+"""Administration of topics through confluent-kafka's admin client, for `tidemill topics` and `tidemill consume`."""
 
 from typing import Any, Final
 
@@ -17,11 +17,13 @@ from confluent_kafka.admin import (
 
 from tidemill.cli.kafka import REQUEST_TIMEOUT_S, awaited, client_config, failed
 
-DESCRIBED_AT_ONCE_MAX: Final = 500  # topics in one request: a cluster of 10,000 must not answer in one frame
+DESCRIBED_AT_ONCE_MAX: Final = 500  # topics per request; bounds the size of a response
 BROKER_DECIDES: Final = -1
 
 
 class TopicAdmin:
+    """Requests about topics.  Every method raises `Failed` if the broker refuses or does not respond."""
+
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._client = AdminClient(client_config(bootstrap))
@@ -34,7 +36,7 @@ class TopicAdmin:
         awaited(futures[name], f"topic {name!r}", self._bootstrap)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Every topic, by name."""
+        """Return the rows of `topics list`, for every topic, ordered by name."""
         try:
             names = sorted(self._client.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
         except KafkaException as exception:
@@ -47,11 +49,11 @@ class TopicAdmin:
         ]
 
     def rows_of(self, names: list[str], *, missing_is_failure: bool) -> list[dict[str, Any]]:
-        """`topics list`'s objects for `names`; one that was deleted meanwhile is left out unless that is a failure."""
+        """Return the rows of `topics list` for `names`.  Missing topics fail, or are skipped."""
         return [_row(description) for description in self._described(names, missing_is_failure=missing_is_failure)]
 
     def descriptions_of(self, names: list[str]) -> list[dict[str, Any]]:
-        """`topics describe`'s objects: a row whose `partitions` are listed, and its configurations."""
+        """Return the objects of `topics describe`: rows with a list of partitions and the configuration."""
         descriptions = self._described(list(dict.fromkeys(names)), missing_is_failure=True)
         return [
             _row(description)
@@ -80,7 +82,7 @@ class TopicAdmin:
         return [partition.id for partition in description.partitions]
 
     def offsets_of(self, name: str, partitions: list[int], spec: OffsetSpec) -> dict[int, int]:
-        """Offset by partition; −1 where no record is as new as the timestamp of `spec`."""
+        """Return partition → offset; the offset is -1 if no record is at or after the timestamp in `spec`."""
         return {
             partition: result.offset
             for partition, result in self._listed(name, partitions, spec).items()
@@ -152,5 +154,5 @@ def _row(description: Any) -> dict[str, Any]:
 
 
 def _url_safe(topic_id: str) -> str:
-    """Kafka's text form of an id: librdkafka writes plain base64, Kafka and we the URL-safe kind."""
+    """Convert librdkafka's text form of a topic id (base64) to Kafka's (URL-safe base64)."""
     return topic_id.replace("+", "-").replace("/", "_")

@@ -1,4 +1,4 @@
-"""`tidemill topics`: make, list, describe, change and delete topics."""
+"""Create, list, describe, alter and delete topics."""
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 ConfigOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--config", metavar="KEY=VALUE", help="A topic configuration, for example retention.ms=-1.  Repeat it."
+        "--config", metavar="KEY=VALUE", help="A topic configuration, for example retention.ms=-1.  Repeatable."
     ),
 ]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME…", show_default=False)]
 
-VISIBLE_WAIT_S: Final = 5.0  # a cluster of several brokers may learn of a new topic a little later than its controller
+VISIBLE_WAIT_S: Final = 5.0  # a broker may learn of a new topic a little later than the controller
 
 
 def register(application: typer.Typer) -> None:
@@ -33,9 +33,9 @@ def register(application: typer.Typer) -> None:
 
 
 def _admin(bootstrap: str | None) -> "TopicAdmin":
-    address = resolve(bootstrap)  # usage before anything is imported or connected
+    address = resolve(bootstrap)  # report usage errors before importing or connecting
 
-    from tidemill.cli.topic_admin import TopicAdmin  # costs 0.1 s: confluent-kafka
+    from tidemill.cli.topic_admin import TopicAdmin  # imported late: confluent-kafka takes 0.1 s
 
     return TopicAdmin(address)
 
@@ -54,16 +54,16 @@ def _parsed(configs: list[str] | None) -> dict[str, str]:
 
 def create(
     name: NameArgument,
-    partitions: Annotated[int | None, typer.Option(min=1, help="Otherwise the broker's num.partitions.")] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, help="Default: the broker's num.partitions.")] = None,
     replication_factor: Annotated[
-        int | None, typer.Option(min=1, max=32767, help="Otherwise the broker's default.replication.factor.")
+        int | None, typer.Option(min=1, max=32767, help="Default: the broker's default.replication.factor.")
     ] = None,
     config: ConfigOption = None,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """
-    Make a topic.
+    Create a topic.
 
     Example: tidemill topics create flights --partitions 6 --config retention.ms=-1
     """
@@ -80,7 +80,7 @@ def create(
 
 
 def _visible(admin: "TopicAdmin", name: str) -> dict[str, Any]:
-    """The topic's row, as soon as the broker that we ask knows of it."""
+    """Wait until the broker knows the new topic, and return the topic's row."""
     deadline = time.monotonic() + VISIBLE_WAIT_S
     while True:
         rows = admin.rows_of([name], missing_is_failure=time.monotonic() > deadline)
@@ -90,12 +90,12 @@ def _visible(admin: "TopicAdmin", name: str) -> dict[str, Any]:
 
 
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal/--no-internal", help="Internal topics too.")] = True,
+    internal: Annotated[bool, typer.Option("--internal/--no-internal", help="Include internal topics.")] = True,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """
-    Show every topic: id, partitions, replication factor.
+    List topics with their ids, partition counts and replication factors.
 
     Example: tidemill topics list --json
     """
@@ -113,7 +113,7 @@ def list_topics(
 
 def describe(names: NamesArgument, bootstrap: BootstrapOption = None, as_json: JsonOption = False) -> None:
     """
-    Show topics' configurations, and of each partition leader, epoch and offsets.
+    Show the configurations of topics, and the leader, epoch and offsets of each partition.
 
     Example: tidemill topics describe flights
     """
@@ -140,13 +140,13 @@ def alter(
     partitions: Annotated[int | None, typer.Option(min=1, help="The new, larger number of partitions.")] = None,
     config: ConfigOption = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="Back to the broker's default.  Repeat it.")
+        list[str] | None, typer.Option(metavar="KEY", help="Reset to the broker's default.  Repeatable.")
     ] = None,
     bootstrap: BootstrapOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """
-    Change a topic's configurations, or add partitions.
+    Change a topic's configuration or add partitions.
 
     Example: tidemill topics alter flights --partitions 12 --config retention.ms=86400000
     """
@@ -156,7 +156,7 @@ def alter(
     if not (configs or deletions or partitions):
         raise usage("topics alter: nothing to change; give --partitions, --config KEY=VALUE or --delete-config KEY")
     if both := sorted(configs.keys() & set(deletions)):
-        raise usage(f"{both[0]} is given to both --config and --delete-config; choose one")
+        raise usage(f"{both[0]} is in both --config and --delete-config; choose one")
     admin = _admin(bootstrap)
     if configs or deletions:
         admin.alter_configs(name, configs, deletions)
@@ -170,7 +170,7 @@ def alter(
 
 def delete(names: NamesArgument, bootstrap: BootstrapOption = None, as_json: JsonOption = False) -> None:
     """
-    Delete topics and all their records, for good.
+    Delete topics with all their records, irrevocably.
 
     Example: tidemill topics delete flights
     """

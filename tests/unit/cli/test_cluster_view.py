@@ -1,4 +1,4 @@
-"""A look at a cluster puts together what each broker tells, and shows who does not."""
+"""The view of a cluster combines the reports of its brokers and shows which brokers do not report."""
 
 from typing import Any
 
@@ -33,11 +33,11 @@ def led(*lags: int, voters: tuple[int, ...] = (1, 2), dead: tuple[int, ...] = ()
 
 
 class Brokers:
-    """Three HTTP doors; `silent` do not answer, `refusing` do not tell of shards."""
+    """Fake HTTP listeners: `silent` ones do not respond, `refusing` ones refuse to list shards."""
 
     def __init__(self, brokers: list[dict[str, Any]], shards: dict[int, list[dict[str, Any]]]) -> None:
         self.brokers = brokers
-        self.shards = shards  # by the broker that is asked
+        self.shards = shards  # broker id → its response
         self.silent: set[int] = set()
         self.refusing: set[int] = set()
         self.starting: set[int] = set()
@@ -65,9 +65,9 @@ def looked(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> 
     return cluster_view.fetch_view([f"127.0.0.1:{9079 + number}" for number in numbers or (1,)])
 
 
-def test_each_leader_tells_of_what_it_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_leader_reports_its_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The broker that was asked first knows the others' shards by hearsay only.
+    The broker that is asked first has no details of the shards that others lead.
     """
     first = [shard(1, 1, led=led(0, 5)), shard(2, 2), shard(3, None)]
     second = [shard(1, 1), shard(2, 2, led=led(1, 0)), shard(3, None)]
@@ -87,13 +87,13 @@ def test_each_leader_tells_of_what_it_leads(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     ("is_live", "silent", "refusing", "status"),
-    [(False, {2}, set(), "down"), (True, {2}, set(), "down"), (True, set(), {2}, "up, and tells nothing: not to you")],
+    [(False, {2}, set(), "down"), (True, {2}, set(), "down"), (True, set(), {2}, "up, but not reporting: not to you")],
 )
-def test_a_broker_that_does_not_tell_is_shown(
+def test_a_broker_that_does_not_report_is_shown(
     monkeypatch: pytest.MonkeyPatch, is_live: bool, silent: set[int], refusing: set[int], status: str
 ) -> None:
     """
-    And what it leads is not known.
+    The state of the shards that it leads is unknown.
     """
     brokers = Brokers([broker(1), broker(2, is_live=is_live)], {1: [shard(2, 2)], 2: [shard(2, 2, led=led(0, 0))]})
     brokers.silent, brokers.refusing = silent, refusing
@@ -109,20 +109,20 @@ def test_a_broker_that_does_not_tell_is_shown(
 @pytest.mark.parametrize(
     "led_here",
     [led(0, voters=(1,)), led(0, 4, dead=(2,)), {**led(0, 0), "learners": [3]}],
-    ids=["a replica does not vote yet", "a voter is dead", "a learner is there"],
+    ids=["a replica is not a voter yet", "a voter is dead", "there is a learner"],
 )
-def test_a_shard_is_ok_when_every_replica_votes_and_lives(led_here: dict[str, Any]) -> None:
+def test_a_shard_is_ok_if_every_replica_is_a_live_voter(led_here: dict[str, Any]) -> None:
     """
-    A lag alone is no fault: whoever writes makes one.
+    Lag alone is not a problem: every write causes some.
     """
     assert ["ok", "degraded"] == [
         cluster_view.state_of(shard(1, 1, led=led(0, 500))), cluster_view.state_of(shard(1, 1, led=led_here)),
     ]  # fmt: skip
 
 
-def test_another_broker_is_asked_when_the_first_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_broker_is_asked_when_the_first_does_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A live table goes on when the broker that was named dies; when all are gone there is no answer.
+    The live table continues when the broker given on the command line dies.  If no broker responds, NoAnswer is raised.
     """
     brokers = Brokers([broker(1), broker(2)], {1: [], 2: []})
     both = looked(brokers, monkeypatch).addresses

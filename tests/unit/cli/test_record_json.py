@@ -1,4 +1,4 @@
-"""A record as JSON loses nothing."""
+"""Conversion of records to JSON is lossless."""
 
 import json
 
@@ -10,9 +10,9 @@ from tidemill.cli.record_json import bytes_as_json, bytes_from_json
 
 
 @given(st.none() | st.binary() | st.text().map(str.encode))
-def test_bytes_come_back_from_json_as_they_were(value: bytes | None) -> None:
+def test_bytes_survive_a_round_trip_through_json(value: bytes | None) -> None:
     """
-    Text where it is UTF-8, base64 where it is not, null where there is nothing.
+    Bytes are text if they are UTF-8 and base64 otherwise; None is null.
     """
     shown = json.loads(json.dumps(bytes_as_json(value)))
 
@@ -21,7 +21,7 @@ def test_bytes_come_back_from_json_as_they_were(value: bytes | None) -> None:
 
 def test_bytes_that_are_not_text_are_base64() -> None:
     """
-    A reader can tell them from a text that happens to look the same.
+    The form differs from that of text, so that it is unambiguous.
     """
     shown = bytes_as_json(b"\xff")
 
@@ -29,9 +29,9 @@ def test_bytes_that_are_not_text_are_base64() -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, [], {"base64": "/w==", "more": 1}, {"base64": "?"}, {}])
-def test_what_is_neither_text_nor_base64_is_refused_by_name(wrong: object) -> None:
+def test_a_value_that_is_neither_text_nor_base64_is_refused(wrong: object) -> None:
     """
-    A wrong field is never guessed at.
+    The error names the field.
     """
     with pytest.raises(ValueError, match=r"^key: "):
         bytes_from_json(wrong, "key")

@@ -1,4 +1,4 @@
-"""Lines of stdin become records, or say why not."""
+"""Parsing of lines of stdin as records."""
 
 import pytest
 
@@ -7,14 +7,14 @@ from tidemill.cli.record_line import record_of_line
 
 def test_a_line_of_text_is_a_value() -> None:
     """
-    Nothing is trimmed and nothing is decoded.
+    The line is neither trimmed nor decoded.
     """
     record = record_of_line(b" \xff ", "text", None)
 
     assert {"value": b" \xff "} == record
 
 
-def test_what_precedes_the_first_separator_is_the_key() -> None:
+def test_the_first_separator_ends_the_key() -> None:
     """
     Later separators belong to the value.
     """
@@ -25,7 +25,7 @@ def test_what_precedes_the_first_separator_is_the_key() -> None:
 
 def test_a_record_that_was_consumed_can_be_produced() -> None:
     """
-    Where it was is left to the broker; what it was is kept, headers of the same name too.
+    Topic, partition and offset are ignored; the content is kept, including headers with the same name.
     """
     line = (
         b'{"topic": "t", "partition": 3, "offset": 9, "timestamp": 5, "timestamp_type": "CreateTime",'
@@ -42,19 +42,17 @@ def test_a_record_that_was_consumed_can_be_produced() -> None:
     [
         (b"no separator", "text", b":", "no key separator ':'"),
         (b"?", "base64", None, "base64|padding|character"),
-        (b"3", "json", None, "wanted an object"),
+        (b"3", "json", None, "expected an object"),
         (b"{", "json", None, "Expecting"),
         (b'{"valeu": "v"}', "json", None, "unknown field 'valeu'"),
-        (b'{"timestamp": "now"}', "json", None, "timestamp: wanted milliseconds"),
-        (b'{"headers": {"a": "b"}}', "json", None, "headers: wanted a list"),
-        (b'{"headers": ["a"]}', "json", None, r"headers: wanted \[name, value\]"),
+        (b'{"timestamp": "now"}', "json", None, "timestamp: expected milliseconds"),
+        (b'{"headers": {"a": "b"}}', "json", None, "headers: expected a list"),
+        (b'{"headers": ["a"]}', "json", None, r"headers: expected \[name, value\]"),
     ],
 )
-def test_a_line_that_is_no_record_says_what_would_be(
-    line: bytes, format_: str, separator: bytes | None, why: str
-) -> None:
+def test_an_invalid_line_is_refused_with_the_fix(line: bytes, format_: str, separator: bytes | None, why: str) -> None:
     """
-    It is refused alone; the lines around it are produced.
+    Only this line is refused; the lines around it are produced.
     """
     with pytest.raises(ValueError, match=why):
         record_of_line(line, format_, separator)

@@ -1,4 +1,4 @@
-"""`--from` in its four forms."""
+"""The four forms of `--from`."""
 
 import pytest
 
@@ -16,9 +16,9 @@ from tidemill.cli.start_position import StartPosition, parse
         ("time:1970-01-01T01:00:00+01:00", StartPosition(timestamp_ms=0)),
     ],
 )
-def test_a_start_is_a_word_an_offset_or_a_moment(text: str, position: StartPosition) -> None:
+def test_a_start_is_a_keyword_an_offset_or_a_timestamp(text: str, position: StartPosition) -> None:
     """
-    A moment is a point in time wherever it is read: it names its zone.
+    A timestamp includes its time zone, so it does not depend on the machine's.
     """
     parsed = parse(text)
 
@@ -28,9 +28,9 @@ def test_a_start_is_a_word_an_offset_or_a_moment(text: str, position: StartPosit
 @pytest.mark.parametrize(
     "text", ["", "newest", "offset:", "offset:-1", "offset:٣", "time:x", "time:2026-01-01T00:00:00"]
 )
-def test_any_other_start_is_a_usage_error_that_shows_a_right_one(text: str) -> None:
+def test_any_other_start_is_a_usage_error_with_an_example(text: str) -> None:
     """
-    A person reads the message and can type the right thing.
+    The message shows a valid value.
     """
     with pytest.raises(Failed, match=r"--from .*(for example|add Z)") as caught:
         parse(text)
