@@ -1,7 +1,7 @@
-"""Lets Spark find `format("tidemill")` without registration: it looks into every top-level module `pyspark_…`.
+"""Makes `format("tidemill")` available without registration: Spark searches all top-level modules called `pyspark_*`.
 
-Spark imports this in each session that uses any Python source, so it costs next to nothing and never fails: the
-readers, and the libraries that they need, are imported when a query asks for them.
+Spark imports this module in every session that uses a Python data source, so it must be cheap and must not fail.
+Readers and the libraries they need are imported when a query uses them.
 """
 
 from tidemill.spark.data_source import TidemillDataSource as DefaultSource

@@ -1,1 +1,1 @@
-"""`spark.read.format("tidemill")`.  Entrance: `spark.data_source`."""
+"""The Spark data source, `spark.read.format("tidemill")`.  Entry point: `spark.data_source`."""

@@ -1,4 +1,4 @@
-"""A batch read: the bounds are resolved once, on the driver; executors read their ranges."""
+"""The reader of batch queries: the driver resolves start and end offsets once, and executors read ranges of them."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Pickled to every executor: options and schema, no connection."""
+    """Plans and reads a batch query.  It is pickled to every executor with options and schema, without connections."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        row_schema.chosen_columns(schema, has_headers=options.has_headers)  # refuse a wrong column before any task
+        row_schema.chosen_columns(
+            schema, has_headers=options.has_headers
+        )  # refuse an unknown column before any task starts
         self._options = options
         self._schema = schema
 
@@ -40,8 +42,8 @@ class BatchReader(DataSourceReader):
             start = starts[partition]
             if start < min(earliest[partition], ends[partition]):
                 data_loss.report(
-                    f"startingOffsets asks for offset {start} of {partition.topic}-{partition.partition}, "
-                    f"which now begins at {earliest[partition]}.",
+                    f"startingOffsets is {start} for {partition.topic}-{partition.partition}, "
+                    f"which now starts at {earliest[partition]}.",
                     is_failing=options.is_failing_on_data_loss,
                 )
                 start = earliest[partition]
@@ -54,6 +56,6 @@ class BatchReader(DataSourceReader):
         return [InputPartition(part) for part in planned]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        if partition.value is None:  # what Spark makes of an empty plan
+        if partition.value is None:  # Spark replaces an empty plan by one partition without value
             return iter(())
         return RangeReader(self._options, self._schema).record_batches(partition.value)

@@ -1,6 +1,7 @@
-"""`format("tidemill")`: Spark's words in, our readers out.
+"""The data source class behind `format("tidemill")`.
 
-Spark imports this file in every session that looks for Python sources; what a read needs is imported by the read.
+Spark imports this file in every session that looks for Python data sources, so the readers are imported only by a
+read.
 """
 
 from typing import TYPE_CHECKING

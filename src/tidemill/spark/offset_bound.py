@@ -1,7 +1,7 @@
-"""Where a read begins or ends, as the options say it; and offsets as the JSON that checkpoints hold.
+"""The start or end of a read as given by options, and offsets as the JSON in checkpoints.
 
-Three options may speak of the same end, and the most specific wins, as in Spark's Kafka source:
-`startingTimestamp`, then `startingOffsetsByTimestamp`, then `startingOffsets`.
+Three options can set the same bound, and the most specific one wins, as in Spark's Kafka source: `startingTimestamp`,
+then `startingOffsetsByTimestamp`, then `startingOffsets`.
 """
 
 import json
@@ -16,28 +16,28 @@ EARLIEST = -2
 
 @dataclass(frozen=True, slots=True)
 class Everywhere:
-    """The same for every partition: EARLIEST or LATEST."""
+    """EARLIEST or LATEST, the same for every partition."""
 
     position: int
 
 
 @dataclass(frozen=True, slots=True)
 class Specific:
-    """An offset, EARLIEST or LATEST for each partition; every partition that is read must be named."""
+    """An offset, EARLIEST or LATEST per partition.  Every partition that is read must be included."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The first record at or after this millisecond of the epoch, in every partition."""
+    """The first record at or after this timestamp (milliseconds since the epoch), in every partition."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """The same, with a millisecond for each partition."""
+    """The first record at or after a timestamp (milliseconds since the epoch) per partition."""
 
     timestamps_ms: Mapping[TopicPartition, int]
 
@@ -46,7 +46,11 @@ OffsetBound = Everywhere | Specific | AtTimestamp | AtTimestamps
 
 
 def parse(options: Mapping[str, str], end: str, default: OffsetBound) -> OffsetBound:
-    """`end` is `starting` or `ending`.  ValueError shows an example of what is expected."""
+    """
+    Return the bound that the options set, or `default`.
+
+    `end` is `starting` or `ending`.  Raise ValueError, with an example of a legal value.
+    """
     if (timestamp := options.get(f"{end}timestamp")) is not None:
         if not timestamp.strip().isdecimal():
             raise ValueError(f"Expected a timestamp in milliseconds for option '{end}Timestamp', got {timestamp}")
@@ -54,7 +58,9 @@ def parse(options: Mapping[str, str], end: str, default: OffsetBound) -> OffsetB
     if (timestamps := options.get(f"{end}offsetsbytimestamp")) is not None:
         parsed = _by_partition(timestamps, f"{end}OffsetsByTimestamp", '{"topicA":{"0":1000,"1":1000}}')
         if any(value < 0 for value in parsed.values()):
-            raise ValueError(f"{end}OffsetsByTimestamp={timestamps}: timestamps are milliseconds from 0 on")
+            raise ValueError(
+                f"{end}OffsetsByTimestamp={timestamps}: timestamps are milliseconds and must not be negative"
+            )
         return AtTimestamps(parsed)
     offsets = options.get(f"{end}offsets")
     if offsets is None:
@@ -70,8 +76,12 @@ def parse(options: Mapping[str, str], end: str, default: OffsetBound) -> OffsetB
 
 
 def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Spark's Kafka source writes the same, so that a checkpoint may change its reader.  Always in one order, because
-    Spark compares offsets as text."""
+    """
+    Return offsets as JSON, `{"topic": {"0": 23}}`.
+
+    The format is that of Spark's Kafka source, so a checkpoint works with both.  The order is fixed, because Spark
+    compares offsets as text.
+    """
     by_topic: dict[str, dict[str, int]] = {}
     for partition in sorted(offsets):
         by_topic.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
@@ -79,6 +89,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
 
 
 def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """Return the offsets in `offsets`; the inverse of `to_json`."""
     return {TopicPartition(topic, int(p)): offset for topic, ends in offsets.items() for p, offset in ends.items()}
 
 

@@ -1,7 +1,6 @@
-"""Plans: which offsets a trigger takes, and how they are divided among Spark's partitions.
+"""Plans the offsets of a trigger and divides them among Spark's partitions.
 
-Everything here is arithmetic on offsets, the same for the same input, so that a micro-batch which is planned again
-after a crash is the batch that was planned before.
+Plans depend only on their input, so a micro-batch that is planned again after a crash is the same as before.
 """
 
 import math
@@ -17,24 +16,29 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """One Spark partition's work: [start, end) of one topic partition.  Pickled to an executor."""
+    """The work of one Spark partition: a range of offsets of one topic partition.  It is pickled to an executor."""
 
     topic: str
     partition: int
     start_offset: int
-    end_offset: int
-    topic_id: TopicId | None = None  # the topic that the offsets belong to; None where the broker has no ids
+    end_offset: int  # exclusive
+    topic_id: TopicId | None = None  # id of the topic when the range was planned; None if the broker has no ids
 
     @property
     def size(self) -> int:
-        """Offsets, not records: compaction and transactions leave gaps."""
+        """Return the number of offsets; there may be fewer records, because of compaction and transactions."""
         return max(self.end_offset - self.start_offset, 0)
 
 
 def divided(
     ranges: Sequence[OffsetRange], *, partitions_min: int | None = None, records_per_partition_max: int | None = None
 ) -> list[OffsetRange]:
-    """One range per topic partition, unless the options ask for more; then equal parts of the larger ones."""
+    """
+    Divide `ranges` among Spark's partitions; empty ranges are dropped.
+
+    With `records_per_partition_max`, ranges are split into equal parts of at most that size.  With `partitions_min`,
+    larger ranges are split until there are about that many.  Otherwise each range stays whole.
+    """
     planned = [piece for piece in ranges if piece.size > 0]
     if records_per_partition_max is not None:
         planned = [
@@ -43,7 +47,7 @@ def divided(
     if partitions_min is None or len(planned) >= partitions_min:
         return planned
     total = sum(piece.size for piece in planned)
-    # Small ranges stay whole and leave the count that is asked for to the large ones.
+    # Small ranges stay whole; the large ones share the remaining number of parts.
     small = {piece for piece in planned if _part_count(piece.size, total, partitions_min) == 1}
     large_total = total - sum(piece.size for piece in small)
     large_parts = max(partitions_min - len(small), 1)
@@ -66,10 +70,11 @@ def _parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 def limited(start: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartition, int]:
     """
-    `end`, pulled in so that about `offsets_max` offsets lie between: each partition in proportion to what waits in it.
+    Return end offsets, at most `end`, such that about `offsets_max` offsets are between `start` and them.
 
-    A partition in which anything waits gets at least one, so that a small one is never starved; with more such
-    partitions than `offsets_max` the limit is exceeded by that, as in Spark's own source.
+    Each partition gets a share in proportion to its pending offsets, and at least one offset if it has any, so that a
+    small partition is never starved.  With more such partitions than `offsets_max`, the limit is exceeded, as in
+    Spark's own source.
     """
     waiting = {partition: offset - start[partition] for partition, offset in end.items() if offset > start[partition]}
     total = sum(waiting.values())
@@ -85,5 +90,5 @@ def limited(start: Offsets, end: Offsets, offsets_max: int) -> dict[TopicPartiti
 
 
 def waiting_count(start: Offsets, end: Offsets) -> int:
-    """How many offsets lie between; partitions that went backwards count nothing."""
+    """Return the number of offsets between `start` and `end`.  Partitions whose offset decreased count as 0."""
     return sum(max(offset - start.get(partition, 0), 0) for partition, offset in end.items())

@@ -1,4 +1,4 @@
-"""Turns "earliest", a timestamp or a subscription into partitions and offsets, by asking the cluster.  Driver only."""
+"""Resolves subscriptions and bounds to partitions and offsets by asking the cluster.  It runs on the driver only."""
 
 import logging
 import time
@@ -18,7 +18,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class OffsetReader:
-    """Holds connections: made where it is used, never pickled."""
+    """Resolves partitions and offsets.  It has connections, so it is created where it is used and never pickled."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -28,7 +28,11 @@ class OffsetReader:
         self._cluster.close()
 
     def partitions(self, *, is_missing_allowed: bool = False) -> list[TopicPartition]:
-        """The partitions of the subscription as they are now.  UnknownTopic unless a missing one is allowed."""
+        """
+        Return the current partitions of the subscription.
+
+        Raise UnknownTopic for a missing topic or assigned partition, unless `is_missing_allowed`.
+        """
         chosen = self._options.subscription
         if chosen.pattern is not None:
             self._cluster.refresh(None)
@@ -49,22 +53,25 @@ class OffsetReader:
         missing = set(chosen.assignment) - set(found)
         if missing and not is_missing_allowed:
             gone = min(missing)
-            raise UnknownTopic(gone.topic, f"option 'assign' names partition {gone.partition}, which does not exist")
+            raise UnknownTopic(gone.topic, f"option 'assign' has partition {gone.partition}, which does not exist")
         return found
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, TopicId | None]:
-        """As of the last look at the partitions."""
+        """Return topic → id, as of the last call of `partitions`."""
         return {topic: self._cluster.topic_id(topic) for topic in topics}
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return the log start offsets."""
         return self._look_up(dict.fromkeys(partitions, EARLIEST))
 
     def latest(
         self, partitions: Iterable[TopicPartition], known: Mapping[TopicPartition, int] | None = None
     ) -> Offsets:
         """
-        The end offsets.  One below what is `known` already may come from a broker that lags behind an election:
-        asked again `fetchOffset.numRetries` times before it is believed.
+        Return the end offsets.
+
+        A new leader may return an end offset below the `known` one; such offsets are requested again, up to
+        `fetchOffset.numRetries` times in total, before they are accepted.
         """
         wanted = list(partitions)
         ends = self._look_up(dict.fromkeys(wanted, LATEST))
@@ -77,7 +84,11 @@ class OffsetReader:
         return ends
 
     def resolve(self, bound: OffsetBound, partitions: Iterable[TopicPartition], *, is_start: bool) -> Offsets:
-        """Offsets for a bound of the options.  ValueError when it does not fit the partitions."""
+        """
+        Return the offsets of a bound set by options.
+
+        Raise ValueError if the bound has other partitions, or if a starting timestamp has no match.
+        """
         wanted = list(partitions)
         match bound:
             case Everywhere(position):
@@ -105,7 +116,7 @@ class OffsetReader:
         return {**found, **self._look_up(dict.fromkeys(unmatched, LATEST))}
 
     def _look_up(self, wanted: Mapping[TopicPartition, int]) -> Offsets:
-        """`fetchOffset.numRetries` attempts, each of which follows leaders and waits for elections by itself."""
+        """Look up offsets in up to `fetchOffset.numRetries` attempts, each of which handles elections by itself."""
         if not wanted:
             return {}
         attempts_left = self._options.offset_fetch_retries

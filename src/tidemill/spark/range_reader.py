@@ -1,6 +1,6 @@
-"""Offset range → Arrow record batches: whole batches off the wire, decoded in one pass.  Runs in executors.
+"""Reads an offset range as Arrow record batches.  It runs in executors.
 
-Spark's Python workers are used again for many tasks; so are the connections, which a worker keeps per cluster.
+Spark reuses Python workers for many tasks; a worker keeps its connections to each cluster for further tasks.
 """
 
 import atexit
@@ -22,12 +22,12 @@ from tidemill.spark.source_options import SourceOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_CLUSTERS_MAX: Final = 4  # a worker serves few queries at a time; the one longest unused is closed
+_CLUSTERS_MAX: Final = 4  # a worker serves few queries at a time; the least recently used cluster is closed
 _clusters: dict[ConnectionSettings, ClusterMetadata] = {}
 
 
 class RangeReader:
-    """What `read` of both readers does."""
+    """Implements `read` for both the batch and the stream reader."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -35,12 +35,16 @@ class RangeReader:
         self._columns = row_schema.chosen_columns(schema, has_headers=options.has_headers)
 
     def record_batches(self, work: OffsetRange) -> Iterator["pa.RecordBatch"]:
-        """Batches of exactly the schema that Spark expects."""
+        """
+        Yield the records of `work` with exactly the schema that Spark expects.
+
+        Raise DataLossError if records are missing and failOnDataLoss is set, and ClientError if a read fails.
+        """
         from pyspark.sql.pandas.types import to_arrow_schema
 
         wanted = to_arrow_schema(self._schema, timezone="UTC")
         for rows in self._decoded(work):
-            # The arrays are ours as they are; what may differ is how the user writes names and whether nulls may be.
+            # The arrays fit as they are; only the case of names and the nullability of the user's schema may differ.
             yield rows if rows.schema.equals(wanted) else type(rows).from_arrays(rows.columns, schema=wanted)
 
     def _decoded(self, work: OffsetRange) -> Iterator["pa.RecordBatch"]:
@@ -57,7 +61,7 @@ class RangeReader:
                         start_offset=start_offset,
                         end_offset=work.end_offset,
                         columns=self._columns,
-                        check_crc=False,  # the fetcher has
+                        check_crc=False,  # the fetcher has checked it
                     )
             except UnknownTopic as error:
                 self._report_loss(f"{error}.")
@@ -65,7 +69,7 @@ class RangeReader:
             except OffsetOutOfRange as error:
                 self._report_loss(f"{error}.")
                 if error.log_start_offset <= error.fetch_offset:
-                    return  # the partition ends before: there is nothing to go on with
+                    return  # the partition ends before this offset, so there is nothing to read
                 start_offset = error.log_start_offset
                 continue
             return
@@ -80,7 +84,7 @@ def _cluster(settings: ConnectionSettings) -> ClusterMetadata:
         if len(_clusters) >= _CLUSTERS_MAX:
             _clusters.pop(next(iter(_clusters))).close()
         cluster = ClusterMetadata(settings)
-    _clusters[settings] = cluster  # at the end: the one used last
+    _clusters[settings] = cluster  # move it to the end: the dictionary is ordered by last use
     return cluster
 
 

@@ -1,4 +1,4 @@
-"""The columns of Spark's Kafka source.  A schema that names only some of them prunes: the rest is never decoded."""
+"""The columns of Spark's Kafka source.  With a schema of only some columns, the others are not decoded."""
 
 from pyspark.sql.types import (
     ArrayType,
@@ -29,21 +29,19 @@ _BY_LOWER_NAME = {name.lower(): name for name in _COLUMNS}
 
 
 def full(*, has_headers: bool) -> StructType:
-    """What `schema()` answers when the user gives none."""
+    """Return the schema of a read for which the user specifies none."""
     return StructType([StructField(n, t) for n, t in _COLUMNS.items() if has_headers or n != HEADERS])
 
 
 def chosen_columns(schema: StructType, *, has_headers: bool) -> tuple[str, ...]:
-    """Our names of the columns of `schema`, in its order.  ValueError for a column, or a type, that we do not have."""
+    """Return the source's names of the columns of `schema`, in order.  Raise ValueError for a wrong name or type."""
     columns = []
     for field in schema.fields:
         column = _BY_LOWER_NAME.get(field.name.lower())
         if column is None:
-            raise ValueError(
-                f"column {field.name!r} does not exist in the Tidemill source: choose among {', '.join(_COLUMNS)}"
-            )
+            raise ValueError(f"column {field.name!r} does not exist in the Tidemill source: use {', '.join(_COLUMNS)}")
         if column == HEADERS and not has_headers:
-            raise ValueError("column 'headers' needs option includeHeaders=true")
+            raise ValueError("column 'headers' requires option includeHeaders=true")
         if _without_nullability(field.dataType) != _without_nullability(_COLUMNS[column]):
             raise ValueError(
                 f"column {field.name!r} has type {_COLUMNS[column].simpleString()}, "
@@ -51,7 +49,7 @@ def chosen_columns(schema: StructType, *, has_headers: bool) -> tuple[str, ...]:
             )
         columns.append(column)
     if len(set(columns)) < len(columns):
-        raise ValueError(f"the schema names a column twice: {', '.join(columns)}")
+        raise ValueError(f"the schema has a column twice: {', '.join(columns)}")
     return tuple(columns)
 
 

@@ -1,4 +1,4 @@
-"""What a session should be set to, so that bulk reads are fast and files are read everywhere."""
+"""Recommended session settings, for fast bulk reads and files that other tools can read."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 DEFAULTS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Spark's own INT96 is refused by Iceberg's readers
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Iceberg's readers refuse Spark's default, INT96
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -19,14 +19,14 @@ DEFAULTS: Final = {
 
 
 def builder(app_name: str, master: str | None = None) -> "SparkSession.Builder":
-    """A session builder with our defaults; what is configured after it wins."""
+    """Return a session builder with these defaults; later settings override them."""
     from pyspark.sql import SparkSession
 
     configured = SparkSession.builder.appName(app_name)
     if master is not None:
         configured = configured.master(master)
         if master.startswith("local"):
-            # Else the workers are whatever `python3` is first on the path, which need not have us installed.
+            # Otherwise workers would run the first `python3` on the path, which may lack Tidemill.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in DEFAULTS.items():
         configured = configured.config(key, value)
@@ -34,8 +34,12 @@ def builder(app_name: str, master: str | None = None) -> "SparkSession.Builder":
 
 
 def install(spark: "SparkSession") -> None:
-    """Register `format("tidemill")` by hand: needed where only a `--py-files` archive reaches the cluster, in which
-    Spark does not look for `pyspark_tidemill`."""
+    """
+    Register `format("tidemill")` explicitly.
+
+    This is needed if the cluster gets Tidemill only as a `--py-files` archive, in which Spark does not search for
+    `pyspark_tidemill`.
+    """
     from tidemill.spark.data_source import TidemillDataSource
 
     spark.dataSource.register(TidemillDataSource)

@@ -1,7 +1,7 @@
-"""Every option of Spark's Kafka source, with its meaning, as one frozen value that is pickled to executors.
+"""The options of Spark's Kafka source, parsed to one frozen value that is pickled to executors.
 
-Options arrive with lower-cased names.  What is refused, and in which words, follows Spark's own source, so that a
-program changes its format's name and nothing else.
+Spark passes option names in lower case.  Refusals and their messages follow Spark's own source, so a program has to
+change only the name of the format.
 """
 
 import difflib
@@ -26,7 +26,7 @@ _REFUSED_KAFKA_KEYS: Final = {
         "Which offsets are consumed is tracked by the query, not by Kafka."
     ),
     "enable.auto.commit": "The query's checkpoint tracks what was consumed; nothing is committed to a group.",
-    "interceptor.classes": "Records are decoded in bulk; no interceptor sees them.",
+    "interceptor.classes": "Records are decoded in bulk; interceptors are not called.",
     "key.deserializer": "Keys are always binary; use DataFrame operations to deserialize them.",
     "value.deserializer": "Values are always binary; use DataFrame operations to deserialize them.",
     "key.serializer": "This is a source; nothing is serialized.",
@@ -42,7 +42,7 @@ _KNOWN: Final = frozenset(
         "failondataloss",
         "fetchoffset.numretries",
         "fetchoffset.retryintervalms",
-        "groupidprefix",  # no group is joined: accepted, without effect
+        "groupidprefix",  # accepted without effect: no group is joined
         "includeheaders",
         "kafkaconsumer.polltimeoutms",
         "maxoffsetspertrigger",
@@ -50,7 +50,7 @@ _KNOWN: Final = frozenset(
         "maxtriggerdelay",
         "minoffsetspertrigger",
         "minpartitions",
-        "path",  # what `load(path)` sets; no meaning here, as in Spark's source
+        "path",  # set by `load(path)`; ignored, as in Spark's source
         "startingoffsets",
         "startingoffsetsbytimestamp",
         "startingoffsetsbytimestampstrategy",
@@ -65,6 +65,8 @@ _TIME_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
+    """The options of a read."""
+
     connection: ConnectionSettings
     subscription: Subscription
     starting: OffsetBound
@@ -83,7 +85,7 @@ class SourceOptions:
 
 
 def for_batch(options: Mapping[str, str]) -> SourceOptions:
-    """ValueError names the option, its value and the fix."""
+    """Parse the options of a batch query.  Raise ValueError that names the option, its value and the fix."""
     parsed = _parse(options, starting=Everywhere(EARLIEST))
     if parsed.starting == Everywhere(LATEST):
         raise ValueError("starting offset can't be latest for batch queries: set startingOffsets to earliest or JSON")
@@ -98,7 +100,7 @@ def for_batch(options: Mapping[str, str]) -> SourceOptions:
 
 
 def for_stream(options: Mapping[str, str]) -> SourceOptions:
-    """ValueError names the option, its value and the fix."""
+    """Parse the options of a streaming query.  Raise ValueError that names the option, its value and the fix."""
     for ending in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         if ending.lower() in options:
             raise ValueError(f"ending offset not valid in streaming queries: remove option {ending}")
@@ -112,7 +114,7 @@ def for_stream(options: Mapping[str, str]) -> SourceOptions:
 
 
 def has_headers(options: Mapping[str, str]) -> bool:
-    """The one option that the schema depends on."""
+    """Return the value of includeHeaders, the only option that the schema depends on."""
     return _truth(options, "includeHeaders", default=False)
 
 
@@ -153,7 +155,7 @@ def _connection(options: Mapping[str, str]) -> ConnectionSettings:
 
 
 def _warn_of_unknown(options: Mapping[str, str]) -> None:
-    """Spark's source ignores what it does not know; so do we, but a misspelling should not go unnoticed."""
+    """Log a warning for each unknown option.  Unknown options are ignored, as in Spark's source."""
     for name in options:
         if name in _KNOWN or name.startswith(_KAFKA):
             continue
@@ -173,7 +175,7 @@ def _truth(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     if value is None:
         return default
     if str(value).strip().lower() not in ("true", "false"):
-        raise ValueError(f"{name}={value} is neither true nor false")
+        raise ValueError(f"{name}={value} must be true or false")
     return str(value).strip().lower() == "true"
 
 
@@ -187,7 +189,7 @@ def _positive(options: Mapping[str, str], name: str) -> int | None:
 
 
 def _duration_ms(options: Mapping[str, str], name: str, *, default_ms: int) -> int:
-    """As Spark writes them: `15m`, `90s`, `500ms`; a bare number is milliseconds."""
+    """Parse a duration in Spark's notation: `15m`, `90s`, `500ms`; a number without unit is in milliseconds."""
     value = options.get(name.lower())
     if value is None:
         return default_ms

@@ -1,11 +1,11 @@
-"""A streaming read: Spark asks for offsets, we answer in offsets, `{"topic": {"0": 23}}` as its Kafka source does.
+"""The reader of streaming queries.  Offsets have the form `{"topic": {"0": 23}}`, as in Spark's Kafka source.
 
-One object lives on the driver for as long as the query; others, made from the same options, are pickled to executors
-and only `read`.  Nothing but Spark's checkpoint remembers where the query is.
+One instance exists on the driver for as long as the query runs; copies of it are pickled to executors, where Spark
+only calls `read`.  The progress of the query is stored in Spark's checkpoint only.
 
-What counts as loss: offsets that the query should have read and that are gone, that is, a start below the log's
-start, a partition that is gone, or one that was made anew under the same name.  Gaps (compaction, transaction
-markers) are none.
+Data loss means that offsets which the query should have read no longer exist: the start is below the log start, a
+partition is missing, or a topic was deleted and created again.  Gaps (from compaction or transaction markers) are not
+data loss.
 """
 
 import logging
@@ -40,7 +40,7 @@ JsonOffsets = dict[str, dict[str, int]]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A thin adapter.  What it remembers besides its options is a cache, or belongs to the running query alone."""
+    """A thin adapter to Spark's interface.  Apart from options and schema, its state is not pickled."""
 
     def __init__(
         self,
@@ -49,21 +49,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         make_offset_reader: Callable[[SourceOptions], OffsetReader] = OffsetReader,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        row_schema.chosen_columns(schema, has_headers=options.has_headers)  # refuse a wrong column before any task
+        row_schema.chosen_columns(
+            schema, has_headers=options.has_headers
+        )  # refuse an unknown column before any task starts
         self._options = options
         self._schema = schema
         self._make_offset_reader = make_offset_reader
         self._monotonic = monotonic
         self._reader: OffsetReader | None = None
-        self._target: Offsets | None = None  # Trigger.AvailableNow: where this run ends
+        self._target: Offsets | None = None  # with Trigger.AvailableNow: the end of this run
         self._reported: Offsets | None = None
-        self._topic_ids: dict[str, TopicId | None] = {}  # of the topics whose offsets this run has handed out
-        self._triggered_at: float | None = None  # when data were last handed out; None: never, so the first may go
+        self._topic_ids: dict[str, TopicId | None] = {}  # of the topics whose offsets this run has returned
+        self._triggered_at: float | None = None  # time of the last trigger with data; None: none, so it need not wait
 
     def __reduce__(self) -> tuple[type["StreamReader"], tuple[SourceOptions, StructType]]:
         return StreamReader, (self._options, self._schema)
 
-    # Where the query is
+    # Progress of the query
 
     def initialOffset(self) -> JsonOffsets:  # noqa: N802 - Spark's name
         reader = self._offset_reader()
@@ -85,7 +87,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_bound.to_json(ends)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Spark has no limit that is both; the lower one is then kept inside `latestOffset`."""
+        """Return the limit that the options set; `latestOffset` applies the minimum if both limits are set."""
         if self._options.offsets_per_trigger_max is not None:
             return ReadMaxRows(self._options.offsets_per_trigger_max)
         if self._options.offsets_per_trigger_min is not None:
@@ -99,14 +101,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._latest({})
 
     def commit(self, end: JsonOffsets) -> None:
-        """Spark's checkpoint holds the offsets; nobody else is told."""
+        """Do nothing: the offsets are in Spark's checkpoint."""
 
     def stop(self) -> None:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
 
-    # What a micro-batch reads
+    # Micro-batches
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
         begin, ends = offset_bound.from_json(start), offset_bound.from_json(end)
@@ -135,11 +137,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(part) for part in planned]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        if partition.value is None:  # what Spark makes of an empty plan
+        if partition.value is None:  # Spark replaces an empty plan by one partition without value
             return iter(())
         return RangeReader(self._options, self._schema).record_batches(partition.value)
 
-    # How the answers are found
+    # Implementation
 
     def _offset_reader(self) -> OffsetReader:
         if self._reader is None:
@@ -147,8 +149,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reader
 
     def _latest(self, begin: Mapping[TopicPartition, int]) -> Offsets:
-        """The ends of all partitions there are.  Those that are gone stay where the query is, until `partitions`
-        plans the batch and says so."""
+        """
+        Return the end offsets of all existing partitions.
+
+        Partitions of `begin` that are missing, and topics that were created again, are reported as data loss.
+        """
         reader = self._offset_reader()
         existing = reader.partitions(is_missing_allowed=True)
         self._report_gone(set(begin) - set(existing))
@@ -156,7 +161,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return reader.latest(existing, known=begin)
 
     def _must_wait(self, begin: Offsets, ends: Offsets, limit: ReadLimit) -> bool:
-        """minOffsetsPerTrigger, at most for maxTriggerDelay; never under AvailableNow, which has to end."""
+        """
+        Return whether to delay the trigger because of minOffsetsPerTrigger.
+
+        The delay is at most maxTriggerDelay, and never applies with Trigger.AvailableNow, which must end.
+        """
         least = limit.min_rows if isinstance(limit, ReadMinRows) else self._options.offsets_per_trigger_min
         if least is None or self._target is not None:
             return False
@@ -170,7 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return False
 
     def _readable_start(self, begin: Offsets, ends: Offsets) -> Offsets:
-        """Where reading will begin: at the log's start for partitions that are new, or were made anew."""
+        """Return the start offsets, with the log start for partitions that are new or were created again."""
         unsure = [partition for partition, end in ends.items() if begin.get(partition, end + 1) > end]
         return {**begin, **self._offset_reader().earliest(unsure)}
 
@@ -178,31 +187,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name = f"{partition.topic}-{partition.partition}"
         if begin is None:
             if earliest != 0:
-                self._report_loss(f"The new partition {name} begins at offset {earliest} instead of 0.")
+                self._report_loss(f"The new partition {name} starts at offset {earliest} instead of 0.")
             return earliest
         if end < begin:
             self._report_loss(
-                f"The end of {name} went from offset {begin} back to {end}: the topic was deleted and created again, "
+                f"The end of {name} decreased from offset {begin} to {end}: the topic was deleted and created again, "
                 "or the query was started beyond its end."
             )
             return earliest
         if begin < min(earliest, end):
-            self._report_loss(f"Offsets {begin} to {min(earliest, end)} of {name} are gone: it begins at {earliest}.")
+            self._report_loss(
+                f"Offsets {begin} to {min(earliest, end)} of {name} no longer exist: it starts at {earliest}."
+            )
             return min(earliest, end)
         return begin
 
     def _report_gone(self, gone: set[TopicPartition]) -> None:
         if gone:
             names = ", ".join(f"{topic}-{number}" for topic, number in sorted(gone))
-            self._report_loss(f"The partitions {names} are gone.")
+            self._report_loss(f"The partitions {names} no longer exist.")
 
     def _report_recreated(self, existing: Sequence[TopicPartition]) -> None:
-        """Offsets alone do not show it when the new topic has already grown past the old one; ids do, while we run."""
+        """
+        Report topics whose id has changed since this query was started.
+
+        Offsets do not show it if the new topic has already grown past the old one.
+        """
         known = self._topic_ids
         now = self._offset_reader().topic_ids({partition.topic for partition in existing})
         for topic, topic_id in now.items():
             if known.get(topic) is not None and topic_id is not None and topic_id != known[topic]:
-                self._report_loss(f"Topic {topic} was deleted and created again while the query ran.")
+                self._report_loss(f"Topic {topic} was deleted and created again while the query was running.")
         self._topic_ids = {**known, **now}
 
     def _note_topic_ids(self, partitions: Sequence[TopicPartition]) -> None:

@@ -1,4 +1,4 @@
-"""Which partitions are read: `subscribe`, `subscribePattern` or `assign`, as in Spark's Kafka source."""
+"""The topics or partitions to read: `subscribe`, `subscribePattern` or `assign`, as in Spark's Kafka source."""
 
 import json
 import re
@@ -12,14 +12,18 @@ STRATEGIES = ("assign", "subscribe", "subscribepattern")  # options arrive in lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """Exactly one of the three is set."""
+    """A subscription.  Exactly one of the fields is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assignment: tuple[TopicPartition, ...] = ()
 
     def chosen_topics(self, existing: Iterable[str]) -> tuple[str, ...]:
-        """The topics to look at.  `existing` counts for a pattern only; Java's `matches` is a full match, too."""
+        """
+        Return the subscribed topics.
+
+        `existing` is used for a pattern only, which must match the whole name, as with Java's `matches`.
+        """
         if self.pattern is not None:
             wanted = re.compile(self.pattern)
             return tuple(sorted(topic for topic in existing if wanted.fullmatch(topic)))
@@ -28,12 +32,16 @@ class Subscription:
         return self.topics
 
     def chosen(self, partition: TopicPartition) -> bool:
-        """Whether a partition of a chosen topic is read."""
+        """Return whether this partition of a subscribed topic is read."""
         return not self.assignment or partition in self.assignment
 
 
 def parse(options: Mapping[str, str]) -> Subscription:
-    """ValueError, in the words of Spark's own source, unless the options name exactly one kind of subscription."""
+    """
+    Return the subscription.
+
+    Raise ValueError, with the messages of Spark's own source, unless the options set exactly one kind of subscription.
+    """
     given = [strategy for strategy in STRATEGIES if strategy in options]
     if not given:
         raise ValueError(

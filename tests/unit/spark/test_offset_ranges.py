@@ -1,4 +1,4 @@
-"""Dividing work among Spark's partitions, and limiting what a trigger takes."""
+"""Dividing work among Spark's partitions, and limiting the offsets of a trigger."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,28 +19,28 @@ def bounds(planned: list[OffsetRange]) -> list[tuple[int, int, int]]:
 
 def test_without_options_each_topic_partition_is_one_task():
     """
-    And an empty one is none.
+    A partition without offsets to read gets no task.
     """
     assert [(0, 10, 15), (2, 10, 17)] == bounds(divided(ranges(5, 0, 7)))
 
 
-def test_more_partitions_come_out_of_the_large_ones():
+def test_large_ranges_are_split_to_get_more_partitions():
     """
     Small ranges stay whole.
     """
     assert [(0, 10, 12), (1, 10, 43), (1, 43, 76), (1, 76, 110)] == bounds(divided(ranges(2, 100), partitions_min=4))
 
 
-def test_a_limit_of_records_divides_evenly():
+def test_a_record_limit_splits_a_range_into_equal_parts():
     """
-    Three parts of nearly the same size, not two full ones and a rest.
+    The result is three parts of nearly the same size, not two full ones and a remainder.
     """
     assert [(0, 10, 13), (0, 13, 16), (0, 16, 20)] == bounds(divided(ranges(10), records_per_partition_max=4))
 
 
-def test_a_large_skew_does_not_starve_the_small():
+def test_a_small_partition_is_not_starved():
     """
-    At least one offset of everything that waits.
+    Every partition with pending offsets gets at least one.
     """
     start = {TopicPartition("t", 0): 0, TopicPartition("t", 1): 0}
     end = {TopicPartition("t", 0): 1, TopicPartition("t", 1): 1_000_000}
@@ -48,9 +48,9 @@ def test_a_large_skew_does_not_starve_the_small():
     assert {TopicPartition("t", 0): 1, TopicPartition("t", 1): 99} == limited(start, end, 100)
 
 
-def test_what_waits_is_split_in_proportion():
+def test_a_limit_is_shared_in_proportion_to_pending_offsets():
     """
-    As Spark's own source does.
+    Spark's own source does the same.
     """
     start = {TopicPartition("t", n): 100 for n in range(3)}
     end = {TopicPartition("t", 0): 400, TopicPartition("t", 1): 200, TopicPartition("t", 2): 100}
@@ -60,17 +60,17 @@ def test_what_waits_is_split_in_proportion():
     )
 
 
-def test_a_partition_that_went_back_counts_nothing():
+def test_a_partition_whose_offset_decreased_counts_as_zero():
     """
-    It must not hold back a trigger, nor push one.
+    It must neither delay nor cause a trigger.
     """
     assert 5 == waiting_count({TopicPartition("t", 0): 50}, {TopicPartition("t", 0): 10, TopicPartition("t", 1): 5})
 
 
 @given(SIZES, st.none() | st.integers(1, 40), st.none() | st.integers(20, 10_000))
-def test_dividing_loses_and_repeats_nothing(sizes, partitions_min, records_max):
+def test_dividing_neither_loses_nor_repeats_offsets(sizes, partitions_min, records_max):
     """
-    The parts of a partition follow each other from its start to its end, and no limit is broken.
+    The parts of a range cover it without gaps or overlaps, and no part exceeds the limit.
     """
     whole = ranges(*sizes)
 
@@ -85,9 +85,9 @@ def test_dividing_loses_and_repeats_nothing(sizes, partitions_min, records_max):
 
 
 @given(SIZES, st.integers(1, 20_000))
-def test_limiting_goes_forward_and_stays_within_the_limit(sizes, offsets_max):
+def test_a_limited_trigger_makes_progress_within_its_limit(sizes, offsets_max):
     """
-    Every step is progress; the limit is exceeded at most by one offset for each partition.
+    Every trigger makes progress, and exceeds the limit by at most one offset per partition.
     """
     start = {TopicPartition("t", n): 7 for n in range(len(sizes))}
     end = {TopicPartition("t", n): 7 + size for n, size in enumerate(sizes)}

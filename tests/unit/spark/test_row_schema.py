@@ -1,4 +1,4 @@
-"""The columns, and which of them a user's schema asks for."""
+"""The columns of the source, and the selection by a user's schema."""
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -11,7 +11,7 @@ from tidemill.spark import row_schema
 @pytest.mark.parametrize("has_headers", [False, True])
 def test_spark_and_the_decoder_agree_on_every_type(has_headers):
     """
-    Spark refuses a batch whose schema differs in anything.
+    Spark refuses a batch unless its schema matches exactly.
     """
     spark = to_arrow_schema(row_schema.full(has_headers=has_headers), timezone="UTC")
 
@@ -22,9 +22,9 @@ def schema(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
-def test_a_schema_of_some_columns_prunes_the_rest():
+def test_a_schema_selects_columns():
     """
-    In its order, and whatever case it is written in.
+    The selection is in the order of the schema and ignores case.
     """
     wanted = schema(OFFSET=LongType(), value=BinaryType(), timestamptype=IntegerType())
 
@@ -36,13 +36,13 @@ def test_a_schema_of_some_columns_prunes_the_rest():
     [
         (schema(offsets=LongType()), "column 'offsets' does not exist"),
         (schema(offset=IntegerType()), "column 'offset' has type bigint, not int: cast it after reading"),
-        (schema(headers=row_schema.full(has_headers=True)["headers"].dataType), "needs option includeHeaders=true"),
-        (schema(offset=LongType(), OFFSET=LongType()), "names a column twice"),
+        (schema(headers=row_schema.full(has_headers=True)["headers"].dataType), "requires option includeHeaders=true"),
+        (schema(offset=LongType(), OFFSET=LongType()), "has a column twice"),
     ],
 )
-def test_a_schema_that_is_not_ours_is_refused(wanted, sentence):
+def test_a_schema_with_other_columns_is_refused(wanted, sentence):
     """
-    Before any task starts.
+    The error is raised before any task starts.
     """
     with pytest.raises(ValueError, match=sentence):
         row_schema.chosen_columns(wanted, has_headers=False)

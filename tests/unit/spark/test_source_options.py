@@ -1,4 +1,4 @@
-"""Spark's option names and meanings, and its refusals."""
+"""The options of the source: names, meanings and errors are those of Spark's Kafka source."""
 
 import pickle
 
@@ -13,7 +13,7 @@ AT = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t"}
 
 def test_defaults_are_those_of_sparks_kafka_source():
     """
-    Latest for streams, earliest for batches, everything else as its guide says.
+    The default start is latest for streams and earliest for batches; other defaults are those in Spark's guide.
     """
     batch, stream = source_options.for_batch(AT), source_options.for_stream(AT)
 
@@ -34,9 +34,9 @@ def test_defaults_are_those_of_sparks_kafka_source():
     )
 
 
-def test_options_survive_the_way_to_an_executor():
+def test_options_can_be_pickled():
     """
-    They are pickled with every task.
+    Spark pickles them with every task.
     """
     options = source_options.for_stream({**AT, "startingoffsets": '{"t":{"0":5}}', "kafka.security.protocol": "SSL"})
 
@@ -65,7 +65,7 @@ def test_options_survive_the_way_to_an_executor():
 )
 def test_the_most_specific_of_three_options_wins(options, bound):
     """
-    startingTimestamp, then startingOffsetsByTimestamp, then startingOffsets.
+    The order is startingTimestamp, startingOffsetsByTimestamp, startingOffsets.
     """
     assert bound == source_options.for_stream({**AT, **options}).starting
 
@@ -87,7 +87,7 @@ def test_the_most_specific_of_three_options_wins(options, bound):
         ({"startingoffsetsbytimestampstrategy": "guess"}, "use error or latest"),
         ({"minpartitions": "0"}, "minPartitions must be positive"),
         ({"maxrecordsperpartition": "-1"}, "maxRecordsPerPartition must be positive"),
-        ({"failondataloss": "maybe"}, "failOnDataLoss=maybe is neither true nor false"),
+        ({"failondataloss": "maybe"}, "failOnDataLoss=maybe must be true or false"),
         ({"maxtriggerdelay": "soon"}, "maxTriggerDelay=soon is not a duration"),
         ({"minoffsetspertrigger": "9", "maxoffsetspertrigger": "8"}, "is higher than the maxOffsetsPerTrigger(8)"),
         ({"endingoffsets": "latest"}, "ending offset not valid in streaming queries"),
@@ -98,9 +98,9 @@ def test_the_most_specific_of_three_options_wins(options, bound):
         ({"kafka.security.protocol": "SASL_SSL"}, "security.protocol=SASL_SSL is not supported"),
     ],
 )
-def test_a_refusal_says_what_to_write(options, sentence):
+def test_an_invalid_option_is_refused_with_the_fix(options, sentence):
     """
-    In Spark's own words where it has some.
+    The messages are those of Spark where it has one.
     """
     given = {key: value for key, value in {**AT, **options}.items() if value is not None}
 
@@ -119,9 +119,9 @@ def test_a_refusal_says_what_to_write(options, sentence):
         ({"endingoffsets": '{"t":{"0":-2}}'}, "ending offset for t-0 can't be earliest"),
     ],
 )
-def test_a_batch_cannot_begin_at_its_end(options, sentence):
+def test_a_batch_cannot_start_at_its_end(options, sentence):
     """
-    It would always be empty, which nobody means.
+    Such a batch would always be empty.
     """
     with pytest.raises(ValueError) as refused:
         source_options.for_batch({**AT, **options})
@@ -134,14 +134,14 @@ def test_a_batch_cannot_begin_at_its_end(options, sentence):
 )
 def test_durations_are_written_as_in_spark(text, milliseconds):
     """
-    A bare number is milliseconds.
+    A number without unit is in milliseconds.
     """
     assert milliseconds == source_options.for_stream({**AT, "maxtriggerdelay": text}).trigger_delay_ms_max
 
 
-def test_a_misspelt_option_is_pointed_out(caplog):
+def test_a_misspelt_option_is_logged(caplog):
     """
-    It is ignored, as in Spark; but not in silence.
+    It is ignored, as in Spark, but with a warning that suggests the right name.
     """
     source_options.for_stream({**AT, "startingoffset": "earliest"})
 

@@ -1,4 +1,4 @@
-"""What a streaming query is told of offsets: its progress, its limits, and what it has lost."""
+"""The stream reader: progress, limits and data loss."""
 
 import pickle
 
@@ -40,7 +40,7 @@ started: list[StreamReader] = []
 
 @pytest.fixture(autouse=True)
 def _stopped():
-    """Spark stops every reader; so do we."""
+    """Stop every reader after the test, as Spark does."""
     yield
     while started:
         started.pop().stop()
@@ -67,9 +67,9 @@ def planned(stream: StreamReader, start: JsonOffsets, end: JsonOffsets) -> list[
     return [(one.partition, one.start_offset, one.end_offset) for one in parts]
 
 
-def test_a_query_begins_where_its_options_say(cluster):
+def test_a_query_starts_at_the_configured_offsets(cluster):
     """
-    At the end unless told otherwise; the JSON is that of Spark's Kafka source.
+    The default is the end.  The JSON is that of Spark's Kafka source.
     """
     begins = [
         reader(cluster, **options).initialOffset()
@@ -85,15 +85,15 @@ def test_a_query_begins_where_its_options_say(cluster):
 
 def test_offsets_for_some_partitions_only_are_refused(cluster):
     """
-    Silence about a partition is most often a mistake.
+    Omitting a partition is usually a mistake.
     """
     with pytest.raises(ValueError, match="you must specify all TopicPartitions"):
         reader(cluster, startingoffsets='{"t":{"0":7}}').initialOffset()
 
 
-def test_a_trigger_takes_what_its_limit_allows(cluster):
+def test_a_trigger_reads_what_its_limit_allows(cluster):
     """
-    In proportion to what waits; all of it when Spark asks for all.
+    The limit is shared in proportion to pending offsets.  Without a limit, the trigger reads all of them.
     """
     stream = reader(cluster, maxoffsetspertrigger="40")
     start: JsonOffsets = {"t": {"0": 0, "1": 0}}
@@ -104,15 +104,15 @@ def test_a_trigger_takes_what_its_limit_allows(cluster):
     assert {"t": {"0": 300, "1": 100}} == stream.reportLatestOffset()
 
 
-def test_too_little_waits_until_it_is_enough_or_late(cluster):
+def test_a_trigger_is_delayed_until_there_is_enough_data(cluster):
     """
-    minOffsetsPerTrigger holds a trigger back, but not longer than maxTriggerDelay.
+    minOffsetsPerTrigger delays a trigger, but for no longer than maxTriggerDelay.
     """
     clock = Clock()
     stream = reader(cluster, clock, minoffsetspertrigger="500", maxtriggerdelay="60s")
     start: JsonOffsets = {"t": {"0": 0, "1": 0}}
 
-    first = stream.latestOffset(start, ReadMinRows(500))  # nothing was handed out before: the delay is over
+    first = stream.latestOffset(start, ReadMinRows(500))  # there was no trigger before, so it is not delayed
     clock.now = 59
     held = stream.latestOffset({"t": {"0": 200, "1": 0}}, ReadMinRows(500))
     clock.now = 61
@@ -122,9 +122,10 @@ def test_too_little_waits_until_it_is_enough_or_late(cluster):
     assert [everything, {"t": {"0": 200, "1": 0}}, everything] == [first, held, late]
 
 
-def test_available_now_ends_where_it_began(cluster):
+def test_available_now_ends_at_the_offsets_of_its_start(cluster):
     """
-    What arrives meanwhile is for the next run; a lower limit does not keep the run from ending.
+    Records that arrive during the run are left for the next one.  minOffsetsPerTrigger does not keep the run from
+    ending.
     """
     stream = reader(cluster, maxoffsetspertrigger="350", minoffsetspertrigger="300")
     stream.prepareForTriggerAvailableNow()
@@ -139,7 +140,7 @@ def test_available_now_ends_where_it_began(cluster):
 
 def test_a_new_partition_is_read_from_its_start(cluster):
     """
-    Nothing that was written before we saw it is skipped.
+    Records written before the reader noticed the partition are not skipped.
     """
     stream = reader(cluster)
     start = stream.initialOffset()
@@ -152,7 +153,7 @@ def test_a_new_partition_is_read_from_its_start(cluster):
 
 def test_a_pattern_finds_new_topics_but_no_internal_ones(cluster):
     """
-    As in Spark's Kafka source.
+    Spark's Kafka source does the same.
     """
     cluster.topics["tide"] = Topic(topic_id=TopicId(b"\x02" * 16), partitions={0: filled(100)})
     cluster.topics["t_internal"] = Topic(topic_id=TopicId(b"\x03" * 16), is_internal=True)
@@ -162,9 +163,9 @@ def test_a_pattern_finds_new_topics_but_no_internal_ones(cluster):
     assert {"t": {"0": 0, "1": 0}, "tide": {"0": 0}} == begins
 
 
-def test_equal_ranges_for_more_tasks(cluster):
+def test_large_partitions_are_split_into_tasks(cluster):
     """
-    minPartitions and maxRecordsPerPartition divide the larger partitions.
+    minPartitions and maxRecordsPerPartition split the larger partitions.
     """
     stream = reader(cluster, maxrecordsperpartition="150")
 
@@ -173,7 +174,7 @@ def test_equal_ranges_for_more_tasks(cluster):
     assert [(0, 0, 150), (0, 150, 300), (1, 0, 100)] == parts
 
 
-def test_nothing_new_plans_nothing(cluster):
+def test_equal_offsets_plan_nothing(cluster):
     """
     Spark may plan an empty batch.
     """
@@ -181,9 +182,9 @@ def test_nothing_new_plans_nothing(cluster):
 
 
 LOSSES = {
-    "aged out": ("Offsets 0 to 50 of t-0 are gone: it begins at 50", [(0, 50, 300), (1, 0, 100)]),
-    "shrunk": ("went from offset 900 back to 300", [(0, 0, 300), (1, 0, 100)]),
-    "deleted": ("The partitions t-2 are gone", [(0, 0, 300), (1, 0, 100)]),
+    "aged out": ("Offsets 0 to 50 of t-0 no longer exist: it starts at 50", [(0, 50, 300), (1, 0, 100)]),
+    "shrunk": ("decreased from offset 900 to 300", [(0, 0, 300), (1, 0, 100)]),
+    "deleted": ("The partitions t-2 no longer exist", [(0, 0, 300), (1, 0, 100)]),
 }
 
 
@@ -191,7 +192,7 @@ LOSSES = {
 @pytest.mark.parametrize("is_failing", [True, False])
 def test_a_loss_fails_the_query_or_is_skipped(cluster, caplog, what, is_failing):
     """
-    failOnDataLoss decides; either way it is said what happened, and the error says what to do.
+    failOnDataLoss decides.  In both cases the message says what happened, and the error says what to do.
     """
     sentence, goes_on_with = LOSSES[what]
     start: JsonOffsets = {"t": {"0": 0, "1": 0}}
@@ -213,9 +214,9 @@ def test_a_loss_fails_the_query_or_is_skipped(cluster, caplog, what, is_failing)
         assert any(sentence in record.getMessage() for record in caplog.records)
 
 
-def test_a_topic_made_anew_while_the_query_runs_is_noticed(cluster):
+def test_a_topic_recreated_while_the_query_runs_is_detected(cluster):
     """
-    Even when it has already grown past the offsets of the old one.
+    It is detected even if it has already grown past the offsets of the old topic.
     """
     stream = reader(cluster)
     start = stream.initialOffset()
@@ -225,9 +226,9 @@ def test_a_topic_made_anew_while_the_query_runs_is_noticed(cluster):
         stream.latestOffset(start, ReadAllAvailable())
 
 
-def test_an_end_that_lags_behind_an_election_is_asked_again(cluster):
+def test_an_end_offset_that_decreased_is_requested_again(cluster):
     """
-    A new leader may not know yet what was committed: no false alarm.
+    A new leader may not know the committed offsets yet; this must not be reported as data loss.
     """
     partition = cluster.topics["t"].partitions[0]
     late = partition.batches.pop()
@@ -244,9 +245,9 @@ def test_an_end_that_lags_behind_an_election_is_asked_again(cluster):
     assert {"t": {"0": 300, "1": 100}} == end
 
 
-def test_a_reader_travels_without_its_connections(cluster):
+def test_a_reader_is_pickled_without_its_connections(cluster):
     """
-    Executors get options and schema; they open what they need.
+    Executors get options and schema and open their own connections.
     """
     stream = reader(cluster)
     stream.initialOffset()
