@@ -1,4 +1,4 @@
-"""A run of three brokers is told with the fewest checkpoints that one of them completed in it."""
+"""A run of three brokers reports the smallest number of checkpoints that any of them completed."""
 
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ NO_BROKER = SimpleNamespace(name="", pid=0)
 
 
 class Counting(Cluster):
-    """Its brokers count on between two questions."""
+    """A cluster whose brokers return the given checkpoint counts, one list per call."""
 
     def __init__(self, *answers: Sequence[int]) -> None:
         super().__init__(cast(Any, [NO_BROKER]))
@@ -32,17 +32,17 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(cast(Any, NO_BROKER))
 
 
-def test_a_run_is_as_long_as_its_slowest_broker_counts(bench: Bench) -> None:
+def test_a_run_has_the_checkpoints_of_the_broker_with_the_fewest(bench: Bench) -> None:
     """
-    What was counted before it is not its own.
+    Checkpoints completed before the run do not count.
     """
     figures = measure(bench, Counting([7, 0, 2], [11, 3, 7]), CASE)
 
     assert {"value": 1.0, "cpu": 2.0, "cpu per million": 4.0, "checkpoints": 3} == figures
 
 
-def test_brokers_that_make_no_checkpoints_have_none_to_count(bench: Bench) -> None:
+def test_brokers_without_checkpoints_report_none(bench: Bench) -> None:
     """
-    Apache Kafka is not judged by them.
+    Apache Kafka has no checkpoints, so it is not judged by them.
     """
     assert "checkpoints" not in measure(bench, Counting([], []), CASE)

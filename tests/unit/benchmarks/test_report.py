@@ -1,4 +1,4 @@
-"""What the benches promise is judged whole: the ratio, our own figure, and that a run lasted for enough checkpoints."""
+"""The verdict of a benchmark considers the ratio, the absolute figure, and the number of checkpoints in a run."""
 
 import io
 from dataclasses import replace
@@ -27,16 +27,16 @@ def runs(*checkpoints: int, rate: float = 200.0) -> list[dict[str, float]]:
 @pytest.mark.parametrize(("least", "passes"), [(2, False), (3, True)])
 def test_one_run_with_too_few_checkpoints_is_a_miss(least: int, passes: bool) -> None:
     """
-    The median of the runs would hide it, and a good rate as well.
+    Neither the median of the runs nor a good rate may hide it.
     """
     judged = outcome(PRODUCE, runs(5, least, 5), [{"value": 100.0}])
 
     assert passes == judged.passes(OURS, YARDSTICK)
 
 
-def test_a_miss_is_said_by_name() -> None:
+def test_a_miss_is_explained() -> None:
     """
-    The word in the table does not say what was missed.
+    The verdict in the table does not say which target was missed, so a separate line does.
     """
     shown = io.StringIO()
     console = Console(file=shown, width=150)
@@ -50,14 +50,14 @@ def test_a_miss_is_said_by_name() -> None:
 
 def test_enough_checkpoints_do_not_excuse_the_rate() -> None:
     """
-    Every promise counts.
+    A case passes only if it meets all its targets.
     """
     assert False is outcome(PRODUCE, runs(5, rate=50.0), [{"value": 100.0}]).passes(OURS, YARDSTICK)
 
 
-def test_nothing_passes_that_could_not_be_judged() -> None:
+def test_a_case_without_enough_data_does_not_pass() -> None:
     """
-    Without the yardstick there is no ratio; too few checkpoints are a miss all the same.
+    Without the yardstick there is no ratio and no verdict; too few checkpoints are a miss in any case.
     """
     assert None is outcome(PRODUCE, runs(5), []).passes(OURS, YARDSTICK)
     assert False is outcome(PRODUCE, runs(2), []).passes(OURS, YARDSTICK)
@@ -65,24 +65,24 @@ def test_nothing_passes_that_could_not_be_judged() -> None:
 
 
 @pytest.mark.parametrize(("p50", "passes"), [(20.0, True), (20.1, False)])
-def test_a_bound_is_of_our_own_figure(p50: float, passes: bool) -> None:
+def test_a_bound_applies_to_our_own_figure(p50: float, passes: bool) -> None:
     """
-    Whatever the yardstick does.
+    The yardstick's figure does not matter.
     """
     assert passes == outcome(LATENCY, [{"value": p50}], [{"value": 1.0}]).passes(OURS, YARDSTICK)
     assert passes == outcome(LATENCY, [{"value": p50}], []).passes(OURS, YARDSTICK)
 
 
-def test_a_case_without_a_promise_is_only_shown() -> None:
+def test_a_case_without_a_target_has_no_verdict() -> None:
     """
-    It has no verdict.
+    It is only shown.
     """
     assert None is outcome(replace(LATENCY, bound=None), [{"value": 1.0}], [{"value": 1.0}]).passes(OURS, YARDSTICK)
 
 
-def test_three_brokers_are_judged_by_what_was_asked() -> None:
+def test_replicated_cases_have_the_required_targets() -> None:
     """
-    Issue 4, line 5: at least three checkpoints in every produce run, p50 within 20 ms, at least three rounds.
+    Issue 4 requires three checkpoints in every produce run, a p50 within 20 ms, and at least three rounds.
     """
     cases = {case.name: case for case in REPLICATED}
 
@@ -91,9 +91,9 @@ def test_three_brokers_are_judged_by_what_was_asked() -> None:
     assert all(case.rounds_max >= 3 for case in REPLICATED if case.kind is not Kind.MEMORY_AFTER)
 
 
-def test_the_yardstick_may_be_sent_fewer_records() -> None:
+def test_the_yardstick_may_get_fewer_records() -> None:
     """
-    Its own number is made smaller with ours, and is ours where it has none.
+    Its own count is scaled with ours; without one, it gets our count.
     """
     case = replace(PRODUCE, load=Load(records=1_000), yardstick_records=100)
 

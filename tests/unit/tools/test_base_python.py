@@ -1,4 +1,7 @@
-"""Which Python the virtual environment is made from: stand-ins answer the two questions that each is asked."""
+"""The choice of the Python for the virtual environment, tested with fake interpreters.
+
+`base_python.sh` runs two checks on each candidate: whether it is new enough, and whether it is complete.
+"""
 
 import subprocess
 import sys
@@ -35,20 +38,20 @@ def chosen(*candidates: Path) -> str:
     ],
 )
 def test_choice(tmp_path: Path, answers: list[tuple[bool, bool]], expected: str):
-    """New enough is a must; what is missing besides can be put up with."""
+    """A candidate must be new enough; a complete one is preferred."""
     candidates = [stand_in(tmp_path / str(number), *answer) for number, answer in enumerate(answers)]
     assert Path(chosen(*candidates)).name == expected
 
 
-def test_a_name_without_a_program_is_passed_over(tmp_path: Path):
-    """As a shim of a version that is not installed."""
+def test_a_candidate_that_does_not_exist_is_skipped(tmp_path: Path):
+    """An example is the shim of a version that is not installed."""
     there = stand_in(tmp_path / "there", *BARE)
     assert chosen(tmp_path / "missing", there) == str(there)
     assert chosen(tmp_path / "missing") == ""
 
 
-def test_a_real_one_is_complete_with_its_headers(tmp_path: Path):
-    """What the stand-ins only claim is asked of this interpreter."""
+def test_a_real_interpreter_is_complete_if_it_has_headers(tmp_path: Path):
+    """The checks are run on this interpreter instead of a fake one."""
     ours, bare = Path(sys.executable), stand_in(tmp_path / "bare", *BARE)
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     assert chosen(bare, ours) == str(ours if has_headers else bare)

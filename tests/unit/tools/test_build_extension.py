@@ -1,4 +1,4 @@
-"""The build of `batches/scan.py`, without a compiler."""
+"""The build of `batches/scan.py`, tested with a fake compiler."""
 
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -11,7 +11,7 @@ from tools import build_extension
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A source of its own, and a compiler that only leaves the file that it would."""
+    """A folder with a source, and a fake compiler that creates an empty file of the right name."""
     batches = tmp_path / "src" / "tidemill" / "batches"
     batches.mkdir(parents=True)
     (batches / "scan.py").write_bytes(b"one")
@@ -27,7 +27,7 @@ def build_of(folder: Path) -> Path:
 
 
 def test_a_stale_build_is_replaced(folder: Path):
-    """Another source, another name; the old file goes."""
+    """A build of a changed source has another name, and the old file is removed."""
     first = build_extension.build()
     (folder / "scan.py").write_bytes(b"two")
 
@@ -37,8 +37,8 @@ def test_a_stale_build_is_replaced(folder: Path):
     assert (second, True, False) == (build_of(folder), second.exists(), first.exists())
 
 
-def test_a_build_that_is_there_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """`make` asks every time."""
+def test_an_existing_build_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """`make` runs the tool every time, so it must not compile again."""
     kept = build_extension.build()
     monkeypatch.setattr(build_extension, "_compile", lambda: pytest.fail("compiled again"))
 
@@ -46,7 +46,7 @@ def test_a_build_that_is_there_is_kept(folder: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_without_a_compiler_there_is_no_build(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    """And no error: the plain form runs."""
+    """This is not an error: `scan.py` then runs as plain Python."""
     monkeypatch.setattr(build_extension.shutil, "which", lambda compiler: None)
 
     assert build_extension.build() is None

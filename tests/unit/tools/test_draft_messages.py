@@ -1,4 +1,4 @@
-"""The drafts of message files are what the message files are."""
+"""The drafts of message files equal the committed files."""
 
 import subprocess
 import sys
@@ -11,9 +11,9 @@ MESSAGES = Path("src/tidemill/wire/messages")
 
 
 @pytest.mark.parametrize("name", ["fetch", "add_partitions_to_txn", "offset_delete"])
-def test_a_message_file_is_what_is_drafted_from_kafka_s_schema(name: str) -> None:
+def test_a_message_file_equals_its_draft_from_kafkas_schema(name: str) -> None:
     """
-    No field, version, default or tag was changed by hand: what stands in the file is the protocol.
+    No field, version, default or tag was edited manually, so the file agrees with Kafka's protocol.
     """
     committed = (MESSAGES / f"{name}.py").read_text()
 

@@ -1,4 +1,4 @@
-"""The suite's own accounts."""
+"""The report of the test runner."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tools.run_tests import Outcome, counts_of, report, stages
 )
 def test_counts_are_read_from_the_closing_line(output: str, counts: dict[str, int]) -> None:
     """
-    pytest's own words are what is summed.
+    The runner sums the counts in pytest's own summary line.
     """
     read = counts_of(output)
 
@@ -27,7 +27,7 @@ def test_counts_are_read_from_the_closing_line(output: str, counts: dict[str, in
 
 def test_a_stage_that_could_not_run_counts_as_failed() -> None:
     """
-    Silence is not success.
+    A stage without output is not a success.
     """
     fine = Outcome(stage="unit", share_s=60, seconds=1.0, counts={"passed": 3, "skipped": 1}, is_broken=False)
     dead = Outcome(stage="Spark", share_s=120, seconds=2.0, counts={}, is_broken=True)
@@ -37,9 +37,9 @@ def test_a_stage_that_could_not_run_counts_as_failed() -> None:
     assert "3 passed, 1 failed, 1 skipped in 7 s" == text.splitlines()[-1]
 
 
-def test_tests_that_no_stage_names_run_in_the_rest(tmp_path: Path) -> None:
+def test_directories_without_a_stage_run_in_the_rest(tmp_path: Path) -> None:
     """
-    A new directory of tests is never forgotten.
+    A new directory of tests always runs.
     """
     for name in ("tests/unit/a", "tests/fault", "tests/integration/clients", "tests/integration/new"):
         (tmp_path / name).mkdir(parents=True)
