@@ -80,8 +80,8 @@ def parse(key: ConfigKey, text: str) -> ConfigValue:
         raise refusal(key, text[:40] + "…", f"a value has at most {TEXT_LENGTH_MAX} characters")
     try:
         value = value_of_text(key.type, text)
-    except ValueError as problem:
-        raise refusal(key, text, str(problem)) from None
+    except ValueError as requirement:
+        raise refusal(key, text, str(requirement)) from None
     problem = _problem(key, value)
     if problem:
         raise refusal(key, text, problem)
