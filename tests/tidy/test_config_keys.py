@@ -1,4 +1,4 @@
-"""A configuration key that is called obeyed is read somewhere."""
+"""Every configuration key that is declared as obeyed is read somewhere."""
 
 import pytest
 
@@ -18,7 +18,7 @@ OBEYED = sorted(
 
 
 def names_of(key: str) -> set[str]:
-    """The key, and what it is another name for or the default of."""
+    """Return the key, its synonyms, and the topic keys whose default it is."""
     topics = {topic for topic, synonyms in TOPIC_SYNONYMS.items() if key in {name for name, _ in synonyms}}
     return {key, *BROKER_SYNONYMS.get(key, ()), *topics}
 
@@ -26,8 +26,8 @@ def names_of(key: str) -> set[str]:
 @pytest.mark.parametrize("key", OBEYED)
 def test_a_key_that_is_obeyed_is_read(key: str) -> None:
     """
-    Else it should say that it has no effect, and why.
+    A key that is never read must be declared as accepted without effect, with the reason.
     """
     read = [name for name in names_of(key) if f'"{name}"' in READERS]
 
-    assert read, f"nobody reads {key}"
+    assert read, f"{key} is never read"

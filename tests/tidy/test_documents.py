@@ -1,4 +1,4 @@
-"""The pages describe what is there."""
+"""The documentation names files and tests that exist."""
 
 import re
 from pathlib import Path
@@ -20,9 +20,9 @@ def _rows() -> list[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize(("behaviour", "paths"), _rows())
-def test_a_behaviour_is_where_the_page_says(behaviour: str, paths: list[str]) -> None:
+def test_the_files_of_a_behaviour_exist(behaviour: str, paths: list[str]) -> None:
     """
-    Who wonders where something is done finds a file that exists.
+    `docs/where.md` maps each behaviour to files that exist.
     """
     missing = [path for path in paths if not (ROOT / path).exists()]
 
@@ -30,7 +30,7 @@ def test_a_behaviour_is_where_the_page_says(behaviour: str, paths: list[str]) ->
 
 
 def _mapped() -> list[tuple[str, str]]:
-    """Folder or folders, and the name of a file in one of them, as the file map of ARCHITECTURE.md says."""
+    """Return pairs of folders and a file in one of them, from the file map in ARCHITECTURE.md."""
     file_map = ARCHITECTURE.read_text().partition("## The file map")[2].partition("\n## ")[0]
     return [
         (folders, name) for folders, what in A_MAP_ROW.findall(file_map) for name in re.findall(r"`([a-z_]+)/?`", what)
@@ -40,35 +40,35 @@ def _mapped() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("folders", "name"), _mapped())
 def test_the_file_map_names_files_that_exist(folders: str, name: str) -> None:
     """
-    Where somebody looks for a file, it is.
+    Every file in the map is in one of its row's folders.
     """
     places = [ROOT / "src" / "tidemill" / folder for folder in re.findall(r"`([\w/]+)/`", folders)]
 
     assert any([*place.rglob(f"{name}.py"), *place.rglob(name)] for place in places)
 
 
-def test_the_file_map_knows_every_folder() -> None:
+def test_the_file_map_has_every_folder() -> None:
     """
-    A room that the map does not show would not be found.
+    A newcomer would not find a folder that is missing from the map.
     """
     text = ARCHITECTURE.read_text()
-    rooms = sorted(path.parent.name for path in (ROOT / "src" / "tidemill").glob("*/__init__.py"))
+    folders = sorted(path.parent.name for path in (ROOT / "src" / "tidemill").glob("*/__init__.py"))
 
-    assert [] == [room for room in rooms if f"`{room}/`" not in text and f"`{room}/" not in text]
+    assert [] == [folder for folder in folders if f"`{folder}/`" not in text and f"`{folder}/" not in text]
 
 
 def test_the_page_answers_twenty_questions() -> None:
     """
-    Fewer would leave a newcomer searching; the page is one screen.
+    With fewer rows, a newcomer would have to search; with more, the page would exceed a screen.
     """
     behaviours = [behaviour for behaviour, _ in _rows()]
 
     assert 20 <= len(behaviours)
 
 
-def test_the_architecture_can_be_read_at_one_sitting() -> None:
+def test_the_architecture_can_be_read_in_one_sitting() -> None:
     """
-    It is the first thing a newcomer reads: less than 300 lines.
+    It is the first page a newcomer reads, so it has fewer than 300 lines.
     """
     lines = ARCHITECTURE.read_text().splitlines()
 
@@ -77,12 +77,12 @@ def test_the_architecture_can_be_read_at_one_sitting() -> None:
 
 def test_the_architecture_names_files_that_exist() -> None:
     """
-    It describes what is there, not what is planned.
+    It describes existing files, not planned ones.
     """
     text = ARCHITECTURE.read_text()
-    rooms = "|".join(sorted(path.parent.name for path in (ROOT / "src" / "tidemill").glob("*/__init__.py")))
+    folders = "|".join(sorted(path.parent.name for path in (ROOT / "src" / "tidemill").glob("*/__init__.py")))
     paths = re.findall(r"`((?:src|docs|tests|tools|benchmarks)/[\w./-]+)`", text)
-    modules = re.findall(rf"\b((?:{rooms})/[a-z_/]+[a-z_])(?:\.(?:propose|advance|read)\b)?", text)
+    modules = re.findall(rf"\b((?:{folders})/[a-z_/]+[a-z_])(?:\.(?:propose|advance|read)\b)?", text)
     links = re.findall(r"\]\(([\w./]+)\)", text)
     source = ROOT / "src" / "tidemill"
 
@@ -94,11 +94,11 @@ def test_the_architecture_names_files_that_exist() -> None:
 
 def test_the_groups_page_names_tests_that_exist() -> None:
     """
-    Each rule says what shows it, and who renames a test hears of it.
+    Each rule on the page cites a test, so renaming a test requires an update of the page.
     """
     table = GROUPS.read_text().partition("| rule |")[2].partition("\n## ")[0]
     named = re.findall(r"`(?:\w+\.)?(\w+)`", " ".join(row.rpartition(" | ")[2] for row in table.splitlines()[2:]))
-    there = {name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (\w+)", path.read_text())}
+    existing = {name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (\w+)", path.read_text())}
 
     assert len(named) > 10
-    assert [] == [name for name in named if not {name, f"test_{name}"} & there]
+    assert [] == [name for name in named if not {name, f"test_{name}"} & existing]

@@ -1,4 +1,4 @@
-"""A file is one concept, and says which."""
+"""Rules for source files: docstrings, names and packages."""
 
 import ast
 from pathlib import Path
@@ -15,7 +15,7 @@ PACKAGES = [path for path in ALL if path.name == "__init__.py"]
 @pytest.mark.parametrize("path", ALL, ids=named)
 def test_a_file_says_what_it_is(path: Path) -> None:
     """
-    The first thing in a file is a sentence about its concept.
+    A file starts with a docstring that says what it is.
     """
     docstring = ast.get_docstring(parsed(path))
 
@@ -25,7 +25,7 @@ def test_a_file_says_what_it_is(path: Path) -> None:
 @pytest.mark.parametrize("path", ALL, ids=named)
 def test_a_file_is_named_after_its_concept(path: Path) -> None:
     """
-    A name that fits everything says nothing.
+    Generic names such as `utils` are not allowed.
     """
     words = {path.stem, *path.stem.split("_"), *path.parent.parts}
 
@@ -37,7 +37,7 @@ def test_a_file_is_named_after_its_concept(path: Path) -> None:
 )
 def test_a_package_exports_nothing(path: Path) -> None:
     """
-    `__init__` holds a docstring only, so that the graph of imports tells the truth.
+    `__init__` contains only a docstring, so that the graph of imports is accurate.
     """
     statements = parsed(path).body
 
@@ -45,9 +45,9 @@ def test_a_package_exports_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ALL, ids=named)
-def test_nothing_is_left_to_do(path: Path) -> None:
+def test_no_comment_marks_unfinished_work(path: Path) -> None:
     """
-    What is not there is said in the pages, not in a comment nobody finds.
+    Missing features are listed in the documentation, not in comments.
     """
     text = path.read_text()
 

@@ -1,4 +1,4 @@
-"""The graph of imports: no circles, and one door to each heavy library."""
+"""The graph of imports has no cycles, and each heavy library is imported in one place."""
 
 from functools import cache
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.tidy.tree import files, imported_roots, named
 
-DOORS = {
+IMPORT_SITES = {
     "uvicorn": "src/tidemill/app/http_listener.py",
     "prometheus_client": "src/tidemill/telemetry/prometheus.py",
     "yaml": "src/tidemill/app/settings.py",
@@ -17,15 +17,15 @@ DOORS = {
 
 @cache
 def imports() -> dict[str, set[str]]:
-    """Module → the modules of ours that it imports, at its top, later, or for types only."""
+    """Return module → modules of this package that it imports at the top, inside functions, or for types only."""
     graph = grimp.build_graph("tidemill", cache_dir=None)
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
 
-def test_no_module_imports_itself_by_a_detour() -> None:
+def test_there_is_no_cycle_of_imports() -> None:
     """
-    At any depth, imports for types and late imports counted: taking away what imports nothing that is left, nothing
-    is left.
+    This includes imports for types and imports inside functions.  Modules whose imports were all removed are removed
+    repeatedly; the remaining ones would form a cycle.
     """
     left = dict(imports())
     while leaves := [module for module, imported in left.items() if not imported & left.keys()]:
@@ -35,9 +35,9 @@ def test_no_module_imports_itself_by_a_detour() -> None:
     assert [] == sorted(left)
 
 
-@pytest.mark.parametrize(("library", "door"), DOORS.items())
-def test_a_library_has_one_door(library: str, door: str) -> None:
+@pytest.mark.parametrize(("library", "site"), IMPORT_SITES.items())
+def test_a_library_has_one_import_site(library: str, site: str) -> None:
     """
-    What is imported in one place can be replaced in one place.
+    A library that is imported in one place can be replaced in one place.
     """
-    assert [door] == [named(path) for path in files() if library in imported_roots(path)]
+    assert [site] == [named(path) for path in files() if library in imported_roots(path)]

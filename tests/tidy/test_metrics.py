@@ -1,4 +1,4 @@
-"""What /metrics tells is counted."""
+"""Every metric in /metrics is counted."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,9 @@ from tidemill.telemetry.prometheus import COUNTERS, GAUGES
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "tidemill"
 
 
-def test_every_metric_is_counted_and_told() -> None:
+def test_every_metric_is_counted_and_rendered() -> None:
     """
-    A counter that nobody counts says that nothing happens.
+    A counter that is never incremented would misleadingly be 0.
     """
     code = "\n".join(path.read_text() for path in SOURCE.rglob("*.py") if path.parent.name != "telemetry")
     counted = set(re.findall(r"metrics\.(\w+) (?:\+=|-=|=) ", code))

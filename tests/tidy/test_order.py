@@ -1,4 +1,4 @@
-"""Order is part of the result where simulation runs."""
+"""Simulated code must not depend on the iteration order of sets, so that a seed reproduces a run."""
 
 import ast
 from pathlib import Path
@@ -19,7 +19,7 @@ def _is_set(node: ast.expr) -> bool:
 @pytest.mark.parametrize("path", SIMULATED, ids=named)
 def test_nothing_waits_on_an_unordered_set(path: Path) -> None:
     """
-    `TaskGroup`, `asyncio.wait` and `as_completed` walk sets of tasks, whose order a seed does not fix.
+    `TaskGroup`, `asyncio.wait` and `as_completed` iterate over sets of tasks, whose order a seed does not determine.
     """
     used = {name for _, name in attribute_names(path)}
     imported = {
@@ -33,12 +33,12 @@ def test_nothing_waits_on_an_unordered_set(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SIMULATED, ids=named)
-def test_no_loop_walks_a_set_made_on_the_spot(path: Path) -> None:
+def test_no_loop_iterates_over_a_set_expression(path: Path) -> None:
     """
-    The order of a set of bytes or strings differs from run to run; `sorted` or `dict.fromkeys` keep it.
+    The order of a set of bytes or strings differs from run to run; use `sorted` or `dict.fromkeys`.
     """
     loops = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.For | ast.comprehension)]
-    # A set comprehension over a set forgets the order again, and does no harm.
+    # A set comprehension over a set does no harm, because its result has no order either.
     harmless = {
         id(generator)
         for node in ast.walk(parsed(path))

@@ -1,4 +1,4 @@
-"""The cores are pure, and only the shell touches the machine."""
+"""Cores are pure, and only `runtime` accesses the machine."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ LIMITED |= {"http": MACHINE, "telemetry": MACHINE}
 @pytest.mark.parametrize("path", files(*CORES), ids=named)
 def test_a_core_never_touches_the_machine(path: Path) -> None:
     """
-    What a core needs from the machine is passed in, so that a seed tells the whole story.
+    A core receives everything it needs from the machine as arguments, so that a seed reproduces a run.
     """
     imported = imported_roots(path)
 
@@ -31,9 +31,9 @@ def test_a_core_never_touches_the_machine(path: Path) -> None:
     [(path, forbidden) for folder, forbidden in LIMITED.items() for path in files(folder)],
     ids=lambda value: named(value) if isinstance(value, Path) else "",
 )
-def test_only_the_runtime_asks_the_machine(path: Path, forbidden: set[str]) -> None:
+def test_only_the_runtime_accesses_the_machine(path: Path, forbidden: set[str]) -> None:
     """
-    Files, sockets, threads and clocks reach the upper floors through ports, which the simulation has twins of.
+    The upper layers use files, sockets, threads and clocks through ports, which the simulation implements as well.
     """
     imported = imported_roots(path)
 

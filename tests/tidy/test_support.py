@@ -1,4 +1,4 @@
-"""The support ledger says what the broker answers, neither more nor less."""
+"""The page of supported APIs agrees with the code."""
 
 import re
 from pathlib import Path
@@ -10,9 +10,9 @@ LEDGER = Path(__file__).resolve().parents[2] / "docs" / "protocol" / "support.md
 A_ROW = re.compile(r"^\| (?P<key>\d+) \| (?P<name>\w+) \| (?P<first>\d+)-(?P<last>\d+) \|", re.MULTILINE)
 
 
-def test_the_ledger_lists_what_the_broker_answers() -> None:
+def test_the_page_lists_every_api_with_a_handler() -> None:
     """
-    Every API that has a handler, with the versions that ApiVersions tells, and no other.
+    The page has exactly the APIs with a handler, with the versions that ApiVersions advertises.
     """
     answered = {key: (ALL[key].versions.start, ALL[key].versions.stop - 1) for key in HANDLERS}
 
@@ -21,9 +21,9 @@ def test_the_ledger_lists_what_the_broker_answers() -> None:
     assert answered == listed
 
 
-def test_the_ledger_calls_an_api_by_the_name_of_its_file() -> None:
+def test_the_page_uses_the_file_names_of_apis() -> None:
     """
-    `wire/messages/heartbeat.py` is Heartbeat.
+    For example, `wire/messages/heartbeat.py` is called Heartbeat.
     """
     named = {int(row["key"]): row["name"] for row in A_ROW.finditer(LEDGER.read_text())}
 
@@ -32,9 +32,9 @@ def test_the_ledger_calls_an_api_by_the_name_of_its_file() -> None:
     assert files == {key: name.lower() for key, name in named.items()}
 
 
-def test_the_ledger_names_what_is_known_and_not_spoken() -> None:
+def test_the_page_lists_declared_apis_without_a_handler() -> None:
     """
-    An API whose messages are declared and that nobody answers is left out, and the page says so.
+    An API whose messages are declared but that has no handler is listed as unsupported.
     """
     left_out = LEDGER.read_text().partition("## Not spoken")[2].replace("`", "")
     unanswered = [ALL[key].name.replace("_", "") for key in sorted(ALL.keys() - HANDLERS.keys())]

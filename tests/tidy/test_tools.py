@@ -1,4 +1,4 @@
-"""Style, types and floors, as their tools judge them."""
+"""Style, types and layers, as checked by their tools."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ BESIDE_PYTHON = Path(sys.executable).parent
 )
 def test_a_tool_finds_nothing(command: tuple[str, ...]) -> None:
     """
-    What a machine can judge, no review has to.
+    Reviews need not check what tools can check.
     """
     program, *arguments = command
 

@@ -1,4 +1,4 @@
-"""Our source files, as syntax trees; what several tidy tests walk."""
+"""The source files and their syntax trees, for the other tidy tests."""
 
 import ast
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ SOURCE = ROOT / "src" / "tidemill"
 
 
 def files(*folders: str) -> list[Path]:
-    """Python files below these folders of `src/tidemill`; all of them without an argument."""
+    """Return the Python files below these folders of `src/tidemill`, or all files without an argument."""
     return [path for folder in folders or ("",) for path in sorted((SOURCE / folder).rglob("*.py"))]
 
 
@@ -24,7 +24,7 @@ def parsed(path: Path) -> ast.Module:
 
 
 def imported_roots(path: Path) -> set[str]:
-    """The first part of every module that the file imports, at its top or later."""
+    """Return the first part of the names of all modules that the file imports, at the top or inside functions."""
     roots = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
@@ -35,7 +35,7 @@ def imported_roots(path: Path) -> set[str]:
 
 
 def attribute_names(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of everything like `asyncio.wait`."""
+    """Yield line number and dotted name of every attribute access of the form `asyncio.wait`."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield node.lineno, f"{node.value.id}.{node.attr}"

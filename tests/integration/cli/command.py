@@ -1,4 +1,4 @@
-"""Run `tidemill` as a shell would."""
+"""Runs the `tidemill` command as a process."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ class Finished:
 
 
 def tidemill(*arguments: str, bootstrap: str | None = None, stdin: bytes = b"") -> Finished:
-    """With the broker named by the environment, as most people do it."""
+    """Run a command to its end.  `bootstrap` is set in the environment."""
     environment = ENVIRONMENT | ({"TIDEMILL_BOOTSTRAP": bootstrap} if bootstrap else {})
     command = [sys.executable, "-m", "tidemill", *arguments]
     finished = subprocess.run(command, input=stdin, capture_output=True, env=environment, check=False, timeout=90)
@@ -29,7 +29,7 @@ def tidemill(*arguments: str, bootstrap: str | None = None, stdin: bytes = b"") 
 
 
 def new_topic(bootstrap: str, partitions: int = 1) -> str:
-    """A topic of this test's own."""
+    """Create a topic with a unique name and return the name."""
     name = f"cli-{uuid.uuid4().hex[:12]}"
     made = tidemill("topics", "create", name, "--partitions", str(partitions), bootstrap=bootstrap)
     assert 0 == made.exit_code, made.err

@@ -1,4 +1,4 @@
-"""A broker for the commands: the one that TIDEMILL_TEST_BOOTSTRAP names, or one of ours."""
+"""A broker for the commands: the one at TIDEMILL_TEST_BOOTSTRAP if it is set, otherwise a new one."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.integration.cli.command import ENVIRONMENT
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a broker listens."""
+    """The address of a broker."""
     given = os.environ.get("TIDEMILL_TEST_BOOTSTRAP")
     if given:
         yield given

@@ -1,4 +1,4 @@
-"""`tidemill dev --brokers N` as a process, and its ready line."""
+"""Runs `tidemill dev --brokers N` as a process and reads its ready line."""
 
 import json
 import subprocess
@@ -39,7 +39,7 @@ class Cluster:
 
 @contextmanager
 def running_cluster(directory: Path, count: int, *more: str) -> Iterator[Cluster]:
-    """Ready.  Stopped at the end, with the brokers that it started."""
+    """Start a cluster of `count` brokers and yield it when it is ready.  Stop it at the end with all its brokers."""
     options = ("--data", str(directory), "--brokers", str(count), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0")
     command = [sys.executable, "-m", "tidemill", "dev", *options, "--json", *more]
     stderr = directory.parent / f"{directory.name}.stderr"
@@ -59,7 +59,7 @@ def running_cluster(directory: Path, count: int, *more: str) -> Iterator[Cluster
 
 @contextmanager
 def started_again(broker: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
-    """By its command alone, and ready."""
+    """Restart a broker with its command from the ready line, and yield the process when the broker is ready."""
     with subprocess.Popen(
         broker["command"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=ENVIRONMENT, cwd="/"
     ) as process:

@@ -1,4 +1,4 @@
-"""`tidemill cluster status` of a real cluster, one broker of which is killed."""
+"""`tidemill cluster status` for a real cluster, one broker of which is killed."""
 
 import json
 import os
@@ -15,9 +15,10 @@ from tests.integration.cli.dev_cluster import running_cluster
 SECONDS_MAX = 30.0
 
 
-def test_a_cluster_is_shown_with_who_is_down(tmp_path: Path) -> None:
+def test_the_status_shows_brokers_that_are_down(tmp_path: Path) -> None:
     """
-    As objects for programs, with tabs in a pipe; a broker that was killed is down, and its shards find other leaders.
+    The output is JSON for programs and tab-separated in a pipe.  A killed broker is down, and its shards get other
+    leaders.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         first, victim, _ = cluster.brokers
@@ -45,12 +46,12 @@ def test_a_cluster_is_shown_with_who_is_down(tmp_path: Path) -> None:
 
 
 def heed_interrupts() -> None:
-    """Who runs the suite in the background ignores them, and a child would inherit that."""
+    """Restore the default handler: a suite that runs in the background ignores SIGINT, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def on_a_terminal(http: str) -> str:
-    """What it draws there until it has drawn twice; Ctrl-C ends it well."""
+    """Return what the command writes to a terminal until it was updated once; Ctrl-C must end it with code 0."""
     controlling, terminal = pty.openpty()
     command = [sys.executable, "-m", "tidemill", "cluster", "status"]
     environment = ENVIRONMENT | {"TIDEMILL_HTTP": http, "COLUMNS": "160", "LINES": "50", "TERM": "xterm"}
@@ -65,4 +66,4 @@ def on_a_terminal(http: str) -> str:
         _, errors = process.communicate(timeout=SECONDS_MAX)
     os.close(controlling)
     assert (0, b"") == (process.returncode, errors)
-    return drawn.decode(errors="replace")  # the last character may be cut
+    return drawn.decode(errors="replace")  # the last character may be incomplete

@@ -1,4 +1,4 @@
-"""`tidemill dev --brokers N`: real processes, one cluster, and failures that are seen."""
+"""`tidemill dev --brokers N`: a cluster of real processes, and failures of its brokers."""
 
 import os
 import shutil
@@ -17,12 +17,12 @@ from tests.integration.cli.dev_cluster import Cluster, running_cluster, started_
 from tidemill.client import broker_http
 
 SECONDS_MAX = 30.0
-STOP_S_MAX = 5.0  # two seconds and the hand-over, on a machine that does other things as well
+STOP_S_MAX = 5.0  # two seconds and the transfer of leadership, on a busy machine
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers; tests that hurt them have their own."""
+    """Three brokers, shared by tests that do not disturb them."""
     with running_cluster(tmp_path_factory.mktemp("three") / "data", 3) as cluster:
         yield cluster
 
@@ -32,20 +32,20 @@ def is_there(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    return b"tidemill" in Path(f"/proc/{pid}/cmdline").read_bytes()  # empty for one that has ended
+    return b"tidemill" in Path(f"/proc/{pid}/cmdline").read_bytes()  # empty for a process that has ended
 
 
 def until(is_so: Callable[[], bool], what: str) -> None:
-    """Others' processes: there is nothing to wait on but what they show."""
+    """Poll until a condition holds; other processes offer nothing to wait on."""
     deadline = time.monotonic() + SECONDS_MAX
     while not is_so():
         assert time.monotonic() < deadline, what
         time.sleep(0.05)
 
 
-def test_the_ready_line_names_every_broker(cluster: Cluster) -> None:
+def test_the_ready_line_lists_every_broker(cluster: Cluster) -> None:
     """
-    The first broker's addresses where a single broker's are, and for each: where, what process, and how to start it.
+    The top-level addresses are those of the first broker.  Each broker has addresses, pid, directory and command.
     """
     first, *_ = cluster.brokers
 
@@ -61,7 +61,7 @@ def test_the_ready_line_names_every_broker(cluster: Cluster) -> None:
 
 def test_ready_means_that_three_voters_have_the_metadata(cluster: Cluster) -> None:
     """
-    Whichever broker is lost first, the cluster goes on; and each knows where the others' HTTP is.
+    The cluster survives the loss of any one broker, and every broker knows the HTTP listeners of the others.
     """
     led = []
     for broker in cluster.brokers:
@@ -79,9 +79,9 @@ def test_ready_means_that_three_voters_have_the_metadata(cluster: Cluster) -> No
     ]
 
 
-def test_the_key_is_nobody_elses_business(cluster: Cluster) -> None:
+def test_the_cluster_key_is_kept_secret(cluster: Cluster) -> None:
     """
-    It stands in no command line, and in files that only this user reads.
+    It is in no command line, and only in files that only this user can read.
     """
     directory = Path(cluster.ready["data"])
     key = (directory / "cluster.key").read_text().strip()
@@ -93,9 +93,9 @@ def test_the_key_is_nobody_elses_business(cluster: Cluster) -> None:
     assert not any(key.encode() in line for line in command_lines)
 
 
-def test_a_second_command_leaves_a_running_cluster_alone(cluster: Cluster) -> None:
+def test_a_second_command_does_not_disturb_a_running_cluster(cluster: Cluster) -> None:
     """
-    It is told who has the directory, and nothing in the settings changes.
+    It fails, naming the process that uses the directory, and changes no settings.
     """
     directory = Path(cluster.ready["data"])
     before = {path: path.read_bytes() for path in directory.glob("broker-*.yaml")}
@@ -108,26 +108,29 @@ def test_a_second_command_leaves_a_running_cluster_alone(cluster: Cluster) -> No
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_killed_broker_is_told_of_and_comes_back_by_its_command(tmp_path: Path, number: int) -> None:
+def test_a_killed_broker_is_reported_and_can_be_restarted_by_its_command(tmp_path: Path, number: int) -> None:
     """
-    The founder, or another, killed as soon as the cluster is ready: a topic is made and written to without it, and the
-    command alone brings it back to where it was.
+    The first or another broker is killed as soon as the cluster is ready.  Without it, a topic can be created and
+    written to.  The command in the ready line restarts it at the same addresses.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         victim = cluster.brokers[number - 1]
         os.kill(victim["pid"], signal.SIGKILL)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        until(lambda: any(event["event"] == "broker ended" for event in cluster.events()), "nobody told of the broker")
+        until(
+            lambda: any(event["event"] == "broker ended" for event in cluster.events()),
+            "the broker's end was not reported",
+        )
         admin.create_topics([NewTopic("t", 2, 2)], operation_timeout=SECONDS_MAX)["t"].result(SECONDS_MAX)
         refused: list[object] = []
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
         producer.produce("t", b"v", on_delivery=lambda error, _: refused.append(error))
         left = producer.flush(SECONDS_MAX)
-        time.sleep(1)  # a broker that somebody starts again behind our back would be there by then
+        time.sleep(1)  # a broker that was restarted automatically would be running by then
         is_back = [broker_http_answers(victim["http"])]
         with started_again(victim):
             survivor = next(broker for broker in cluster.brokers if broker is not victim)
-            until(lambda: live_count(survivor["http"]) == 3, "the broker is not seen again")
+            until(lambda: live_count(survivor["http"]) == 3, "the broker did not become live again")
             is_back.append(broker_http_answers(victim["http"]))
     (told,) = [event for event in cluster.events() if event["event"] == "broker ended"]
 
@@ -148,9 +151,10 @@ def live_count(address: str) -> int:
     return int(broker_http.ask(address, "/v1/cluster")["brokers_live"])
 
 
-def test_a_cluster_comes_back_where_it_was_and_never_shrinks(tmp_path: Path) -> None:
+def test_a_cluster_restarts_at_its_addresses_and_never_shrinks(tmp_path: Path) -> None:
     """
-    On the same directory, at the same addresses, with a third broker if one is wanted; one alone is refused.
+    It restarts on the same directory at the same addresses, also with an additional broker.  Starting one broker alone
+    is refused.
     """
     data = tmp_path / "data"
     with running_cluster(data, 2) as cluster:
@@ -166,24 +170,27 @@ def test_a_cluster_comes_back_where_it_was_and_never_shrinks(tmp_path: Path) -> 
 
     assert (0, True, before) == (code, stop_s < STOP_S_MAX, after[:2]), stop_s
     assert 3 == len(after) and "early\n" == early.out, early.err
-    assert 2 == one.exit_code and "say --brokers" in one.err
+    assert 2 == one.exit_code and "use the same --brokers" in one.err
 
 
-def test_a_wiped_founder_comes_back_by_its_command(tmp_path: Path) -> None:
+def test_a_first_broker_that_lost_its_directory_rejoins_the_cluster(tmp_path: Path) -> None:
     """
-    It does not found another cluster: it joins the one that is there, as a new voter, and is given what it had.
+    Its command does not bootstrap another cluster.  It joins the existing one as a new voter and gets its data back.
     """
     with running_cluster(tmp_path / "data", 3) as cluster:
         write_one(cluster, "kept", 3)
         victim, survivor, _ = cluster.brokers
         before = cluster_id(survivor["http"])
         os.kill(victim["pid"], signal.SIGKILL)
-        until(lambda: any(event["event"] == "broker ended" for event in cluster.events()), "nobody told of the broker")
+        until(
+            lambda: any(event["event"] == "broker ended" for event in cluster.events()),
+            "the broker's end was not reported",
+        )
         shutil.rmtree(victim["data"])
         with started_again(victim):
-            until(lambda: live_count(survivor["http"]) == 3, "the broker is not seen again")
+            until(lambda: live_count(survivor["http"]) == 3, "the broker did not become live again")
             assert before == cluster_id(victim["http"])
-            until(lambda: has_segment_with(b"kept", Path(victim["data"])), "its replica is not there again")
+            until(lambda: has_segment_with(b"kept", Path(victim["data"])), "its replica was not restored")
 
 
 def has_segment_with(value: bytes, data: Path) -> bool:
@@ -191,7 +198,7 @@ def has_segment_with(value: bytes, data: Path) -> bool:
 
 
 def write_one(cluster: Cluster, topic: str, replicas: int) -> None:
-    """A record that holds its topic's name, acknowledged."""
+    """Create a topic and produce a record whose value is the topic's name; it must be acknowledged."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(topic, 1, replicas)], operation_timeout=SECONDS_MAX)[topic].result(SECONDS_MAX)
     refused: list[object] = []
@@ -206,19 +213,22 @@ def cluster_id(address: str) -> str:
 
 def test_brokers_do_not_outlive_their_parent(tmp_path: Path) -> None:
     """
-    Also when it is killed: they stop as if they were asked to.
+    Even if their parent is killed, they shut down in order.
     """
     with running_cluster(tmp_path / "data", 2) as cluster:
         cluster.process.kill()
 
-        until(lambda: not any(is_there(broker["pid"]) for broker in cluster.brokers), "brokers go on without parent")
+        until(
+            lambda: not any(is_there(broker["pid"]) for broker in cluster.brokers),
+            "brokers are still running without their parent",
+        )
 
     assert 2 == [event["event"] for event in cluster.events()].count("stopped")
 
 
 def test_a_broker_that_cannot_start_ends_the_command(tmp_path: Path) -> None:
     """
-    One of the ports is taken; nothing is left running, and the sentence names the port.
+    One of the ports is in use.  No broker is left running, and the error names the port.
     """
     with running_cluster(tmp_path / "other", 2) as other:
         taken = other.brokers[1]["kafka"]

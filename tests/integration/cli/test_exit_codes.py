@@ -1,4 +1,4 @@
-"""Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.  None of these needs a broker."""
+"""Exit codes: 0 done, 1 failed, 2 usage, 3 no broker.  These tests need no broker."""
 
 import json
 import time
@@ -26,9 +26,9 @@ from tests.integration.cli.command import tidemill
     ],
     ids=" ".join,
 )
-def test_wrong_use_is_2(arguments: tuple[str, ...]) -> None:
+def test_a_usage_error_exits_with_2(arguments: tuple[str, ...]) -> None:
     """
-    Told before anything is connected or opened.
+    It is reported before anything is connected or opened.
     """
     finished = tidemill(*arguments)
 
@@ -40,9 +40,9 @@ def test_wrong_use_is_2(arguments: tuple[str, ...]) -> None:
     [("topics", "create"), ("topics", "list", "--bogus"), ("consume", "t", "--max", "0"), ("nonsense",)],
     ids=" ".join,
 )
-def test_wrong_use_is_json_where_that_was_asked_for(arguments: tuple[str, ...]) -> None:
+def test_a_usage_error_is_json_with_the_json_option(arguments: tuple[str, ...]) -> None:
     """
-    Also when it is the parser of the command line that finds it.
+    This includes errors found by the command-line parser.
     """
     finished = tidemill(*arguments, "--json")
 
@@ -52,9 +52,9 @@ def test_wrong_use_is_json_where_that_was_asked_for(arguments: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize("arguments", [("topics", "list"), ("produce", "t"), ("consume", "t")], ids=" ".join)
-def test_no_broker_is_3(arguments: tuple[str, ...]) -> None:
+def test_a_missing_broker_exits_with_3(arguments: tuple[str, ...]) -> None:
     """
-    At once, with what to do about it.
+    The command fails without retry, and the error names the fix.
     """
     finished = tidemill(*arguments, "--json", bootstrap="127.0.0.1:1")
 
@@ -63,9 +63,9 @@ def test_no_broker_is_3(arguments: tuple[str, ...]) -> None:
     assert "tidemill dev" in told["message"] and "--bootstrap" in told["message"]
 
 
-def test_no_broker_behind_http_is_3() -> None:
+def test_a_missing_http_listener_exits_with_3() -> None:
     """
-    The same, for what is asked over HTTP.
+    Commands that use HTTP have the same exit code.
     """
     finished = tidemill("cluster", "status", "--http", "127.0.0.1:1", "--json")
 
@@ -79,18 +79,18 @@ def test_no_broker_behind_http_is_3() -> None:
     [(), ("dev",), ("broker",), ("produce",), ("consume",), ("topics",), ("topics", "create"), ("cluster", "status")],
     ids=" ".join,
 )
-def test_help_shows_how_to_begin(command: tuple[str, ...]) -> None:
+def test_help_contains_examples(command: tuple[str, ...]) -> None:
     """
-    With examples that can be copied.
+    The help of every command has examples to copy.
     """
     finished = tidemill(*command, "--help")
 
     assert 0 == finished.exit_code and "tidemill " in finished.out
 
 
-def test_help_comes_at_once() -> None:
+def test_help_is_fast() -> None:
     """
-    Under 0.4 s on an idle machine; the best of five, because this one is not.
+    It takes less than 0.4 s on an idle machine.  The best of five counts, because this machine may be busy.
     """
     took_s = []
     for _ in range(5):

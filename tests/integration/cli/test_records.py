@@ -9,9 +9,9 @@ import uuid
 from tests.integration.cli.command import ENVIRONMENT, new_topic, tidemill
 
 
-def test_records_come_out_as_they_went_in(bootstrap: str) -> None:
+def test_records_survive_a_round_trip(bootstrap: str) -> None:
     """
-    Bytes that are no text, null values and repeated headers included.
+    This includes bytes that are not text, null values and repeated headers.
     """
     name = new_topic(bootstrap)
     record = {
@@ -30,9 +30,9 @@ def test_records_come_out_as_they_went_in(bootstrap: str) -> None:
     assert (0, record | place) == (produced.exit_code, json.loads(consumed.out))
 
 
-def test_a_refused_line_is_counted_and_told(bootstrap: str) -> None:
+def test_a_refused_line_is_counted_and_reported(bootstrap: str) -> None:
     """
-    The others are produced; the exit code is 1.
+    The other lines are produced, and the exit code is 1.
     """
     name = new_topic(bootstrap)
 
@@ -44,9 +44,9 @@ def test_a_refused_line_is_counted_and_told(bootstrap: str) -> None:
     assert {"event": "produced", "topic": name, "produced": 2, "refused": 1} == counts
 
 
-def test_a_topic_that_is_not_there_is_made_by_producing(bootstrap: str) -> None:
+def test_producing_creates_a_missing_topic(bootstrap: str) -> None:
     """
-    The client asks for it twice at once, and is told both times that it is there.
+    The client requests the topic's metadata twice at once, and both responses contain it.
     """
     name = f"auto-{uuid.uuid4().hex[:12]}"
 
@@ -57,7 +57,7 @@ def test_a_topic_that_is_not_there_is_made_by_producing(bootstrap: str) -> None:
 
 def test_base64_lines_are_bytes(bootstrap: str) -> None:
     """
-    For values that hold newlines.
+    Base64 allows values that contain newlines.
     """
     name = new_topic(bootstrap)
     tidemill("produce", name, "--format", "base64", stdin=b"YQpi\n", bootstrap=bootstrap)
@@ -67,9 +67,9 @@ def test_base64_lines_are_bytes(bootstrap: str) -> None:
     assert "a\nb\n" == consumed.out
 
 
-def test_reading_begins_where_it_is_told(bootstrap: str) -> None:
+def test_reading_starts_at_the_given_position(bootstrap: str) -> None:
     """
-    At an end, an offset or a moment; and stops at `--max`.
+    The start is either end, an offset or a timestamp.  Reading stops after `--max` records.
     """
     name = new_topic(bootstrap)
     lines = [json.dumps({"value": str(n), "timestamp": 1_600_000_000_000 + 1000 * n}) for n in range(5)]
@@ -89,9 +89,9 @@ def test_reading_begins_where_it_is_told(bootstrap: str) -> None:
     assert [["0", "1", "2", "3", "4"], [], ["3", "4"], ["2", "3", "4"], ["1", "2"]] == outs
 
 
-def test_a_group_goes_on_where_it_stopped(bootstrap: str) -> None:
+def test_a_group_resumes_where_it_stopped(bootstrap: str) -> None:
     """
-    What was printed is committed, and nothing more.
+    The offsets of printed records are committed, and no others.
     """
     name = new_topic(bootstrap)
     tidemill("produce", name, stdin=b"1\n2\n3\n", bootstrap=bootstrap)
@@ -104,9 +104,9 @@ def test_a_group_goes_on_where_it_stopped(bootstrap: str) -> None:
     assert [["1", "2"], ["3"], []] == outs
 
 
-def test_following_ends_well_on_ctrl_c(bootstrap: str) -> None:
+def test_ctrl_c_ends_following_with_success(bootstrap: str) -> None:
     """
-    That is how one ends it.
+    Ctrl-C is the normal way to end `--follow`.
     """
     name = new_topic(bootstrap)
     tidemill("produce", name, stdin=b"1\n", bootstrap=bootstrap)
@@ -124,13 +124,13 @@ def test_following_ends_well_on_ctrl_c(bootstrap: str) -> None:
 
 
 def _as_at_a_terminal() -> None:
-    """A suite that runs in the background of a script has children that ignore SIGINT."""
+    """Restore the default handler: a suite that runs in the background ignores SIGINT, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_a_reader_who_has_seen_enough_ends_it_quietly(bootstrap: str) -> None:
+def test_closing_the_pipe_ends_following_without_error(bootstrap: str) -> None:
     """
-    As in `tidemill consume … --follow | head -1`.
+    An example is `tidemill consume … --follow | head -1`.
     """
     name = new_topic(bootstrap)
     tidemill("produce", name, stdin=b"1\n", bootstrap=bootstrap)
@@ -146,13 +146,13 @@ def test_a_reader_who_has_seen_enough_ends_it_quietly(bootstrap: str) -> None:
     assert (0, b"") == (exit_code, errors)
 
 
-def test_an_offset_that_is_not_there_is_told(bootstrap: str) -> None:
+def test_an_adjusted_start_offset_is_reported(bootstrap: str) -> None:
     """
-    With where it begins instead; as JSON where that was asked for.
+    A message names the offset at which reading starts instead.  With --json it is an object.
     """
     name = new_topic(bootstrap)
 
     consumed = tidemill("consume", name, "--from", "offset:9", "--json", bootstrap=bootstrap)
 
     assert (0, "") == (consumed.exit_code, consumed.out)
-    assert "has no offset 9; begins at 0" in json.loads(consumed.err)["message"]
+    assert "has no offset 9; starting at 0" in json.loads(consumed.err)["message"]

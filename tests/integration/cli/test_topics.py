@@ -5,9 +5,9 @@ import json
 from tests.integration.cli.command import new_topic, tidemill
 
 
-def test_a_topic_that_was_made_is_listed(bootstrap: str) -> None:
+def test_a_created_topic_is_listed(bootstrap: str) -> None:
     """
-    One object per line, with the fields that scripts rely on.
+    The output has one object per line, with the fields that scripts rely on.
     """
     name = new_topic(bootstrap, partitions=3)
 
@@ -21,7 +21,7 @@ def test_a_topic_that_was_made_is_listed(bootstrap: str) -> None:
 
 def test_a_description_has_configurations_and_offsets(bootstrap: str) -> None:
     """
-    What was set, and how far each partition is.
+    It contains the configuration of the topic and the offsets of each partition.
     """
     name = new_topic(bootstrap, partitions=2)
     tidemill("topics", "alter", name, "--config", "retention.ms=-1", bootstrap=bootstrap)
@@ -39,7 +39,7 @@ def test_a_description_has_configurations_and_offsets(bootstrap: str) -> None:
 
 def test_partitions_can_be_added(bootstrap: str) -> None:
     """
-    And never taken away.
+    They can never be removed.
     """
     name = new_topic(bootstrap)
 
@@ -50,9 +50,9 @@ def test_partitions_can_be_added(bootstrap: str) -> None:
     assert (0, 1, 4) == (grown.exit_code, shrunk.exit_code, len(described["partitions"]))
 
 
-def test_a_topic_that_was_deleted_is_gone(bootstrap: str) -> None:
+def test_a_deleted_topic_no_longer_exists(bootstrap: str) -> None:
     """
-    Describing it fails by name.
+    Describing it fails with Kafka's error name.
     """
     name = new_topic(bootstrap)
 
@@ -63,9 +63,9 @@ def test_a_topic_that_was_deleted_is_gone(bootstrap: str) -> None:
     assert "UNKNOWN_TOPIC_OR_PARTITION" == json.loads(described.err)["error"]
 
 
-def test_what_a_broker_refuses_is_told_with_its_fix(bootstrap: str) -> None:
+def test_a_refusal_by_the_broker_is_reported_with_the_fix(bootstrap: str) -> None:
     """
-    The error, what it was about, and what to do.
+    The message has the error, the setting it is about, and what to do.
     """
     name = new_topic(bootstrap)
 

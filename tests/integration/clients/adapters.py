@@ -1,4 +1,4 @@
-"""The libraries that the contract runs with, by name."""
+"""The client libraries with which the contract is run, by name."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""aiokafka in the contract's vocabulary: its coroutines run on an event loop in a thread of its own."""
+"""The adapter for aiokafka, whose coroutines run on an event loop in a separate thread."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 
 
 class LoopThread:
-    """Heartbeats and fetches go on while a case does something else."""
+    """An event loop in a thread, so that heartbeats and fetches continue while a case does something else."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -60,7 +60,7 @@ class AiokafkaProducer:
 
     def send(self, topic: str, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
         if any(record.key is None and record.value is None for record in records):
-            raise Unsupported("aiokafka sends no record without key and value")
+            raise Unsupported("aiokafka cannot send a record that has neither key nor value")
 
         async def send_all() -> list[tuple[int, int]]:
             futures = [

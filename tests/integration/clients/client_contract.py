@@ -1,8 +1,8 @@
 """
-The client contract: what any Kafka client may expect of a broker, each case written once for all libraries.
+The client contract: behaviour that any Kafka client may expect of a broker.  Each case works with all libraries.
 
-Apache Kafka 4.3.1 passes it, which makes it an oracle: what holds there must hold here.
-A case takes a `Stage`: the client under test, names that nobody else uses, and steps that wait with a deadline.
+Apache Kafka 4.3.1 passes it and so serves as an oracle: what holds there must hold for Tidemill.
+A case takes a `Stage`: the client under test, unique names, and steps that wait with a deadline.
 """
 
 import os
@@ -38,7 +38,7 @@ INVALID_REPLICATION_FACTOR = 38
 INVALID_CONFIG = 40
 NON_EMPTY_GROUP = 68
 GROUP_ID_NOT_FOUND = 69
-# librdkafka tells these as errors of its own.
+# Errors that librdkafka reports with codes of its own.
 LOCAL_AUTO_OFFSET_RESET, LOCAL_UNKNOWN_TOPIC, LOCAL_UNKNOWN_PARTITION = -140, -188, -190
 
 JUNE_2013 = 1_371_000_000_000
@@ -54,7 +54,7 @@ def case(function: Case) -> Case:
 
 
 class Stage:
-    """One case's world; everything it opened is closed at the end."""
+    """The environment of one case.  At its end it closes everything that the case has opened."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Stage:
         replicas: int = 1,
         still: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        """`still` keeps leaders where they are, for as long as it is entered."""
+        """`still` returns a context manager that keeps leaders from moving."""
         self.still = still
         self.client = client
         self.replicas = replicas
@@ -73,7 +73,7 @@ class Stage:
         self.broker_pid = broker_pid
         self._stack = ExitStack()
         self._topic_count = 0
-        self._left: set[int] = set()  # consumers that a case has closed itself
+        self._left: set[int] = set()  # consumers that the case has already closed
 
     def __enter__(self) -> "Stage":
         return self
@@ -100,19 +100,27 @@ class Stage:
         return consumer
 
     def leave(self, consumer: Consuming) -> None:
-        """Clients say it once: where nobody listens just then, the group waits for the end of the session."""
+        """
+        Close a consumer while leaders do not move.
+
+        Clients send LeaveGroup once; if the coordinator moves just then, the group waits for the session timeout.
+        """
         self._left.add(id(consumer))
         with self.still():
             consumer.close()
 
     def send(self, topic: str, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
-        """Where leaders move, batches are refused and sent again: only idempotent producers keep their order then."""
+        """
+        Send records with a new producer; return partition and offset of each.
+
+        While leaders move, batches are refused and retried, and only an idempotent producer keeps their order.
+        """
         return self.producer(idempotent=self.replicas > 1).send(topic, records)
 
     def read(
         self, topic: str, count: int, *, partitions: int = 1, start: int = 0, fetch_bytes_max: int = 1_000_000
     ) -> list[Record]:
-        """Exactly what the topic holds from `start` on: waits for `count` records, then looks once more for others."""
+        """Return the records of the topic from `start` on: wait for `count` of them, then poll once more for others."""
         consumer = self.consumer(fetch_bytes_max=fetch_bytes_max)
         consumer.assign({(topic, partition): start for partition in range(partitions)})
         return self.take(consumer, count)
@@ -135,7 +143,7 @@ class Stage:
     def assign_until(
         self, consumers: Sequence[Consuming], condition: Callable[[list[set[TopicPartition]]], bool], what: str
     ) -> None:
-        """Poll every member, as its application would, until their assignments are as wanted."""
+        """Poll every member, as an application would, until their assignments satisfy `condition`."""
 
         def is_assigned() -> bool:
             for consumer in consumers:
@@ -150,7 +158,7 @@ class Stage:
         return caught.value.code
 
     def member_process(self, group: str, topic: str) -> "subprocess.Popen[str]":
-        """A member in a process of its own, so that it can die without a word."""
+        """Start a member in a separate process, so that it can be killed without leaving the group."""
         kind = type(self.client)
         command = [sys.executable, "-m", "tests.integration.clients.group_member"]
         command += [f"{kind.__module__}:{kind.__qualname__}", self.client.bootstrap, group, topic]
@@ -309,7 +317,7 @@ def a_record_of_five_megabytes_passes(stage: Stage) -> None:
 @case
 def a_large_record_passes_a_small_fetch(stage: Stage) -> None:
     """
-    KIP-74: at least one batch is always returned, so that no consumer is stuck on it.
+    A fetch always returns at least one batch, so that a consumer never gets stuck on a large one (KIP-74).
     """
     topic = stage.topic()
     stage.send(topic, [Outgoing(value=b"x" * 300_000, partition=0), Outgoing(value=b"after", partition=0)])
@@ -348,7 +356,7 @@ def offsets_are_found_by_time(stage: Stage) -> None:
     topic = stage.topic(retention_ms="-1")
     place = (topic, 0)
     producer = stage.producer()
-    for index in range(10):  # ten batches, so that the search crosses their borders
+    for index in range(10):  # ten batches, so that the search crosses batch boundaries
         stamps = (JUNE_2013 + 1_000 * index, JUNE_2013 + 1_000 * index + 500)
         producer.send(topic, [Outgoing(value=b"v", partition=0, timestamp=stamp) for stamp in stamps])
     consumer = stage.consumer()
@@ -356,7 +364,7 @@ def offsets_are_found_by_time(stage: Stage) -> None:
 
     found = [consumer.offsets_for_times({place: stamp})[place] for stamp in asked]
 
-    # Past the last timestamp the libraries differ: librdkafka tells the end (−1), aiokafka nothing.
+    # After the last timestamp the libraries differ: librdkafka returns the end (-1), aiokafka nothing.
     assert found == [0, 0, 1, 9, 19, None]
 
 
@@ -404,7 +412,7 @@ def an_offset_out_of_range_obeys_the_reset_policy(stage: Stage) -> None:
             codes.append(no.code)
         return bool(codes)
 
-    stage.until(code_came, "the consumer without a policy is told")
+    stage.until(code_came, "the consumer without a reset policy gets an error")
     assert codes[0] in (OFFSET_OUT_OF_RANGE, LOCAL_AUTO_OFFSET_RESET)
     assert stage.take(from_start, 10)[0].offset == 0
 
@@ -482,10 +490,10 @@ def deleting_an_unknown_topic_is_refused(stage: Stage) -> None:
 @case
 def asking_about_an_unknown_topic_does_not_create_it(stage: Stage) -> None:
     """
-    A consumer's metadata request says that it does not want auto-creation; the broker's own switch is on.
+    A consumer's metadata request disables auto-creation, although the broker allows it.
     """
     if stage.client.name == "aiokafka":
-        pytest.skip("aiokafka has no option against auto-creation: its metadata requests always allow it")
+        pytest.skip("aiokafka cannot disable auto-creation: its metadata requests always allow it")
     name = f"{stage.name}-unknown"
     consumer = stage.consumer()
 
@@ -525,8 +533,8 @@ def idempotent_records_are_stored_once_and_in_order(stage: Stage) -> None:
 @case
 def a_retry_of_what_was_stored_is_stored_once(stage: Stage) -> None:
     """
-    The broker stands still until the client has given up on its connection and sent everything again;
-    then it finds the first sending and the retry, and must know them for the same.
+    The broker is stopped until the client has timed out and sent everything again on a new connection.
+    Then it receives the first attempt and the retry, and must recognize the duplicates.
     """
     if stage.broker_pid is None:
         pytest.skip("the broker's process id is not known (TIDEMILL_TEST_BROKER_PID)")
@@ -562,7 +570,7 @@ def a_group_commits_and_resumes(stage: Stage) -> None:
 
     second = stage.consumer(group)
     second.subscribe([topic])
-    with stage.still():  # should the first have left unheard, its session has to end
+    with stage.still():  # if the first member's LeaveGroup was lost, its session must time out first
         records = stage.take(second, 8)
 
     assert list(range(12, 20)) == [record.offset for record in records]
@@ -591,8 +599,8 @@ def a_member_that_joins_and_one_that_leaves_move_partitions(stage: Stage) -> Non
     second.subscribe([topic])
     stage.assign_until([first, second], split_evenly(topic, 4), "two members share")
     stage.leave(first)
-    with stage.still():  # as above
-        stage.assign_until([second], lambda held: held == [whole], "who stays has all")
+    with stage.still():  # if the LeaveGroup was lost, the session must time out first
+        stage.assign_until([second], lambda held: held == [whole], "the remaining member has all")
 
     values = [b"%d" % index for index in range(40)]
     stage.send(topic, [Outgoing(value=value, partition=index % 4) for index, value in enumerate(values)])
@@ -612,7 +620,7 @@ def a_member_that_dies_is_replaced_after_its_session(stage: Stage) -> None:
 
     doomed.kill()
 
-    with stage.still():  # a coordinator that moves gives every member a whole session, as Kafka's does
+    with stage.still():  # after a move, the new coordinator renews every session, as Kafka's does
         stage.assign_until([survivor], lambda held: held == [whole], "the dead member's partition is taken over")
 
 
@@ -648,7 +656,7 @@ def a_group_reads_every_record_once_through_a_rebalance(stage: Stage) -> None:
 @case
 def a_static_member_comes_back_to_its_own_partitions(stage: Stage) -> None:
     """
-    KIP-345: a static member that goes and returns within its session moves nobody's partitions.
+    A static member that leaves and returns within its session timeout causes no rebalance (KIP-345).
     """
     topic = stage.topic(partitions=4)
     group = f"{stage.name}-group"
@@ -722,7 +730,7 @@ def a_topic_is_created_listed_and_deleted(stage: Stage) -> None:
     stage.client.delete_topic(topic)
 
     assert counted == 5
-    stage.until(lambda: topic not in stage.client.topics(), "the topic goes")
+    stage.until(lambda: topic not in stage.client.topics(), "the topic is gone")
 
 
 @case
@@ -730,7 +738,7 @@ def a_topic_that_comes_again_is_a_new_one(stage: Stage) -> None:
     topic = stage.topic()
     stage.send(topic, [Outgoing(value=b"old", partition=0)] * 3)
     stage.client.delete_topic(topic)
-    stage.until(lambda: topic not in stage.client.topics(), "the topic goes")
+    stage.until(lambda: topic not in stage.client.topics(), "the topic is gone")
 
     stage.until(lambda: created_again(stage.client, topic), "the name is free again")
     stage.until(lambda: stage.client.topics().get(topic) == 1, "the topic appears")
@@ -783,7 +791,7 @@ def partitions_are_added_and_never_taken(stage: Stage) -> None:
 
     stage.client.create_partitions(topic, 4)
 
-    # Whichever broker is asked may have heard of less than the one before it, as in Kafka.
+    # As in Kafka, the broker that is asked may have older metadata than the one asked before.
     stage.until(lambda: stage.client.topics().get(topic) == 4, "four partitions appear")
     assert stage.refusal(lambda: stage.client.create_partitions(topic, 3)) == INVALID_PARTITIONS
     stage.send(topic, [Outgoing(value=b"new", partition=3)])
@@ -796,11 +804,11 @@ def partitions_are_added_and_never_taken(stage: Stage) -> None:
 @case
 def records_of_2013_go_by_default_and_stay_without_retention(stage: Stage) -> None:
     """
-    Retention looks at record timestamps, not at when a file was written.
+    Retention depends on the timestamps of records, not on the time at which a file was written.
     """
     interval_ms = int(stage.client.broker_configs()["log.retention.check.interval.ms"])
     if interval_ms > 2_000:
-        pytest.skip(f"the broker looks for old segments only every {interval_ms} ms")
+        pytest.skip(f"the broker checks for expired segments only every {interval_ms} ms")
     topics = {
         "default": stage.topic(segment_bytes="1048576"),
         "without": stage.topic(segment_bytes="1048576", retention_ms="-1"),
@@ -812,7 +820,7 @@ def records_of_2013_go_by_default_and_stay_without_retention(stage: Stage) -> No
             producer.send(topic, lot)
     consumer = stage.consumer()
 
-    stage.until(lambda: consumer.bounds((topics["default"], 0)) == (27, 27), "the old segments go")
+    stage.until(lambda: consumer.bounds((topics["default"], 0)) == (27, 27), "the old segments are deleted")
 
     assert consumer.bounds((topics["without"], 0)) == (0, 27)
     producer.send(topics["default"], [Outgoing(value=b"young", partition=0)])

@@ -1,8 +1,8 @@
 """
-What the contract asks of a client library, in one synchronous vocabulary; each library has a thin adapter to it.
+The synchronous client interface that the contract uses; each library has a thin adapter to it.
 
-A refusal is `Refused` with the protocol's error code, whatever the library calls it.
-What a library cannot do raises `Unsupported`, whose message becomes the reason of a skip.
+An error response raises `Refused` with the protocol's error code, whatever the library's own exception is.
+A feature that a library lacks raises `Unsupported`, whose message becomes the reason of a skip.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from typing import Protocol
 TopicPartition = tuple[str, int]  # topic, partition
 Headers = tuple[tuple[str, bytes | None], ...]
 
-WAIT_SECONDS_MAX = 20.0  # no single step of a case may take longer
+WAIT_SECONDS_MAX = 20.0  # the limit of a single step of a case
 SESSION_MS = 6_000  # the shortest that Kafka's defaults allow
 
 
 class Refused(Exception):
-    """The broker (or the library for it) said no."""
+    """The broker, or the library itself, refused a request."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"error {code}: {message}")
@@ -25,7 +25,7 @@ class Refused(Exception):
 
 
 class Unsupported(Exception):
-    """The library has no such thing; the message says what."""
+    """The library lacks a feature; the message names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """A record on its way: what a producer may say about it."""
+    """A record to be sent."""
 
     value: bytes | None
     key: bytes | None = None
@@ -58,7 +58,7 @@ class GroupDescription:
 
 class Producing(Protocol):
     def send(self, topic: str, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
-        """Send all, wait for all; partition and offset of each, in order.  Raises `Refused` for the first refusal."""
+        """Send all records and wait; return partition and offset of each, in order.  Raise `Refused` on an error."""
         ...
 
     def close(self) -> None: ...
@@ -72,7 +72,7 @@ class Consuming(Protocol):
     def assignment(self) -> set[TopicPartition]: ...
 
     def poll(self, seconds: float) -> list[Record]:
-        """What has come within that time; raises `Refused` where the library reports an error."""
+        """Return the records that arrive within that time.  Raise `Refused` if the library reports an error."""
         ...
 
     def seek(self, place: TopicPartition, offset: int) -> None: ...
@@ -84,16 +84,16 @@ class Consuming(Protocol):
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]: ...
 
     def bounds(self, place: TopicPartition) -> tuple[int, int]:
-        """Log start offset and end offset."""
+        """Return the log start offset and the end offset."""
         ...
 
     def close(self) -> None:
-        """Leaves the group, unless the member is static."""
+        """Close the consumer.  It leaves its group, unless the member is static."""
         ...
 
 
 class Client(Protocol):
-    """One library, bound to one broker."""
+    """One client library, connected to one broker or cluster."""
 
     name: str
     bootstrap: str
@@ -124,7 +124,7 @@ class Client(Protocol):
     def create_partitions(self, name: str, total: int) -> None: ...
 
     def topics(self) -> dict[str, int]:
-        """Every topic's partition count."""
+        """Return topic → partition count."""
         ...
 
     def topic_configs(self, name: str) -> dict[str, str]: ...

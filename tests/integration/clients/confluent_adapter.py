@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) in the contract's vocabulary."""
+"""The adapter for confluent-kafka (librdkafka)."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ def refusal(error: KafkaError) -> Refused:
 
 
 def patiently(ask: Callable[[], Answer]) -> Answer:
-    """Calls that librdkafka does not repeat by itself when a leader or a coordinator has moved: its users do."""
+    """Retry a call that librdkafka does not retry by itself when a leader or coordinator moves; applications must."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while True:
         try:
@@ -69,7 +69,7 @@ class ConfluentProducer:
             except KafkaException as failure:
                 raise refusal(failure.args[0]) from failure
             self._producer.poll(0)
-        assert self._producer.flush(WAIT_SECONDS_MAX) == 0, "records were left without an answer"
+        assert self._producer.flush(WAIT_SECONDS_MAX) == 0, "some records got no response"
         places = []
         for answer in answers:
             assert answer is not None
@@ -101,7 +101,7 @@ class ConfluentConsumer:
         messages = [] if message is None else [message, *self._consumer.consume(10_000, timeout=0)]
         errors = [error for each in messages if (error := each.error()) is not None]
         for error in errors:
-            if error.code() not in MOVING:  # librdkafka tells of them, and looks for the coordinator by itself
+            if error.code() not in MOVING:  # librdkafka reports these errors but finds the new coordinator by itself
                 raise refusal(error)
         return [_record(each) for each in messages if each.error() is None]
 
@@ -232,7 +232,7 @@ class ConfluentClient:
         self._answer(self._admin.incremental_alter_configs([resource])[resource])
 
     def delete_records(self, place: TopicPartition, before: int) -> None:
-        """librdkafka asks once who leads, and hands on what somebody answers who does no more."""
+        """Retry, because librdkafka looks up the leader only once and returns the error of a broker that lost it."""
         wanted = LibraryTopicPartition(*place, before)
         try:
             patiently(lambda: self._admin.delete_records([wanted])[wanted].result(WAIT_SECONDS_MAX))
@@ -250,7 +250,7 @@ class ConfluentClient:
         self._answer(self._admin.delete_consumer_groups([group])[group])
 
     def close(self) -> None:
-        """The library ends its threads when the object goes."""
+        """Do nothing: the library stops its threads when the object is collected."""
 
     @staticmethod
     def _answer(future: Any) -> Any:

@@ -1,9 +1,9 @@
 """
-The broker that the contract meets, and the matrix it ends with.
+The broker under test, and the matrix of results printed at the end.
 
-By default `tidemill` is started as a process of its own.  `TIDEMILL_TEST_BOOTSTRAP=host:port` uses a running broker
-instead, for example Apache Kafka (see `python -m benchmarks.apache_kafka`), and `TIDEMILL_TEST_BROKER_PID` tells its
-process id to the cases that stop it for a while.
+By default `tidemill` is started as a separate process.  `TIDEMILL_TEST_BOOTSTRAP=host:port` selects a running broker
+instead, for example Apache Kafka (see `python -m benchmarks.apache_kafka`), and `TIDEMILL_TEST_BROKER_PID` is its
+process id, for cases that stop it temporarily.
 """
 
 import os
@@ -18,7 +18,7 @@ from benchmarks.clusters import BROKERS, three_tidemills
 from benchmarks.tidemill_broker import TidemillBroker
 from tests.integration.clients.leader_mover import LeaderMover
 
-# Short delays, so that the suite waits for nothing but its own deadlines.
+# Short delays, so that the suite does not wait longer than necessary.
 SETTINGS: dict[str, str | int] = {
     "group.initial.rebalance.delay.ms": 0,
     "log.retention.check.interval.ms": 200,
@@ -57,7 +57,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 @dataclass(frozen=True, slots=True)
 class RunningCluster:
-    """Three brokers, whose leaders all move every `MOVE_SECONDS`."""
+    """Three brokers; the leaders of all shards move every `MOVE_SECONDS`."""
 
     bootstrap: str
     mover: LeaderMover
@@ -92,7 +92,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     outcomes = config.stash.get(OUTCOMES, {})
     if not outcomes:
         return
-    config.stash[OUTCOMES] = {}  # conformance has this hook, too
+    config.stash[OUTCOMES] = {}  # `conformance` has the same hook and must not print it again
     clients = sorted({client for row in outcomes.values() for client in row})
     width = max(map(len, outcomes))
     terminalreporter.section("client contract")

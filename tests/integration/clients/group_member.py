@@ -1,4 +1,7 @@
-"""A group member as a process, to be killed: `python -m …group_member MODULE:CLIENT BOOTSTRAP GROUP TOPIC`."""
+"""A group member as a separate process, for cases that kill it.
+
+python -m tests.integration.clients.group_member MODULE:CLIENT BOOTSTRAP GROUP TOPIC
+"""
 
 import sys
 from collections.abc import Callable

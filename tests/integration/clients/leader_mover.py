@@ -1,6 +1,6 @@
-"""Moves leaders: asks every broker, now and then, to hand over all that it leads to the next one.
+"""Moves leaders: periodically asks every broker to transfer leadership of all its shards to the next broker.
 
-It speaks as brokers do among themselves: a link that has proven the cluster's key, and HandOver requests over it.
+It connects like a broker: it authenticates with the cluster key and sends requests to transfer leadership.
 """
 
 import asyncio
@@ -16,14 +16,18 @@ from tidemill.peer.transfer_leadership import API, Request
 from tidemill.runtime.os_entropy import OsEntropy
 from tidemill.runtime.peer_transport import PeerTransport
 
-SHARDS_MAX = 4_000  # ids that may exist: those that are not led there are refused
+SHARDS_MAX = 4_000  # shard ids to try; a broker refuses those that it does not lead
 
 
 class LeaderMover:
-    """Context manager; `moved` counts the shards that were handed over, `rounds` how often it was asked for."""
+    """
+    A context manager that moves leaders while it is entered.
+
+    `moved` counts accepted transfers, and `rounds` counts the rounds of requests.
+    """
 
     def __init__(self, peers: Sequence[str], seconds: float) -> None:
-        """`peers` are the brokers' peer listeners, by broker id from 1."""
+        """`peers` are the peer listeners of brokers 1, 2 and so on; `seconds` is the time between rounds."""
         self.moved = 0
         self.rounds = 0
         self._peers = peers
@@ -45,9 +49,9 @@ class LeaderMover:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Leaders stay where they are."""
+        """Keep leaders from moving while the context is entered."""
         self._still.set()
-        assert self._is_still.wait(5), "the mover does not come to rest"
+        assert self._is_still.wait(5), "the mover did not pause"
         try:
             yield
         finally:
@@ -65,7 +69,7 @@ class LeaderMover:
         while not self._stop.is_set():
             await asyncio.sleep(0.05)
             if self._still.is_set():
-                if loop.time() - self._asked_at > 0.5:  # what was begun is over by then
+                if loop.time() - self._asked_at > 0.5:  # transfers in progress have ended by then
                     self._is_still.set()
                 continue
             if loop.time() - since < self._seconds or len(self._links) < len(self._peers):
@@ -85,7 +89,7 @@ class LeaderMover:
 
     def linked(self, link: Link) -> None:
         voter = link.hello.voter
-        assert voter is not None, "a broker of the cluster"
+        assert voter is not None, "the peer is not a broker of the cluster"
         self._links[voter.broker_id] = link
 
     def received(self, link: Link, frame: memoryview) -> None:

@@ -1,4 +1,4 @@
-"""Other people's administration clients against a broker of ours."""
+"""Administration clients of other projects with a Tidemill broker."""
 
 import uuid
 import warnings
@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 from tests.integration.clients.conftest import RunningBroker
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # the library reads its schemas in an old way
+    warnings.simplefilter("ignore", DeprecationWarning)  # the library reads its schemas in a deprecated way
     from kafka import admin as kafka_admin
 
 SECONDS_MAX = 15
@@ -43,9 +43,9 @@ def made(client: AdminClient, **wanted: object) -> str:
     return name
 
 
-def test_confluent_s_client_makes_grows_and_deletes_topics(confluent: AdminClient) -> None:
+def test_confluents_client_creates_extends_and_deletes_topics(confluent: AdminClient) -> None:
     """
-    What it is told is so when it is told.
+    Each change is visible when the broker responds.
     """
     name = made(confluent, num_partitions=2, replication_factor=1)
 
@@ -56,9 +56,9 @@ def test_confluent_s_client_makes_grows_and_deletes_topics(confluent: AdminClien
     assert name not in confluent.list_topics(timeout=SECONDS_MAX).topics
 
 
-def test_confluent_s_client_changes_configurations(confluent: AdminClient) -> None:
+def test_confluents_client_changes_configurations(confluent: AdminClient) -> None:
     """
-    Set, described, and taken back.
+    A value is set, described and deleted again.
     """
     name = made(confluent, num_partitions=1, replication_factor=1, config={"retention.ms": "1000"})
     told = []
@@ -73,9 +73,9 @@ def test_confluent_s_client_changes_configurations(confluent: AdminClient) -> No
     assert ["2000", "604800000"] == told
 
 
-def test_confluent_s_client_describes_the_cluster_and_its_topics(confluent: AdminClient) -> None:
+def test_confluents_client_describes_the_cluster_and_its_topics(confluent: AdminClient) -> None:
     """
-    The controller is the broker itself.
+    The only broker is the controller.
     """
     name = made(confluent, num_partitions=3, replication_factor=1)
 
@@ -85,9 +85,9 @@ def test_confluent_s_client_describes_the_cluster_and_its_topics(confluent: Admi
     assert (1, 1, 3) == (len(cluster.nodes), cluster.controller.id, len(groups.topics[name].partitions))
 
 
-def test_confluent_s_client_deletes_records(broker: RunningBroker, confluent: AdminClient) -> None:
+def test_confluents_client_deletes_records(broker: RunningBroker, confluent: AdminClient) -> None:
     """
-    And reads where the log starts afterwards; a consumer begins there.
+    Afterwards ListOffsets returns the new log start, and a consumer starts there.
     """
     name = made(confluent, num_partitions=1, replication_factor=1)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
@@ -106,9 +106,9 @@ def test_confluent_s_client_deletes_records(broker: RunningBroker, confluent: Ad
     assert record is not None and b"4" == record.value()
 
 
-def test_kafka_python_s_client_administrates_too(kafka_python: kafka_admin.KafkaAdminClient) -> None:
+def test_kafka_pythons_client_administers_topics(kafka_python: kafka_admin.KafkaAdminClient) -> None:
     """
-    With newer versions of the same requests.
+    It uses newer versions of the same requests.
     """
     name = f"admin-{uuid.uuid4().hex[:12]}"
 

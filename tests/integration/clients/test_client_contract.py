@@ -1,4 +1,4 @@
-"""Every case of the contract with every client, against a broker process."""
+"""Every case of the contract with every client and a broker process."""
 
 import itertools
 import os
@@ -24,7 +24,7 @@ def client(request: pytest.FixtureRequest, broker: RunningBroker) -> Iterator[Cl
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_client_contract(client: Client, case: Case, broker: RunningBroker) -> None:
     """
-    What holds with one client holds with all, and what holds with Apache Kafka holds here.
+    Every case holds with every client, as it does with Apache Kafka.
     """
     name = f"contract-{os.getpid()}-{next(NUMBERS)}"
     with Stage(client, name=name, broker_pid=broker.pid) as stage:

@@ -1,4 +1,4 @@
-"""A consumer group outlives its coordinator's process."""
+"""A consumer group survives a restart of its coordinator's process."""
 
 import time
 from pathlib import Path
@@ -9,7 +9,7 @@ from benchmarks.broker import free_port
 from benchmarks.tidemill_broker import TidemillBroker
 
 TOPIC, GROUP = "flights", "readers"
-PARTITIONS, RECORDS = 8, 300  # spread by hand: the client's partitioner may choose one partition for all of them
+PARTITIONS, RECORDS = 8, 300  # partitions are set explicitly: the client's partitioner may choose one for all records
 WAIT_SECONDS_MAX = 40.0
 
 
@@ -48,9 +48,9 @@ def read(reader: Consumer, count: int) -> list[bytes | None]:
     return values
 
 
-def test_a_member_goes_on_in_its_generation_after_a_kill(tmp_path: Path) -> None:
+def test_a_member_continues_in_its_generation_after_the_broker_is_killed(tmp_path: Path) -> None:
     """
-    kill -9 of the only broker: the member keeps its partitions, its commits are there, and no record comes twice.
+    After SIGKILL of the only broker, the member keeps its partitions and commits, and gets no record twice.
     """
     port = free_port()
     broker = start(tmp_path, port)

@@ -1,4 +1,4 @@
-"""Three brokers, whose leaders all move every two seconds: clients notice nothing but a moment's pause."""
+"""Three brokers whose leaders all move every two seconds; clients notice only short delays."""
 
 import itertools
 import os
@@ -24,7 +24,7 @@ from tidemill.model.topic import OFFSETS_TOPIC
 
 NUMBERS = itertools.count(1)
 ELECTIONS = 5
-ELECTED_SECONDS_MAX = 60  # for so many; each takes two seconds
+ELECTED_SECONDS_MAX = 60  # time limit for that many elections; there is one every two seconds
 
 
 @pytest.fixture(scope="module", params=CLIENTS)
@@ -44,7 +44,7 @@ def test_the_client_contract_holds_while_leaders_move(
     moving_client: Client, case: Case, cluster: RunningCluster
 ) -> None:
     """
-    Also for the controller, and for the coordinators of groups.
+    The controller and the coordinators of groups move as well.
     """
     with staged(moving_client, cluster) as stage:
         try:
@@ -55,9 +55,8 @@ def test_the_client_contract_holds_while_leaders_move(
 
 def test_idle_consumers_are_neither_reset_nor_stuck(moving_client: Client, cluster: RunningCluster) -> None:
     """
-    At the end of a partition in which nothing is written, across five elections of each: a consumer without a reset
-    policy would be told of a reset, and what is written afterwards comes, once and at once.  One partition is empty,
-    the other has been read.
+    Two consumers wait at the end of a partition, one empty and one read before, during five elections of each.  They
+    have no reset policy, so an offset reset would raise an error.  A record written afterwards arrives once and soon.
     """
     with staged(moving_client, cluster) as stage:
         idle = {stage.topic(): stage.consumer(reset="none"), stage.topic(): stage.consumer(reset="none")}
@@ -86,8 +85,8 @@ def test_idle_consumers_are_neither_reset_nor_stuck(moving_client: Client, clust
 
 def test_a_member_whose_coordinator_moves_before_it_asks_for_its_offsets_reads_them(cluster: RunningCluster) -> None:
     """
-    librdkafka's issue 5586: told that the coordinator is another it would never ask that one.  Where it learns of it
-    earlier, by a heartbeat, this test would test nothing.
+    In librdkafka's issue 5586, a client never asks the new coordinator for its offsets after NOT_COORDINATOR.  The long
+    heartbeat interval ensures that the member does not learn of the move earlier, by a heartbeat.
     """
     client = ConfluentClient(cluster.bootstrap)
     with staged(client, cluster) as stage:
@@ -121,11 +120,11 @@ def test_a_member_whose_coordinator_moves_before_it_asks_for_its_offsets_reads_t
                     values += [] if error else [message.value()]
 
         assert [b"0", b"1", b"2"] == values
-        assert KafkaError.NOT_COORDINATOR in told, f"it asked the right one: {told}"
+        assert KafkaError.NOT_COORDINATOR in told, f"the member knew the new coordinator before it asked: {told}"
 
 
 def epoch_of(cluster: RunningCluster, topic: str, partition: int = 0) -> int:
-    """Of whoever leads the partition, or led it last."""
+    """Return the leader epoch of a partition, waiting for a leader if there is none."""
     known = ClusterMetadata(from_keys({"bootstrap.servers": cluster.bootstrap}))
     try:
         while True:

@@ -1,4 +1,4 @@
-"""What is transactional is refused at once, in a way that clients do not try again."""
+"""Transactional requests are refused with an error that clients do not retry."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from tests.integration.clients.conftest import RunningBroker
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # the library reads its schemas in an old way
+    warnings.simplefilter("ignore", DeprecationWarning)  # the library reads its schemas in a deprecated way
     import kafka
     from kafka.errors import TransactionalIdAuthorizationFailedError
 
@@ -52,9 +52,9 @@ def with_kafka_python(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("begin", [with_confluent, with_aiokafka, with_kafka_python])
-def test_a_transactional_producer_fails_at_once(broker: RunningBroker, begin: object) -> None:
+def test_a_transactional_producer_fails_without_retry(broker: RunningBroker, begin: object) -> None:
     """
-    With the error's name, instead of trying again until a time-out.
+    It fails with the error's name instead of retrying until a timeout.
     """
     began = time.monotonic()
 
@@ -66,7 +66,7 @@ def test_a_transactional_producer_fails_at_once(broker: RunningBroker, begin: ob
 
 def test_a_transactional_request_ends_the_connection(broker: RunningBroker) -> None:
     """
-    It is not offered: whoever sends it all the same has not asked what is.
+    The API is not advertised, so a client that sends it has ignored ApiVersions.
     """
     host, _, port = broker.bootstrap.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as connection:

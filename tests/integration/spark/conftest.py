@@ -1,7 +1,7 @@
 """One broker and one Spark session for all tests of this folder.
 
-`TIDEMILL_TEST_BOOTSTRAP=host:port` names a broker that runs already, Apache Kafka for example; else `tidemill dev` is
-started on a directory of its own.
+`TIDEMILL_TEST_BOOTSTRAP=host:port` selects a running broker, for example Apache Kafka.  Without it, `tidemill dev` is
+started on a temporary directory.
 """
 
 import json
@@ -55,7 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     from tidemill.spark import session
 
     warehouse = tmp_path_factory.mktemp("warehouse")
-    # Spark's Python workers find the packages where this interpreter does.
+    # Spark's Python workers must find the same packages as this interpreter.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
     configured = (
         session.builder("tests", "local[2]")
@@ -65,7 +65,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(warehouse))
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # short queries: starting is what costs
+        .config(
+            "spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1"
+        )  # queries are short, so start-up time dominates
     )
     running = configured.getOrCreate()
     running.sparkContext.setLogLevel("FATAL")
@@ -78,7 +80,7 @@ Produce = Callable[..., None]
 
 @pytest.fixture
 def make_topic(bootstrap: str) -> Callable[..., str]:
-    """`make_topic(partitions=2)` → the name of a topic that nobody else has."""
+    """`make_topic(partitions=2)` creates a topic with a unique name and returns the name."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -94,7 +96,7 @@ def make_topic(bootstrap: str) -> Callable[..., str]:
 
 @pytest.fixture
 def produce(bootstrap: str) -> Callable[..., None]:
-    """`produce(topic, records, **settings)`: each record a dict of `Producer.produce`'s arguments."""
+    """`produce(topic, records, **settings)` sends records, each a dict of arguments for `Producer.produce`."""
 
     def send(topic: str, records: list[dict[str, object]], **settings: object) -> None:
         producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **settings})

@@ -1,4 +1,4 @@
-"""A streaming query to Parquet in a process of its own, for tests that kill it.
+"""A streaming query to Parquet, run as a separate process that a test can kill.
 
 python parquet_query.py BOOTSTRAP TOPIC DIRECTORY OFFSETS_PER_TRIGGER
 """
@@ -15,7 +15,7 @@ def main(bootstrap: str, topic: str, directory: Path, offsets_per_trigger: str) 
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # most of its life is its start
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")  # start-up time dominates
         .getOrCreate()
     )
     rows = (

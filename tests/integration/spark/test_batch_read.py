@@ -1,4 +1,4 @@
-"""`spark.read.format("tidemill")` against a real broker: found without registration, Kafka's columns and options."""
+"""`spark.read.format("tidemill")` with a real broker: registration, columns, options and errors."""
 
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ def load(spark, bootstrap):
 
 @pytest.fixture
 def ten(make_topic, produce):
-    """Two partitions with offsets 0 to 9 and 0 to 4; timestamps 1000, 2000, …"""
+    """A topic with two partitions with offsets 0 to 9 and 0 to 4, and timestamps 1000, 2000 and so on."""
     topic = make_topic(partitions=2)
     produce(
         topic,
@@ -37,9 +37,9 @@ def offsets(frame):
     return sorted((row.partition, row.offset) for row in frame.select("partition", "offset").collect())
 
 
-def test_every_column_is_what_was_produced(load, make_topic, produce):
+def test_every_column_has_the_produced_value(load, make_topic, produce):
     """
-    Null keys and values, empty ones, headers with null values and the same name twice, times to the millisecond.
+    This includes null and empty keys and values, null and repeated headers, and timestamps in milliseconds.
     """
     topic = make_topic()
     produce(
@@ -68,7 +68,7 @@ def test_every_column_is_what_was_produced(load, make_topic, produce):
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_is_read(load, make_topic, produce, codec):
     """
-    Of batches that are large enough to be compressed.
+    The batches are large enough for the producer to compress them.
     """
     topic = make_topic()
     produce(topic, [{"value": b"%08d" % n * 20} for n in range(500)], **{"compression.type": codec, "linger.ms": 50})
@@ -99,9 +99,9 @@ BOUNDS = {
 
 
 @pytest.mark.parametrize("what", BOUNDS)
-def test_bounds_are_those_of_the_options(load, ten, what):
+def test_the_options_set_the_bounds(load, ten, what):
     """
-    Starts are inclusive, ends are not; each offset is read once, however it is divided.
+    Starts are inclusive and ends exclusive.  Each offset is read once, however the work is divided.
     """
     options, expected = BOUNDS[what]
 
@@ -110,9 +110,9 @@ def test_bounds_are_those_of_the_options(load, ten, what):
     assert expected == offsets(frame)
 
 
-def test_tasks_are_as_many_as_asked_for(load, ten):
+def test_the_options_set_the_number_of_tasks(load, ten):
     """
-    One for each topic partition, or equal parts of them.
+    There is one task per topic partition, or one per equal part of it.
     """
     counts = [load(ten, **options).rdd.getNumPartitions() for options in ({}, {"maxRecordsPerPartition": "4"})]
 
@@ -134,7 +134,7 @@ def test_a_pattern_reads_all_topics_that_match(load, make_topic, produce, ten):
 
 def test_only_the_columns_of_the_schema_are_decoded(load, ten):
     """
-    In the schema's order and spelling.
+    They have the order and spelling of the schema.
     """
     rows = load(ten, schema="OFFSET long, value binary").orderBy("offset").collect()
 
@@ -143,14 +143,14 @@ def test_only_the_columns_of_the_schema_are_decoded(load, ten):
 
 def test_an_empty_topic_has_no_rows(load, make_topic):
     """
-    And no task fails for want of work.
+    An empty plan does not fail.
     """
     assert 0 == load(make_topic(partitions=2)).count()
 
 
-def test_a_view_in_sql_takes_the_same_options(spark, bootstrap, ten):
+def test_a_view_in_sql_accepts_the_same_options(spark, bootstrap, ten):
     """
-    Without any registration by hand.
+    No explicit registration is needed.
     """
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW tide USING tidemill OPTIONS ("
@@ -160,9 +160,9 @@ def test_a_view_in_sql_takes_the_same_options(spark, bootstrap, ten):
     assert 15 == spark.sql("SELECT count(*) AS n FROM tide").first().n
 
 
-def test_offsets_that_are_gone_fail_or_are_skipped(load, bootstrap, ten):
+def test_deleted_offsets_fail_the_query_or_are_skipped(load, bootstrap, ten):
     """
-    failOnDataLoss: an error that says what to do, or what is left.
+    With failOnDataLoss, the query fails with the fix; without it, the query reads the remaining records.
     """
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
@@ -172,7 +172,7 @@ def test_offsets_that_are_gone_fail_or_are_skipped(load, bootstrap, ten):
         deleted.result(30)
     starting = f'{{"{ten}":{{"0":2,"1":0}}}}'
 
-    with pytest.raises(Exception, match=r"asks for offset 2 .* which now begins at 6.* failOnDataLoss=false"):
+    with pytest.raises(Exception, match=r"startingOffsets is 2 .* which now starts at 6.* failOnDataLoss=false"):
         load(ten, startingOffsets=starting).count()
     left = offsets(load(ten, startingOffsets=starting, failOnDataLoss="false"))
 
@@ -187,9 +187,9 @@ def test_offsets_that_are_gone_fail_or_are_skipped(load, bootstrap, ten):
         ({"startingOffsets": "latest"}, "starting offset can't be latest"),
     ],
 )
-def test_a_mistake_is_told_before_any_task(load, ten, options, sentence):
+def test_a_wrong_option_fails_before_any_task(load, ten, options, sentence):
     """
-    With the sentence that a user can act on.
+    The error names the fix.
     """
     with pytest.raises(Exception, match=sentence):
         load(options.pop("subscribe", ten), **options).count()

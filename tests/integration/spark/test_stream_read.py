@@ -1,4 +1,4 @@
-"""`spark.readStream.format("tidemill")` against a real broker: every offset once, whatever happens to the query."""
+"""`spark.readStream.format("tidemill")` with a real broker: every offset is delivered exactly once."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PARTITIONS = 4
 
 @pytest.fixture
 def numbered(make_topic, produce):
-    """`numbered(count)` → a topic with so many records in each of its partitions."""
+    """`numbered(count)` creates a topic with `count` records in each partition and returns its name."""
 
     def make(count):
         topic = make_topic(partitions=PARTITIONS)
@@ -32,7 +32,7 @@ def numbered(make_topic, produce):
 
 
 def run_available(spark, bootstrap, topic, directory, **options):
-    """One run with Trigger.AvailableNow; answers with the progress of its batches that had rows."""
+    """Run a query with Trigger.AvailableNow; return the progress of its batches that had rows."""
     query = (
         spark.readStream.format("tidemill")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -50,7 +50,7 @@ def run_available(spark, bootstrap, topic, directory, **options):
 
 
 def delivered(spark, directory):
-    """(partition, offset) of every row that the file sink has committed, sorted."""
+    """Return (partition, offset) of every row that the file sink has committed, sorted."""
     rows = spark.read.parquet(str(directory / "data")).select("partition", "offset").collect()
     return sorted((row.partition, row.offset) for row in rows)
 
@@ -59,9 +59,9 @@ def all_offsets(count):
     return [(p, n) for p in range(PARTITIONS) for n in range(count)]
 
 
-def test_a_run_takes_what_is_there_in_steps_and_the_next_goes_on(spark, bootstrap, numbered, tmp_path):
+def test_a_run_reads_all_records_in_steps_and_the_next_resumes(spark, bootstrap, numbered, tmp_path):
     """
-    Trigger.AvailableNow under maxOffsetsPerTrigger; the checkpoint holds offsets as Spark's Kafka source writes them.
+    Trigger.AvailableNow obeys maxOffsetsPerTrigger.  The checkpoint has offsets in the format of Spark's Kafka source.
     """
     topic = numbered(100)
     options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "160"}
@@ -76,13 +76,13 @@ def test_a_run_takes_what_is_there_in_steps_and_the_next_goes_on(spark, bootstra
     assert {topic: {str(p): 40 for p in range(PARTITIONS)}} == json.loads(stored)
 
 
-def test_a_checkpoint_of_sparks_kafka_source_is_taken_over(spark, bootstrap, numbered, tmp_path):
+def test_a_checkpoint_of_sparks_kafka_source_can_be_used(spark, bootstrap, numbered, tmp_path):
     """
-    A query changes its format's name and keeps its checkpoint: it goes on where it was.
+    A query that changes the name of its format and keeps its checkpoint resumes where it was.
     """
     topic = numbered(50)
     run_available(spark, bootstrap, topic, tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger="100")
-    # Spark's own source writes the same JSON without spaces, in an order of its own.
+    # Spark's own source writes the same JSON without spaces and in another order.
     for path in (tmp_path / "checkpoint" / "offsets").glob("[0-9]*"):
         *head, last = path.read_text().splitlines()
         theirs = {topic: dict(reversed(json.loads(last)[topic].items()))}
@@ -97,8 +97,8 @@ def test_a_checkpoint_of_sparks_kafka_source_is_taken_over(spark, bootstrap, num
 
 def test_a_query_that_is_killed_delivers_every_offset_exactly_once(spark, bootstrap, numbered, tmp_path):
     """
-    kill -9, five times: one time, for certain, with the batch's offsets written and its commit not; other times right
-    after a commit, and while files are being written.
+    The query is killed five times with SIGKILL: at least once between writing the offsets of a batch and its commit,
+    and at other times right after a commit or while files are being written.
     """
     count = 750
     topic = numbered(count)
@@ -112,7 +112,7 @@ def test_a_query_that_is_killed_delivers_every_offset_exactly_once(spark, bootst
 
 
 def start(bootstrap, topic, directory):
-    """In a process group of its own: the interpreter and its JVM die together, like a machine."""
+    """Start the query in its own process group, so that the interpreter and its JVM are killed together."""
     log = (directory / "query.log").open("ab")
     command = [sys.executable, str(QUERY), bootstrap, topic, str(directory), "200"]
     with log:
@@ -120,14 +120,16 @@ def start(bootstrap, topic, directory):
 
 
 def kill_at(moment, bootstrap, topic, directory):
-    """Kill a run when the checkpoint shows `moment` in a batch of its own; answers with what it left."""
+    """Kill a run when a batch of it has reached `moment`, as the checkpoint shows; return the state it left."""
     before = newest(directory, "commits")
     process = start(bootstrap, topic, directory)
     deadline = time.monotonic() + START_SECONDS_MAX
     while not has_come(moment, directory, before):
-        assert process.poll() is None, f"the query ended by itself: {(directory / 'query.log').read_text()[-3000:]}"
-        assert time.monotonic() < deadline, f"the query did nothing: {(directory / 'query.log').read_text()[-3000:]}"
-        time.sleep(0.005)  # the directory is all that shows where the query is
+        assert process.poll() is None, f"the query ended: {(directory / 'query.log').read_text()[-3000:]}"
+        assert time.monotonic() < deadline, (
+            f"the query made no progress: {(directory / 'query.log').read_text()[-3000:]}"
+        )
+        time.sleep(0.005)  # only the directory shows the progress of the query
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     return "offsets without commit" if newest(directory, "offsets") > newest(directory, "commits") else "all committed"
@@ -145,7 +147,7 @@ def has_come(moment, directory, before):
 
 
 def seen_files(directory):
-    """Files that a committed batch has named."""
+    """Return the names of files that belong to committed batches."""
     logs = (directory / "data" / "_spark_metadata").glob("[0-9]*")
     lines = [line for log in logs for line in log.read_text().splitlines()[1:]]
     return {json.loads(line)["path"].rsplit("/", 1)[-1] for line in lines}
