@@ -40,14 +40,16 @@ _COMPACT_TEXT: Final = (None, *_SIZED_TEXT)  # indexed by the length plus one, w
 
 
 def compile_decoder(
-    message: type, fields: tuple[Field, ...], version: int, *, is_flexible: bool, has_rest: bool = False
+    message: type, fields: tuple[Field, ...], version: int, *, is_flexible: bool, ignores_trailing_bytes: bool = False
 ) -> Decoder:
     """
     Return a function of a buffer and a position that decodes `message`; it raises ProtocolError.
 
-    With `has_rest`, the decoder ignores bytes after the end of the message instead of refusing them.
+    With `ignores_trailing_bytes`, the decoder ignores bytes after the end of the message instead of refusing them.
     """
-    return _DecoderSource(version, is_flexible=is_flexible).compile(message, fields, has_rest=has_rest)
+    return _DecoderSource(version, is_flexible=is_flexible).compile(
+        message, fields, ignores_trailing_bytes=ignores_trailing_bytes
+    )
 
 
 def _long_text(view: memoryview, position: int, prefix: int, is_nullable: bool) -> tuple[str | None, int]:
@@ -92,7 +94,7 @@ def _refuse_tag(tag: int, read: int, size: int) -> None:
     raise ProtocolError(f"tagged field {tag} declares {size} bytes but has {read}")
 
 
-def _refuse_rest(position: int, end: int) -> None:
+def _refuse_trailing_bytes(position: int, end: int) -> None:
     raise ProtocolError(f"{end - position} bytes after the end of the message")
 
 
@@ -126,7 +128,7 @@ class _DecoderSource:
             refuse_count=_refuse_count,
             elements_max=_elements_max,
             refuse_tag=_refuse_tag,
-            refuse_rest=_refuse_rest,
+            refuse_trailing_bytes=_refuse_trailing_bytes,
             skip_tags=skip_tags,
             tag_count=read_tag_count,
             read_tag=read_tag,
@@ -134,7 +136,7 @@ class _DecoderSource:
         )
         self._run: list[tuple[str, str]] = []
 
-    def compile(self, message: type, fields: tuple[Field, ...], *, has_rest: bool) -> Decoder:
+    def compile(self, message: type, fields: tuple[Field, ...], *, ignores_trailing_bytes: bool) -> Decoder:
         source = self._source
         title = f"{message.__module__.rpartition('.')[2]} {message.__qualname__} v{self._version}"
         with source.block("def decode(view, at):"):
@@ -144,8 +146,8 @@ class _DecoderSource:
                 source.line("elements = 0")
                 target = self._nested(message, fields)
                 self._flush()
-                if not has_rest:
-                    source.line("if at != end: refuse_rest(at, end)")
+                if not ignores_trailing_bytes:
+                    source.line("if at != end: refuse_trailing_bytes(at, end)")
                 source.line(f"return {target}")
             with source.block("except ProtocolError as error:"):
                 source.line(f"raise ProtocolError('{title}: ' + str(error)) from None")
@@ -158,7 +160,7 @@ class _DecoderSource:
 
     def _nested(self, message: type, fields: tuple[Field, ...]) -> str:
         source = self._source
-        target = source.fresh("it")
+        target = source.fresh("struct")
         source.line(f"{target} = new({source.refer(message)})")
         present = [field for field in fields if field.is_in(self._version)]
         tagged = [field for field in present if field.is_tagged_in(self._version)]

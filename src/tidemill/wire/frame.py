@@ -9,7 +9,8 @@ replaced by a new one, and is freed together with the last frame in it.
 Frames up to FRAME_SHARED_MAX share a buffer, called a chunk.  A larger frame has a buffer of its own, so that keeping
 its records in memory keeps little else.  That buffer grows with the bytes received, not with the announced size, so a
 client cannot reserve memory by announcing a large frame.  Growing copies the bytes received so far; therefore a
-connection that has already sent a large frame gets a buffer of that size, up to OWN_BYTES_BELIEVED, for the next one.
+connection that has already sent a large frame gets a buffer of that size for the next one, up to
+OWN_BYTES_INITIAL_MAX.
 """
 
 import ctypes
@@ -23,9 +24,11 @@ FRAME_SHARED_MAX: Final = 64 * 1024
 CHUNK_BYTES_MIN: Final = 4 * 1024  # the memory of an idle connection; the chunks of a busy one double in size
 CHUNK_BYTES_MAX: Final = FRAME_SHARED_MAX + 4  # the largest shared frame with its size prefix
 ROOM_MIN: Final = 1024  # a chunk with less free space than this is replaced before the next read
-OWN_BYTES_FIRST: Final = 16 * 1024  # the least initial buffer of a large frame
-OWN_BYTES_BELIEVED: Final = 2 * 1024 * 1024  # the most initial buffer: twice what clients put into a request by default
-OWN_BYTES_FAST: Final = 256 * 1024  # a buffer grows fourfold up to this size, then twofold
+OWN_BYTES_INITIAL_MIN: Final = 16 * 1024  # the least initial buffer of a large frame
+OWN_BYTES_INITIAL_MAX: Final = (
+    2 * 1024 * 1024
+)  # the most initial buffer: twice what clients put into a request by default
+OWN_BYTES_FAST_GROWTH_MAX: Final = 256 * 1024  # a buffer grows fourfold up to this size, then twofold
 
 _SIZE: Final = Struct(">i")
 
@@ -39,15 +42,25 @@ class FrameBuffer:
     """The receiving end of one connection."""
 
     __slots__ = (
-        "_believed", "_bound", "_buffer", "_chunk_bytes", "_filled", "_is_own", "_parsed", "_view", "frame_bytes_max",
+        "_buffer",
+        "_chunk_bytes",
+        "_filled",
+        "_initial_bytes",
+        "_is_own",
+        "_limit_name",
+        "_parsed",
+        "_view",
+        "frame_bytes_max",
     )  # fmt: skip
 
-    def __init__(self, frame_bytes_max: int, bound: str = "socket.request.max.bytes") -> None:
-        """Errors about frames over `frame_bytes_max` name the setting `bound`."""
+    def __init__(self, frame_bytes_max: int, limit_name: str = "socket.request.max.bytes") -> None:
+        """Errors about frames over `frame_bytes_max` name the setting `limit_name`."""
         self.frame_bytes_max = frame_bytes_max  # writable: it may be lower until the peer is authenticated
-        self._bound = bound
+        self._limit_name = limit_name
         self._chunk_bytes = CHUNK_BYTES_MIN
-        self._believed = OWN_BYTES_FIRST  # initial buffer of a large frame: the largest frame so far, within bounds
+        self._initial_bytes = (
+            OWN_BYTES_INITIAL_MIN  # initial buffer of a large frame: the largest frame so far, within bounds
+        )
         self._buffer = bytearray()
         self._view = memoryview(self._buffer)
         self._filled = 0  # bytes received into the buffer
@@ -94,8 +107,8 @@ class FrameBuffer:
             if end > self._filled:
                 return
             self._parsed = end
-            if self._is_own and end - start > self._believed:
-                self._believed = min(end - start + 4, OWN_BYTES_BELIEVED)
+            if self._is_own and end - start > self._initial_bytes:
+                self._initial_bytes = min(end - start + 4, OWN_BYTES_INITIAL_MAX)
             yield self._view[start:end]
 
     @property
@@ -107,15 +120,15 @@ class FrameBuffer:
         """Return the position at which the next frame to hand out ends, or will end once it is complete."""
         size: int = _SIZE.unpack_from(self._buffer, self._parsed)[0]
         if not 0 < size <= self.frame_bytes_max:
-            raise ProtocolError(f"a frame of {size} bytes; {self._bound} allows 1 to {self.frame_bytes_max}")
+            raise ProtocolError(f"a frame of {size} bytes; {self._limit_name} allows 1 to {self.frame_bytes_max}")
         return self._parsed + 4 + size
 
     def _make_room_in_own(self, frame_bytes: int, left: int, room: int) -> None:
         if not self._is_own:
-            self._open(min(max(self._believed, 4 * left), frame_bytes))
+            self._open(min(max(self._initial_bytes, 4 * left), frame_bytes))
             self._is_own = True
         elif room == 0:
-            self._open(min(max(2 * left, min(4 * left, OWN_BYTES_FAST)), frame_bytes))
+            self._open(min(max(2 * left, min(4 * left, OWN_BYTES_FAST_GROWTH_MAX)), frame_bytes))
             self._is_own = True
 
     def _open_chunk(self, needed: int) -> None:

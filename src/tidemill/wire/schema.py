@@ -154,10 +154,10 @@ class Api:
         "_response_decoders",
         "_response_encoders",
         "flexible_from",
+        "ignores_trailing_bytes",
         "key",
         "name",
         "request",
-        "request_has_rest",
         "response",
         "response_header_v1_from",
         "versions",
@@ -171,13 +171,13 @@ class Api:
         flexible_from: int | None,
         request: type[Message],
         response: type[Message],
-        request_has_rest: bool = False,
+        ignores_trailing_bytes: bool = False,
     ) -> None:
         """
         Declare an API.
 
         `versions` are the supported ones; `flexible_from` is the first flexible version, or None.  With
-        `request_has_rest`, bytes after the end of a request are ignored; Kafka's brokers do that for every API.
+        `ignores_trailing_bytes`, bytes after the end of a request are ignored; Kafka's brokers do that for every API.
         """
         self.key = key
         self.name = request.__module__.rpartition(".")[2]  # for example `list_offsets`: the file name in every layer
@@ -186,7 +186,7 @@ class Api:
         # A client reads the ApiVersions response before it knows the broker's versions, so its header never changes.
         self.response_header_v1_from = versions.stop if key == API_VERSIONS_KEY else self.flexible_from
         self.request = request
-        self.request_has_rest = request_has_rest
+        self.ignores_trailing_bytes = ignores_trailing_bytes
         self.response = response
         self._request_decoders = [self._decoder_at_first(request, v) for v in range(versions.stop)]
         self._request_encoders = [self._encoder_at_first(request, v) for v in range(versions.stop)]
@@ -281,7 +281,7 @@ class Api:
                 message.__fields__,
                 version,
                 is_flexible=version >= self.flexible_from,
-                has_rest=self.request_has_rest and message is self.request,
+                ignores_trailing_bytes=self.ignores_trailing_bytes and message is self.request,
             )
             table[version] = decoder
             return decoder(view, position)

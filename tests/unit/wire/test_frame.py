@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidemill.wire.frame import CHUNK_BYTES_MAX, OWN_BYTES_BELIEVED, FrameBuffer
+from tidemill.wire.frame import CHUNK_BYTES_MAX, OWN_BYTES_INITIAL_MAX, FrameBuffer
 from tidemill.wire.primitives import ProtocolError
 
 FRAME_BYTES_MAX = 2 * 1024 * 1024
@@ -140,7 +140,7 @@ def test_a_connection_that_sent_a_large_frame_gets_a_large_initial_buffer() -> N
     receive(buffer, bytes(900_000) + framed(bytes(8_000_000)) + (50_000_000).to_bytes(4, "big"), [65_536])
     room_of_huge_frame = len(buffer.get_buffer())
 
-    assert (900_000, True) == (room, room_of_huge_frame <= OWN_BYTES_BELIEVED)
+    assert (900_000, True) == (room, room_of_huge_frame <= OWN_BYTES_INITIAL_MAX)
 
 
 def test_frames_that_were_not_taken_are_kept() -> None:
