@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from examples.failure import DemoFailed
-from tidemill.cli.cluster_view import ClusterView, looked_at
-from tidemill.client.broker_http import NoAnswer
+from tidemill.cli.cluster_view import ClusterView, read_view
+from tidemill.client.broker_http import NoResponse
 
 CHECK_SECONDS = 0.1
 LEADERS_SECONDS_MAX = 30
@@ -171,11 +171,11 @@ class LeaderKills(Calm):
         addresses = [broker["http"] for broker in self._brokers.values()]
         while True:
             try:
-                view = looked_at(addresses)
+                view = read_view(addresses)
                 problem = problem_of(view)
                 if problem is None:
                     return view
-            except NoAnswer as answer:
+            except NoResponse as answer:
                 problem = f"no broker answers ({answer})"
             if time.monotonic() > deadline or self._is_closing:
                 raise DemoFailed(f"{problem}, {seconds_max:.0f} s later; see {self._directory}")

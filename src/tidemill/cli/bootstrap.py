@@ -39,7 +39,7 @@ def resolve(option: str | None) -> str:
     return ",".join(addresses)
 
 
-def reach(bootstrap: str) -> None:
+def check_reachable(bootstrap: str) -> None:
     """
     Raise `Failed` with NO_BROKER unless one of the addresses accepts a connection.
 

@@ -55,23 +55,23 @@ def status(
     """
     import sys
 
-    from tidemill.cli.cluster_view import fetch_view
+    from tidemill.cli.cluster_view import read_view
     from tidemill.cli.output import pipe_may_close, print_json
     from tidemill.cli.status_tables import print_once, show_live
-    from tidemill.client.broker_http import NoAnswer, Refused
+    from tidemill.client.broker_http import NoResponse, Refused
 
     address = _resolve(http)
     try:
         if sys.stdout.isatty() and not (once or as_json):
             show_live(address, REFRESH_S)
             return
-        view = fetch_view([address])
+        view = read_view([address])
         with pipe_may_close():
             if as_json:
                 print_json(view.as_json())
             else:
                 print_once(view)
-    except NoAnswer as problem:
+    except NoResponse as problem:
         fix = "start brokers with `tidemill dev --brokers 3`, or set --http HOST:PORT or TIDEMILL_HTTP"
         raise Failed(f"no broker's HTTP listener at {problem}; {fix}", exit_code=ExitCode.NO_BROKER) from problem
     except Refused as problem:

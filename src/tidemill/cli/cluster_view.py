@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidemill.client.broker_http import NoAnswer, NotYet, Refused, ask
+from tidemill.client.broker_http import NoResponse, NotReady, Refused, ask
 
 PAGE: Final = 1_000
 TIMEOUT_S: Final = 1.0  # a slower broker is shown as down, because the table is updated every second
@@ -26,40 +26,40 @@ class ClusterView:
         return {"cluster": self.cluster, "brokers": self.brokers, "shards": self.shards}
 
 
-def fetch_view(addresses: Sequence[str]) -> ClusterView:
+def read_view(addresses: Sequence[str]) -> ClusterView:
     """
     Return the state of the cluster, starting from the first of `addresses` that responds.
 
-    Raise NoAnswer if none responds, and Refused if that broker refuses the request.
+    Raise NoResponse if none responds, and Refused if that broker refuses the request.
     """
     for address in addresses[:-1]:
         try:
-            return _fetch_view(address)
-        except (NoAnswer, NotYet):
+            return _read_view(address)
+        except (NoResponse, NotReady):
             continue
-    return _fetch_view(addresses[-1])
+    return _read_view(addresses[-1])
 
 
-def _fetch_view(address: str) -> ClusterView:
+def _read_view(address: str) -> ClusterView:
     cluster = ask(address, "/v1/cluster", timeout_s=TIMEOUT_S)
     brokers: list[Row] = ask(address, "/v1/brokers", timeout_s=TIMEOUT_S)["brokers"]
     shards = {row["shard_id"]: row for row in _pages(address)}
-    doors: list[str] = []
+    others: list[str] = []
     for broker in brokers:
-        door = address if broker["broker_id"] == cluster["answered_by"] else _door(broker)
-        if door is not None and door != address:
-            doors.append(door)
+        http_address = address if broker["broker_id"] == cluster["answered_by"] else _http_address(broker)
+        if http_address is not None and http_address != address:
+            others.append(http_address)
         broker["status"] = "up"
         if not broker["is_live"]:
             broker["status"] = "down"
-        elif door is None:
+        elif http_address is None:
             broker["status"] = "up, but not reporting: it announces no HTTP listener"
-        elif door != address:
+        elif http_address != address:
             try:
-                for row in _pages(door, leader=broker["broker_id"]):
+                for row in _pages(http_address, leader=broker["broker_id"]):
                     if row["led_here"] is not None:
                         shards[row["shard_id"]] = row
-            except NoAnswer:
+            except NoResponse:
                 broker["status"] = "down"
             except Refused as refused:
                 broker["status"] = f"up, but not reporting: {refused}"
@@ -69,7 +69,7 @@ def _fetch_view(address: str) -> ClusterView:
         cluster=cluster,
         brokers=brokers,
         shards=[row for _, row in sorted(shards.items())],
-        addresses=[address, *doors],
+        addresses=[address, *others],
     )
 
 
@@ -95,7 +95,7 @@ def address_of(endpoint: Row) -> str:
     return f"[{host}]:{endpoint['port']}" if ":" in host else f"{host}:{endpoint['port']}"
 
 
-def _door(broker: Row) -> str | None:
+def _http_address(broker: Row) -> str | None:
     return next((address_of(endpoint) for endpoint in broker["endpoints"] if endpoint["name"] == "HTTP"), None)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from tidemill.cli.bootstrap import no_broker, reach
+from tidemill.cli.bootstrap import check_reachable, no_broker
 from tidemill.cli.failure import Failed
 from tidemill.model import errors
 
@@ -19,7 +19,7 @@ def client_config(bootstrap: str, **more: Any) -> dict[str, Any]:
 
     `log_level` 0 keeps librdkafka from writing to stderr.  Raise `Failed` with NO_BROKER.
     """
-    reach(bootstrap)
+    check_reachable(bootstrap)
     return {"bootstrap.servers": bootstrap, "client.id": "tidemill", "log_level": 0, **more}
 
 

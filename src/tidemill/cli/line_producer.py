@@ -11,7 +11,7 @@ from tidemill.cli.kafka import REQUEST_TIMEOUT_S, client_config, error_name, fai
 
 REFUSALS_SHOWN_MAX: Final = 10  # the first refusals show the cause; further ones are only counted
 DELIVERY_TIMEOUT_MS: Final = 30_000
-FLUSH_TURN_S: Final = 0.5  # bounds the latency of Ctrl-C
+FLUSH_POLL_S: Final = 0.5  # bounds the latency of Ctrl-C
 CREATION_WAIT_S: Final = 3.0  # a broker that creates topics on demand first reports the topic as unknown
 RECORD_BYTES_MAX: Final = 1_000_000_000  # the highest value librdkafka allows, so that only the broker's limit applies
 _LOST: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
@@ -67,7 +67,7 @@ class LineProducer:
             try:
                 self._producer.produce(self._topic, on_delivery=delivered, **record)
             except BufferError:
-                self._producer.poll(FLUSH_TURN_S)
+                self._producer.poll(FLUSH_POLL_S)
             except KafkaException as exception:  # refused by the client library
                 delivered(exception.args[0], None)
                 return
@@ -84,7 +84,7 @@ class LineProducer:
 
     def flush(self) -> None:
         """Wait until every record was acknowledged or refused; the delivery timeout limits the wait."""
-        while self._producer.flush(FLUSH_TURN_S):
+        while self._producer.flush(FLUSH_POLL_S):
             pass
 
     def report(self) -> None:

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from tidemill.cli.record_json import bytes_from_json
 
-_TAKEN: Final = frozenset({"key", "value", "headers", "timestamp"})
-_LEFT_TO_THE_BROKER: Final = frozenset(
+_FIELDS: Final = frozenset({"key", "value", "headers", "timestamp"})
+_IGNORED_FIELDS: Final = frozenset(
     {"topic", "partition", "offset", "timestamp_type"}
 )  # printed by `consume`, ignored here
 
@@ -50,8 +50,8 @@ def _from_json(line: bytes) -> dict[str, Any]:
         raise ValueError(f"{line[:80]!r} is not JSON ({error}); --format text accepts any line") from error
     if not isinstance(fields, dict):
         raise ValueError('expected an object such as {"key": "k", "value": "v"}; --format text accepts any line')
-    if unknown := sorted(fields.keys() - _TAKEN - _LEFT_TO_THE_BROKER):
-        raise ValueError(f"unknown field {unknown[0]!r}; the fields are {', '.join(sorted(_TAKEN))}")
+    if unknown := sorted(fields.keys() - _FIELDS - _IGNORED_FIELDS):
+        raise ValueError(f"unknown field {unknown[0]!r}; the fields are {', '.join(sorted(_FIELDS))}")
     record: dict[str, Any] = {
         "key": bytes_from_json(fields.get("key"), "key"),
         "value": bytes_from_json(fields.get("value"), "value"),

@@ -8,7 +8,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
-from tidemill.cli.cluster_view import ClusterView, address_of, fetch_view
+from tidemill.cli.cluster_view import ClusterView, address_of, read_view
 from tidemill.cli.output import print_table
 
 BROKER_COLUMNS: Final = ("broker", "status", "kafka", "http", "rack", "heartbeat_ms", "leads", "carries")
@@ -36,14 +36,14 @@ def print_once(view: ClusterView) -> None:
 
 
 def show_live(address: str, refresh_s: float) -> None:
-    """Show the tables and update them until Ctrl-C.  Raise NoAnswer once no known broker responds."""
+    """Show the tables and update them until Ctrl-C.  Raise NoResponse once no known broker responds."""
     console = Console()
-    view = fetch_view([address])
-    with Live(_drawn(view, console), console=console, auto_refresh=False) as live:
+    view = read_view([address])
+    with Live(_tables(view, console), console=console, auto_refresh=False) as live:
         while True:
             time.sleep(refresh_s)
-            view = fetch_view(view.addresses)
-            live.update(_drawn(view, console), refresh=True)
+            view = read_view(view.addresses)
+            live.update(_tables(view, console), refresh=True)
 
 
 def title_of(view: ClusterView) -> str:
@@ -95,7 +95,7 @@ def shard_cells(shards: Sequence[dict[str, Any]]) -> list[Cells]:
     return cells
 
 
-def _drawn(view: ClusterView, console: Console) -> Group:
+def _tables(view: ClusterView, console: Console) -> Group:
     """Return the tables for a terminal.  Shards that are not ok come first; those that do not fit are counted."""
     room = max(console.height - LINES_AROUND - len(view.brokers), 5)
     ordered = sorted(view.shards, key=lambda row: row["state"] == "ok")

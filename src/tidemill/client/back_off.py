@@ -12,7 +12,7 @@ class BackOff:
     Pauses between retries, doubling from `first_ms` to `longest_ms`.
 
     Each pause is random, between half of that value and all of it, so that the clients of a restarted broker do not all
-    retry at once.  `progressed` restarts back-off and deadline: `deadline_ms` limits one outage, not the whole job.
+    retry at once.  `reset` restarts back-off and deadline: `deadline_ms` limits one outage, not the whole job.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class BackOff:
         self._tries = 0
         self._gives_up_at = monotonic() + deadline_ms / 1_000
 
-    def progressed(self) -> None:
+    def reset(self) -> None:
         """Restart the back-off and the deadline after a success."""
         self._tries = 0
         self._gives_up_at = self._monotonic() + self._deadline_ms / 1_000

@@ -10,7 +10,7 @@ TIMEOUT_S: Final = 2.0  # a broker responds from memory, so one that takes longe
 BODY_BYTES_MAX: Final = 16 << 20
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """Nothing responds at the address, or it is not a Tidemill broker."""
 
 
@@ -18,7 +18,7 @@ class Refused(Exception):
     """The broker refused the request; the message is the broker's."""
 
 
-class NotYet(Refused):
+class NotReady(Refused):
     """The broker is starting and does not know its cluster yet."""
 
 
@@ -26,7 +26,7 @@ def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str |
     """
     Return the JSON object at `path` of the broker whose HTTP listener is `address` (HOST:PORT).
 
-    Raise NoAnswer, NotYet or Refused.
+    Raise NoResponse, NotReady or Refused.
     """
     host, _, port = address.rpartition(":")
     target = f"{path}?{urlencode(query)}" if query else path
@@ -36,20 +36,20 @@ def ask(address: str, path: str, *, timeout_s: float = TIMEOUT_S, **query: str |
         response = connection.getresponse()
         body = response.read(BODY_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
-        raise NoAnswer(f"{address}: {getattr(error, 'strerror', None) or error or type(error).__name__}") from error
+        raise NoResponse(f"{address}: {getattr(error, 'strerror', None) or error or type(error).__name__}") from error
     finally:
         connection.close()
     try:
         answered = json.loads(body)
     except ValueError as error:
-        raise NoAnswer(
+        raise NoResponse(
             f"{address}{path} has status {response.status} and no JSON: this is not a broker's HTTP listener"
         ) from error
     if not isinstance(answered, dict):
-        raise NoAnswer(
+        raise NoResponse(
             f"{address}{path} has status {response.status} and no JSON object: this is not a broker's HTTP listener"
         )
     if response.status != 200:
-        kind = NotYet if response.status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
+        kind = NotReady if response.status == HTTPStatus.SERVICE_UNAVAILABLE else Refused
         raise kind(f"{address}: {answered.get('detail') or answered.get('status') or f'status {response.status}'}")
     return answered

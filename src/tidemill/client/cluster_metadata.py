@@ -68,7 +68,7 @@ class ClusterMetadata:
             except BrokerUnreachable as error:
                 back_off.pause(error)
                 continue
-            self._take(response)
+            self._replace(response)
             pending = [name for name, topic in self._topics.items() if topic.error_code in _TRANSIENT]
             if not pending:
                 return
@@ -145,7 +145,7 @@ class ClusterMetadata:
         response: metadata.Response = connection.request(metadata.API, request, version=version)
         return response
 
-    def _take(self, response: metadata.Response) -> None:
+    def _replace(self, response: metadata.Response) -> None:
         self._brokers = {broker.node_id: Endpoint(broker.host, broker.port) for broker in response.brokers}
         topics = {}
         for topic in response.topics:

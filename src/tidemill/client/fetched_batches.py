@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from tidemill.batches.batch import CONTROL, HEADER_BYTES, LENGTH_BYTES, MAGIC, TRANSACTIONAL, crc_matches
 from tidemill.client.failures import ClientError
 
-_WALKED: Final = Struct(">qi4xb4xhi")  # base offset, batch length, magic, attributes, last offset delta
+_HEADER_FIELDS: Final = Struct(">qi4xb4xhi")  # base offset, batch length, magic, attributes, last offset delta
 _PRODUCER_ID: Final = Struct(">q")
 _PRODUCER_ID_POSITION: Final = 43
 
@@ -35,7 +35,7 @@ class FetchedBatches(NamedTuple):
     next_offset: int  # offset of the next fetch; equal to the fetch offset if there was no complete batch
 
 
-def walk(
+def data_batches(
     records: memoryview,
     fetch_offset: int,
     end_offset: int,
@@ -54,7 +54,7 @@ def walk(
     next_offset = fetch_offset
     position = run_start = 0
     while position + HEADER_BYTES <= len(records) and next_offset < end_offset:
-        base_offset, length, magic, attributes, last_offset_delta = _WALKED.unpack_from(records, position)
+        base_offset, length, magic, attributes, last_offset_delta = _HEADER_FIELDS.unpack_from(records, position)
         end = position + LENGTH_BYTES + length
         if magic != MAGIC:
             raise CorruptBatch(

@@ -12,7 +12,7 @@ from tidemill.client.back_off import BackOff
 from tidemill.client.broker_connection import BrokerConnection
 from tidemill.client.cluster_metadata import ClusterMetadata, LeaderUnknown
 from tidemill.client.failures import BrokerUnreachable, ClientError, OffsetOutOfRange, TopicRecreated
-from tidemill.client.fetched_batches import AbortedTransaction, CorruptBatch, FetchedBatches, walk
+from tidemill.client.fetched_batches import AbortedTransaction, CorruptBatch, FetchedBatches, data_batches
 from tidemill.client.offset_lookup import EARLIEST, LATEST, LEADER_MOVED, look_up
 from tidemill.model import errors
 from tidemill.model.partition import TopicPartition
@@ -77,8 +77,8 @@ class RawFetcher:
                     back_off.pause(LeaderMoved(f"no records at offset {position.offset} of {position.name} yet"))
                     request.send(position.offset)
                     continue
-                back_off.progressed()
-                position.saw(fetched)
+                back_off.reset()
+                position.update_size(fetched)
                 if fetched.next_offset < position.end_offset:
                     request.send(fetched.next_offset)
                 # Advance only now: if sending fails, these batches were not yielded and must be fetched again.
@@ -104,7 +104,7 @@ class RawFetcher:
             raise ClientError(f"the broker refuses to fetch from {position.name}: {errors.name(error_code)}")
         settings = self._cluster.settings
         records = cast(memoryview | None, answer.records)  # a decoded message has one view
-        return walk(
+        return data_batches(
             memoryview(b"") if records is None else records,
             position.offset,
             position.end_offset,
@@ -153,7 +153,7 @@ class _Position:
     def name(self) -> str:
         return f"{self.partition.topic}-{self.partition.partition}"
 
-    def saw(self, fetched: FetchedBatches) -> None:
+    def update_size(self, fetched: FetchedBatches) -> None:
         size = sum(map(len, fetched.runs))
         if size:
             self.bytes_per_offset = size // (fetched.next_offset - self.offset) + 1

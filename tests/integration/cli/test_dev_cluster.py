@@ -142,7 +142,7 @@ def test_a_killed_broker_is_reported_and_can_be_restarted_by_its_command(tmp_pat
 def broker_http_answers(address: str) -> bool:
     try:
         broker_http.ask(address, "/v1/cluster")
-    except broker_http.NoAnswer:
+    except broker_http.NoResponse:
         return False
     return True
 

@@ -6,7 +6,7 @@ import pytest
 
 from tidemill.cli import cluster_view
 from tidemill.cli.status_tables import broker_cells, shard_cells
-from tidemill.client.broker_http import NoAnswer, NotYet, Refused
+from tidemill.client.broker_http import NoResponse, NotReady, Refused
 
 
 def broker(number: int, *, is_live: bool = True) -> dict[str, Any]:
@@ -45,9 +45,9 @@ class Brokers:
     def ask(self, address: str, path: str, *, timeout_s: float, **query: str | int) -> dict[str, Any]:
         number = int(address.rpartition(":")[2]) - 9079
         if number in self.silent:
-            raise NoAnswer(address)
+            raise NoResponse(address)
         if number in self.starting:
-            raise NotYet(address)
+            raise NotReady(address)
         match path:
             case "/v1/cluster":
                 return {"answered_by": number, "cluster_id": "c"}
@@ -60,9 +60,9 @@ class Brokers:
         return {"shards": rest[:1], "next_after": rest[0]["shard_id"] if rest[1:] else None}
 
 
-def looked(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> cluster_view.ClusterView:
+def read_view(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> cluster_view.ClusterView:
     monkeypatch.setattr(cluster_view, "ask", brokers.ask)
-    return cluster_view.fetch_view([f"127.0.0.1:{9079 + number}" for number in numbers or (1,)])
+    return cluster_view.read_view([f"127.0.0.1:{9079 + number}" for number in numbers or (1,)])
 
 
 def test_each_leader_reports_its_shards(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_each_leader_reports_its_shards(monkeypatch: pytest.MonkeyPatch) -> None
     second = [shard(1, 1), shard(2, 2, led=led(1, 0)), shard(3, None)]
     brokers = Brokers([broker(1), broker(2)], {1: first, 2: second})
 
-    view = looked(brokers, monkeypatch)
+    view = read_view(brokers, monkeypatch)
 
     assert [(1, "ok"), (2, "ok"), (3, "leaderless")] == [(row["shard_id"], row["state"]) for row in view.shards]
     assert ["up", "up"] == [row["status"] for row in view.brokers]
@@ -98,7 +98,7 @@ def test_a_broker_that_does_not_report_is_shown(
     brokers = Brokers([broker(1), broker(2, is_live=is_live)], {1: [shard(2, 2)], 2: [shard(2, 2, led=led(0, 0))]})
     brokers.silent, brokers.refusing = silent, refusing
 
-    view = looked(brokers, monkeypatch)
+    view = read_view(brokers, monkeypatch)
 
     assert (["up", status], ["unknown"]) == (
         [row["status"] for row in view.brokers],
@@ -122,17 +122,17 @@ def test_a_shard_is_ok_if_every_replica_is_a_live_voter(led_here: dict[str, Any]
 
 def test_another_broker_is_asked_when_the_first_does_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The live table continues when the broker given on the command line dies.  If no broker responds, NoAnswer is raised.
+    The live table continues when the first broker dies.  NoResponse is raised once no broker responds.
     """
     brokers = Brokers([broker(1), broker(2)], {1: [], 2: []})
-    both = looked(brokers, monkeypatch).addresses
+    both = read_view(brokers, monkeypatch).addresses
     brokers.silent = {1}
 
-    view = looked(brokers, monkeypatch, 1, 2)
+    view = read_view(brokers, monkeypatch, 1, 2)
 
     assert (["127.0.0.1:9080", "127.0.0.1:9081"], 2) == (both, view.cluster["answered_by"])
     brokers.silent, brokers.starting = set(), {1}
-    assert looked(brokers, monkeypatch, 1, 2).cluster["answered_by"] == 2
+    assert read_view(brokers, monkeypatch, 1, 2).cluster["answered_by"] == 2
     brokers.silent = {1, 2}
-    with pytest.raises(NoAnswer):
-        looked(brokers, monkeypatch, 1, 2)
+    with pytest.raises(NoResponse):
+        read_view(brokers, monkeypatch, 1, 2)

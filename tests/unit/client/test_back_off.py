@@ -71,6 +71,6 @@ def test_progress_restarts_the_deadline():
     waiting = back_off(clock, deadline_ms=250)
     for _ in range(5):
         waiting.pause(ClientError("x"))
-        waiting.progressed()
+        waiting.reset()
 
     assert [0.1] * 5 == clock.slept
