@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class ClusterReport:
-    """`http.cluster_api.Reported`: this broker's own view, at the moment it is asked."""
+    """`http.cluster_api.ClusterState`: this broker's own view, at the moment it is asked."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

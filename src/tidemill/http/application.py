@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, Protocol
 
 from tidemill.http.answer import Answer, json_answer, problem
-from tidemill.http.cluster_api import ClusterApi, Reported
+from tidemill.http.cluster_api import ClusterApi, ClusterState
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -18,7 +18,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 PROMETHEUS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Observed(Protocol):
+class ObservableBroker(Protocol):
     """The part of a broker that the health and metrics endpoints use."""
 
     @property
@@ -33,10 +33,10 @@ class Observed(Protocol):
 
 
 class Application:
-    def __init__(self, observed: Observed, reported: Callable[[], Reported | None]) -> None:
-        """`reported` returns None until the broker knows its cluster."""
-        self._observed = observed
-        self._cluster = ClusterApi(reported)
+    def __init__(self, broker: ObservableBroker, state: Callable[[], ClusterState | None]) -> None:
+        """`state` returns None until the broker knows its cluster."""
+        self._broker = broker
+        self._cluster = ClusterApi(state)
         self._routes: dict[str, Callable[[], Answer]] = {
             "/health/live": self._live,
             "/health/ready": self._ready,
@@ -69,15 +69,15 @@ class Application:
         return self._cluster.answer(scope) if route is None else route()
 
     def _live(self) -> Answer:
-        live = self._observed.is_live
+        live = self._broker.is_live
         return json_answer({"status": "live" if live else "failed"}, 200 if live else 503)
 
     def _ready(self) -> Answer:
-        ready = self._observed.is_live and self._observed.is_ready
+        ready = self._broker.is_live and self._broker.is_ready
         return json_answer({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     def _metrics(self) -> Answer:
-        text = self._observed.metrics_text()
+        text = self._broker.metrics_text()
         if text is None:
             return problem(503, "/metrics is not available until this broker has joined its cluster: try again later")
         return Answer(200, PROMETHEUS_TYPE, text)

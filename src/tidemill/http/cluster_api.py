@@ -18,7 +18,7 @@ QUERY_BYTES_MAX: Final = 2_000
 NUMBER_MAX: Final = (1 << 63) - 1
 
 
-class Reported(Protocol):
+class ClusterState(Protocol):
     """The part of a broker that these endpoints use; `docs/http.md` describes the fields."""
 
     def cluster(self) -> Mapping[str, object]: ...
@@ -35,9 +35,9 @@ class _Refused(Exception):
 
 
 class ClusterApi:
-    def __init__(self, reported: Callable[[], Reported | None]) -> None:
-        self._reported = reported
-        self.routes: dict[str, Callable[[Reported, Mapping[str, str]], Answer]] = {
+    def __init__(self, state: Callable[[], ClusterState | None]) -> None:
+        self._state = state
+        self.routes: dict[str, Callable[[ClusterState, Mapping[str, str]], Answer]] = {
             "/v1/cluster": self._cluster,
             "/v1/brokers": self._brokers,
             "/v1/shards": self._shards,
@@ -51,30 +51,30 @@ class ClusterApi:
                 f"{scope['path']} is available on loopback addresses only, because authentication is not implemented: "
                 "send the request on the broker's machine, to 127.0.0.1 or localhost",
             )
-        reported = self._reported()
-        if reported is None:
+        state = self._state()
+        if state is None:
             return problem(
                 503,
                 f"{scope['path']} is not available until this broker knows its cluster: "
                 "try again later, or ask another broker",
             )
         try:
-            return self.routes[scope["path"]](reported, _query(scope["query_string"]))
+            return self.routes[scope["path"]](state, _query(scope["query_string"]))
         except _Refused as refused:
             return problem(400, str(refused))
 
-    def _cluster(self, reported: Reported, query: Mapping[str, str]) -> Answer:
+    def _cluster(self, state: ClusterState, query: Mapping[str, str]) -> Answer:
         _check_names(query)
-        return json_answer(reported.cluster())
+        return json_answer(state.cluster())
 
-    def _brokers(self, reported: Reported, query: Mapping[str, str]) -> Answer:
+    def _brokers(self, state: ClusterState, query: Mapping[str, str]) -> Answer:
         _check_names(query)
-        return json_answer(reported.brokers())
+        return json_answer(state.brokers())
 
-    def _shards(self, reported: Reported, query: Mapping[str, str]) -> Answer:
+    def _shards(self, state: ClusterState, query: Mapping[str, str]) -> Answer:
         _check_names(query, "topic", "leader", "after", "limit")
         topic = query.get("topic")
-        page = reported.shards(
+        page = state.shards(
             topic=topic,
             leader=_number(query, "leader", 0, NUMBER_MAX) if "leader" in query else None,
             after=_number(query, "after", -1, NUMBER_MAX) if "after" in query else -1,

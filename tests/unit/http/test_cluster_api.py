@@ -23,7 +23,7 @@ class Cluster:
         return None if asked["topic"] == "missing" else asked
 
 
-class Observed:
+class FakeBroker:
     is_live = is_ready = True
 
     def metrics_text(self) -> str:
@@ -56,7 +56,7 @@ def answer(
         "headers": [] if host is None else [(b"host", host.encode())],
         "client": (client, 50_000),
     }
-    asyncio.run(Application(Observed(), reported)(scope, receive, send))
+    asyncio.run(Application(FakeBroker(), reported)(scope, receive, send))
     return sent[0]["status"], dict(sent[0]["headers"])[b"content-type"].decode(), json.loads(sent[1]["body"])
 
 
