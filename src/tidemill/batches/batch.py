@@ -141,7 +141,7 @@ def stamp_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
     _CRC.pack_into(buffer, position + 17, crc_of(buffer, position))
 
 
-def checksum_of_checked(batch: Buffer) -> int:
+def checksum_of_verified(batch: Buffer) -> int:
     """
     Return the CRC-32C of all bytes of `batch`, whose CRC field must have been verified.
 

@@ -7,7 +7,7 @@ Storage writes an entry as a row (`docs/formats/journal.md`); the kinds from 16 
 from enum import IntEnum
 from typing import Final
 
-from tidemill.batches.batch import BatchHeader, checksum_of_checked
+from tidemill.batches.batch import BatchHeader, checksum_of_verified
 from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 
@@ -95,7 +95,7 @@ class Entry:
         if crc is None:
             assert self.payload is not None, f"{self} has lost its bytes"
             # What this broker has stamped it has checked: a header is kept of nothing else.
-            crc = self.crc = crc32c(self.payload) if self.header is None else checksum_of_checked(self.payload)
+            crc = self.crc = crc32c(self.payload) if self.header is None else checksum_of_verified(self.payload)
         return crc
 
     def __repr__(self) -> str:

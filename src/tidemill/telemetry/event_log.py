@@ -25,14 +25,14 @@ class EventLog:
         wall_ms: Callable[[], int],
         *,
         as_json: bool,
-        always: Mapping[str, Field] = NOTHING,
+        common_fields: Mapping[str, Field] = NOTHING,
     ) -> None:
         """
         Write to `write`, with times from `wall_ms` (milliseconds since the epoch).
 
-        The fields in `always` are added to every line.
+        The fields in `common_fields` are added to every line.
         """
-        self._always = always
+        self._common_fields = common_fields
         self._write = write
         self._wall_ms = wall_ms
         self._as_json = as_json
@@ -61,7 +61,7 @@ class EventLog:
 
     def _line(self, level: str, event: str, fields: dict[str, Field]) -> None:
         moment = _rfc3339(self._wall_ms())
-        fields = {**self._always, **fields}
+        fields = {**self._common_fields, **fields}
         if self._as_json:
             line = json.dumps({"time": moment, "level": level, "event": event, **fields}, ensure_ascii=False)
             if len(line) > LINE_CHARACTERS_MAX:  # truncate values, not the line: it must stay valid JSON

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.batches.drawn import dated_record_lists, numbered, record_lists
+from tests.unit.batches.record_strategies import dated_record_lists, numbered, record_lists
 from tidemill.batches.batch import read_header
 from tidemill.batches.builder import build_batch
 from tidemill.batches.check import checked_header

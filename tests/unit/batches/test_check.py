@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.batches.drawn import record_lists
+from tests.unit.batches.record_strategies import record_lists
 from tidemill.batches.batch import read_header, stamp_crc, stamp_max_timestamp
 from tidemill.batches.builder import build_batch
 from tidemill.batches.check import BatchProblem, checked_header

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.batches.drawn import numbered, record_lists
+from tests.unit.batches.record_strategies import numbered, record_lists
 from tidemill.batches import native
 from tidemill.batches import scan as plain
 from tidemill.batches.batch import HEADER_BYTES, read_header
