@@ -33,7 +33,7 @@ _new_header = tuple.__new__
 
 
 class BatchProblem(NamedTuple):
-    """Why a batch is refused: Kafka's error code, and a message for the response."""
+    """The reason for refusing a batch: Kafka's error code, and a message for the response."""
 
     error_code: int
     message: str

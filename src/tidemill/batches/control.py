@@ -20,7 +20,7 @@ _VERSION: Final = 0
 
 
 class EndMarker(IntEnum):
-    """How a transaction ended."""
+    """The outcome of a transaction."""
 
     ABORT = 0
     COMMIT = 1

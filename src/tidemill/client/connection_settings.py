@@ -54,7 +54,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """How to reach a cluster and how long to retry.  Times are in milliseconds, sizes in bytes."""
+    """Addresses, TLS, timeouts and limits of a client's connections.  Times are in milliseconds, sizes in bytes."""
 
     bootstrap: tuple[Endpoint, ...]
     tls: TlsSettings | None = None

@@ -71,7 +71,7 @@ class ConfigKey:
 
 def parse(key: ConfigKey, text: str) -> ConfigValue:
     """
-    Return the value that `text` stands for.
+    Return the value that `text` represents.
 
     Raise KafkaError (INVALID_CONFIG) if `text` is not legal for `key`.  The message names the key, the value and the
     fix.

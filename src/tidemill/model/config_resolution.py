@@ -28,7 +28,7 @@ NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ConfigSource(IntEnum):
-    """Where a value was set.  The numbers are those of DescribeConfigs."""
+    """The source of a value.  The numbers are those of DescribeConfigs."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2

@@ -44,7 +44,7 @@ class _Packers(dict[int | tuple[int, ...], Callable[..., bytes]]):
 
 
 def _blank(message: type) -> object:
-    """Return the nested struct with all defaults: the value that a missing tagged field stands for."""
+    """Return the nested struct with all defaults: the value of a tagged field that is not sent."""
     fields: tuple[Field, ...] = message.__fields__  # type: ignore[attr-defined]
     return message(**{field.name: field.implicit_default() for field in fields})
 

@@ -68,7 +68,7 @@ def test_columns_contain_the_records_of_all_batches(scan, lists, codec):
 @given(lists=st.lists(record_lists, min_size=1, max_size=3), start=st.integers(0, 50), size=st.integers(0, 50))
 @settings(max_examples=50)
 def test_records_outside_the_offset_range_are_skipped(scan, lists, start, size):
-    """Of the first and the last batch, only the records in the range become rows."""
+    """Records of the first and the last batch that are outside the range do not become rows."""
     run, records = run_of(*lists)
 
     rows = record_batch_from(run, "t", 0, start_offset=start, end_offset=start + size, columns=["offset", "value"])

@@ -72,7 +72,7 @@ def test_records_are_views_on_the_frame() -> None:
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_responses_leave_in_the_order_of_their_requests(order: tuple[int, ...]) -> None:
     """
-    In whatever order requests are answered, responses are sent in request order, each as early as that allows.
+    Responses are sent in request order, each as early as that allows, in whatever order the requests are answered.
     """
     connection = ServerConnection(apis.ALL)
     envelopes = [connection.receive(frame(heartbeat.API, 4, ALIVE, index)) for index in range(4)]
