@@ -98,21 +98,20 @@ class ClusterReport:
         }
 
     def _led(self, shard: Shard) -> Json:
-        replica = shard.replica
-        membership = replica.membership
-        matches = {} if replica.tracker is None else replica.tracker.matches
-        matches = {**matches, replica.me: replica.durable_index}
+        status = shard.replica.status()
+        membership = status.membership
+        matches = {**status.matches, shard.replica.me: status.durable_index}
         return {
             "voters": _numbers(membership.voters),
             "learners": _numbers(membership.learners),
-            "commit_index": replica.commit_index,
-            "last_index": replica.last_index,
+            "commit_index": status.commit_index,
+            "last_index": status.last_index,
             "members": [
                 {
                     "broker_id": member.broker_id,
                     "is_live": self._is_alive(member),
                     "match_index": matches.get(member, 0),
-                    "lag_rows": replica.last_index - matches.get(member, 0),
+                    "lag_rows": status.last_index - matches.get(member, 0),
                 }
                 for member in membership.members
             ],

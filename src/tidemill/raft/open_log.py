@@ -1,19 +1,35 @@
-"""A replica's log, from its own point of view: what the shell keeps, less what it is about to cut, and what it is about
-to be handed.
+"""A replica's log as the core sees it: the shell's log, changed by what `ready` has not handed out yet.
+
+    first_index            commit_index        _kept_last            last_index
+    ├── in the shell's log ──┴───────────────────┼── new, not handed out ──┤
+                                    durable_index may lie anywhere; an install can leave it behind commit_index
+
+A truncation that has not been handed out hides the end of the shell's log: `_kept_last` is the last entry of it that
+still belongs to this log.
+
+Invariants:
+- Entries up to `commit_index` are never truncated.
+- Everything up to `durable_index` is on this disk, and is what the log holds now: a truncation lowers it.
+- `memberships` follows the entries: appending a change puts it in force, truncating it takes it back.
 """
 
-from tidemill.raft.entry import Entry
+from tidemill.raft.entry import COMMAND, Command, Entry
 from tidemill.raft.log_view import LogView
+from tidemill.raft.memberships import Memberships
+from tidemill.raft.voters import Membership
 
 
 class OpenLog:
-    __slots__ = ("_cut_from", "_kept", "_kept_last", "_new")
+    __slots__ = ("_kept", "_kept_last", "_new", "_truncate_from", "commit_index", "durable_index", "memberships")
 
-    def __init__(self, kept: LogView) -> None:
+    def __init__(self, kept: LogView, memberships: Memberships, commit_index: int) -> None:
         self._kept = kept
-        self._kept_last = kept.last_index  # of what the shell keeps, this still belongs to the log
-        self._cut_from: int | None = None
+        self._kept_last = kept.last_index
+        self._truncate_from: int | None = None
         self._new: list[Entry] = []
+        self.memberships = memberships
+        self.commit_index = commit_index
+        self.durable_index = kept.last_index  # recovery has synced what it found
 
     @property
     def first_index(self) -> int:
@@ -32,12 +48,18 @@ class OpenLog:
         return self._new[-1].append_time if self._new else self._kept.last_append_time
 
     @property
+    def stable_index(self) -> int:
+        """The last entry that is both committed and durable here."""
+        committed, durable = self.commit_index, self.durable_index
+        return committed if committed < durable else durable
+
+    @property
     def has_changed(self) -> bool:
-        """There is something to hand out."""
-        return bool(self._new) or self._cut_from is not None
+        """Whether `take` would return anything."""
+        return bool(self._new) or self._truncate_from is not None
 
     def term_at(self, index: int) -> int:
-        """For `first_index − 1` up to `last_index`."""
+        """Return the term of the entry at `index`, from `first_index - 1` up to `last_index`."""
         at = index - self._kept_last - 1
         return self._new[at].term if at >= 0 else self._kept.term_at(index)
 
@@ -46,35 +68,80 @@ class OpenLog:
         return self._new[at] if at >= 0 else self._kept.entry_at(index)
 
     def holds(self, index: int, term: int) -> bool:
-        """Whether the log is alike with another that has an entry of `term` at `index`, up to there."""
+        """
+        Whether the log holds the entry of `term` at `index`.  If it does, it matches any other log that holds that
+        entry, up to there (the log matching property).
+        """
         return self.first_index - 1 <= index <= self.last_index and self.term_at(index) == term
+
+    def probable_match(self, index: int, term: int) -> int:
+        """
+        Return the last index, not above `index`, whose term is not above `term`.  After a mismatch the leader goes back
+        that far at once, instead of one entry at a time.
+        """
+        index = min(index, self.last_index)
+        while index >= self.first_index and self.term_at(index) > term:
+            index -= 1
+        return max(index, 0)
+
+    # Changes.
 
     def append(self, entry: Entry) -> None:
         self._new.append(entry)
+        if entry.kind == COMMAND:
+            self._note_membership(entry)
+
+    def _note_membership(self, entry: Entry) -> None:
+        if entry.payload and entry.payload[0] == Command.VOTERS:
+            self.memberships.append(entry.index, Membership.decode(entry.payload, 1))
+
+    def append_missing(self, entries: tuple[Entry, ...]) -> None:
+        """
+        Append a leader's entries, as far as they are new.  Truncate only where an entry differs: a late message may
+        hold less than the log does by now.
+        """
+        for at, entry in enumerate(entries):
+            if entry.index <= self.last_index:
+                if self.term_at(entry.index) == entry.term:
+                    continue
+                assert entry.index > self.commit_index, f"{entry} contradicts what is committed"
+                self.truncate(entry.index)
+            for new in entries[at:]:
+                self.append(new)
+            return
 
     def truncate(self, from_index: int) -> None:
+        self.durable_index = min(self.durable_index, from_index - 1)
+        self.memberships.truncate(from_index)
         if from_index > self._kept_last:
             del self._new[from_index - self._kept_last - 1 :]
             return
         self._new.clear()
         self._kept_last = from_index - 1
-        self._cut_from = from_index if self._cut_from is None else min(self._cut_from, from_index)
+        self._truncate_from = from_index if self._truncate_from is None else min(self._truncate_from, from_index)
 
-    def installed(self) -> None:
-        """What the shell keeps begins anew, behind a snapshot."""
+    def commit(self, index: int) -> None:
+        if index > self.commit_index:
+            self.commit_index = index
+            self.memberships.commit(index)
+
+    def installed(self, index: int, membership: Membership, *, is_damaged: bool) -> None:
+        """
+        The shell's log begins behind a snapshot at `index` now.  Until the snapshot is durable, `durable_index` is what
+        was committed before, because an install truncates nothing else; of a damaged log, less than the snapshot.
+        """
         assert not self.has_changed, "entries that were not handed out are lost"
         self._kept_last = self._kept.last_index
+        assert self._kept_last == index >= self.commit_index, f"the log ends at {self._kept_last}"
+        self.durable_index = self.stable_index
+        if is_damaged:
+            self.durable_index = min(self.durable_index, index - 1)
+        self.memberships.installed(index, membership)
+        self.commit_index = index
 
     def take(self) -> tuple[int | None, list[Entry]]:
-        """The index to cut from, and what to append then: handed out once, and from then on the shell's."""
-        cut_from, self._cut_from = self._cut_from, None
+        """Hand out the index to truncate from, and the entries to append then.  Both are the shell's from now on."""
+        truncate_from, self._truncate_from = self._truncate_from, None
         new, self._new = self._new, []
         self._kept_last += len(new)
-        return cut_from, new
-
-    def probable_match(self, index: int, term: int) -> int:
-        """The last index, not above `index`, whose term is not above `term`: fast back-off after a mismatch."""
-        index = min(index, self.last_index)
-        while index >= self.first_index and self.term_at(index) > term:
-            index -= 1
-        return max(index, 0)
+        return truncate_from, new

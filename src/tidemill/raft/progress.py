@@ -13,6 +13,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tidemill.raft.status import MemberStatus
+
 
 class ProgressState(StrEnum):
     PROBE = "probe"
@@ -49,6 +51,11 @@ class Progress:
     # last tick
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)  # (last index, bytes) of each message
     in_flight_bytes: int = 0
+
+    def status(self) -> MemberStatus:
+        return MemberStatus(
+            self.match_index, self.commit_index, self.state is ProgressState.SNAPSHOT, self.repair_floor
+        )
 
     def may_send(self, window: Window) -> bool:
         if self.state is ProgressState.REPLICATE:

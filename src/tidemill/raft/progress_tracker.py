@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tidemill.model.broker_id import ReplicaKey
+from tidemill.raft import quorum
 from tidemill.raft.entry import Entry
 from tidemill.raft.messages import AppendEntries, AppendEntriesResponse
 from tidemill.raft.open_log import OpenLog
 from tidemill.raft.progress import Progress, ProgressState, Window
+from tidemill.raft.status import MemberStatus
 from tidemill.raft.voters import Membership
 
 RETRY_MS: Final = 500  # unanswered for so long, a message is taken for lost
@@ -42,9 +44,26 @@ class ProgressTracker:
         """
         return {member: it.match_index for member, it in self.members.items() if it.repair_floor is None}
 
-    @property
-    def answered_serials(self) -> dict[ReplicaKey, int]:
-        return {**self._serials, self._me: self.serial}
+    def status(self) -> dict[ReplicaKey, MemberStatus]:
+        """Return what is known of each other member."""
+        return {member: progress.status() for member, progress in self.members.items()}
+
+    def read_index_round(self, voters: tuple[ReplicaKey, ...]) -> int:
+        """Return the newest read index round that a majority of `voters` has answered."""
+        return quorum.reached_by_majority(voters, {**self._serials, self._me: self.serial})
+
+    def majority_index(self, voters: tuple[ReplicaKey, ...], durable_index: int) -> int:
+        """Return the last entry on the disks of a majority of `voters`; `durable_index` is the leader's own."""
+        if not self.members:
+            return durable_index
+        return quorum.reached_by_majority(voters, {**self.matches, self._me: durable_index})
+
+    def replicated_index(self, voters: tuple[ReplicaKey, ...], durable_index: int, voter_count: int) -> int:
+        """Return the last entry on the disks of `voter_count` of `voters`; 0 if there are not as many."""
+        if len(voters) < voter_count:
+            return 0
+        reached = {**self.matches, self._me: durable_index}
+        return sorted((reached.get(voter, 0) for voter in voters), reverse=True)[voter_count - 1]
 
     def answered(self, member: ReplicaKey, answer: AppendEntriesResponse) -> bool:
         """Whether the member has come further than was known."""

@@ -178,7 +178,7 @@ class Shard:
     def live_voters(self) -> int:
         """This one, and those that are whole and whose brokers are alive; of interest where it leads."""
         me, is_alive = self.replica.me, self._transport.is_alive
-        matches = {} if self.replica.tracker is None else self.replica.tracker.matches
+        matches = self.replica.status().matches
         return sum(voter == me or (is_alive(voter) and voter in matches) for voter in self.replica.voters)
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
@@ -216,11 +216,11 @@ class Shard:
     def transfer_leadership(self, to: ReplicaKey | None = None) -> bool:
         """Let another voter lead: `to`, or the one that has most.  False: it could not, as far as is known here."""
         replica = self.replica
-        if replica.tracker is None:
+        if not replica.leads:
             return False
         if replica.transfer_target is not None:  # begun anew each time it would never end
             return to in (None, replica.transfer_target)
-        matches = replica.tracker.matches
+        matches = replica.status().matches
         able = [voter for voter in replica.voters if voter in matches and self._transport.may_lead(voter)]
         if to is not None:
             able = [to] if to in able and replica.commit_index - matches[to] <= NEAR_ROWS else []
@@ -267,7 +267,7 @@ class Shard:
 
     def when_replicated(self, index: int, voter_count: int, waiter: Waiter) -> None:
         """Committed, and on the disks of so many voters: which may be more than commit it."""
-        if index <= self._held_by(voter_count):
+        if index <= self.replica.replicated_index(voter_count):
             waiter(True)
         elif self._is_stopped:
             waiter(False)
@@ -392,18 +392,9 @@ class Shard:
 
     def _wake_held(self) -> None:
         for voter_count, waiters in [*self.held_waiters.items()]:
-            waiters.wake(self._held_by(voter_count))
+            waiters.wake(self.replica.replicated_index(voter_count))
             if not waiters:
                 self.held_waiters.pop(voter_count, None)
-
-    def _held_by(self, voter_count: int) -> int:
-        """Up to where the log is committed, and on the disks of so many voters; 0 when there are not so many."""
-        replica = self.replica
-        if replica.tracker is None or len(replica.voters) < voter_count:
-            return 0
-        reached = {**replica.tracker.matches, replica.me: replica.durable_index}
-        ranked = sorted((reached.get(voter, 0) for voter in replica.voters), reverse=True)
-        return min(ranked[voter_count - 1], replica.stable_index)
 
     def _lost(self) -> None:
         """Another leads, or nobody: whether what waits will commit is not known any more."""
@@ -430,8 +421,7 @@ class Shard:
 
     def _cannot_send(self, to: ReplicaKey) -> None:
         """What `to` needs next is not needed here any more, and gone."""
-        if self.replica.tracker is not None:
-            self.replica.tracker.needs_install(to)
+        self.replica.needs_install(to)
 
     def _high_watermarks(self) -> dict[int, int]:
         return {number: partition.high_watermark for number, partition in self.partitions.items()}

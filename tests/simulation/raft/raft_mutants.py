@@ -8,6 +8,8 @@ from unittest.mock import patch
 
 from tidemill.raft import quorum, replica
 from tidemill.raft.election import Election
+from tidemill.raft.follower import Follower
+from tidemill.raft.memberships import Memberships
 from tidemill.raft.open_log import OpenLog
 from tidemill.raft.progress_tracker import ProgressTracker
 from tidemill.raft.replica import Replica
@@ -28,13 +30,12 @@ class RaftMutant:
 @contextmanager
 def append_always_truncates() -> Iterator[None]:
     def take(self: Any, entries: tuple[Any, ...]) -> None:
-        if entries and entries[0].index <= self._log.last_index:
-            self._truncate(entries[0].index)
+        if entries and entries[0].index <= self.last_index:
+            self.truncate(entries[0].index)
         for entry in entries:
-            self._log.append(entry)
-            self._note_membership(entry)
+            self.append(entry)
 
-    with patch.object(Replica, "_take", take):
+    with patch.object(OpenLog, "append_missing", take):
         yield
 
 
@@ -73,21 +74,21 @@ def votes_for_a_shorter_log() -> Iterator[None]:
 
 @contextmanager
 def follower_answers_before_its_sync() -> Iterator[None]:
-    answer = Replica._answer_append
+    answer = Follower.acknowledge
 
     def early(self: Any, serial: int) -> None:
-        durable, self.durable_index = self.durable_index, self.match_index
+        durable, self._log.durable_index = self._log.durable_index, self.match_index
         answer(self, serial)
-        self.durable_index = durable
+        self._log.durable_index = durable
 
-    on_append = Replica._on_append
+    on_append = Follower.on_append
 
     def eager(self: Any, sender: Any, append: Any) -> None:
         on_append(self, sender, append)
-        if self.leader == sender and self.match_index:
-            self._answer_append(append.serial)
+        if self._elections.leader == sender and self.match_index:
+            self.acknowledge(append.serial)
 
-    with patch.object(Replica, "_answer_append", early), patch.object(Replica, "_on_append", eager):
+    with patch.object(Follower, "acknowledge", early), patch.object(Follower, "on_append", eager):
         yield
 
 
@@ -110,7 +111,7 @@ def votes_twice_in_a_term() -> Iterator[None]:
 
     def generous(self: Any, sender: Any, request: Any) -> None:
         if not request.is_pre and request.term == self.term:
-            self.voted_for = None
+            self._elections.voted_for = None
         on_vote_request(self, sender, request)
 
     with patch.object(Replica, "_on_vote_request", generous):
@@ -153,11 +154,10 @@ def with_installs(knobs: Knobs) -> Knobs:
 def leader_counts_itself_before_its_sync() -> Iterator[None]:
     count = Replica._count
 
-    def early(self: Any) -> bool:
-        durable, self.durable_index = self.durable_index, self._log.last_index
-        moved = count(self)
-        self.durable_index = durable
-        return moved
+    def early(self: Any) -> None:
+        durable, self._log.durable_index = self._log.durable_index, self._log.last_index
+        count(self)
+        self._log.durable_index = durable
 
     with patch.object(Replica, "_count", early):
         yield
@@ -168,9 +168,9 @@ def answers_a_vote_before_its_sync() -> Iterator[None]:
     ready = Replica.ready
 
     def early(self: Any) -> Any:
-        durable, self._vote_durable = self._vote_durable, True
+        durable, self._elections.is_vote_durable = self._elections.is_vote_durable, True
         found = ready(self)
-        self._vote_durable = durable
+        self._elections.is_vote_durable = durable
         return found
 
     with patch.object(Replica, "ready", early):
@@ -204,11 +204,7 @@ def changes_several_voters_at_once() -> Iterator[None]:
 
 @contextmanager
 def keeps_a_truncated_membership() -> Iterator[None]:
-    def truncate(self: Any, from_index: int) -> None:
-        self._log.truncate(from_index)
-        self.durable_index = min(self.durable_index, from_index - 1)
-
-    with patch.object(Replica, "_truncate", truncate):
+    with patch.object(Memberships, "truncate", lambda self, from_index: None):
         yield
 
 
@@ -217,11 +213,10 @@ def commits_older_terms_by_counting() -> Iterator[None]:
     """Figure 8: the swarm meets it once in some thousand seeds; a transcript shows it."""
     count = Replica._count
 
-    def counting(self: Any) -> bool:
+    def counting(self: Any) -> None:
         start, self.term_start_index = self.term_start_index, 0
-        moved = count(self)
+        count(self)
         self.term_start_index = start
-        return moved
 
     with patch.object(Replica, "_count", counting):
         yield
@@ -232,12 +227,11 @@ def install_answers_before_it_is_durable() -> Iterator[None]:
     installed = Replica.installed
 
     def early(self: Any, membership: Membership) -> None:
-        index = self.installing[0]
         installed(self, membership)
-        self.durable_index = self.match_index = index
-        self.installing = None
+        self._log.durable_index = self._log.last_index
+        self._follower.install_is_durable()
         if self.leader is not None:
-            self._answer_append(0)
+            self._follower.acknowledge(0)
 
     with patch.object(Replica, "installed", early):
         yield
@@ -245,14 +239,14 @@ def install_answers_before_it_is_durable() -> Iterator[None]:
 
 @contextmanager
 def takes_entries_while_it_installs() -> Iterator[None]:
-    on_append = Replica._on_append
+    on_append = Follower.on_append
 
     def greedy(self: Any, sender: Any, append: Any) -> None:
-        installing, self.installing = self.installing, None
+        installing, self._repair.snapshot = self._repair.snapshot, None
         on_append(self, sender, append)
-        self.installing = installing
+        self._repair.snapshot = installing
 
-    with patch.object(Replica, "_on_append", greedy):
+    with patch.object(Follower, "on_append", greedy):
         yield
 
 
@@ -298,13 +292,13 @@ def whoever_has_it_counts(who: Callable[[Replica], Iterable[Any]]) -> Iterator[N
     """As many as a majority of the voters, but of others too."""
     count = Replica._count
 
-    def generous(self: Any) -> bool:
+    def generous(self: Any) -> None:
         ranked = sorted(
             (self.durable_index if it == self.me else self.tracker.matches.get(it, 0) for it in who(self)),
             reverse=True,
         )
         with patch.object(quorum, "reached_by_majority", lambda voters, _: ranked[quorum.majority(voters) - 1]):
-            return count(self)
+            count(self)
 
     with patch.object(Replica, "_count", generous):
         yield
@@ -341,11 +335,11 @@ def a_damaged_replica_votes() -> Iterator[None]:
     on_vote_request = Replica._on_vote_request
 
     def generous(self: Any, sender: Any, request: Any) -> None:
-        damaged, self.is_damaged = self.is_damaged, False
+        damaged, self._repair.is_damaged = self._repair.is_damaged, False
         if damaged:
             request = replace(request, last_term=1 << 40)
         on_vote_request(self, sender, request)
-        self.is_damaged = damaged
+        self._repair.is_damaged = damaged
 
     with patch.object(Replica, "_on_vote_request", generous):
         yield
@@ -353,14 +347,14 @@ def a_damaged_replica_votes() -> Iterator[None]:
 
 @contextmanager
 def a_damaged_replica_answers_for_entries() -> Iterator[None]:
-    on_append = Replica._on_append
+    on_append = Follower.on_append
 
     def eager(self: Any, sender: Any, append: Any) -> None:
-        damaged, self.is_damaged = self.is_damaged, False
+        damaged, self._repair.is_damaged = self._repair.is_damaged, False
         on_append(self, sender, append)
-        self.is_damaged = damaged
+        self._repair.is_damaged = damaged
 
-    with patch.object(Replica, "_on_append", eager):
+    with patch.object(Follower, "on_append", eager):
         yield
 
 
@@ -378,16 +372,18 @@ def a_restart_forgets_damage() -> Iterator[None]:
 @contextmanager
 def any_snapshot_repairs() -> Iterator[None]:
     """Also one that lacks what the replica has answered for."""
-    on_offer = Replica._on_offer
+    on_offer = Follower.on_offer
 
     def content(self: Any, sender: Any, offer: Any) -> None:
-        if self.is_damaged and self.installing is None and offer.term == self.term and offer.index:
-            self._follow_leader(sender)
-            self.installing, self._offer, self.match_index = (offer.index, offer.index_term), offer, 0
+        repair = self._repair
+        if repair.is_damaged and repair.snapshot is None and offer.term == self._elections.term and offer.index:
+            self.follow(sender)
+            repair.begin(offer)
+            self.match_index = 0
         else:
             on_offer(self, sender, offer)
 
-    with patch.object(Replica, "_on_offer", content):
+    with patch.object(Follower, "on_offer", content):
         yield
 
 

@@ -90,8 +90,7 @@ class Side:
         self.high_watermarks = high_watermarks(self.log)
 
     def _gone(self, member: ReplicaKey) -> None:
-        if self.replica.tracker is not None:
-            self.replica.tracker.needs_install(member)
+        self.replica.needs_install(member)
 
     def send(self, _: ReplicaKey, message: Message) -> None:
         self.out.append(b"".join(encode(message)))

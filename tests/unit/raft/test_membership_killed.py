@@ -107,7 +107,8 @@ class Steps(Hand):
         for at in (None, *sorted(self.replicas)):
             if at is not None:
                 for replica in self.replicas.values():
-                    replica.leader = replica.leader if replica.leader == replica.me else None
+                    if replica.leader != replica.me:
+                        replica.forget_leader()
                 for _ in range(2):
                     if at in self.replicas:
                         self._tick(at, 10_000)
@@ -126,9 +127,7 @@ class Steps(Hand):
             if (found := self.lead()) is None:
                 return False
             at, leader = found
-            tracker = leader.tracker
-            assert tracker is not None
-            alive = {me: match for me, match in tracker.matches.items() if int(me.broker_id) in self.replicas}
+            alive = {me: match for me, match in leader.status().matches.items() if int(me.broker_id) in self.replicas}
             caught_up = [leader.me, *(me for me, match in alive.items() if match == leader.last_index)]
             step = step_towards(leader.membership, planned, caught_up)
             if step is None:

@@ -3,9 +3,11 @@
 import pytest
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
+from tidemill.raft.elections import nobody
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, decode_voters, encode_voters, log_start, read_log_start
 from tidemill.raft.ready import Ready, Vote
-from tidemill.raft.replica import Replica, Role, nobody
+from tidemill.raft.replica import Replica
+from tidemill.raft.role import Role
 from tidemill.raft.voters import Membership
 
 ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))

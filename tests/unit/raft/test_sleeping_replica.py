@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.raft.replica_world import A, B, C, World
 from tidemill.raft.messages import TimeoutNow
-from tidemill.raft.replica import Role
+from tidemill.raft.role import Role
 
 
 @pytest.mark.parametrize("slept_ms", [0, 60_000])

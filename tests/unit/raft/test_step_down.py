@@ -1,8 +1,8 @@
 """A leader without room asks others to lead; whoever does not hear that it stepped down must not follow it for ever."""
 
 from tests.unit.raft.replica_world import A, B, C, World
+from tidemill.raft.journal_pressure import FULL_MS
 from tidemill.raft.messages import TimeoutNow, VoteRequest
-from tidemill.raft.replica import FULL_MS
 
 
 def step_down_unheard(world: World, *, is_full: bool) -> None:

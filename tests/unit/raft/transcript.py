@@ -283,7 +283,7 @@ class Hand:
     def do_elect(self, number: str) -> None:
         for at in self.replicas:
             if at not in self.silent:
-                self.replicas[at].leader = None
+                self.replicas[at].forget_leader()
         self._tick(int(number), ELECTED_MS)
         self._tick(int(number), ELECTED_MS)
         self.do_stabilize()

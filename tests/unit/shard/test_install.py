@@ -195,7 +195,7 @@ def test_a_member_that_installs_more_than_a_kept_snapshot_has_is_offered_a_newer
     An earlier leader had offered it that; this one did not know yet that so much was committed.
     """
     leader.alive = set()
-    leader.shard.replica.tracker.needs_install(LEARNER)  # type: ignore[union-attr]
+    leader.shard.replica.needs_install(LEARNER)
     leader.shard._catch_up.offer(LEARNER)
     leader.write(0, b"behind the snapshot that is kept")
     leader.alive = {LEARNER}

@@ -34,12 +34,12 @@ class MetadataQuorumStatus:
 
     def tick(self, replica: Replica) -> None:
         """Called a few times a second; of the metadata shard's replica here."""
-        if replica.tracker is None:
+        if not replica.leads:
             self._heard_at.clear()
             self._caught_up_at.clear()
             return
         now_ms = self._clock.wall_ms()
-        for voter, match_index in replica.tracker.matches.items():
+        for voter, match_index in replica.status().matches.items():
             if self._cluster.is_alive(voter):
                 self._heard_at[voter] = now_ms
                 if match_index >= replica.commit_index:
@@ -47,8 +47,7 @@ class MetadataQuorumStatus:
 
     def standings(self, replica: Replica, voters: tuple[ReplicaKey, ...]) -> list[Standing]:
         """Only where the replica leads."""
-        assert replica.tracker is not None, "a leader replicates"
-        matches, now_ms = replica.tracker.matches, self._clock.wall_ms()
+        matches, now_ms = replica.status().matches, self._clock.wall_ms()
         return [
             Standing(voter, replica.last_index + 1, now_ms, now_ms)
             if voter == replica.me

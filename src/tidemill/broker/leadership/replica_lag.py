@@ -12,7 +12,6 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
-from tidemill.raft.progress import ProgressState
 from tidemill.shard.shard import Shard
 
 LAG_MS: Final = 30_000  # Kafka's `replica.lag.time.max.ms`
@@ -86,23 +85,21 @@ class ReplicaLag:
 
     def _check_shard(self, led: _Led, planned: Sequence[ReplicaKey], alive: frozenset[ReplicaKey], now_ms: int) -> None:
         shard_id, replica = led.shard.shard_id, led.shard.replica
-        members = {} if replica.tracker is None else replica.tracker.members
+        members = replica.status().members
         led.lagging = []
         led.is_at_rest = True
         for voter in planned:
             if voter == replica.me:
                 continue
-            progress = members.get(voter)
-            counts = (
-                progress is not None and progress.repair_floor is None and progress.state is not ProgressState.SNAPSHOT
-            )
-            if progress is None or not counts or voter not in replica.voters or voter not in alive:
+            member = members.get(voter)
+            counts = member is not None and not (member.is_damaged or member.is_installing)
+            if member is None or not counts or voter not in replica.voters or voter not in alive:
                 led.near_at.pop(voter, None)
                 led.lagging.append((shard_id, voter.broker_id))
                 continue
-            if progress.match_index >= led.commit_index:
+            if member.match_index >= led.commit_index:
                 led.near_at[voter] = now_ms
-            if progress.match_index < replica.commit_index:
+            if member.match_index < replica.commit_index:
                 led.is_at_rest = False
             near_at = led.near_at.get(voter)
             if near_at is None or now_ms - near_at > LAG_MS:

@@ -65,8 +65,7 @@ class MembershipReconciler:
         )
 
     def _caught_up(self, replica: Replica) -> list[ReplicaKey]:
-        assert replica.tracker is not None, "a leader replicates"
-        matches = replica.tracker.matches
+        matches = replica.status().matches
         near = [voter for voter, match in matches.items() if replica.commit_index - match <= NEAR_ROWS]
         return [replica.me, *filter(self._cluster.is_alive, near)]
 

@@ -40,10 +40,10 @@ class ModelCatchUp:
         offer = self._offer
         if offer is None or offer.term != replica.term or memory.first_index > offer.index + 1:
             offer = self._offer = self._snapshot()
-        elif replica.tracker is not None:
-            repair_floor = replica.tracker.repair_floor(member)
-            known = min(replica.tracker.members[member].commit_index, memory.commit_index)
-            if offer.index < known or (repair_floor is not None and (offer.index_term, offer.index) < repair_floor):
+        elif replica.leads:
+            status = replica.status().members[member]
+            known, floor = min(status.commit_index, memory.commit_index), status.repair_floor
+            if offer.index < known or (floor is not None and (offer.index_term, offer.index) < floor):
                 offer = self._offer = self._snapshot()
         replica.offered(member, offer.index)
         return member, offer

@@ -10,8 +10,9 @@ from typing import Final
 
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
+from tidemill.raft.elections import nobody
 from tidemill.raft.entry import Entry
-from tidemill.raft.replica import Replica, nobody
+from tidemill.raft.replica import Replica
 from tidemill.simulation.store.store_model import Row, StoreHistory
 from tidemill.storage.disk import Disk, DiskFull, File, SyncFailed
 from tidemill.storage.journal.block import IN_FLIGHT_BLOCKS_MAX, Block, Report

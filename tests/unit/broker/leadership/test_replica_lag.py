@@ -21,9 +21,9 @@ class Led:
 
     def __init__(self) -> None:
         self.progress = Progress(next_index=1, state=ProgressState.REPLICATE)
+        self.members = {OTHER: self.progress}
         self.replica = SimpleNamespace(
-            me=ME, voters=(ME, OTHER), commit_index=40,
-            tracker=SimpleNamespace(members={OTHER: self.progress}),
+            me=ME, voters=(ME, OTHER), commit_index=40, status=self.status,
         )  # fmt: skip
         self.clock = HandClock()
         self.alive = {OTHER}
@@ -35,6 +35,9 @@ class Led:
             image=lambda: image, shards=lambda: self.shards, alive=lambda: frozenset(self.alive), clock=self.clock
         )
         self.lag.serving_changed(self.shard)
+
+    def status(self) -> Any:
+        return SimpleNamespace(members={member: it.status() for member, it in self.members.items()})
 
     def check(self, commit_index: int, *, has: int, needs_tick: bool = False) -> bool:
         """Whether it is in sync, a tick later."""
@@ -79,7 +82,7 @@ def test_one_that_was_in_sync_is_given_time() -> None:
         lambda led: led.progress.damaged((1, 5)),
         lambda led: led.progress.install(),
         lambda led: setattr(led.replica, "voters", (ME, THIRD)),
-        lambda led: led.replica.tracker.members.clear(),
+        lambda led: led.members.clear(),
     ],
     ids=["not alive", "damaged", "installs", "no voter", "no member"],
 )

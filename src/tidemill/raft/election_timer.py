@@ -1,0 +1,63 @@
+"""When a replica without a live leader campaigns.
+
+Only a tick tells a replica the time, and a sleeping replica is not ticked.  So a pause that begins between two ticks is
+kept as a duration, and becomes a deadline at the next tick.  Otherwise a replica that was woken after an hour would
+measure the pause from its last tick, and abandon the election that woke it.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+ELECTION_MS: Final = 1_000  # an election that is undecided for so long is repeated;
+FIRST_ELECTION_MS: Final = 125  # the first ones sooner: the pause doubles with every attempt, up to ELECTION_MS
+ATTEMPTS_MAX: Final = 8  # counted; the pause has long stopped growing by then
+
+
+class ElectionTimer:
+    """
+    Invariant: at most one of `_deadline` and `_pause_ms` is set; neither means that the next tick draws the pause.
+    """
+
+    __slots__ = ("_attempts", "_deadline", "_jitter_ms", "_pause_ms")
+
+    def __init__(self, jitter_ms: Callable[[], int]) -> None:
+        """`jitter_ms` draws the random part of each pause, so that replicas do not campaign all at once."""
+        self._jitter_ms = jitter_ms
+        self._deadline: int | None = None
+        self._pause_ms: int | None = None
+        self._attempts = 0  # to be elected, since the last live leader
+
+    def reset(self) -> None:
+        """Start over: the next tick draws a new pause."""
+        self._deadline = self._pause_ms = None
+
+    def leader_is_alive(self) -> None:
+        self.reset()
+        self._attempts = 0
+
+    def attempted(self) -> None:
+        """A campaign has begun: repeat it when it is still undecided after a pause."""
+        self._wait(min(FIRST_ELECTION_MS << self._attempts, ELECTION_MS) + self._jitter_ms())
+        self._attempts = min(self._attempts + 1, ATTEMPTS_MAX)
+
+    def voted(self) -> None:
+        """This replica has voted for another: give that candidate time to win."""
+        self._wait(ELECTION_MS + self._jitter_ms())
+
+    def _wait(self, pause_ms: int) -> None:
+        self._deadline, self._pause_ms = None, pause_ms
+
+    def is_due(self, now_ms: int, *, is_only_voter: bool, is_leader_leaving: bool) -> bool:
+        """
+        Whether to campaign now.  The only voter does not wait.  `is_leader_leaving`: the leader is alive and no longer
+        a voter; it gets ELECTION_MS more, to commit its own removal.
+        """
+        if self._deadline is None:
+            if self._pause_ms is not None:
+                pause_ms = self._pause_ms
+            elif is_only_voter:
+                pause_ms = 0
+            else:
+                pause_ms = self._jitter_ms() + (ELECTION_MS if is_leader_leaving else 0)
+            self._deadline, self._pause_ms = now_ms + pause_ms, None
+        return now_ms >= self._deadline

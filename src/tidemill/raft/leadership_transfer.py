@@ -1,0 +1,34 @@
+"""A leader's transfer of leadership to another voter.  Ongaro's thesis §3.10.
+
+The leader stops taking proposals, waits until the target holds the whole log, and sends it a TimeoutNow: the target
+campaigns at once, without a pre-vote.  A leader that still leads TRANSFER_MS later has failed, and takes proposals
+again.
+"""
+
+from typing import Final
+
+from tidemill.model.broker_id import ReplicaKey
+
+TRANSFER_MS: Final = 1_500
+
+
+class LeadershipTransfer:
+    __slots__ = ("_until_ms", "target")
+
+    def __init__(self) -> None:
+        self.target: ReplicaKey | None = None  # None: no transfer is under way
+        self._until_ms: int | None = None  # None: not ticked since the transfer began
+
+    def begin(self, target: ReplicaKey) -> None:
+        self.target, self._until_ms = target, None
+
+    def cancel(self) -> None:
+        self.target = None
+
+    def tick(self, now_ms: int) -> None:
+        if self.target is None:
+            return
+        if self._until_ms is None:
+            self._until_ms = now_ms + TRANSFER_MS
+        elif now_ms >= self._until_ms:
+            self.cancel()

@@ -1,0 +1,40 @@
+"""What a replica knows of its shard at one moment, for reports and decisions outside `raft`."""
+
+from dataclasses import dataclass
+
+from tidemill.model.broker_id import ReplicaKey
+from tidemill.raft.role import Role
+from tidemill.raft.voters import Membership
+
+
+@dataclass(slots=True)
+class MemberStatus:
+    """What a leader knows of another member.  Read-only; not frozen, because a tick builds one per replica."""
+
+    match_index: int  # the member has the log up to here on its disk, as the leader has it
+    commit_index: int  # as the member reported it
+    is_installing: bool  # the member needs a snapshot, or installs one
+    repair_floor: tuple[int, int] | None  # a damaged member: term and index that a snapshot must reach to repair it
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.repair_floor is not None
+
+
+@dataclass(slots=True)
+class ReplicaStatus:
+    """Read-only.  `members` holds the other members while the replica leads, and is empty otherwise."""
+
+    role: Role
+    term: int
+    leader: ReplicaKey | None
+    membership: Membership
+    last_index: int
+    durable_index: int
+    commit_index: int
+    members: dict[ReplicaKey, MemberStatus]
+
+    @property
+    def matches(self) -> dict[ReplicaKey, int]:
+        """The match index of each other member that is not damaged."""
+        return {member: it.match_index for member, it in self.members.items() if it.repair_floor is None}
