@@ -40,7 +40,7 @@ class Elections:
         "_election",
         "_log",
         "_me",
-        "_send",
+        "_outbox",
         "_timer",
         "is_alive",
         "is_vote_changed",
@@ -59,13 +59,13 @@ class Elections:
         voted_for: ReplicaKey | None,
         log: OpenLog,
         jitter_ms: Callable[[], int],
-        send: Callable[[ReplicaKey, Message], None],
+        outbox: list[tuple[ReplicaKey, Message]],
         became_follower: Callable[[bool], None],
         became_leader: Callable[[], None],
     ) -> None:
         """
-        `send` holds a message back until the vote is durable.  `became_follower` is called after every step back to the
-        role of a follower, with True when the leader, or the role, was another before.
+        Messages go to `outbox`, which is held back until the vote is durable.  `became_follower` is called after every
+        step back to the role of a follower, with True when the leader, or the role, was another before.
         """
         self.role = Role.FOLLOWER
         self.term = term
@@ -76,7 +76,7 @@ class Elections:
         self.is_alive: Alive = nobody  # at the last tick
         self._me = me
         self._log = log
-        self._send = send
+        self._outbox = outbox
         self._became_follower = became_follower
         self._became_leader = became_leader
         self._election: Election | None = None
@@ -122,7 +122,7 @@ class Elections:
         request = self._vote_request(term, is_pre=election.is_pre, is_transfer=election.is_transfer)
         for voter in self._log.memberships.current.voters:
             if voter != self._me:
-                self._send(voter, request)
+                self._outbox.append((voter, request))
 
     def _vote_request(self, term: int, *, is_pre: bool, is_transfer: bool) -> VoteRequest:
         log = self._log
@@ -210,7 +210,7 @@ class Elections:
         return other in voters and (me not in voters or voters.index(other) < voters.index(me))
 
     def _answer(self, to: ReplicaKey, *, term: int, is_granted: bool, is_pre: bool) -> None:
-        self._send(to, VoteResponse(term=term, is_granted=is_granted, is_pre=is_pre))
+        self._outbox.append((to, VoteResponse(term=term, is_granted=is_granted, is_pre=is_pre)))
 
     def _question_leader(self) -> None:
         """
@@ -218,7 +218,7 @@ class Elections:
         leads answers with an Append as well, which follows the VoteAnswer and restores the belief in it.
         """
         assert self.leader is not None, "there is no leader to ask"
-        self._send(self.leader, self._vote_request(self.term + 1, is_pre=True, is_transfer=False))
+        self._outbox.append((self.leader, self._vote_request(self.term + 1, is_pre=True, is_transfer=False)))
 
     def on_vote_answer(self, sender: ReplicaKey, answer: VoteResponse) -> None:
         if sender == self.leader and self.role is Role.FOLLOWER:
@@ -239,10 +239,8 @@ class Elections:
         self.is_vote_changed = True
         self.is_vote_durable = False
 
-    def take_vote(self) -> Vote | None:
-        """Return the term and the vote if they have changed since the last call."""
-        if not self.is_vote_changed:
-            return None
+    def take_vote(self) -> Vote:
+        """Return the term and the vote, which have changed since the last call."""
         self.is_vote_changed = False
         return Vote(self.term, self.voted_for)
 

@@ -9,8 +9,6 @@ Invariants:
 - Committed entries match those of every leader; so does an installed snapshot.
 """
 
-from collections.abc import Callable
-
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.elections import Elections
 from tidemill.raft.messages import AppendEntries, AppendEntriesResponse, Damaged, Message, SnapshotChunk, SnapshotOffer
@@ -21,7 +19,7 @@ from tidemill.raft.voters import Membership
 
 
 class Follower:
-    __slots__ = ("_elections", "_log", "_me", "_repair", "_send", "match_index")
+    __slots__ = ("_elections", "_log", "_me", "_outbox", "_repair", "match_index")
 
     def __init__(
         self,
@@ -30,13 +28,13 @@ class Follower:
         log: OpenLog,
         elections: Elections,
         repair: Repair,
-        send: Callable[[ReplicaKey, Message], None],
+        outbox: list[tuple[ReplicaKey, Message]],
     ) -> None:
         self._me = me
         self._log = log
         self._elections = elections
         self._repair = repair
-        self._send = send
+        self._outbox = outbox
         self.match_index = 0
 
     def follow(self, leader: ReplicaKey) -> None:
@@ -51,14 +49,14 @@ class Follower:
     def on_append(self, sender: ReplicaKey, append: AppendEntries) -> None:
         term = self._elections.term
         if append.term < term:
-            self._send(sender, AppendEntriesResponse(term=term, rejected_index=max(append.prev_index, 1)))
+            self._outbox.append((sender, AppendEntriesResponse(term=term, rejected_index=max(append.prev_index, 1))))
             return
         self.follow(sender)
         if self._repair.snapshot is not None:
             self._answer_installing()
             return
         if self._repair.is_damaged:
-            self._send(sender, self.damage_report())
+            self._outbox.append((sender, self._damage_report()))
             return
         log = self._log
         entries = append.entries
@@ -86,7 +84,7 @@ class Follower:
             hint_index=hint,
             hint_term=log.term_at(hint) if hint >= log.first_index - 1 else 0,
         )
-        self._send(sender, rejection)
+        self._outbox.append((sender, rejection))
 
     def acknowledge(self, serial: int) -> None:
         """Tell the leader how far the log matches its own and is durable here."""
@@ -99,20 +97,21 @@ class Follower:
             match_index=match if match < durable else durable,
             commit_index=log.commit_index,
         )
-        self._send(leader, answer)
+        self._outbox.append((leader, answer))
 
     # Snapshots.
 
     def on_offer(self, sender: ReplicaKey, offer: SnapshotOffer) -> None:
         term = self._elections.term
         if offer.term < term:
-            self._send(sender, AppendEntriesResponse(term=term, rejected_index=1))
+            self._outbox.append((sender, AppendEntriesResponse(term=term, rejected_index=1)))
             return
         self.follow(sender)
         repair, log = self._repair, self._log
         has_it = offer.index <= log.commit_index or log.holds(offer.index, offer.index_term)
         if repair.is_damaged and (offer.index_term, offer.index) < self._promised():
-            self._send(sender, self.damage_report())  # the snapshot lacks entries that may have been acknowledged here
+            # The snapshot lacks entries that this replica may have acknowledged.
+            self._outbox.append((sender, self._damage_report()))
         elif repair.snapshot is None and has_it and not repair.is_damaged:
             self.match_index = max(self.match_index, offer.index)
             self.acknowledge(0)
@@ -126,9 +125,8 @@ class Follower:
         """Tell the leader which snapshot is committed: a new leader may not know, and would offer an older one."""
         leader, snapshot = self._elections.leader, self._repair.snapshot
         assert leader is not None and snapshot is not None, "there is no leader, or no install"
-        self._send(
-            leader, AppendEntriesResponse(term=self._elections.term, commit_index=snapshot[0], is_installing=True)
-        )
+        answer = AppendEntriesResponse(term=self._elections.term, commit_index=snapshot[0], is_installing=True)
+        self._outbox.append((leader, answer))
 
     def on_chunk(self, sender: ReplicaKey, chunk: SnapshotChunk) -> None:
         """Pass a chunk of the snapshot that is being installed on to the shell."""
@@ -153,7 +151,13 @@ class Follower:
 
     # Damage.
 
-    def damage_report(self) -> Damaged:
+    def report_damage(self, now_ms: int) -> None:
+        """Tell every member of the damage, twice a second until it is repaired."""
+        if self._repair.is_report_due(now_ms):
+            report = self._damage_report()
+            self._outbox += [(member, report) for member in self._log.memberships.current.members if member != self._me]
+
+    def _damage_report(self) -> Damaged:
         last_term, last_index = self._promised()
         return Damaged(term=self._elections.term, last_index=last_index, last_term=last_term)
 

@@ -29,8 +29,8 @@ class Repair:
         self.snapshot = snapshot  # index and term of what is being installed, from the offer until it is durable
         self.is_installed = False  # the row that ends the install is queued, and not durable yet
         self.is_damaged = is_damaged  # until an install is durable
-        self.offer: SnapshotOffer | None = None  # for the shell, at the next `ready`
-        self.chunks: list[SnapshotChunk] = []  # likewise
+        self.offer: SnapshotOffer | None = None  # for the shell: `Replica.ready` takes it
+        self.chunks: list[SnapshotChunk] = []  # likewise, of that snapshot
         self._reported_ms: int | None = None
 
     # Damage.
@@ -67,8 +67,3 @@ class Repair:
         """That row is durable: the replica is whole."""
         self.snapshot = None
         self.is_damaged = self.is_installed = False
-
-    def take(self) -> tuple[SnapshotOffer | None, list[SnapshotChunk]]:
-        offer, self.offer = self.offer, None
-        chunks, self.chunks = self.chunks, []
-        return offer, chunks

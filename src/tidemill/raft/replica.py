@@ -18,18 +18,13 @@ Each concern has a part of its own; the replica routes messages and time to them
     journal_pressure      a journal that is full, and yielding leadership because of it
     repair                damaged files, and a snapshot that is being installed
 
-Invariants (`docs/raft.md` says what breaking each of them would cost):
-- The term and the vote are durable before any message leaves.  A single voter leads only then.
-- A leader counts its own log up to `durable_index` and no further; a follower acknowledges no more than that.
-- A leader commits only entries of its own term by counting; entries before them commit with them.
+Invariants of the whole; the parts have theirs, and `docs/raft.md` says what breaking them would cost:
+- No message leaves before the term and the vote are durable.  A single voter leads only then.
+- A leader counts its own log up to `durable_index` and no further, and commits only entries of its own term by
+  counting; entries before them commit with them.
 - A report of durability names an entry by term and index, and is ignored if the log no longer holds that entry.
-- A follower that installs a snapshot takes no entry, acknowledges none and does not campaign.  Until the snapshot is
-  durable it votes with the log that it had before.
-- A damaged replica does not vote, and accepts only a snapshot that reaches the last entry it may have acknowledged.
 - Liveness is tracked per pair of brokers and passed to `tick`: a shard has no heartbeats, and an idle replica sends
-  nothing.
-- Only `tick` knows the time.  What happens between two ticks is timed by the later one, because a sleeping replica is
-  not ticked.
+  nothing.  Only `tick` knows the time, and what happens between two ticks is timed by the later one.
 """
 
 from collections.abc import Callable
@@ -61,32 +56,15 @@ from tidemill.raft.progress import Window
 from tidemill.raft.progress_tracker import ProgressTracker
 from tidemill.raft.ready import Ready, Vote
 from tidemill.raft.repair import Repair
+from tidemill.raft.replica_view import ReplicaView
 from tidemill.raft.role import Role
-from tidemill.raft.status import ReplicaStatus
 from tidemill.raft.voters import IllegalChange, Membership, check_change
 
 DEFAULT_WINDOW: Final = Window()
 
 
-class Replica:
-    """Indexes and terms count from 1; 0 means "before the log"."""
-
-    __slots__ = (
-        "_append_time",
-        "_elections",
-        "_follower",
-        "_leadership_transfer",
-        "_log",
-        "_messages",
-        "_now_ms",
-        "_pressure",
-        "_pulls",
-        "_repair",
-        "me",
-        "term_start_index",
-        "tracker",
-        "window",
-    )
+class Replica(ReplicaView):
+    __slots__ = ("_append_time", "_now_ms", "_pressure", "_pulls", "window")
 
     def __init__(
         self,
@@ -110,9 +88,10 @@ class Replica:
         whose install was not finished.  `is_damaged`: the disk no longer holds everything that `log` lists.
         """
         self.me = me
-        self.term_start_index = 0  # the index of the first entry of the term that this replica leads
-        self.tracker: ProgressTracker | None = None  # while it leads
+        self.term_start_index = 0
+        self.tracker = None
         self.window = window
+        self._outbox = []  # until the vote is durable and `ready` takes them
         self._log = OpenLog(log, Memberships(memberships), commit_index)
         self._elections = Elections(
             me=me,
@@ -120,160 +99,19 @@ class Replica:
             voted_for=voted_for,
             log=self._log,
             jitter_ms=jitter_ms,
-            send=self._send,
+            outbox=self._outbox,
             became_follower=self._became_follower,
             became_leader=self._became_leader,
         )
         self._leadership_transfer = LeadershipTransfer()
         self._pressure = JournalPressure()
         self._repair = Repair(snapshot=installing, is_damaged=is_damaged)
-        self._follower = Follower(me=me, log=self._log, elections=self._elections, repair=self._repair, send=self._send)
-        self._messages: list[tuple[ReplicaKey, Message]] = []  # until the vote is durable and `ready` takes them
+        self._follower = Follower(
+            me=me, log=self._log, elections=self._elections, repair=self._repair, outbox=self._outbox
+        )
         self._pulls: list[tuple[ReplicaKey, SnapshotPull]] = []
         self._now_ms = 0  # at the last tick
         self._append_time = 0  # likewise
-
-    # State.
-
-    @property
-    def role(self) -> Role:
-        return self._elections.role
-
-    @property
-    def term(self) -> int:
-        return self._elections.term
-
-    @property
-    def voted_for(self) -> ReplicaKey | None:
-        return self._elections.voted_for
-
-    @property
-    def leader(self) -> ReplicaKey | None:
-        """The leader of `term`, as far as this replica knows."""
-        return self._elections.leader
-
-    @property
-    def voters(self) -> tuple[ReplicaKey, ...]:
-        return self._log.memberships.current.voters
-
-    @property
-    def membership(self) -> Membership:
-        """The membership in force, committed or not."""
-        return self._log.memberships.current
-
-    @property
-    def installing(self) -> tuple[int, int] | None:
-        """The index and term of the snapshot that is being installed, from its offer until it is durable."""
-        return self._repair.snapshot
-
-    @property
-    def is_damaged(self) -> bool:
-        return self._repair.is_damaged
-
-    @property
-    def last_index(self) -> int:
-        return self._log.last_index
-
-    @property
-    def durable_index(self) -> int:
-        """The last entry that is on this disk, as is everything before it."""
-        return self._log.durable_index
-
-    @property
-    def commit_index(self) -> int:
-        return self._log.commit_index
-
-    @property
-    def match_index(self) -> int:
-        """The last entry up to which the log is known to match the leader's, while this replica follows."""
-        return self._follower.match_index
-
-    @property
-    def stable_index(self) -> int:
-        """The last entry that is committed and durable here: what may be applied, served and removed."""
-        log = self._log  # not `log.stable_index`: every produce and fetch asks
-        committed, durable = log.commit_index, log.durable_index
-        return committed if committed < durable else durable
-
-    @property
-    def leads(self) -> bool:
-        """Whether this replica was elected; `is_confirmed` says whether it may serve."""
-        return self._elections.role is Role.LEADER
-
-    @property
-    def is_confirmed(self) -> bool:
-        """
-        Whether this leader may serve: an entry of its own term is committed and durable here.  The peers can commit
-        that entry while the disk here is behind; more is committed then than may be applied here.
-        """
-        return self._elections.role is Role.LEADER and self._log.stable_index >= self.term_start_index
-
-    @property
-    def may_propose(self) -> bool:
-        """Whether this replica leads and transfers leadership to nobody: new entries would delay the transfer."""
-        return self._elections.role is Role.LEADER and self._leadership_transfer.target is None
-
-    @property
-    def transfer_target(self) -> ReplicaKey | None:
-        """The target of a leadership transfer that is under way."""
-        return self._leadership_transfer.target
-
-    @property
-    def read_index_round(self) -> int:
-        """The newest read index round that a majority has confirmed; 0 while this replica does not lead."""
-        if self.tracker is None:
-            return 0
-        return self.tracker.read_index_round(self.voters)
-
-    @property
-    def has_ready(self) -> bool:
-        """Whether `ready` would return any work."""
-        elections, repair = self._elections, self._repair
-        if self._log.has_changed or elections.is_vote_changed or repair.offer is not None or repair.chunks:
-            return True
-        if self._messages and elections.is_vote_durable:
-            return True
-        return self.tracker is not None and bool(self.tracker.members)
-
-    @property
-    def needed_index(self) -> int:
-        """The first entry that a live member may still have to be sent."""
-        if self.tracker is None:
-            return self._log.last_index + 1
-        return self.tracker.needed_index(self._elections.is_alive)
-
-    @property
-    def needs_tick(self) -> bool:
-        """Whether the passing of time alone may make this replica act, while the liveness of its peers stays as is."""
-        if self._elections.role is not Role.LEADER:
-            return self._repair.is_damaged or not self._elections.is_led()
-        assert self.tracker is not None, "a leader replicates"
-        if self._leadership_transfer.target is not None or self.stable_index < self._log.last_index:
-            return True
-        return self.tracker.waits_for_answers(self.commit_index, self._elections.is_alive)
-
-    def status(self) -> ReplicaStatus:
-        """Return a snapshot of this replica's state, and of the progress of the other members while it leads."""
-        return ReplicaStatus(
-            role=self._elections.role,
-            term=self._elections.term,
-            leader=self._elections.leader,
-            membership=self._log.memberships.current,
-            last_index=self._log.last_index,
-            durable_index=self.durable_index,
-            commit_index=self.commit_index,
-            members={} if self.tracker is None else self.tracker.status(),
-        )
-
-    def replicated_index(self, voter_count: int) -> int:
-        """
-        Return the last entry that is stable here and on the disks of `voter_count` voters, which may be more than a
-        majority.  0 if there are fewer voters, or this replica does not lead.
-        """
-        if self.tracker is None:
-            return 0
-        log = self._log
-        return min(self.tracker.replicated_index(self.voters, log.durable_index, voter_count), log.stable_index)
 
     # Time.
 
@@ -291,7 +129,7 @@ class Replica:
         self._append_time = append_time
         elections.is_alive = is_alive
         if self._repair.is_damaged:
-            self._report_damage()
+            self._follower.report_damage(self._now_ms)
         if elections.role is Role.LEADER:
             self._tick_leader()
         elif elections.is_led():
@@ -322,7 +160,7 @@ class Replica:
         able.sort(key=lambda voter: matches.get(voter, 0), reverse=True)
         successor = self._pressure.next_successor(able)
         if successor is not None:
-            self._send(successor, TimeoutNow(term=self._pressure.led_term))
+            self._outbox.append((successor, TimeoutNow(term=self._pressure.led_term)))
 
     def _may_campaign(self) -> bool:
         """
@@ -396,9 +234,6 @@ class Replica:
             case SnapshotChunk():
                 self._follower.on_chunk(sender, message)
 
-    def _send(self, to: ReplicaKey, message: Message) -> None:
-        self._messages.append((to, message))
-
     def _on_vote_request(self, sender: ReplicaKey, request: VoteRequest) -> None:
         if self.tracker is not None:
             self.tracker.peer_reconnected(sender)  # the sender does not know its leader, or knows of a later term
@@ -425,18 +260,11 @@ class Replica:
             matches = {it: match for it, match in self.tracker.matches.items() if it in self.voters}
             able = [voter for voter in matches if self._elections.is_alive(voter)]
             if able:
-                self._send(max(able, key=lambda voter: matches[voter]), TimeoutNow(term=self.term))
+                self._outbox.append((max(able, key=lambda voter: matches[voter]), TimeoutNow(term=self.term)))
         self._elections.follow(self.term, self.leader if self.role is Role.FOLLOWER else None)
         self._follower.match_index = 0
         self._repair.mark_damaged()
-        self._report_damage()
-
-    def _report_damage(self) -> None:
-        if self._repair.is_report_due(self._now_ms):
-            report = self._follower.damage_report()
-            for member in self.membership.members:
-                if member != self.me:
-                    self._send(member, report)
+        self._follower.report_damage(self._now_ms)
 
     def _on_damaged(self, sender: ReplicaKey, message: Damaged) -> None:
         if sender == self.leader and message.term == self.term:
@@ -498,7 +326,7 @@ class Replica:
             return
         progress = self.tracker.members.get(target)
         if progress is not None and progress.match_index == self._log.last_index == self.stable_index:
-            self._send(target, TimeoutNow(term=self.term))
+            self._outbox.append((target, TimeoutNow(term=self.term)))
 
     def needs_install(self, member: ReplicaKey) -> None:
         """The bytes of `member`'s next entry are gone from this broker: offer it a snapshot."""
@@ -527,19 +355,23 @@ class Replica:
         """Return the work that is due now, each piece of it once."""
         elections, repair, tracker = self._elections, self._repair, self.tracker
         is_alone = tracker is None or not tracker.members
-        if is_alone and not (elections.is_vote_changed or self._messages or repair.offer or repair.chunks):
+        if is_alone and not (elections.is_vote_changed or self._outbox or repair.offer or repair.chunks):
             return Ready(None, *self._log.take())
-        vote = elections.take_vote()
+        vote = elections.take_vote() if elections.is_vote_changed else None
         messages: list[tuple[ReplicaKey, Message]] = []
-        if elections.is_vote_durable:  # a peer must not hear of a term that a crash could make this replica forget
-            messages, self._messages = self._messages, []
+        if (
+            self._outbox and elections.is_vote_durable
+        ):  # a peer must not hear of a term that a crash could make this replica forget
+            messages += self._outbox
+            self._outbox.clear()
         installs: list[ReplicaKey] = []
         if tracker is not None and tracker.members:
-            messages += tracker.messages(elections.term, self.commit_index)
+            messages += tracker.messages(elections.term, self._log.commit_index)
             installs += tracker.needing_offer()
         truncate_from, entries = self._log.take()
         pulls, self._pulls = self._pulls, []
-        offer, chunks = repair.take()
+        offer, repair.offer = repair.offer, None
+        chunks, repair.chunks = repair.chunks, []
         return Ready(
             vote=vote,
             truncate_from=truncate_from,

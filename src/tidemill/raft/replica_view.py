@@ -1,0 +1,182 @@
+"""The state of a replica as its shell and reports read it: nothing here changes anything.
+
+`raft/replica.py` extends this view with the five verbs.
+"""
+
+from tidemill.model.broker_id import ReplicaKey
+from tidemill.raft.elections import Elections
+from tidemill.raft.follower import Follower
+from tidemill.raft.leadership_transfer import LeadershipTransfer
+from tidemill.raft.messages import Message
+from tidemill.raft.open_log import OpenLog
+from tidemill.raft.progress_tracker import ProgressTracker
+from tidemill.raft.repair import Repair
+from tidemill.raft.role import Role
+from tidemill.raft.status import ReplicaStatus
+from tidemill.raft.voters import Membership
+
+
+class ReplicaView:
+    """Indexes and terms count from 1; 0 means "before the log"."""
+
+    __slots__ = (
+        "_elections",
+        "_follower",
+        "_leadership_transfer",
+        "_log",
+        "_outbox",
+        "_repair",
+        "me",
+        "term_start_index",
+        "tracker",
+    )
+
+    me: ReplicaKey
+    tracker: ProgressTracker | None  # while this replica leads
+    term_start_index: int  # the index of the first entry of the term that this replica led last
+    _elections: Elections
+    _follower: Follower
+    _leadership_transfer: LeadershipTransfer
+    _log: OpenLog
+    _outbox: list[tuple[ReplicaKey, Message]]
+    _repair: Repair
+
+    @property
+    def role(self) -> Role:
+        return self._elections.role
+
+    @property
+    def term(self) -> int:
+        return self._elections.term
+
+    @property
+    def voted_for(self) -> ReplicaKey | None:
+        return self._elections.voted_for
+
+    @property
+    def leader(self) -> ReplicaKey | None:
+        """The leader of `term`, as far as this replica knows."""
+        return self._elections.leader
+
+    @property
+    def voters(self) -> tuple[ReplicaKey, ...]:
+        return self._log.memberships.current.voters
+
+    @property
+    def membership(self) -> Membership:
+        """The membership in force, committed or not."""
+        return self._log.memberships.current
+
+    @property
+    def installing(self) -> tuple[int, int] | None:
+        """The index and term of the snapshot that is being installed, from its offer until it is durable."""
+        return self._repair.snapshot
+
+    @property
+    def is_damaged(self) -> bool:
+        return self._repair.is_damaged
+
+    @property
+    def last_index(self) -> int:
+        return self._log.last_index
+
+    @property
+    def durable_index(self) -> int:
+        """The last entry that is on this disk, as is everything before it."""
+        return self._log.durable_index
+
+    @property
+    def commit_index(self) -> int:
+        return self._log.commit_index
+
+    @property
+    def match_index(self) -> int:
+        """The last entry up to which the log is known to match the leader's, while this replica follows."""
+        return self._follower.match_index
+
+    @property
+    def stable_index(self) -> int:
+        """The last entry that is committed and durable here: what may be applied, served and removed."""
+        log = self._log  # not `log.stable_index`: every produce and fetch asks
+        committed, durable = log.commit_index, log.durable_index
+        return committed if committed < durable else durable
+
+    @property
+    def leads(self) -> bool:
+        """Whether this replica was elected; `is_confirmed` says whether it may serve."""
+        return self._elections.role is Role.LEADER
+
+    @property
+    def is_confirmed(self) -> bool:
+        """
+        Whether this leader may serve: an entry of its own term is committed and durable here.  The peers can commit
+        that entry while the disk here is behind; more is committed then than may be applied here.
+        """
+        return self._elections.role is Role.LEADER and self._log.stable_index >= self.term_start_index
+
+    @property
+    def may_propose(self) -> bool:
+        """Whether this replica leads and transfers leadership to nobody: new entries would delay the transfer."""
+        return self._elections.role is Role.LEADER and self._leadership_transfer.target is None
+
+    @property
+    def transfer_target(self) -> ReplicaKey | None:
+        """The target of a leadership transfer that is under way."""
+        return self._leadership_transfer.target
+
+    @property
+    def read_index_round(self) -> int:
+        """The newest read index round that a majority has confirmed; 0 while this replica does not lead."""
+        if self.tracker is None:
+            return 0
+        return self.tracker.read_index_round(self.voters)
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether `ready` would return any work."""
+        elections, repair = self._elections, self._repair
+        if self._log.has_changed or elections.is_vote_changed or repair.offer is not None or repair.chunks:
+            return True
+        if self._outbox and elections.is_vote_durable:
+            return True
+        return self.tracker is not None and bool(self.tracker.members)
+
+    @property
+    def needed_index(self) -> int:
+        """The first entry that a live member may still have to be sent."""
+        if self.tracker is None:
+            return self._log.last_index + 1
+        return self.tracker.needed_index(self._elections.is_alive)
+
+    @property
+    def needs_tick(self) -> bool:
+        """Whether the passing of time alone may make this replica act, while the liveness of its peers stays as is."""
+        if self._elections.role is not Role.LEADER:
+            return self._repair.is_damaged or not self._elections.is_led()
+        assert self.tracker is not None, "a leader replicates"
+        if self._leadership_transfer.target is not None or self.stable_index < self._log.last_index:
+            return True
+        return self.tracker.waits_for_answers(self.commit_index, self._elections.is_alive)
+
+    def status(self) -> ReplicaStatus:
+        """Return a snapshot of this replica's state, and of the progress of the other members while it leads."""
+        return ReplicaStatus(
+            role=self._elections.role,
+            term=self._elections.term,
+            leader=self._elections.leader,
+            membership=self._log.memberships.current,
+            last_index=self._log.last_index,
+            durable_index=self.durable_index,
+            commit_index=self.commit_index,
+            members={} if self.tracker is None else self.tracker.status(),
+        )
+
+    def replicated_index(self, voter_count: int) -> int:
+        """
+        Return the last entry that is stable here and on the disks of `voter_count` voters, which may be more than a
+        majority.  0 if there are fewer voters, or this replica does not lead.
+        """
+        if self.tracker is None:
+            return 0
+        log = self._log
+        return min(self.tracker.replicated_index(self.voters, log.durable_index, voter_count), log.stable_index)
