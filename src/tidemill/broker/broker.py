@@ -101,6 +101,7 @@ class Broker:
             entropy=machine.entropy,
             wake=self._wake,
             transport=self.cluster,
+            observer=self.cluster,
             workers=Workers(machine.read_jobs, machine.background_jobs, machine.failed),
         )
         self.ready_loop = ReadyLoop(

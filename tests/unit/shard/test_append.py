@@ -12,7 +12,7 @@ from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
-from tidemill.model.topic_config import compile_topic_config
+from tidemill.model.topic_config import TopicConfig, compile_topic_config
 from tidemill.raft.entry import BATCH
 from tidemill.raft.messages import Message
 from tidemill.raft.voters import Membership
@@ -26,7 +26,7 @@ from tidemill.shard.shard import Shard
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.jobs import SimulatedJobs
 from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
-from tidemill.storage.journal.shard_log import ShardDescriptor
+from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.store import Store, StoreOptions
 
 WORKERS = Workers(SimulatedJobs(), SimulatedJobs(), lambda error: None)
@@ -54,6 +54,22 @@ class Alone:
         """Nobody is told."""
 
 
+def open_shard(store: Store, log: ShardLog, config: TopicConfig) -> Shard:
+    alone = Alone()
+    return Shard(
+        store,
+        log,
+        ME,
+        "t",
+        config,
+        wake=lambda: None,
+        jitter_ms=lambda: 0,
+        transport=alone,
+        observer=alone,
+        workers=WORKERS,
+    )
+
+
 class Led:
     """A shard with one partition that this broker leads; `sync` writes what is queued."""
 
@@ -70,7 +86,7 @@ class Led:
         )
         log = self.store.open_shard(ShardId(1), opening)
         config = compile_topic_config({key.replace("_", "."): value for key, value in configs.items()})
-        self.shard = Shard(self.store, log, ME, "t", config, lambda: None, lambda: 0, Alone(), WORKERS)
+        self.shard = open_shard(self.store, log, config)
         self.shard.tick(NOW, NOW)
         self.sync()
 
@@ -324,7 +340,7 @@ def test_a_new_leader_does_not_turn_the_time_back() -> None:
     append_own(led.partition, build_batch([(None, b"x", (), NOW)]), NOW)
     led.sync()
 
-    again = Shard(led.store, led.shard.log, ME, "t", led.partition.config, lambda: None, lambda: 0, Alone(), WORKERS)
+    again = open_shard(led.store, led.shard.log, led.partition.config)
     again.tick(NOW, NOW - 60_000)
     for _ in range(2):
         block = led.store.gather()

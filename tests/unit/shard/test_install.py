@@ -60,7 +60,18 @@ class Side:
         self.now_ms = 10_000
         workers = Workers(self.jobs, self.jobs, lambda error: pytest.fail(repr(error)))
         config = compile_topic_config({})
-        self.shard = Shard(self.store, log, me, "t", config, lambda: None, lambda: 0, self, workers)
+        self.shard = Shard(
+            self.store,
+            log,
+            me,
+            "t",
+            config,
+            wake=lambda: None,
+            jitter_ms=lambda: 0,
+            transport=self,
+            observer=self,
+            workers=workers,
+        )
 
     def is_alive(self, voter: ReplicaKey) -> bool:
         return voter in self.alive
@@ -289,7 +300,7 @@ def test_who_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
     leader.shard.receive(LEARNER, AppendEntriesResponse(term=leader.shard.replica.term, match_index=has))
     leader.write(1, b"and then")
 
-    leader.shard._cannot_send(LEARNER)
+    leader.shard.replica.needs_install(LEARNER)
     leader.resume()
     leader.shard.execute()
 

@@ -74,7 +74,16 @@ class Replicated:
         )
         log = self.store.open_shard(ShardId(1), opening)
         self.shard = Shard(
-            self.store, log, ME, "t", compile_topic_config({}), lambda: None, lambda: 0, self.transport, WORKERS
+            self.store,
+            log,
+            ME,
+            "t",
+            compile_topic_config({}),
+            wake=lambda: None,
+            jitter_ms=lambda: 0,
+            transport=self.transport,
+            observer=self.transport,
+            workers=WORKERS,
         )
 
     def sync(self) -> None:

@@ -72,7 +72,18 @@ def test_who_answers_has_on_disk_what_it_answers_for() -> None:
     log = store.open_shard(ShardId(1), opening(b"t"))
     busy = store.open_shard(ShardId(2), opening(b"u"))
     workers = Workers(SimulatedJobs(), SimulatedJobs(), lambda error: None)
-    shard = Shard(store, log, ME, "t", compile_topic_config({}), lambda: None, lambda: 0, transport, workers)
+    shard = Shard(
+        store,
+        log,
+        ME,
+        "t",
+        compile_topic_config({}),
+        wake=lambda: None,
+        jitter_ms=lambda: 0,
+        transport=transport,
+        observer=transport,
+        workers=workers,
+    )
 
     def begin() -> Block:
         block = store.gather()

@@ -31,7 +31,7 @@ LISTED_MS: Final = 9_000
 
 
 class Cluster:
-    """`shard.Road`."""
+    """Implements `Road` of `shard/raft_transport.py` and `ShardObserver` of `shard/shard.py`."""
 
     def __init__(
         self,

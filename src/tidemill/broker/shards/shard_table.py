@@ -19,7 +19,8 @@ from tidemill.raft.messages import AppendEntries, Message, SnapshotChunk, Snapsh
 from tidemill.raft.voters import Membership
 from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
-from tidemill.shard.shard import RaftTransport, Shard
+from tidemill.shard.raft_transport import RaftTransport
+from tidemill.shard.shard import Shard, ShardObserver
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.store import Store
 
@@ -46,6 +47,7 @@ class ShardTable:
         entropy: Entropy,
         wake: Callable[[], None],
         transport: RaftTransport,
+        observer: ShardObserver,
         workers: Workers,
     ) -> None:
         self.shards: dict[ShardId, Shard] = {}
@@ -57,6 +59,7 @@ class ShardTable:
         self._entropy = entropy
         self._wake = wake
         self._transport = transport
+        self._observer = observer
         self._workers = workers
         self.is_electing = False  # a shard here has no leader: it waits for its own moment to stand
         self._alive: frozenset[ReplicaKey] = frozenset()
@@ -168,10 +171,11 @@ class ShardTable:
             self._me,
             name,
             self._configs.of(image, name),
-            self._wake,
-            lambda: self._jitter_ms(log),
-            self._transport,
-            self._workers,
+            wake=self._wake,
+            jitter_ms=lambda: self._jitter_ms(log),
+            transport=self._transport,
+            observer=self._observer,
+            workers=self._workers,
         )
         self.shards[log.shard_id] = shard
         self.topics.setdefault(name, {}).update(shard.partitions)

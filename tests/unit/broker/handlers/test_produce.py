@@ -261,10 +261,10 @@ def test_nothing_is_kept_of_a_request_whose_time_is_over() -> None:
         client.send(request, 12)
     world.pass_time(1_000)
     shard = world[1].shard("flights")
-    waiting = [len(waiters) for waiters in shard.held_waiters.values()]
+    waiting = [len(waiters) for waiters in shard.waiters.replicated.values()]
 
     world.pass_time(1_000)
 
     assert [3] == waiting
     assert world[1].shard("flights").is_serving
-    assert not any(map(len, shard.held_waiters.values()))
+    assert not any(map(len, shard.waiters.replicated.values()))

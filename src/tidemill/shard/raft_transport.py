@@ -1,0 +1,21 @@
+"""The port to a shard's replicas on other brokers.  Its consumer is `shard/shard.py`."""
+
+from typing import Protocol
+
+from tidemill.model.broker_id import ReplicaKey
+from tidemill.model.shard import ShardId
+from tidemill.raft.messages import Message
+
+
+class RaftTransport(Protocol):
+    def is_alive(self, voter: ReplicaKey) -> bool:
+        """Whether that broker turns its event loop and syncs its journal, as far as this broker has heard."""
+        ...
+
+    def may_lead(self, voter: ReplicaKey) -> bool:
+        """Whether that broker is alive and does not drain its leadership."""
+        ...
+
+    def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
+        """Send `message`, without a guarantee: it may be lost, and the sender repeats what matters."""
+        ...
