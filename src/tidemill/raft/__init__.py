@@ -1,1 +1,1 @@
-"""One replicated log, pure.  Entrance: `raft.replica`."""
+"""One replicated log, as a pure state machine.  The entry point is `raft.replica`."""

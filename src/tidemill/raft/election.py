@@ -1,7 +1,7 @@
-"""One try to be elected: whom was asked, who has agreed.  Ongaro's thesis §9.6 for the pre-vote.
+"""The tally of one election, or of the pre-vote before it: the voters that have granted and refused their vote.
 
-PRE_CANDIDATE   would a majority vote for me?  Nobody's term changes.
-CANDIDATE       my term is one higher, my vote for myself is on disk, and a majority is asked for theirs
+A pre-vote asks whether a majority would vote for this replica, and changes no term (Ongaro's thesis §9.6).  An election
+follows in the next term.
 """
 
 from tidemill.model.broker_id import ReplicaKey
@@ -12,11 +12,11 @@ class Election:
     def __init__(self, me: ReplicaKey, *, is_pre: bool, is_transfer: bool = False) -> None:
         self.is_pre = is_pre
         self.is_transfer = is_transfer
-        self._granted = {me} if is_pre else set[ReplicaKey]()  # its own vote counts once it is on disk, too
+        self._granted = {me} if is_pre else set[ReplicaKey]()  # in an election its own vote counts once it is durable
         self._refused: set[ReplicaKey] = set()
 
     def count(self, voter: ReplicaKey, *, is_granted: bool) -> None:
-        """A voter counts once: what it said first stands."""
+        """Count the first answer of each voter; duplicates change nothing."""
         if voter not in self._granted and voter not in self._refused:
             (self._granted if is_granted else self._refused).add(voter)
 

@@ -1,7 +1,7 @@
-"""One step of a shard's log, as Raft, storage and peers know it.
+"""One entry of a shard's log, as Raft, storage and peers know it.
 
-An entry is a record batch of one partition, a reference to one, or a command of Raft's own (which takes no offset).
-Storage writes an entry as a row (`docs/formats/journal.md`); the kinds from 16 on are rows that are no entries.
+An entry is a record batch of one partition, a reference to one, or a command of Raft itself, which takes no offset.
+Storage writes an entry as a row (`docs/formats/journal.md`); kinds from 16 on are rows that are not entries.
 """
 
 from enum import IntEnum
@@ -43,7 +43,8 @@ COMMAND: Final = int(Kind.COMMAND)
 
 class Entry:
     """
-    Made by the leader that appends it; `propose` gives it index and term.  Read-only from then on, but for its place.
+    The leader that appends an entry creates it, and `propose` sets its index and term.  From then on it is read-only,
+    except for its position on this replica.
     """
 
     __slots__ = (
@@ -76,26 +77,26 @@ class Entry:
     ) -> None:
         self.kind = kind
         self.payload_bytes = len(payload) if payload is not None else 0
-        self.payload = payload  # None once the bytes lie in the segment and nothing here needs them any more
+        self.payload = payload  # None once the segment holds the bytes and nothing in memory needs them
         self.partition = partition
         self.base_offset = base_offset
         self.record_count = record_count
-        self.append_time = append_time  # ms since the epoch; never goes back within a shard
+        self.append_time = append_time  # ms since the epoch; never decreases within a shard
         self.index = index
         self.term = term
-        # Where the bytes lie on this replica.  Never sent to a peer and never compared.
+        # The position of the bytes on this replica.  Never sent to a peer, and never compared.
         self.segment_base = 0
         self.position = 0
-        self.header: BatchHeader | None = None  # of a BATCH that was read before its offset and epoch were stamped
-        self.crc: int | None = None  # of its bytes, once somebody has asked
+        self.header: BatchHeader | None = None  # of a BATCH, read before its offset and epoch were stamped
+        self.crc: int | None = None  # of the payload, once `checksum` has computed it
 
     def checksum(self) -> int:
-        """CRC-32C of the bytes.  They never change: the journal and every peer are told what was counted once."""
+        """Return the CRC-32C of the payload.  The payload never changes, so the journal and the peers share one."""
         crc = self.crc
         if crc is None:
             assert self.payload is not None, f"{self} has lost its bytes"
-            # What this broker has stamped it has checked: a header is kept of nothing else.
-            crc = self.crc = crc32c(self.payload) if self.header is None else checksum_of_verified(self.payload)
+            # An entry has a header only if this broker has checked and stamped the batch.
+            crc = self.crc = crc32c(self.payload) if self.header is None else checksum_of_checked(self.payload)
         return crc
 
     def __repr__(self) -> str:
@@ -107,7 +108,7 @@ def encode_voters(voters: tuple[ReplicaKey, ...]) -> bytes:
 
 
 def decode_voters(data: Buffer, position: int = 0) -> tuple[tuple[ReplicaKey, ...], int]:
-    """The voters, and the position behind them."""
+    """Return the voters, and the position after them."""
     count = int.from_bytes(data[position : position + 2])
     position += 2
     voters = []
@@ -119,21 +120,21 @@ def decode_voters(data: Buffer, position: int = 0) -> tuple[tuple[ReplicaKey, ..
 
 
 def no_op(append_time: int) -> Entry:
-    """A leader's first entry: what commits everything before it."""
+    """Return the first entry of a leader's term: committing it commits every entry before it."""
     return Entry(COMMAND, bytes((Command.NO_OP,)), append_time=append_time)
 
 
 def voters_change(membership: bytes, append_time: int) -> Entry:
-    """From here on these are the shard's members (`voters.Membership.encode`)."""
+    """Return the entry that puts `membership` in force, encoded by `voters.Membership.encode`."""
     return Entry(COMMAND, bytes((Command.VOTERS,)) + membership, append_time=append_time)
 
 
 def log_start(partition: int, offset: int, append_time: int) -> Entry:
-    """Records of `partition` below `offset` are gone, on every replica."""
+    """Return the entry that deletes the records of `partition` below `offset` on every replica."""
     payload = bytes((Command.LOG_START,)) + partition.to_bytes(4) + offset.to_bytes(8)
     return Entry(COMMAND, payload, partition=partition, append_time=append_time)
 
 
 def read_log_start(payload: Buffer) -> tuple[int, int]:
-    """(partition, new log start offset) of a LOG_START command."""
+    """Return the partition and the new log start offset of a LOG_START command."""
     return int.from_bytes(payload[1:5]), int.from_bytes(payload[5:13])

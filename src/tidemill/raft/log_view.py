@@ -1,4 +1,4 @@
-"""What a replica knows of a log that somebody else keeps."""
+"""The port to the log that the shell keeps: what a replica reads of it."""
 
 from typing import Protocol
 
@@ -7,29 +7,29 @@ from tidemill.raft.entry import Entry
 
 class LogView(Protocol):
     """
-    When a replica is opened, all of it is durable.  From then on it changes by what `Replica.ready` hands out, and at
-    once: a later question is answered from the changed log.
+    All of the log is durable when a replica is opened on it.  Afterwards the shell applies what `Replica.ready` returns
+    at once, before it is durable; every later read sees the changed log.
     """
 
     @property
     def first_index(self) -> int:
-        """The first index whose entry can still be read; the term of the one before it is known."""
+        """The first index whose entry is still in memory; the term of the entry before it is known, too."""
         ...
 
     @property
     def last_index(self) -> int:
-        """0 for an empty log."""
+        """The index of the last entry; 0 for an empty log."""
         ...
 
     @property
     def last_append_time(self) -> int:
-        """Of its last entry; 0 for an empty log."""
+        """The append time of the last entry; 0 for an empty log."""
         ...
 
     def term_at(self, index: int) -> int:
-        """For `first_index − 1` up to `last_index`; 0 for index 0."""
+        """Return the term of the entry at `index`, from `first_index - 1` up to `last_index`; 0 for index 0."""
         ...
 
     def entry_at(self, index: int) -> Entry:
-        """For `first_index` up to `last_index`."""
+        """Return the entry at `index`, from `first_index` up to `last_index`."""
         ...

@@ -1,6 +1,6 @@
-"""The bytes of what replicas tell each other.  Byte table: `docs/formats/peer.md`.
+"""The wire format of Raft messages.  Byte table: `docs/formats/peer.md`.
 
-Batches are neither copied nor looked into: they are parts of what is written to the connection, and views on what came.
+Batches are neither copied nor decoded: an encoded message refers to them, and a decoded one holds views of its frame.
 """
 
 from collections.abc import Iterator
@@ -60,11 +60,11 @@ _OPEN_ENDED: Final = (APPEND_ENTRIES, SNAPSHOT_OFFER, SNAPSHOT_CHUNK)
 
 
 class MalformedMessage(ValueError):
-    """What came from a peer is no message, or was damaged on its way; its connection is closed."""
+    """The bytes from a peer are not a message, or were damaged in transit.  Its connection is closed."""
 
 
 def encode(message: Message) -> list[Buffer]:
-    """The parts of one message, the bytes of entries untouched.  Each entry has its payload."""
+    """Return the parts of one message, the payloads of entries among them.  Every entry must have its payload."""
     match message:
         case AppendEntries():
             return _encode_append(message)
@@ -104,7 +104,7 @@ def encode(message: Message) -> list[Buffer]:
 
 
 def _encode_append(append: AppendEntries) -> list[Buffer]:
-    """Head and the entries' fixed parts first, then their bytes, each as it is."""
+    """Encode the head and the fixed fields of all entries first, then the payloads."""
     head = bytearray(_HEAD.pack(APPEND_ENTRIES, 0, len(append.entries), append.term))
     head += _APPEND.pack(append.prev_index, append.prev_term, append.commit_index, append.serial)
     parts: list[Buffer] = [head]
@@ -128,20 +128,20 @@ def _encode_append(append: AppendEntries) -> list[Buffer]:
 
 
 def decode(data: memoryview) -> Message:
-    """The message that fills `data`; entries keep views on it.  MalformedMessage."""
+    """Return the message that fills `data`; its entries hold views of `data`.  Raises MalformedMessage."""
     if len(data) < _HEAD.size:
         raise MalformedMessage(f"{len(data)} bytes are no message")
     kind, flags, entry_count, term = _HEAD.unpack_from(data)
     body_bytes = _BODY_BYTES.get(kind)
     if body_bytes is None:
-        raise MalformedMessage(f"message kind {kind} is not known here")
+        raise MalformedMessage(f"unknown message kind {kind}")
     at = _HEAD.size + body_bytes
     if len(data) < at or (kind not in _OPEN_ENDED and len(data) != at):
-        raise MalformedMessage(f"a message of kind {kind} has {at} bytes, and not {len(data)}")
+        raise MalformedMessage(f"a message of kind {kind} has {at} bytes, not {len(data)}")
     if kind != APPEND_ENTRIES and entry_count:
-        raise MalformedMessage(f"a message of kind {kind} has no entries, and not {entry_count}")
+        raise MalformedMessage(f"a message of kind {kind} has no entries, not {entry_count}")
     if len(data) < at + entry_count * _ENTRY.size:
-        raise MalformedMessage(f"{entry_count} entries are announced in {len(data)} bytes")
+        raise MalformedMessage(f"{entry_count} entries do not fit into {len(data)} bytes")
     if kind == VOTE_REQUEST:
         last_index, last_term = _VOTE_REQUEST.unpack_from(data, _HEAD.size)
         return VoteRequest(
@@ -182,7 +182,7 @@ def decode(data: memoryview) -> Message:
     prev_index, prev_term, commit_index, serial = _APPEND.unpack_from(data, _HEAD.size)
     entries = tuple(_entries(data, at, entry_count, prev_index))
     if commit_index > prev_index + entry_count:
-        raise MalformedMessage(f"commit index {commit_index} lies behind the {entry_count} entries from {prev_index}")
+        raise MalformedMessage(f"commit index {commit_index} is beyond the {entry_count} entries after {prev_index}")
     return AppendEntries(
         term=term,
         prev_index=prev_index,
@@ -197,7 +197,7 @@ def _decode_offer(data: memoryview, term: int) -> SnapshotOffer:
     index, index_term, append_time, members_bytes, crc = _OFFER.unpack_from(data, _HEAD.size)
     at = _HEAD.size + _OFFER.size
     if crc32c(data[at:]) != crc or len(data) < at + members_bytes:
-        raise MalformedMessage(f"the bytes of the snapshot at {index} are not those that were sent")
+        raise MalformedMessage(f"the snapshot at {index} does not match its CRC")
     return SnapshotOffer(
         term=term,
         index=index,
@@ -217,9 +217,9 @@ def _entries(data: memoryview, table_at: int, count: int, prev_index: int) -> It
         payload = data[at : at + length]
         at += length
         if index != prev_index + 1 + number or not BATCH <= kind <= COMMAND:
-            raise MalformedMessage(f"entry {index} of kind {kind} at place {number} behind {prev_index}")
+            raise MalformedMessage(f"entry {index} of kind {kind} cannot be number {number} after {prev_index}")
         if len(payload) != length or crc32c(payload) != crc:
-            raise MalformedMessage(f"the bytes of entry {index} are not those that were sent")
+            raise MalformedMessage(f"entry {index} does not match its CRC")
         entry = Entry(
             kind,
             payload,

@@ -1,14 +1,14 @@
-"""What replicas of one shard tell each other.  Sender, receiver and shard stand on the envelope, a term in each one.
+"""The messages between the replicas of one shard.  The envelope names sender, receiver and shard; each has a term.
 
-    a candidate      VoteRequest ─▶ everyone     VoteAnswer ─▶ it
-    a leader         Append ─▶ everyone          AppendAnswer ─▶ it
-                     Depose: stand for election now, before anybody misses me
-                     Offer ─▶ a member whose next entry is gone here: a snapshot
-    that member      Pull ─▶ it: bytes of one partition, from an offset on          Chunk ─▶ the member
-                     AppendAnswer ─▶ it: the snapshot is on disk
-    a damaged one    Damaged ─▶ everyone: count me nowhere; whoever leads, offer me a snapshot
+    candidate ──▶ voters        VoteRequest      ◀── VoteResponse
+    leader ─────▶ members       AppendEntries    ◀── AppendEntriesResponse
+    leader ─────▶ voter         TimeoutNow: campaign at once
+    leader ─────▶ member        SnapshotOffer, when the member's next entry is not in the leader's memory any more
+    member ─────▶ leader        SnapshotPull: bytes of one partition, from an offset on    ◀── SnapshotChunk
+    member ─────▶ leader        AppendEntriesResponse: the snapshot is durable
+    damaged ────▶ members       Damaged: do not count me, and offer me a snapshot if you lead
 
-No message owes anything to a later sync: whoever answers has on disk what he answers for.
+A response promises only what is durable at its sender when it is sent.
 """
 
 from dataclasses import dataclass, field
@@ -19,16 +19,16 @@ from tidemill.raft.voters import Membership
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
-    term: int  # that the sender stands for; a pre-vote asks for it without having begun it
+    term: int  # the term of the election; a pre-vote names the next term without beginning it
     last_index: int
     last_term: int
     is_pre: bool = False
-    is_transfer: bool = False  # the leader itself has asked for this election
+    is_transfer: bool = False  # the leader asked for this election, to transfer leadership
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse:
-    term: int  # of a granted pre-vote the one that was asked about, else the receiver's own
+    term: int  # the sender's own; for a granted pre-vote, the term that was asked about
     is_granted: bool
     is_pre: bool = False
 
@@ -39,61 +39,63 @@ class AppendEntries:
     prev_index: int
     prev_term: int
     entries: tuple[Entry, ...] = field(repr=False, default=())
-    commit_index: int  # never above `prev_index` + entries: only that is known to be alike
-    serial: int = 0  # of the newest question whether the sender still leads; the answer repeats it
+    commit_index: int  # at most `prev_index` + entries: beyond that the logs may differ
+    serial: int = 0  # the leader's newest read index round; the response repeats it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendEntriesResponse:
     term: int
     serial: int = 0
-    match_index: int = 0  # alike with the leader's log up to here, and on disk
+    match_index: int = 0  # the log matches the leader's up to here, and is durable
     commit_index: int = 0
     rejected_index: int = 0  # the `prev_index` that did not match; 0: accepted
-    hint_index: int = 0  # of a rejection: the last index that may match,
-    hint_term: int = 0  #   and the term of the entry there
-    is_installing: bool = False  # nothing is alike, and no entry is taken, before an install has ended
+    hint_index: int = 0  # after a rejection, the last index that may match,
+    hint_term: int = 0  # and the term of the entry there
+    is_installing: bool = False  # a snapshot is being installed; until then no entry is taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeoutNow:
+    """The receiver shall campaign at once, without a pre-vote: the leader of `term` transfers leadership to it."""
+
     term: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged:
-    """The sender has lost of what it answered for; said again and again until it has been repaired."""
+    """The sender has lost entries that it may have acknowledged.  Repeated until it is repaired."""
 
     term: int
-    last_index: int  # of what it can have answered for: a snapshot before that does not repair it
+    last_index: int  # of the last entry it may have acknowledged: only a snapshot that reaches it repairs the sender
     last_term: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotOffer:
-    """A snapshot: everything that the committed log up to `index` has built, but for the bytes of its batches."""
+    """A snapshot: the state that the committed log up to `index` has built, without the bytes of its batches."""
 
     term: int
     index: int
     index_term: int
-    append_time: int  # of the newest entry in it
+    append_time: int  # of the entry at `index`
     membership: Membership  # in force at `index`
-    partitions: Buffer = field(repr=False)  # opaque here; `storage/partition/partition_state.py`
+    partitions: Buffer = field(repr=False)  # encoded by `storage/partition/partition_state.py`; opaque here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPull:
-    """Asked again until it is answered, by whoever installs: so nothing that is lost, late or double does harm."""
+    """A request for batches of a snapshot.  The member repeats it, so that loss, delay and duplication do no harm."""
 
     term: int
-    index: int  # of the snapshot
+    index: int  # the snapshot's
     partition: int
     offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChunk:
-    """Whole batches, from the one that holds `offset` on, none beyond the snapshot."""
+    """Whole batches of a snapshot, beginning with the one that holds `offset`."""
 
     term: int
     index: int

@@ -1,12 +1,13 @@
-"""How far one member's log is known to be alike with its leader's, and what is on its way to it.
+"""The leader's view of one member: how far the logs match, and what is in flight to it.
 
-PROBE      one message at a time, until one is accepted: where do the logs meet?
-REPLICATE  as much on the way as the window allows, without waiting for answers
-SNAPSHOT   what it needs is not in memory here any more, or it is installing: it pulls a snapshot's bytes first
+PROBE      The leader does not know where the logs match.  One message is in flight at a time.
+REPLICATE  The logs match.  Messages are pipelined, up to the window.
+SNAPSHOT   The member's next entry is not in the leader's memory any more, or the member is installing.  No entries
+           are sent; the member pulls a snapshot.
 
-       accepted                  lost or rejected
-PROBE ──────────▶ REPLICATE ──────────────────────▶ PROBE
-  └──── its next entry is gone here ────▶ SNAPSHOT ──── it has all below that ────▶ REPLICATE
+       accepted                  lost
+PROBE ──────────▶ REPLICATE ──────────────▶ PROBE
+  └──── next entry is gone ────▶ SNAPSHOT ──── it has the snapshot ────▶ REPLICATE
 """
 
 from collections import deque
@@ -24,32 +25,32 @@ class ProgressState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What may be on the way to one member."""
+    """The limits of what is in flight to one member.  At a limit, the leader waits for a response."""
 
     messages_max: int = 64
     bytes_max: int = 4 << 20
     entries_max: int = 1_024  # in one message
-    message_bytes_max: int = 1 << 20  # in one message, but for one large entry
+    message_bytes_max: int = 1 << 20  # in one message; a single entry may be larger
 
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    next_index: int  # of the next entry that is sent
-    match_index: int = 0
-    commit_index: int = 0  # that the member has told
+    next_index: int  # the next entry to send
+    match_index: int = 0  # the member holds the leader's log up to here, durably
+    commit_index: int = 0  # as the member reported it
     commit_sent: int = 0
     serial_sent: int = 0
     state: ProgressState = ProgressState.PROBE
     repair_floor: tuple[int, int] | None = (
-        None  # term and index of the last entry that a damaged member may have answered
+        None  # a damaged member: term and index that a snapshot must reach to repair it;
     )
-    # for: it has lost of that, and counts nowhere until it answers for it again
-    is_waiting: bool = False  # a probe is on the way
-    is_offered: bool = False  # a snapshot: it was told, and has asked for bytes of it not long ago
-    snapshot_index: int = 0  # of that one; what comes behind it is kept for this member
-    heard_at: int | None = None  # when it last answered, or was sent something after all was answered; None: since the
-    # last tick
-    in_flight: deque[tuple[int, int]] = field(default_factory=deque)  # (last index, bytes) of each message
+    # it counts nowhere until then
+    is_waiting: bool = False  # a probe is in flight
+    is_offered: bool = False  # a snapshot was offered, and the member has pulled bytes of it recently
+    snapshot_index: int = 0  # of that snapshot; entries after it are kept in memory for this member
+    heard_at: int | None = None  # the last response, or the first message sent after all were answered (ms on the
+    # tick's clock); None: after the last tick
+    in_flight: deque[tuple[int, int]] = field(default_factory=deque)  # last index and bytes of each message
     in_flight_bytes: int = 0
 
     def status(self) -> MemberStatus:
@@ -64,11 +65,11 @@ class Progress:
 
     @property
     def is_owed(self) -> bool:
-        """Something was sent that was not answered yet."""
+        """Whether a message is in flight."""
         return self.is_waiting or bool(self.in_flight)
 
     def sent(self, last_index: int, size: int) -> None:
-        """A message with entries up to `last_index`, or with none."""
+        """A message of `size` bytes has left, with entries up to `last_index`."""
         if not self.is_owed:
             self.heard_at = None
         if self.state is ProgressState.PROBE:
@@ -79,7 +80,7 @@ class Progress:
             self.next_index = last_index + 1
 
     def accepted(self, match_index: int) -> bool:
-        """Whether that is news."""
+        """The member holds the log up to `match_index`.  Return whether that is further than was known."""
         self.is_waiting = False
         self.repair_floor = None
         while self.in_flight and self.in_flight[0][0] <= match_index:
@@ -94,7 +95,7 @@ class Progress:
         return is_news
 
     def install(self) -> None:
-        """Files first; what is on the way says nothing any more."""
+        """Switch to SNAPSHOT, and discard what is known of messages in flight."""
         if self.state is not ProgressState.SNAPSHOT:
             self.probe(self.next_index)
             self.state = ProgressState.SNAPSHOT
@@ -102,18 +103,18 @@ class Progress:
             self.snapshot_index = 0
 
     def damaged(self, repair_floor: tuple[int, int]) -> None:
-        """What it answered for does not count any more; it needs a snapshot, whatever it has of it."""
+        """The member is damaged: its acknowledgements do not count any more, and it needs a snapshot."""
         self.match_index = 0
         self.repair_floor = repair_floor
         self.install()
 
     @property
     def needed_index(self) -> int:
-        """The first entry that it will be sent, as far as is known."""
+        """The first entry that the member may still have to be sent."""
         return max(self.match_index, self.snapshot_index if self.state is ProgressState.SNAPSHOT else 0) + 1
 
     def probe(self, next_index: int) -> None:
-        """Begin again from there: what is on the way may be lost."""
+        """Switch to PROBE at `next_index`: messages in flight may be lost."""
         self.state = ProgressState.PROBE
         self.is_waiting = False
         self.next_index = max(next_index, self.match_index + 1)
@@ -122,5 +123,5 @@ class Progress:
         self.in_flight_bytes = 0
 
     def probe_again(self) -> None:
-        """From where the logs are known to be alike, or, where nothing is known, from where it was asked last."""
+        """Probe from where the logs are known to match; if they are not, repeat the last probe."""
         self.probe(self.match_index + 1 if self.match_index else self.next_index)

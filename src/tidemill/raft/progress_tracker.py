@@ -1,4 +1,8 @@
-"""A leader's side of its term: what each member is sent, and what a majority has.  Ongaro & Ousterhout 2014, §5.3."""
+"""A leader's side of replication: the progress of every other member, and what a majority has.
+
+Ongaro & Ousterhout 2014 §5.3.  The follower's side is `raft/follower.py`; `raft/progress.py` has the states of one
+member.  Created when a term is won, and dropped when it ends: nothing in it is durable.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -12,8 +16,8 @@ from tidemill.raft.progress import Progress, ProgressState, Window
 from tidemill.raft.status import MemberStatus
 from tidemill.raft.voters import Membership
 
-RETRY_MS: Final = 500  # unanswered for so long, a message is taken for lost
-ENTRY_OVERHEAD_BYTES: Final = 80  # of a row
+RETRY_MS: Final = 500  # a message that is unanswered for so long counts as lost
+ENTRY_OVERHEAD_BYTES: Final = 80  # what an entry costs beside its payload
 
 
 class ProgressTracker:
@@ -21,13 +25,13 @@ class ProgressTracker:
         self._me = me
         self._log = log
         self._window = window
-        self.serial = 0  # of the newest question whether this leader still leads
+        self.serial = 0  # of the newest read index round
         self.members: dict[ReplicaKey, Progress] = {}
-        self._serials: dict[ReplicaKey, int] = {}  # that each has answered
+        self._serials: dict[ReplicaKey, int] = {}  # the newest round that each member has answered
         self.follow(membership)
 
     def follow(self, membership: Membership) -> None:
-        """The membership in force has changed."""
+        """Adopt `membership`: begin to probe new members, and forget those that have left."""
         for member in membership.members:
             if member != self._me and member not in self.members:
                 self.members[member] = Progress(next_index=self._log.last_index + 1)
@@ -39,8 +43,7 @@ class ProgressTracker:
     @property
     def matches(self) -> dict[ReplicaKey, int]:
         """
-        How far each member's log is on its disk, but for those that are damaged; the leader's own is for who asks to
-        add.
+        The match index of each other member that is not damaged.  Callers add the leader's own durable index.
         """
         return {member: it.match_index for member, it in self.members.items() if it.repair_floor is None}
 
@@ -66,7 +69,7 @@ class ProgressTracker:
         return sorted((reached.get(voter, 0) for voter in voters), reverse=True)[voter_count - 1]
 
     def answered(self, member: ReplicaKey, answer: AppendEntriesResponse) -> bool:
-        """Whether the member has come further than was known."""
+        """Take a response; return whether the member's match index has advanced."""
         progress = self.members.get(member)
         if progress is None:
             return False
@@ -78,12 +81,12 @@ class ProgressTracker:
         rejected = answer.rejected_index
         if progress.state is ProgressState.SNAPSHOT and (rejected or answer.match_index + 1 < self._log.first_index):
             if not rejected and answer.match_index >= progress.snapshot_index:
-                progress.is_offered = False  # it is there, and what comes behind is gone by now: another one
+                progress.is_offered = False  # it has that snapshot, and its next entry is gone: offer a newer one
             return False
         if not rejected:
             progress.heard_at = None
             return progress.accepted(answer.match_index)
-        # The logs have met before where it replicates: a message was late, or is lost and will be missed (`retry`).
+        # In REPLICATE the logs match: the message came late, or one before it was lost, and `retry` repeats that.
         if progress.state is ProgressState.PROBE and rejected == progress.next_index - 1:
             progress.heard_at = None
             meeting = self._log.probable_match(min(answer.hint_index, rejected - 1), answer.hint_term)
@@ -91,7 +94,7 @@ class ProgressTracker:
         return False
 
     def peer_reconnected(self, member: ReplicaKey) -> None:
-        """The connection to it is new: what was on the way may be lost."""
+        """The connection to `member` is new: messages in flight may be lost."""
         progress = self.members.get(member)
         if progress is not None:
             progress.is_offered = False
@@ -99,7 +102,7 @@ class ProgressTracker:
                 progress.probe_again()
 
     def offered(self, member: ReplicaKey, index: int) -> None:
-        """It was told of the snapshot at `index`."""
+        """A snapshot at `index` was offered to `member`."""
         progress = self.members.get(member)
         if progress is not None:
             progress.is_offered = True
@@ -107,7 +110,7 @@ class ProgressTracker:
             progress.heard_at = None
 
     def damaged(self, member: ReplicaKey, repair_floor: tuple[int, int], now_ms: int) -> None:
-        """It says so twice a second: also when an offer, or what it asked for then, was lost."""
+        """`member` reports damage.  It repeats the report until it is repaired: an offer may have been lost."""
         progress = self.members.get(member)
         if progress is not None:
             self._serials.pop(member, None)
@@ -116,12 +119,12 @@ class ProgressTracker:
                 progress.is_offered = False
 
     def repair_floor(self, member: ReplicaKey) -> tuple[int, int] | None:
-        """Of a damaged one: term and index that a snapshot must come to."""
+        """Return the term and index that a snapshot must reach to repair `member`; None if it is not damaged."""
         progress = self.members.get(member)
         return None if progress is None else progress.repair_floor
 
     def pulled(self, member: ReplicaKey) -> bool:
-        """Whether it is a member that installs what it was offered."""
+        """Whether a pull from `member` is to be answered: it is a member in SNAPSHOT."""
         progress = self.members.get(member)
         if progress is None or progress.state is not ProgressState.SNAPSHOT:
             return False
@@ -129,22 +132,22 @@ class ProgressTracker:
         return True
 
     def needing_install(self) -> list[ReplicaKey]:
-        """Offered or not."""
+        """Return the members in SNAPSHOT, whether or not they were offered one."""
         return [member for member, progress in self.members.items() if progress.state is ProgressState.SNAPSHOT]
 
     def needs_install(self, member: ReplicaKey) -> None:
-        """The bytes of its next entry are gone here, though the row is not."""
+        """The bytes of `member`'s next entry are gone, though its row is still in memory."""
         progress = self.members.get(member)
         if progress is not None:
             progress.install()
 
     def needed_index(self, is_alive: Callable[[ReplicaKey], bool]) -> int:
-        """The first entry that a member who is alive has still to be sent."""
+        """Return the first entry that a live member may still have to be sent."""
         needed = [progress.needed_index for member, progress in self.members.items() if is_alive(member)]
         return min(needed, default=self._log.last_index + 1)
 
     def retry(self, now_ms: int, commit_index: int, is_alive: Callable[[ReplicaKey], bool]) -> None:
-        """Whoever is alive and owes an answer, or does not know what is committed, is asked again."""
+        """Repeat what a live member has left unanswered for RETRY_MS, and tell it what is committed."""
         for member, progress in self.members.items():
             if progress.heard_at is None:
                 progress.heard_at = now_ms
@@ -158,7 +161,7 @@ class ProgressTracker:
                 progress.probe_again()
 
     def waits_for_answers(self, commit_index: int, is_alive: Callable[[ReplicaKey], bool]) -> bool:
-        """Somebody who is alive may have to be asked again."""
+        """Whether a live member may need a retry."""
         return any(
             self._is_owed(member, progress, commit_index) and is_alive(member)
             for member, progress in self.members.items()
@@ -174,7 +177,7 @@ class ProgressTracker:
         )
 
     def messages(self, term: int, commit_index: int) -> Iterator[tuple[ReplicaKey, AppendEntries]]:
-        """What each may be sent now.  Members whose next entry is gone here come to need an install instead."""
+        """Yield what may be sent now.  A member whose next entry is not in memory any more switches to SNAPSHOT."""
         log = self._log
         for member, progress in self.members.items():
             while progress.may_send(self._window):
@@ -203,7 +206,7 @@ class ProgressTracker:
                 )
 
     def _entries_from(self, progress: Progress) -> tuple[list[Entry], int]:
-        """Of a probe one message too: most probes are accepted."""
+        """Return the entries of the next message, and their bytes.  Probes have some, too: most probes are accepted."""
         window, log = self._window, self._log
         entries: list[Entry] = []
         size = 0
@@ -217,6 +220,7 @@ class ProgressTracker:
         return entries, size
 
     def needing_offer(self) -> list[ReplicaKey]:
+        """Return the members in SNAPSHOT that wait for an offer."""
         return [
             member
             for member, progress in self.members.items()

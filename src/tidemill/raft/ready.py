@@ -1,4 +1,4 @@
-"""What a replica asks of its shell, in the order the shell must do it."""
+"""The work that a replica requests from its shell, and its order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, Snapsh
 
 @dataclass(slots=True)
 class Vote:
-    """The newest term this replica knows, and whom it votes for in it.  On disk before anybody hears of it."""
+    """The current term, and the vote in it.  Durable before any message leaves."""
 
     term: int
     voted_for: ReplicaKey | None
@@ -19,15 +19,15 @@ class Vote:
 @dataclass(slots=True)
 class Ready:
     """
-    One turn's work.  All of it may begin at once, and in this order: what a message owes to a sync is a message of a
-    later turn.
+    One turn's work, in the order in which the shell must begin it.  Nothing in it waits for a sync of the same turn: a
+    message that depends on a sync is returned by a later `ready`.
     """
 
-    vote: Vote | None = None  # to the journal, with
-    truncate_from: int | None = None  # the first index that is gone, and
-    entries: list[Entry] = field(default_factory=list)  # these, in one sync for all shards
+    vote: Vote | None = None  # goes to the journal,
+    truncate_from: int | None = None  # with the first index that is truncated,
+    entries: list[Entry] = field(default_factory=list)  # and then these, in one sync for all shards
     messages: Sequence[tuple[ReplicaKey, Message]] = ()
-    installs: Sequence[ReplicaKey] = ()  # members that an Offer must be sent to; then tell `offered`
-    pulls: Sequence[tuple[ReplicaKey, SnapshotPull]] = ()  # to be answered with a Chunk, or a newer Offer
-    offer: SnapshotOffer | None = None  # to be installed; what was queued for the log before still belongs to it
-    chunks: Sequence[SnapshotChunk] = ()  # of the snapshot that is installed, from its leader
+    installs: Sequence[ReplicaKey] = ()  # members to offer a snapshot to; then call `Replica.offered`
+    pulls: Sequence[tuple[ReplicaKey, SnapshotPull]] = ()  # requests to answer with a chunk, or with a newer offer
+    offer: SnapshotOffer | None = None  # a snapshot to install; rows queued before it still belong to the log
+    chunks: Sequence[SnapshotChunk] = ()  # of the snapshot that is being installed

@@ -250,7 +250,7 @@ class Replica(ReplicaView):
         if self._leadership_transfer.target is not None:
             self._continue_transfer()
 
-    # Damage and installs: `raft/repair.py`.
+    # Damage and installs: `raft/repair.py`, `raft/follower.py`.
 
     def mark_damaged(self) -> None:
         """The disk has lost entries that may have been acknowledged: stop voting and counting, and do not lead."""
@@ -341,8 +341,8 @@ class Replica(ReplicaView):
     def _count(self) -> None:
         """Commit what a majority has on disk, if it belongs to this term."""
         assert self.tracker is not None, "only a leader counts"
-        log, voters = self._log, self.voters
-        index = self.tracker.majority_index(voters, log.durable_index)
+        log = self._log
+        index = self.tracker.majority_index(self.voters, log.durable_index)
         if index <= log.commit_index or index < self.term_start_index:
             return
         log.commit(index)
@@ -359,9 +359,8 @@ class Replica(ReplicaView):
             return Ready(None, *self._log.take())
         vote = elections.take_vote() if elections.is_vote_changed else None
         messages: list[tuple[ReplicaKey, Message]] = []
-        if (
-            self._outbox and elections.is_vote_durable
-        ):  # a peer must not hear of a term that a crash could make this replica forget
+        # A peer must not hear of a term that a crash could make this replica forget.
+        if self._outbox and elections.is_vote_durable:
             messages += self._outbox
             self._outbox.clear()
         installs: list[ReplicaKey] = []
@@ -388,8 +387,7 @@ class Replica(ReplicaView):
         Report that the entry of `term` at `index`, all entries before it, and `vote` are durable.  Return whether the
         stable index has moved or the role has changed.
         """
-        elections = self._elections
-        log = self._log
+        elections, log = self._elections, self._log
         stable_before, role_before = log.stable_index, elections.role
         if not elections.is_vote_durable:
             elections.vote_is_durable(vote)

@@ -1,21 +1,21 @@
-"""Who votes in a shard, and who learns to.  Ongaro's thesis §4; changed one voter at a time.
+"""The voters and learners of a shard, and how they change: one voter at a time.  Ongaro's thesis §4.
 
-A change is an entry of the log, in force from the moment it is appended, and out of force when it is truncated.
+A change is an entry of the log.  It is in force from the moment it is appended, until it is truncated.
 
-The controller plans who shall vote; the shard's leader goes there in steps (`step_towards`).  What decides their order
-is how many failures the shard survives on the way, and that a member which is down holds up nobody else:
+The controller plans the voters, and the shard's leader gets there in single steps (`step_towards`).  The order of the
+steps maximizes the failures that the shard survives on the way, and lets a member that is down delay no other:
 
-1. Learners count nowhere, so those that nobody wants any more go first, and all that are wanted come at once: the
-   first that has caught up is promoted first.
-2. A voter whose broker has another directory by now will never answer again, and goes before anything else is
-   promoted.  {1, 2, 3old} needs both of the others, and so does {1, 2}; {1, 2, 3old, 3new} would need all three of
-   them, and stand still when 3new fails before its promotion has committed.
-3. Promote before remove: {1, 2, 3} on its way to {1, 2, 4} survives one failure, and so does {1, 2, 3, 4}; {1, 2}
-   survives none, for as long as 4 learns.
-4. Yet from an even number to an odd one nothing is lost (four voters survive one failure, like three), so a plan that
-   replaces many never has more voters than one above the plan's number.
-5. A voter goes only if those that stay and have caught up are a majority, and those that lag go first: {1, 2, 3} on its
-   way to {1}, with 3 down, must not become {1, 3}.
+1. Learners do not count.  So learners that are not planned are removed first, and missing ones are all added at once;
+   the first that catches up is promoted first.
+2. A voter whose broker has another directory by now never answers again.  It is removed before anything else is
+   promoted: {1, 2, 3old} needs both of the others, and so does {1, 2}, but {1, 2, 3old, 3new} would need three of them
+   and be unavailable if 3new failed before its promotion has committed.
+3. Promotion precedes removal: on the way from {1, 2, 3} to {1, 2, 4}, {1, 2, 3, 4} survives one failure, as before, but
+   {1, 2} would survive none while 4 learns.
+4. A removal that leads from an even number of voters to an odd one costs nothing: four voters survive one failure, like
+   three.  So a plan that replaces many voters never has more of them than planned, plus one.
+5. A voter is removed only if the remaining voters that have caught up are a majority, and lagging voters go first:
+   {1, 2, 3} on the way to {1}, with 3 down, must not become {1, 3}.
 """
 
 from collections.abc import Collection
@@ -28,7 +28,7 @@ from tidemill.raft.quorum import has_majority
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """`learners` are sent the log and count nowhere."""
+    """`voters` elect and commit; `learners` receive the log and do not count."""
 
     voters: tuple[ReplicaKey, ...]
     learners: tuple[ReplicaKey, ...] = ()
@@ -48,21 +48,21 @@ class Membership:
 
 
 class IllegalChange(ValueError):
-    """The sentence says what a plan has overlooked."""
+    """A membership change would endanger the log; the message says why."""
 
 
 def check_change(before: Membership, after: Membership) -> None:
-    """Two majorities, of before and after, must always meet; and nobody votes who has not learned."""
+    """Raise IllegalChange unless majorities before and after always overlap, and every new voter was a learner."""
     joined = set(after.voters) - set(before.voters)
     left = set(before.voters) - set(after.voters)
     if len(joined) + len(left) > 1:
-        raise IllegalChange(f"{len(joined)} voters would join and {len(left)} leave: one at a time")
+        raise IllegalChange(f"{len(joined)} voters would join and {len(left)} leave; change one at a time")
     if not after.voters:
         raise IllegalChange("no voter would be left")
     if not joined <= set(before.learners):
         raise IllegalChange(f"{joined.pop()} would vote before it has learned the log")
     if len(set(after.members)) != len(after.members):
-        raise IllegalChange("a member is named twice")
+        raise IllegalChange("a member is listed twice")
 
 
 def step_towards(
@@ -73,12 +73,12 @@ def step_towards(
     planned_learners: tuple[ReplicaKey, ...] = (),
 ) -> Membership | None:
     """
-    The next single step from `membership` to `planned` voters; None: there is none, or none yet.
+    Return the next single step from `membership` to the `planned` voters; None if none is left, or none is safe yet.
 
-    `caught_up`: members, voters too, that answer and are near the end of the log; the leader is one.
-    `planned_learners` stay learners for good: every broker follows the metadata shard.
+    `caught_up` are the voters and learners that are alive and near the end of the log, the leader among them.
+    `planned_learners` remain learners: every broker follows the metadata shard.
     """
-    assert planned, "a shard keeps a voter"
+    assert planned, "a shard has at least one voter"
     voters, learners = membership.voters, membership.learners
     wanted = planned + planned_learners
     stray = next((learner for learner in learners if learner not in wanted), None)
@@ -86,7 +86,7 @@ def step_towards(
         return Membership(voters, tuple(learner for learner in learners if learner != stray))
     planned_ids = {voter.broker_id for voter in wanted}
     leaving = [voter for voter in voters if voter not in planned]
-    leaving.sort(key=lambda voter: voter in caught_up)  # stable: those that lag first, else in their order
+    leaving.sort(key=lambda voter: voter in caught_up)  # a stable sort: lagging voters first
     replaced = [voter for voter in leaving if voter.broker_id in planned_ids and voter not in wanted]
     for voter in replaced:
         if len(voters) > 1 and _may_go(membership, voter, caught_up):
