@@ -1,1 +1,1 @@
-"""Raft and storage put together: a replicated shard.  Entrance: `shard.shard`."""
+"""A replicated shard: Raft and storage together.  The entry point is `shard.shard`."""

@@ -1,4 +1,7 @@
-"""A producer's batch joins a partition: check, tell retries apart, assign offsets, stamp, propose.  KIP-98, KIP-360."""
+"""The append of a producer's batch to a partition: check, deduplicate, assign offsets, stamp, propose.
+
+KIP-98 and KIP-360 for idempotent producers.
+"""
 
 from typing import Final, NamedTuple
 
@@ -23,18 +26,20 @@ LONG_MAX: Final = (1 << 63) - 1
 
 
 class Appended(NamedTuple):
-    """`error_code` 0: the batch is in the log, and there to stay when `log_index` has committed."""
+    """The result of an append.  `error_code` 0: the batch is in the log, and permanent once `log_index` commits."""
 
     error_code: int
     base_offset: int = -1
     log_index: int = 0
     log_append_time: int = -1
     message: str | None = None
-    record_count: int = 0  # of those that were appended now
+    record_count: int = 0  # 0 for a duplicate
 
 
 def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: int) -> Appended:
-    """Append what a Produce request carries for `partition`, in place: `batch` is stamped and kept, never copied."""
+    """
+    Append the batch that a Produce request carries for `partition`.  `batch` is stamped in place and kept, not copied.
+    """
     config = partition.config
     size = len(batch)
     if size > config.max_message_bytes:
@@ -46,14 +51,14 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
     if size > partition.shard.batch_bytes_max:
         return Appended(
             errors.MESSAGE_TOO_LARGE,
-            message=f"the batch has {size} B; the journal takes {partition.shard.batch_bytes_max} B at once: "
-            "send smaller batches",
+            message=f"the batch has {size} B; the journal takes at most "
+            f"{partition.shard.batch_bytes_max} B: send smaller batches",
         )
     if not partition.shard.has_replication_credit:
         return Appended(
             errors.NOT_ENOUGH_REPLICAS,
             message=f"the other replicas of {partition.topic}-{partition.number} lag: {BYTES_MAX >> 20} MiB of its "
-            "shard are not committed yet; send again, or look after their brokers",
+            "shard are not committed; retry, and check the brokers of those replicas",
         )
     before_max, after_max = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     header = checked_header(
@@ -88,7 +93,7 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
             return Appended(
                 verdict,
                 message=f"producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence} "
-                f"does not follow what partition {partition.topic}-{partition.number} has of it",
+                f"does not follow its last batch in partition {partition.topic}-{partition.number}",
             )
     if config.is_log_append_time:
         stamp_log_append_time(batch, append_time)
@@ -97,7 +102,7 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
 
 
 def _propose(partition: Partition, batch: bytearray | memoryview, header: BatchHeader, append_time: int) -> Appended:
-    """`header` is the batch's but for what is stamped here."""
+    """Stamp and propose `batch`.  `header` is the batch's own, before its offset and epoch are stamped."""
     shard = partition.shard
     base_offset = partition.log.end_offset
     stamp(batch, base_offset, shard.replica.term)
@@ -110,13 +115,13 @@ def _propose(partition: Partition, batch: bytearray | memoryview, header: BatchH
 
 def append_own(partition: Partition, batch: bytearray, now_ms: int) -> int:
     """
-    Append a batch that the broker itself has built (metadata, group offsets); its log index.  ValueError when it is
-    too large.
+    Append a batch that the broker itself has built (metadata, group offsets), and return its log index.  Raises
+    ValueError if the batch is too large.
     """
-    if len(batch) > partition.shard.batch_bytes_max:  # it would wait for room for ever, and everybody behind it
+    if len(batch) > partition.shard.batch_bytes_max:  # queued, it would block the journal forever
         raise ValueError(
-            f"a batch of {len(batch)} B for {partition.topic}-{partition.number}; "
-            f"the journal takes {partition.shard.batch_bytes_max} B at once"
+            f"a batch of {len(batch)} B for {partition.topic}-{partition.number} is too large: "
+            f"the journal takes at most {partition.shard.batch_bytes_max} B"
         )
     append_time = partition.shard.append_time(now_ms)
     if partition.config.is_log_append_time:

@@ -1,8 +1,8 @@
-"""A leader's side of an install: what a member is offered, and the bytes it pulls.
+"""A leader's side of an install: it offers a member a snapshot, and serves the bytes that the member pulls.
 
-One snapshot for all members, taken at the committed index, and kept as long as the rows behind it are in memory.  Bytes
-are not held back from retention: a member that asks for what has gone is offered a newer snapshot, and what it has
-copied stays good.  So a member costs one chunk of memory, and one that does not ask costs nothing.
+One snapshot serves all members.  It is taken at the commit index, and kept as long as the rows after it are in memory.
+It does not hold back retention: a member that pulls deleted bytes is offered a newer snapshot, and keeps what it has
+copied.  So an installing member costs one chunk of memory, and one that does not pull costs nothing.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything that the committed log up to `index` has built, but for the bytes of its batches."""
+    """The state that the committed log up to `index` has built, without the bytes of its batches."""
 
     index: int
     term: int
@@ -39,7 +39,7 @@ class Snapshot:
 
 
 def snapshot_of(log: ShardLog) -> Snapshot:
-    """At the commit index: whatever lies behind is taken back out."""
+    """Return a snapshot of `log` at its commit index, without the effects of later entries."""
     index = log.commit_index
     firsts: dict[int, Entry] = {}
     for number in range(index + 1, log.last_index + 1):
@@ -62,7 +62,7 @@ def snapshot_of(log: ShardLog) -> Snapshot:
 
 
 class CatchUp:
-    """Lives on the loop.  `jobs` reads what is not in the page cache."""
+    """Runs on the event loop.  `jobs` reads what is not in the page cache."""
 
     def __init__(
         self,
@@ -72,18 +72,18 @@ class CatchUp:
         jobs: Jobs,
         suspect: Callable[[SegmentDamaged], bool],
     ) -> None:
-        """`suspect` is told of bytes here that are not what was written, and says whether they will be repaired."""
+        """`suspect` takes a read that found damaged bytes, and returns whether they will be repaired."""
         self._suspect = suspect
         self._log = log
         self._replica = replica
         self._send = send
         self._jobs = jobs
         self._snapshot: Snapshot | None = None
-        self._reading: set[ReplicaKey] = set()  # for whom a job reads: one chunk each
+        self._reading: set[ReplicaKey] = set()  # members for which a job reads a chunk; at most one each
         self._is_stuck = False
 
     def offer(self, member: ReplicaKey) -> None:
-        """`member` needs an install: tell it what of."""
+        """Offer `member` a snapshot."""
         snapshot = self._snapshot
         if snapshot is None or self._is_old(snapshot, member):
             snapshot = self._snapshot = snapshot_of(self._log)
@@ -100,8 +100,9 @@ class CatchUp:
 
     def _is_old(self, snapshot: Snapshot, member: ReplicaKey) -> bool:
         """
-        The rows behind it are gone; or `member` has all of it, and lacks entries behind it whose bytes are gone; or it
-        knows of more that is committed: it installs that, from an earlier leader, and takes nothing less.
+        Whether `snapshot` does not help `member`: the rows after it are not in memory; `member` holds all of it, and
+        needs later entries whose bytes are gone; it does not repair a damaged `member`; or `member` installs a newer
+        snapshot of an earlier leader, and accepts no older one.
         """
         tracker = self._replica.tracker
         progress = None if tracker is None else tracker.members.get(member)
@@ -109,7 +110,7 @@ class CatchUp:
             return True
         repair_floor = None if progress is None else progress.repair_floor
         if repair_floor is not None and (snapshot.term, snapshot.index) < repair_floor:
-            return True  # it does not repair what has answered for more
+            return True  # the member may have acknowledged later entries
         known = 0 if progress is None else min(progress.commit_index, self._log.commit_index)
         return snapshot.index < max(known, self._log.first_index - 1)
 
@@ -142,7 +143,7 @@ class CatchUp:
                 return None
             except SegmentDamaged as problem:
                 return problem
-            assert came is not None, "a read that may wait answers"
+            assert came is not None, "a read that may wait returns bytes"
             return came[0]
 
         def done(parts: list[Buffer] | SegmentDamaged | None) -> None:
@@ -159,7 +160,7 @@ class CatchUp:
                 self._send_chunk(member, pull, parts)
 
         def failed(error: BaseException) -> None:
-            self._reading.discard(member)  # it asks again
+            self._reading.discard(member)  # the member pulls again
             raise error
 
         self._jobs.submit(read, done, failed)
@@ -177,8 +178,8 @@ class CatchUp:
 
     def tick(self) -> bool:
         """
-        Called a few times a second: nobody installs, nothing is kept.  Whether a member has asked for what is damaged
-        here and stays so, since the last call: it will ask again, and another leader may have it.
+        Drop the snapshot when no member installs.  Called a few times a second.  Return whether a member has pulled
+        bytes since the last call that are damaged here and will not be repaired: another leader may have them.
         """
         tracker = self._replica.tracker
         if self._snapshot is not None and (tracker is None or not tracker.needing_install()):

@@ -1,15 +1,15 @@
-"""Who waits for an entry to be committed, or durable here, in the order of the log."""
+"""Waiters for entries to reach a level of durability, in the order of the log."""
 
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
 Waiter = Callable[[bool], None]
-"""Called once, on the loop: True when the entry is there to stay, False when that is not known any more."""
+"""Called once, on the event loop: with True when the entry has got there, with False when its outcome is unknown."""
 
 
 class CommitWaiters:
-    """Log indexes only grow between truncations, so the first in line is always the next to be woken."""
+    """A queue: log indexes only grow between truncations, so the first waiter is always the next to wake."""
 
     __slots__ = ("_waiting",)
 
@@ -20,18 +20,17 @@ class CommitWaiters:
         return len(self._waiting)
 
     def add(self, index: int, waiter: Waiter) -> None:
-        """`index` may lie before the last one added (a duplicate waits for its original); it is woken in line then."""
+        """`index` may be lower than the last one: a duplicate waits for its original.  The queue keeps its order."""
         self._waiting.append((index, waiter))
 
     def remove(self, index: int, waiter: Waiter) -> None:
-        """It waits no more.  Who gives up has mostly waited for longest, and stands at the front."""
+        """Forget a waiter whose request has timed out.  It has usually waited longest, so the search is short."""
         with suppress(ValueError):
             self._waiting.remove((index, waiter))
 
     def wake(self, index: int) -> None:
         """
-        Everything up to `index` is there to stay.  A waiter that raises keeps nobody else waiting: all are called
-        first.
+        Call the waiters up to `index` with True.  Exceptions of waiters are raised as a group, after all were called.
         """
         waiting = self._waiting
         if not waiting or waiting[0][0] > index:
@@ -42,7 +41,7 @@ class CommitWaiters:
         _call(due, True)
 
     def fail(self) -> None:
-        """Leadership is lost, or the broker stops: the outcome of what waits is not known."""
+        """Call all waiters with False: leadership is lost, or the broker stops."""
         waiting, self._waiting = self._waiting, deque()
         _call([waiter for _, waiter in waiting], False)
 

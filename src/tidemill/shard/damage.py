@@ -1,10 +1,12 @@
-"""Damage of a shard's files: from a read that failed to a mark in the journal.
+"""Damaged files of a shard: from a read that failed to a mark in the journal.
 
-    suspect: a read has failed ─▶ the segment is read again, off the loop ─▶ mark, or it was haste
-    mark ─▶ the journal says so, the replica counts nowhere, and whoever leads offers it an install (`docs/raft.md`)
+    suspect   A read has failed.  The segment is read again off the event loop, because the read may have raced with a
+              change.  If that read fails, too, the damage is marked.
+    mark      The journal records the damage, the replica does not count any more, and the leader offers it a snapshot
+              (`docs/raft.md`, "A damaged replica, and how it is repaired").
 
-Where the other voters are no majority nobody could repair it, and a mark would take the whole shard away: there what is
-damaged is refused whenever it is read, and all else goes on.
+If the other voters are not a majority, they cannot repair the replica, and a mark would make the whole shard
+unavailable.  Nothing is marked then: reads of the damaged bytes fail, and everything else is served.
 """
 
 from collections.abc import Callable
@@ -24,7 +26,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class Damage:
-    """Lives on the loop.  `jobs` may wait for the disk."""
+    """Runs on the event loop.  `jobs` may wait for the disk."""
 
     def __init__(
         self,
@@ -46,25 +48,25 @@ class Damage:
 
     @property
     def is_repairable(self) -> bool:
-        """The others are a majority without this replica."""
+        """Whether the other voters are a majority without this replica."""
         voters, me = self._replica.voters, self._replica.me
         return has_majority(voters, [voter for voter in voters if voter != me])
 
     @property
     def outlook(self) -> str:
-        """What becomes of it, and what to do."""
+        """A sentence for the operator: what happens next, and what to do."""
         if self.is_repairable:
-            return "it is repaired once a majority of the other replicas is up and whole"
-        return "no majority is there without it: stop the broker, bring the file back from a copy, and start it"
+            return "it is repaired once a majority of the other replicas is up and undamaged"
+        return "the other replicas are no majority to repair it: stop the broker, restore the file, and start it"
 
     def mark_found(self) -> None:
-        """What recovery has found, before anything else is done with the shard."""
+        """Mark the damage that recovery has found, before the shard is used."""
         if self.is_repairable:
             for number, offset in [*self._log.damaged_unmarked.items()]:
                 self._store.mark_damage(self._log, number, offset, self._log.damage or "")
 
     def suspect(self, problem: SegmentDamaged) -> bool:
-        """A read has met other bytes than were written, or was overtaken by a change.  False: nobody repairs it."""
+        """Examine a read that found damaged bytes.  Return False if the damage cannot be repaired."""
         if not self.is_repairable:
             return False
         place = self._place_of(problem)
@@ -80,7 +82,7 @@ class Damage:
             except SegmentDamaged as found:
                 return found
             except OffsetGone:
-                pass  # it is not needed any more
+                pass  # retention has deleted the segment
             return None
 
         def looked(found: SegmentDamaged | None) -> None:
@@ -96,7 +98,7 @@ class Damage:
         return True
 
     def mark(self, problem: SegmentDamaged) -> None:
-        """Nothing overtakes whoever has met it."""
+        """Mark damage that was found by a read which cannot have raced with a change."""
         place = self._place_of(problem)
         if place is not None and self.is_repairable:
             self._store.mark_damage(self._log, place[0].partition, place[1], str(problem))
@@ -111,13 +113,13 @@ class Damage:
 
 
 def _read_again(log: PartitionLog, base_offset: int, end_offset: int) -> None:
-    """What is committed of the segment that begins at `base_offset`: nobody changes that."""
+    """Read the committed part of a segment, which never changes.  Raises SegmentDamaged or OffsetGone."""
     behind = [segment.base_offset for segment in log.segments if segment.base_offset > base_offset]
     end_offset = min([end_offset, *behind])
     offset = max(base_offset, log.log_start)
     while offset < end_offset:
         found = log.read(offset, READ_BYTES, end_offset, may_wait=True)
-        assert found is not None, "a read that may wait answers"
+        assert found is not None, "a read that may wait returns bytes"
         ends = [span.header.end_offset for data in found[0] for span in spans(data)]
         if not ends:
             return

@@ -1,11 +1,11 @@
-"""A follower's side of an install: from a leader's offer to a log that begins behind the snapshot.
+"""A follower's side of an install: from a leader's offer to a log that begins after the snapshot.
 
-    offered ─▶ everything here is durable ─▶ cut (`install_copy.begin`) ─▶ INSTALLING is journaled ─▶ clean
-            ─▶ pull, write, pull, … ─▶ sync ─▶ INSTALLED is journaled ─▶ the replica answers
+    offer ─▶ all queued rows are durable ─▶ cut (`install_copy.begin`) ─▶ INSTALLING is durable ─▶ clean
+          ─▶ pull and write, chunk by chunk ─▶ sync ─▶ INSTALLED is durable ─▶ the replica acknowledges
 
-Each arrow is a job off the loop, a sync of the journal, or a message; one of them at a time, so memory is bounded by
-one chunk.  A newer offer is taken up between two of them, and keeps what was copied.  A crash goes on from the last row
-that was durable: what was copied since is cut by recovery, and copied again.
+Each arrow is a job off the event loop, a sync of the journal, or a message.  Only one is under way at a time, so one
+chunk bounds the memory.  A newer offer is taken up between two arrows, and keeps what was copied.  After a crash the
+install continues from the last durable row: recovery cuts what was copied since, and it is copied again.
 """
 
 from collections.abc import Callable
@@ -26,23 +26,23 @@ from tidemill.storage.partition.partition_state import ByteReader, PartitionStat
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
-RETRY_MS: Final = 500  # unanswered for so long, a pull is taken for lost
-PROGRESS_BYTES: Final = 256 << 20  # copied, after which they are journaled: a restart copies no more than that again
+RETRY_MS: Final = 500  # a pull that is unanswered for so long counts as lost
+PROGRESS_BYTES: Final = 256 << 20  # copied between two INSTALLING rows: a restart copies no more than that again
 
 T = TypeVar("T")
 
 
 class Stage(StrEnum):
     IDLE = "idle"
-    DRAINING = "draining"  # what was queued before is on its way to the disk
-    WORKING = "working"  # a job has the files
+    DRAINING = "draining"  # rows queued before the install are not in the segments yet
+    WORKING = "working"  # a job works on the files
     JOURNALING = "journaling"
     PULLING = "pulling"
-    FULL = "full"  # the disk is: tried again
+    FULL = "full"  # the disk is full; each tick tries again
 
 
 class Install:
-    """Lives on the loop.  One shard's; it may install many times."""
+    """The installs of one shard, one after another.  Runs on the event loop."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Install:
         damaged: Callable[[SegmentDamaged], None],
     ) -> None:
         """
-        `jobs` has one worker, which nothing else of the store's background work runs beside.  `changed` is called
-        when the log has changed, not durably yet, and when that has ended; `failed` ends the process.  `damaged` is
-        told of what was to be kept, and is not what was written.
+        `jobs` has one worker, so no other background work of the store runs at the same time.  `changed` is called when
+        an install has changed the log, before that is durable, and when the install has ended.  `failed` ends the
+        process.  `damaged` takes damage of bytes that the install was to keep.
         """
         self._damaged = damaged
         self._store = store
@@ -72,17 +72,17 @@ class Install:
         self._changed = changed
         self._failed = failed
         self.stage = Stage.IDLE
-        self.refused = 0  # chunks
+        self.refused = 0  # chunks that were not the bytes that follow
         self._is_stopped = False
         self._copy: InstallCopy | None = None
-        self._offer: SnapshotOffer | None = None  # that is installed
-        self._next: SnapshotOffer | None = None  # a newer one
-        self._asked: tuple[int, int] | None = None  # partition and offset
+        self._offer: SnapshotOffer | None = None  # that is being installed
+        self._next: SnapshotOffer | None = None  # a newer one, not begun yet
+        self._asked: tuple[int, int] | None = None  # partition and offset of the pull in flight
         self._asked_ms = 0
         self._now_ms = 0
 
     def stop(self) -> None:
-        """What a job still does is not looked at."""
+        """Ignore the results of jobs from now on."""
         self._is_stopped = True
 
     def tick(self, now_ms: int) -> None:
@@ -99,7 +99,7 @@ class Install:
         is_known = self._next is None and self._offer is not None and self._offer.index == offer.index
         if is_known:
             if self.stage is Stage.PULLING:
-                self._pull()  # another leads, perhaps, and was not asked
+                self._pull()  # the leader may be another by now, and has no pull yet
             return
         self._next = offer
         if self.stage is Stage.IDLE:
@@ -109,7 +109,7 @@ class Install:
         self.resume()
 
     def received(self, chunk: SnapshotChunk) -> None:
-        """What was asked for, or something late."""
+        """Write `chunk` if it answers the pull in flight; it may be late."""
         is_asked = self._asked == (chunk.partition, chunk.offset)
         if self.stage is not Stage.PULLING or self._offer is None or chunk.index != self._offer.index or not is_asked:
             return
@@ -117,7 +117,7 @@ class Install:
         self._write(lambda: files.write(chunk.partition, chunk.offset, chunk.payload))
 
     def row_is_durable(self) -> None:
-        """INSTALLING: files may follow it."""
+        """An INSTALLING row is durable: the files may be changed to what it lists."""
         if self.stage is not Stage.JOURNALING:
             return
         if self._next is not None:
@@ -126,7 +126,7 @@ class Install:
         self._work(self._files.clean, lambda _: self._pull())
 
     def resume(self) -> None:
-        """Something that is waited for may be there: what was queued is durable."""
+        """Continue if the rows that the install waits for are durable."""
         if self.stage is Stage.DRAINING:
             if self._store.is_written_back(self._log.shard_id):
                 self._copy = InstallCopy(self._store.disk, self._log, self._high_watermarks())
@@ -136,7 +136,7 @@ class Install:
             self._copy = self._offer = None
             self._changed()
 
-    # Step by step.
+    # The steps.
 
     @property
     def _files(self) -> InstallCopy:
@@ -144,7 +144,7 @@ class Install:
         return self._copy
 
     def _cut(self) -> None:
-        """Begin with the newest offer; what was copied for another is kept as far as it is alike."""
+        """Begin with the newest offer.  Bytes copied for an earlier one are kept as far as they match it."""
         offer, self._next = self._next, None
         assert offer is not None, "nothing was offered"
         self._offer = offer
@@ -162,10 +162,10 @@ class Install:
             if isinstance(found, SegmentDamaged):
                 self.stage = Stage.IDLE
                 self._copy = self._offer = None
-                self._damaged(found)  # what is left of it is kept by the next one
+                self._damaged(found)  # the next install keeps what is undamaged
                 return
             if isinstance(found, str):
-                self._log.damage = found  # nothing of it is cut: what is committed here may be all that is left
+                self._log.damage = found  # nothing is cut: it may be the only copy left
                 self.stage = Stage.IDLE
                 self._replica.mark_damaged()
                 return
@@ -185,7 +185,7 @@ class Install:
         self._changed()
 
     def _pull(self) -> None:
-        """Ask for what comes next; or it is all there."""
+        """Pull the next chunk, or finish if the snapshot is complete."""
         if self._next is not None:
             self._cut()
             return
@@ -228,7 +228,7 @@ class Install:
                 self.stage = Stage.FULL
             else:
                 self.refused += 1
-                self.stage = Stage.PULLING  # asked again when it is taken for lost
+                self.stage = Stage.PULLING  # `tick` pulls again
 
         self._work(outcome, done)
 

@@ -1,10 +1,10 @@
-"""The jobs port: blocking work, done somewhere else, so that the loop turns meanwhile.
+"""The jobs port: blocking work that runs off the event loop.
 
-A job runs off the loop and touches only what was handed to it; `done` and `failed` run on the loop, in a later turn
-than `submit`, exactly one of them once.  With one worker (the journal's) jobs run one after the other in the order they
-were submitted and are reported in that order; with several (reads) there is no order.
+A job touches only what it was given.  Either `done` or `failed` is called once, on the event loop, in a later turn than
+`submit`.  With one worker (the journal's) jobs run and are reported in the order of submission; with several workers
+(reads) there is no order.
 
-Twins: `runtime/thread_jobs.py` and `simulation/machine/jobs.py`.
+Implementations: `runtime/thread_jobs.py` and `simulation/machine/jobs.py`.
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 class Jobs(Protocol):
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]) -> None:
-        """Bounding how many are under way is the caller's part: two blocks for the journal, a window for readers."""
+        """Start `job`.  The caller bounds the jobs in flight: two blocks for the journal, a window for readers."""
         ...
 
 
 class Workers(NamedTuple):
-    """Who does a shard's blocking work.  `background` has one worker, for everything beside the journal."""
+    """The workers for a shard's blocking work.  `background` has one worker, for all but reads and the journal."""
 
     read: Jobs
     background: Jobs

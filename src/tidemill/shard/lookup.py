@@ -1,4 +1,4 @@
-"""Offsets by timestamp: what ListOffsets asks.  May wait for the disk, so it runs off the loop."""
+"""Offsets by timestamp, for ListOffsets.  The functions may wait for the disk, so they run off the event loop."""
 
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class Stamped(NamedTuple):
-    """A record's offset and timestamp (ms), and the epoch it was written in."""
+    """A record's offset, timestamp (ms) and leader epoch."""
 
     offset: int
     timestamp: int
@@ -21,20 +21,26 @@ class Stamped(NamedTuple):
 
 
 def first_at_or_after(partition: Partition, timestamp: int, end_offset: int) -> Stamped | None:
-    """The first record from the log start on and below `end_offset` whose timestamp is `timestamp` or later."""
+    """
+    Return the first record whose timestamp is `timestamp` or later, between the log start and `end_offset`; None if
+    there is none.
+    """
     log = partition.log
     header = log.first_at_or_after(timestamp, end_offset)
     if header is None:
         return None
     found = _within(partition, header, timestamp, end_offset)
-    if found is None:  # what made the batch a match lies below the log start, and no later batch can do that
+    if found is None:  # the batch matched by a record below the log start; a later batch has none there
         header = log.first_at_or_after(timestamp, end_offset, header.end_offset)
         found = None if header is None else _within(partition, header, timestamp, end_offset)
     return found
 
 
 def with_largest_timestamp(partition: Partition, end_offset: int) -> Stamped | None:
-    """The first of the records with the largest timestamp, from the log start on and below `end_offset`.  KIP-734."""
+    """
+    Return the first record that has the largest timestamp, between the log start and `end_offset`; None if there is no
+    record.  KIP-734.
+    """
     log = partition.log
     header = log.with_largest_timestamp(end_offset)
     if header is None:
@@ -74,7 +80,7 @@ def _within(partition: Partition, found: BatchHeader, timestamp: int, end_offset
 
 
 def _kept_records(partition: Partition, found: BatchHeader, end_offset: int) -> list[Record]:
-    """Those of a batch that begins below the log start which are not deleted: rare, so they may become values."""
+    """Return the records of a batch that are not below the log start.  Such batches are rare, so decoding is fine."""
     log_start = partition.log.log_start
     batch = _batch_at(partition, max(found.base_offset, log_start), end_offset)
     return [] if batch is None else [record for record in read_records(batch) if record.offset >= log_start]
@@ -82,5 +88,5 @@ def _kept_records(partition: Partition, found: BatchHeader, end_offset: int) -> 
 
 def _batch_at(partition: Partition, offset: int, end_offset: int) -> memoryview | None:
     result = partition.log.read(offset, READ_BYTES, end_offset, may_wait=True)
-    assert result is not None, "a read that may wait answers"
+    assert result is not None, "a read that may wait returns bytes"
     return memoryview(result[0][0]) if result[0] else None

@@ -1,7 +1,7 @@
-"""Messages to the other replicas, in their order, each entry with its bytes: those that lie in segments only are read.
+"""Messages to the other replicas, in order, with the bytes of their entries.
 
-What is not in the page cache is read off the loop; what is said to the same replica meanwhile waits behind it, no more
-than the replica's window.
+Bytes that memory has released are read from the segments, off the event loop if they are not in the page cache.  Later
+messages to the same replica wait behind such a read; the replica's window bounds them.
 """
 
 from collections import deque
@@ -27,15 +27,15 @@ class Outgoing:
         suspect: Callable[[SegmentDamaged], object],
     ) -> None:
         """
-        `gone`: what the replica needs next cannot be read here any more, so that it must install.  `suspect` is told
-        why, when bytes here are not what was written.
+        `gone` takes a replica whose next entry cannot be read here any more, so that it needs an install.  `suspect`
+        takes the damage, if that is why.
         """
         self._suspect = suspect
         self._log = log
         self._send = send
         self._jobs = jobs
         self._gone = gone
-        self._waiting: dict[ReplicaKey, deque[Message]] = {}  # the first of each is being read
+        self._waiting: dict[ReplicaKey, deque[Message]] = {}  # the first message of each queue is being read
 
     def send(self, to: ReplicaKey, message: Message) -> None:
         waiting = self._waiting.get(to)
@@ -53,7 +53,7 @@ class Outgoing:
 
     def _read(self, to: ReplicaKey, message: Message) -> None:
         def failed(error: BaseException) -> None:
-            """What waits is lost with it, and asked for again; else nothing would ever be said to `to` any more."""
+            """Drop the queue, so that later messages to `to` leave.  The dropped ones are repeated like lost ones."""
             del self._waiting[to]
             raise error
 
@@ -64,8 +64,8 @@ class Outgoing:
         waiting.popleft()
         if isinstance(found, Exception):
             self._cannot(to, found)
-            return  # what waits behind it does not fit without it
-        assert found is not None, "a read that may wait answers"
+            return  # later messages do not follow what the replica has
+        assert found is not None, "a read that may wait returns bytes"
         self._send(to, found)
         for message in waiting:
             self.send(to, message)
@@ -76,7 +76,7 @@ class Outgoing:
         self._gone(to)
 
     def _whole(self, message: Message, *, may_wait: bool) -> Message | Exception | None:
-        """None: the disk must be asked."""
+        """Return `message` with all bytes, None if that needs the disk, or why the bytes cannot be read."""
         if not isinstance(message, AppendEntries) or all(entry.payload is not None for entry in message.entries):
             return message
         entries = []

@@ -1,4 +1,4 @@
-"""A partition as clients see it: a view on its shard, with the bounds of reading."""
+"""A partition as clients see it: a view of its shard, with the bounds of reading."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -13,7 +13,7 @@ from tidemill.storage.partition.partition_log import LogConfig, PartitionLog
 
 
 class PartitionShard(Protocol):
-    """The shard that a partition is a view on."""
+    """The part of a shard that partitions and their clients use."""
 
     @property
     def replica(self) -> Replica: ...
@@ -60,7 +60,7 @@ class PartitionShard(Protocol):
 
 
 class Partition:
-    """Offsets.  The high watermark is the end of what is committed; nothing behind it is served."""
+    """Records below the high watermark are committed; only those are served."""
 
     __slots__ = ("config", "high_watermark", "log", "number", "shard", "topic", "watchers")
 
@@ -79,12 +79,12 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The high watermark, as long as there are no transactions."""
+        """The high watermark, because transactions are not built yet."""
         return self.high_watermark
 
     @property
     def leader_epoch(self) -> int:
-        """The confirmed epoch of the leader here."""
+        """The term of the replica here, which is the leader epoch while it serves."""
         return self.shard.replica.term
 
     def configure(self, config: TopicConfig) -> None:

@@ -1,9 +1,9 @@
-"""A shard's entries behind its commit index, and how many bytes they may be.
+"""A shard's uncommitted entries, and the bounds on their bytes.
 
-A leader's log grows with what producers send, and shrinks with what a majority has.  Who waits for that (acks=all)
-slows itself down; who does not (acks=0 and 1) is answered early only for the first `NEAR_BYTES_MAX` behind the commit
-index, and for the rest when it has come so near.  Clients that gave up waiting send again: beyond `BYTES_MAX` nothing
-is appended.
+A leader's log must not grow without limit while its followers lag.  A producer with acks=all waits for the commit, so
+it slows down by itself.  A producer with acks=0 or 1 is answered early only for the first `NEAR_BYTES_MAX` after the
+commit index; later entries are acknowledged when the commit index has come that near.  Producers that time out retry,
+so beyond `BYTES_MAX` nothing is appended.
 """
 
 from collections import deque
@@ -13,23 +13,23 @@ from typing import Final
 from tidemill.raft.entry import Entry
 
 NEAR_BYTES_MAX: Final = 32 << 20  # eight windows of replication (`raft/progress.py`)
-BYTES_MAX: Final = 128 << 20  # half of what requests of all clients may hold by default
-ENTRY_BYTES: Final = 400  # what one costs beside its batch
+BYTES_MAX: Final = 128 << 20  # half of the default bound on the bytes of all requests in flight
+ENTRY_BYTES: Final = 400  # what an entry costs beside its batch
 
 
 class Uncommitted:
     __slots__ = ("_far", "_near", "_near_bytes", "bytes")
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self._near: deque[Entry] = deque()  # the first always, however large it is
-        self._far: deque[Entry] = deque()  # behind those
+        self._near: deque[Entry] = deque()  # the first entry is always near, however large
+        self._far: deque[Entry] = deque()  # the entries after those
         self._near_bytes = 0
         self.bytes = 0
         self.extend(entries)
 
     @property
     def near_index(self) -> int | None:
-        """Up to where acks=0 and 1 are answered; None: no bound."""
+        """The last entry that may be acknowledged for acks=0 and 1; None: all may."""
         return self._near[-1].index if self._far else None
 
     def extend(self, entries: Iterable[Entry]) -> None:
@@ -44,7 +44,7 @@ class Uncommitted:
                 self._near_bytes += size
 
     def committed(self, index: int) -> list[Entry]:
-        """Those up to `index`, which are not in here any more."""
+        """Remove and return the entries up to `index`."""
         near, far = self._near, self._far
         taken = []
         while near and near[0].index <= index:
