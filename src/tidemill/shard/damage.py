@@ -69,10 +69,10 @@ class Damage:
         """Examine a read that found damaged bytes.  Return False if the damage cannot be repaired."""
         if not self.is_repairable:
             return False
-        place = self._place_of(problem)
-        if place is None or self._is_checking or self._replica.is_damaged:
+        segment = self._segment_of(problem)
+        if segment is None or self._is_checking or self._replica.is_damaged:
             return True
-        log, base_offset = place
+        log, base_offset = segment
         end_offset = self._high_watermarks()[log.partition]
         self._is_checking = True
 
@@ -85,7 +85,7 @@ class Damage:
                 pass  # retention has deleted the segment
             return None
 
-        def looked(found: SegmentDamaged | None) -> None:
+        def checked(found: SegmentDamaged | None) -> None:
             self._is_checking = False
             if found is not None and not self._replica.is_damaged:
                 self.mark(found)
@@ -94,18 +94,18 @@ class Damage:
             self._is_checking = False
             raise error
 
-        self._jobs.submit(check, looked, failed)
+        self._jobs.submit(check, checked, failed)
         return True
 
     def mark(self, problem: SegmentDamaged) -> None:
         """Mark damage that was found by a read which cannot have raced with a change."""
-        place = self._place_of(problem)
-        if place is not None and self.is_repairable:
-            self._store.mark_damage(self._log, place[0].partition, place[1], str(problem))
+        segment = self._segment_of(problem)
+        if segment is not None and self.is_repairable:
+            self._store.mark_damage(self._log, segment[0].partition, segment[1], str(problem))
             self._replica.mark_damaged()
             self._changed()
 
-    def _place_of(self, problem: SegmentDamaged) -> tuple[PartitionLog, int] | None:
+    def _segment_of(self, problem: SegmentDamaged) -> tuple[PartitionLog, int] | None:
         directory, _, name = problem.path.rpartition("/")
         base_offset = paths.segment_base(name)
         log = next((it for it in self._log.partitions.values() if it.directory == directory), None)
