@@ -12,7 +12,7 @@ import pytest
 
 from tests.simulation.hash_seeds import printed_under_two
 from tests.simulation.raft.raft_mutants import BY_SWARM, BY_TRANSCRIPT, RaftMutant
-from tests.unit.raft.transcript import Hand
+from tests.unit.raft.transcript import Transcript
 from tidemill.simulation.shard.shard_simulation import Knobs, ShardSimulation
 
 SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "300"))
@@ -75,7 +75,7 @@ def test_a_transcript_finds_a_planted_bug(mutant: RaftMutant) -> None:
     path = SCENARIOS / mutant.transcript
 
     with mutant.planted(), pytest.raises(AssertionError, match=path.name):
-        Hand().run(path)
+        Transcript().run(path)
 
 
 def test_the_same_seed_is_the_same_run_whatever_hashes_are() -> None:

@@ -16,7 +16,7 @@ from tests.simulation.raft.raft_mutants import (
     keeps_a_truncated_membership,
     majority_is_half,
 )
-from tests.unit.raft.transcript import Hand, voter
+from tests.unit.raft.transcript import Transcript, voter
 from tidemill.raft.entry import COMMAND, Command, Entry
 from tidemill.raft.messages import Message
 from tidemill.raft.replica import Replica
@@ -36,7 +36,7 @@ class Killed(Exception):
     """The step at which somebody dies is over."""
 
 
-class Steps(Hand):
+class Steps(Transcript):
     """Looks at all replicas after every step, and stops behind one of them."""
 
     def __init__(self, order: int) -> None:
@@ -159,7 +159,9 @@ def steps_of_it(order: int) -> int:
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("is_back_at_once", [True, False], ids=["back at once", "back later"])
 @pytest.mark.parametrize("victim", EVERYBODY)
-def test_a_change_in_which_somebody_is_killed_comes_to_its_end(victim: int, is_back_at_once: bool, order: int) -> None:
+def test_a_membership_change_completes_when_a_replica_is_killed_at_any_step(
+    victim: int, is_back_at_once: bool, order: int
+) -> None:
     """And nothing that was committed on the way is lost, nor do two lead one term."""
     for step in range(1, steps_of_it(order) + 1):
         hand = begun(order)
@@ -184,9 +186,9 @@ def test_a_change_in_which_somebody_is_killed_comes_to_its_end(victim: int, is_b
     [majority_is_half, keeps_a_truncated_membership, follower_answers_before_its_sync],
     ids=lambda it: it.__name__,
 )
-def test_it_finds_a_planted_bug(planted: Callable[[], AbstractContextManager[None]]) -> None:
+def test_the_walk_finds_a_planted_bug(planted: Callable[[], AbstractContextManager[None]]) -> None:
     """Else it would find none that nobody planted."""
     with planted(), pytest.raises(AssertionError):
         for victim in EVERYBODY:
             for order in ORDERS:
-                test_a_change_in_which_somebody_is_killed_comes_to_its_end(victim, True, order)
+                test_a_membership_change_completes_when_a_replica_is_killed_at_any_step(victim, True, order)

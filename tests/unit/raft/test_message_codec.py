@@ -97,14 +97,14 @@ def control_rows(entry: Entry) -> tuple[Any, ...]:
 
 @settings(deadline=None)
 @given(message=SIMPLE)
-def test_a_message_without_entries_comes_as_it_went(message: Message) -> None:
+def test_a_message_without_entries_survives_encoding(message: Message) -> None:
     """Every field of it."""
     assert message == decode(memoryview(joined(message)))
 
 
 @settings(deadline=None)
 @given(payloads=st.lists(st.binary(max_size=200), max_size=5))
-def test_entries_come_as_they_went(payloads: list[bytes]) -> None:
+def test_entries_survive_encoding(payloads: list[bytes]) -> None:
     """Their bytes, and what they are."""
     sent = append(*payloads)
 
@@ -143,7 +143,7 @@ def test_bytes_of_a_chunk_are_not_copied() -> None:
     assert came.payload[0].obj is data.obj  # type: ignore[union-attr]
 
 
-def test_a_snapshot_that_was_changed_is_refused() -> None:
+def test_a_corrupted_snapshot_offer_is_rejected() -> None:
     """Or cut: nothing of it reaches a disk."""
     data = joined(
         SnapshotOffer(term=5, index=7, index_term=3, append_time=9, membership=Membership(()), partitions=b"files")
@@ -157,7 +157,7 @@ def test_a_snapshot_that_was_changed_is_refused() -> None:
 
 @settings(deadline=None)
 @given(cut=st.integers(0, 200))
-def test_a_message_that_was_cut_is_refused(cut: int) -> None:
+def test_a_truncated_message_is_rejected(cut: int) -> None:
     """Wherever; and one that goes on behind its end."""
     data = joined(append(b"one", b"two"))
 
@@ -179,7 +179,7 @@ def test_a_message_that_was_cut_is_refused(cut: int) -> None:
         pytest.param(-1, 0, id="bytes"),
     ],
 )
-def test_a_message_that_was_changed_is_refused(at: int, value: int) -> None:
+def test_a_corrupted_message_is_rejected(at: int, value: int) -> None:
     """Nothing of it reaches a log."""
     data = joined(append(b"one", b"two"))
     data[at] = value

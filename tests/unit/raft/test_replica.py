@@ -86,7 +86,7 @@ def test_a_single_voter_leads_only_when_its_vote_is_durable() -> None:
     assert Role.LEADER is replica.role
 
 
-def test_a_report_without_the_vote_elects_nobody() -> None:
+def test_a_report_without_the_vote_does_not_win_the_election() -> None:
     """Entries of earlier blocks are reported in the same way."""
     replica = opened(Log(5, 1), term=1)
     campaign(replica)
@@ -97,7 +97,7 @@ def test_a_report_without_the_vote_elects_nobody() -> None:
 
 
 @pytest.mark.parametrize("other", [Vote(1, ME), Vote(2, None), Vote(2, OTHER)])
-def test_another_vote_elects_nobody(other: Vote) -> None:
+def test_a_report_of_another_vote_does_not_win_the_election(other: Vote) -> None:
     """It was handed over before this one."""
     replica = opened(term=1)
     campaign(replica)
@@ -106,7 +106,7 @@ def test_another_vote_elects_nobody(other: Vote) -> None:
     assert Role.CANDIDATE is replica.role
 
 
-def test_a_leader_begins_with_an_entry_of_its_own() -> None:
+def test_a_leader_appends_a_no_op_first() -> None:
     """Which commits everything before it."""
     replica = elected(opened(Log(5, 1), term=1))
 
@@ -116,7 +116,7 @@ def test_a_leader_begins_with_an_entry_of_its_own() -> None:
     assert not replica.is_confirmed
 
 
-def test_only_an_entry_of_the_own_term_commits() -> None:
+def test_only_an_entry_of_the_leaders_own_term_commits_by_counting() -> None:
     """What lies before it commits with it, and not alone."""
     replica = elected(opened(Log(5, 1), term=1))
 
@@ -128,7 +128,7 @@ def test_only_an_entry_of_the_own_term_commits() -> None:
     assert (6, True) == (replica.commit_index, replica.is_confirmed)
 
 
-def test_a_report_of_an_entry_that_is_gone_counts_for_nothing() -> None:
+def test_a_report_of_an_entry_that_was_truncated_is_ignored() -> None:
     """Rule J9: another took its place."""
     replica = elected(opened(Log(5, 1), term=1))
     replica.ready()
@@ -146,7 +146,7 @@ def test_the_same_voter_leads_again_in_a_new_term() -> None:
     assert first.term + 1 == again.term
 
 
-def test_entries_are_handed_out_once_and_in_order() -> None:
+def test_ready_returns_each_entry_once_and_in_order() -> None:
     """They are numbered when they are proposed."""
     replica = elected(opened())
     replica.ready()
@@ -171,13 +171,13 @@ def test_nothing_commits_twice() -> None:
     assert 1 == replica.commit_index
 
 
-def test_only_a_leader_may_be_asked() -> None:
+def test_only_a_leader_may_propose() -> None:
     """Who asks has to look first."""
     with pytest.raises(AssertionError):
         opened().propose(Entry(BATCH, b"x"))
 
 
-def test_voters_and_log_starts_keep_their_form() -> None:
+def test_the_encoding_of_voters_and_log_starts_is_stable() -> None:
     """They lie in rows and checkpoints."""
     voters = (ME, OTHER)
 

@@ -8,7 +8,7 @@ from tidemill.raft.role import Role
 
 
 @pytest.mark.parametrize("slept_ms", [0, 60_000])
-def test_the_successor_does_not_give_up_its_election_at_its_first_tick(slept_ms: int) -> None:
+def test_the_target_of_a_transfer_does_not_abandon_its_election_at_its_first_tick(slept_ms: int) -> None:
     """
     Its vote is on disk and the others are asked; their answers come after the tick.
     """
@@ -31,7 +31,7 @@ def test_the_successor_does_not_give_up_its_election_at_its_first_tick(slept_ms:
     assert (Role.CANDIDATE, Role.LEADER, term) == (role, world.replicas[B].role, world.replicas[B].term)
 
 
-def test_who_has_voted_lets_the_election_end_before_it_stands_itself() -> None:
+def test_a_voter_gives_its_candidate_time_before_it_campaigns() -> None:
     world = World()
     world.pass_time(2_000)
     world.now_ms += 60_000
@@ -44,7 +44,7 @@ def test_who_has_voted_lets_the_election_end_before_it_stands_itself() -> None:
     assert (Role.FOLLOWER, B) == (world.replicas[C].role, world.replicas[C].voted_for)
 
 
-def test_what_was_sent_a_moment_ago_is_not_taken_for_lost() -> None:
+def test_a_message_sent_just_before_a_tick_is_not_retried() -> None:
     """
     The first entry after an hour of silence: its answer is on the way when the tick comes.
     """
@@ -59,7 +59,7 @@ def test_what_was_sent_a_moment_ago_is_not_taken_for_lost() -> None:
     assert sent == len(world.mail)
 
 
-def test_append_time_does_not_go_back_when_another_leads() -> None:
+def test_append_time_does_not_go_back_after_a_leader_change() -> None:
     """
     Its wall clock was looked at when it fell asleep; the log has newer entries.
     """

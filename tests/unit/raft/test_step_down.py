@@ -19,7 +19,7 @@ def step_down_unheard(world: World, *, is_full: bool) -> None:
     world.paused, world.unheard = set(), set()
 
 
-def test_somebody_leads_after_a_leader_whose_journal_is_full_has_stepped_down() -> None:
+def test_another_replica_leads_after_a_leader_with_a_full_journal_has_stepped_down() -> None:
     """
     It stands for nothing while it has no room, and lives: nobody else would stand, or vote, for its sake.
     """
@@ -31,7 +31,7 @@ def test_somebody_leads_after_a_leader_whose_journal_is_full_has_stepped_down() 
     assert any(world.leads)
 
 
-def test_one_that_has_room_stands_itself() -> None:
+def test_a_leader_that_stepped_down_with_room_campaigns_itself() -> None:
     world = World()
     step_down_unheard(world, is_full=False)
 
@@ -40,7 +40,7 @@ def test_one_that_has_room_stands_itself() -> None:
     assert any(world.leads)
 
 
-def test_who_never_led_deposes_nobody_though_it_is_full_and_hears_no_leader() -> None:
+def test_a_follower_with_a_full_journal_does_not_disturb_the_leader() -> None:
     """
     It is cut off from the leader alone.
     """
@@ -58,7 +58,7 @@ def asks_to_lead(world: World) -> int:
     return sum(isinstance(message, TimeoutNow) for _, _, message in world.mail)
 
 
-def test_a_leader_that_slept_is_not_full_since_it_fell_asleep() -> None:
+def test_time_asleep_does_not_count_as_time_with_a_full_journal() -> None:
     """
     Somebody came or went, and all shards looked: in a moment without room, and in another an hour later.
     """
@@ -78,7 +78,7 @@ def test_a_leader_that_slept_is_not_full_since_it_fell_asleep() -> None:
     assert (0, 1) == (before, asks_to_lead(world))
 
 
-def test_who_led_and_is_full_deposes_no_leader_of_a_later_term() -> None:
+def test_a_former_leader_with_a_full_journal_does_not_disturb_a_later_term() -> None:
     """
     It has heard of that term, and never of who leads in it: their link broke.
     """

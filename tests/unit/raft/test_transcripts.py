@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.raft.transcript import Hand
+from tests.unit.raft.transcript import Transcript
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios" / "raft").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_a_transcript_holds(path: Path) -> None:
+def test_a_transcript_meets_its_expectations(path: Path) -> None:
     """Every `expect` of it."""
-    Hand().run(path)
+    Transcript().run(path)

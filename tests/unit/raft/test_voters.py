@@ -59,7 +59,7 @@ def test_any_membership_reaches_any_plan(planned: tuple[ReplicaKey, ...]) -> Non
         assert (set(planned), ()) == (set(last.voters), last.learners)
 
 
-def test_it_is_never_less_safe_on_the_way() -> None:
+def test_no_step_survives_fewer_failures_than_both_ends() -> None:
     """With everybody up, no step survives fewer failures than both its ends do, but where an old directory goes."""
     for planned in PLANS:
         for start in MEMBERSHIPS:
@@ -70,7 +70,7 @@ def test_it_is_never_less_safe_on_the_way() -> None:
             assert all(failures_survived(m, FIVE) >= least for m in walk(start, planned))
 
 
-def test_whoever_is_down_takes_no_majority_away() -> None:
+def test_no_step_takes_the_majority_away_from_the_live_voters() -> None:
     """Whatever part is up: a shard that has a majority keeps one at every step."""
     for planned in PLANS:
         for start in MEMBERSHIPS:
@@ -88,7 +88,7 @@ def test_there_are_never_many_more_voters_than_planned() -> None:
     assert max(len(m.voters) for m in way) == 4
 
 
-def test_a_member_that_learns_slowly_holds_up_nobody_else() -> None:
+def test_a_slow_learner_does_not_delay_other_learners() -> None:
     """All learn at once; the first that has caught up is promoted."""
     way = walk(Membership((ONE,)), (ONE, TWO, THREE), caught_up=(ONE, THREE))
 
@@ -99,7 +99,7 @@ def test_a_member_that_learns_slowly_holds_up_nobody_else() -> None:
     ]
 
 
-def test_an_old_directory_goes_before_its_successor_votes() -> None:
+def test_a_replaced_directory_is_removed_before_its_successor_votes() -> None:
     """It never answers again; with both, the shard would stand still as soon as one more is missing."""
     way = walk(Membership((ONE, TWO, THREE)), (ONE, TWO, NEW_THREE), caught_up=(ONE, TWO, NEW_THREE))
 
@@ -120,28 +120,28 @@ def test_a_voter_stays_until_its_successor_has_learned() -> None:
     assert (before, after) == (None, Membership((ONE, TWO, THREE, FOUR)))
 
 
-def test_who_lags_is_removed_first() -> None:
+def test_a_lagging_voter_is_removed_first() -> None:
     """A shard survives more with four that are up than with three and one that is down."""
     step = step_towards(Membership((ONE, TWO, THREE, FOUR, FIFTH)), (ONE,), caught_up=(ONE, TWO, THREE, FIFTH))
 
     assert step == Membership((ONE, TWO, THREE, FIFTH))
 
 
-def test_going_to_fewer_waits_for_the_newcomer_too() -> None:
+def test_a_shrinking_plan_waits_for_a_new_voter_to_catch_up() -> None:
     """Three become two, one of them new: as long as it learns, the three survive one failure."""
     way = walk(Membership((ONE, TWO, THREE)), (ONE, FOUR), caught_up=(ONE, TWO, THREE))
 
     assert way[1:] == [Membership((ONE, TWO, THREE), (FOUR,))]
 
 
-def test_a_voter_that_is_needed_is_not_removed() -> None:
+def test_a_voter_that_the_majority_needs_is_not_removed() -> None:
     """One of the two that are planned is down: the third is what keeps the shard going."""
     step = step_towards(Membership((ONE, TWO, THREE)), (ONE, THREE), caught_up=(ONE, TWO))
 
     assert step is None
 
 
-def test_every_broker_follows_the_metadata_shard() -> None:
+def test_planned_learners_stay_learners() -> None:
     """Learners that are planned come, stay, and are what a voter becomes that shall vote no more."""
 
     def next_of(membership: Membership) -> Membership | None:

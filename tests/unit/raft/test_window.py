@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.raft.transcript import Hand
+from tests.unit.raft.transcript import Transcript
 from tidemill.raft.messages import AppendEntries
 from tidemill.raft.progress import Window
 
@@ -19,11 +19,11 @@ TEXT = "x" * 100
     ],
     ids=["messages", "bytes", "room"],
 )
-def test_no_more_is_on_the_way_than_the_window_allows(window: Window, most: int) -> None:
+def test_no_more_is_in_flight_than_the_window_allows(window: Window, most: int) -> None:
     """
     Else a follower that lags would be sent everything at once, as often as it is probed.
     """
-    hand = Hand()
+    hand = Transcript()
     hand.window = window
     hand.do_voters("1", "2", "3")
     hand.do_elect("1")
@@ -41,6 +41,6 @@ def test_no_more_is_on_the_way_than_the_window_allows(window: Window, most: int)
     assert hand.replicas[2].commit_index == hand.replicas[1].last_index == ENTRIES + 1
 
 
-def entries_under_way(hand: Hand) -> list[AppendEntries]:
+def entries_under_way(hand: Transcript) -> list[AppendEntries]:
     """From the leader to one follower."""
     return [message for message in hand.messages[1, 2] if isinstance(message, AppendEntries) and message.entries]

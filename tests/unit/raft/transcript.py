@@ -47,7 +47,7 @@ def voter(number: int | str) -> ReplicaKey:
     return ReplicaKey(BrokerId(int(number)), DirectoryId(b"%016d" % int(number)))
 
 
-class Hand:
+class Transcript:
     def __init__(self) -> None:
         self.disks: dict[int, ModelLog] = {}
         self.memories: dict[int, ModelLog] = {}

@@ -135,7 +135,7 @@ def test_offsets_follow_each_other(led: Callable[..., Led]) -> None:
     assert 6 == shard.partition.high_watermark
 
 
-def test_a_retry_is_answered_with_the_original_offset_once_that_is_committed(led: Callable[..., Led]) -> None:
+def test_a_retry_returns_the_original_offset_once_that_is_committed(led: Callable[..., Led]) -> None:
     """Before that it may still go, and the client would believe it to be there."""
     shard = led()
     first = shard.append_of(0, count=2)
@@ -150,7 +150,7 @@ def test_a_retry_is_answered_with_the_original_offset_once_that_is_committed(led
     assert [True] == told
 
 
-def test_a_sequence_gap_is_refused(led: Callable[..., Led]) -> None:
+def test_a_sequence_gap_is_rejected(led: Callable[..., Led]) -> None:
     """A batch between was lost, or comes later."""
     shard = led()
     shard.append_of(0, count=2)
@@ -169,7 +169,7 @@ def test_a_new_epoch_begins_at_sequence_zero_and_fences_the_old(led: Callable[..
     assert errors.INVALID_PRODUCER_EPOCH == shard.append_of(1, epoch=0).error_code
 
 
-def test_a_clock_that_jumps_makes_no_retry_new(led: Callable[..., Led]) -> None:
+def test_a_clock_jump_does_not_turn_a_retry_into_a_new_batch(led: Callable[..., Led]) -> None:
     """What is remembered of a producer counts, whatever the clock says."""
     shard = led()
     first = shard.append_of(0)
@@ -181,7 +181,9 @@ def test_a_clock_that_jumps_makes_no_retry_new(led: Callable[..., Led]) -> None:
 
 @pytest.mark.parametrize("value_bytes", [10, JOINED_BYTES_MIN - 100, JOINED_BYTES_MIN, 200_000])
 @pytest.mark.parametrize("timestamp_type", ["CreateTime", "LogAppendTime"])
-def test_a_rows_checksum_is_that_of_its_bytes(led: Callable[..., Led], timestamp_type: str, value_bytes: int) -> None:
+def test_the_checksum_of_a_row_matches_its_bytes(
+    led: Callable[..., Led], timestamp_type: str, value_bytes: int
+) -> None:
     """A large batch is not read again for it: it follows from the batch's own, and from what was stamped."""
     shard = led(message_timestamp_type=timestamp_type)
     shard.append(value=bytes(value_bytes))
@@ -191,7 +193,7 @@ def test_a_rows_checksum_is_that_of_its_bytes(led: Callable[..., Led], timestamp
     assert (BATCH, crc32c(entry.payload)) == (entry.kind, entry.checksum())
 
 
-def test_records_that_change_behind_the_check_do_not_fit_their_row(led: Callable[..., Led]) -> None:
+def test_bytes_that_change_after_the_check_fail_the_checksum_of_their_row(led: Callable[..., Led]) -> None:
     """Memory that fails is found when the row is read, and not sealed."""
     shard = led()
     shard.append(value=bytes(200_000))
@@ -233,7 +235,7 @@ def test_timestamps_out_of_bounds_are_refused(led: Callable[..., Led]) -> None:
     assert [errors.INVALID_TIMESTAMP, 0, 0, errors.INVALID_TIMESTAMP] == codes
 
 
-def test_a_batch_above_the_topics_limit_is_refused(led: Callable[..., Led]) -> None:
+def test_a_batch_above_the_topics_limit_is_rejected(led: Callable[..., Led]) -> None:
     """The message names the key."""
     shard = led(max_message_bytes="500")
 
@@ -243,7 +245,9 @@ def test_a_batch_above_the_topics_limit_is_refused(led: Callable[..., Led]) -> N
     assert "max.message.bytes" in appended.message
 
 
-def test_a_lone_replica_has_nobody_to_lag(led: Callable[..., Led], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_voter_has_no_bound_on_uncommitted_bytes(
+    led: Callable[..., Led], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What its disk has not got yet makes producers wait, and refuses none: the bound is for what others lack."""
     monkeypatch.setattr(shard_module, "BYTES_MAX", 100)
     shard = led()
@@ -253,7 +257,7 @@ def test_a_lone_replica_has_nobody_to_lag(led: Callable[..., Led], monkeypatch: 
     assert {errors.NONE} == codes
 
 
-def test_a_batch_that_the_journal_can_never_take_is_refused(led: Callable[..., Led]) -> None:
+def test_a_batch_that_can_never_fit_into_the_journal_is_rejected(led: Callable[..., Led]) -> None:
     """It would wait for ever, and everything behind it."""
     shard = led(max_message_bytes="10000000")
 
@@ -264,7 +268,7 @@ def test_a_batch_that_the_journal_can_never_take_is_refused(led: Callable[..., L
     assert 1 == shard.partition.high_watermark
 
 
-def test_a_transactional_batch_is_refused(led: Callable[..., Led]) -> None:
+def test_a_transactional_batch_is_rejected(led: Callable[..., Led]) -> None:
     """So that its client fails at once."""
     shard = led()
     payload = build_batch(
@@ -290,7 +294,7 @@ def test_a_timestamp_is_looked_up_within_a_batch(led: Callable[..., Led]) -> Non
     assert lookup.first_at_or_after(shard.partition, NOW + 41, 10) is None
 
 
-def test_waiters_are_woken_in_the_order_of_the_log() -> None:
+def test_waiters_wake_in_the_order_of_the_log() -> None:
     """One that waits for an entry before its neighbour's goes with it."""
     waiters = CommitWaiters()
     told: list[tuple[str, bool]] = []
@@ -307,7 +311,7 @@ def test_waiters_are_woken_in_the_order_of_the_log() -> None:
     assert 0 == len(waiters)
 
 
-def test_a_stopped_shard_tells_that_the_outcome_is_not_known(led: Callable[..., Led]) -> None:
+def test_a_stopped_shard_reports_an_unknown_outcome(led: Callable[..., Led]) -> None:
     """Never that it failed."""
     shard = led()
     appended = shard.append()
@@ -319,7 +323,7 @@ def test_a_stopped_shard_tells_that_the_outcome_is_not_known(led: Callable[..., 
     assert [False] == told
 
 
-def test_a_batch_of_our_own_that_the_journal_cannot_take_is_a_mistake_told_at_once() -> None:
+def test_appending_an_own_batch_that_is_too_large_for_the_journal_raises() -> None:
     """
     Queued it would wait for room for ever, and whatever is queued behind it.
     """
@@ -332,7 +336,7 @@ def test_a_batch_of_our_own_that_the_journal_cannot_take_is_a_mistake_told_at_on
     assert (0, False) == (led.partition.log.end_offset, led.store.has_pending)
 
 
-def test_a_new_leader_does_not_turn_the_time_back() -> None:
+def test_append_time_does_not_go_back_with_a_new_leader() -> None:
     """
     Append times never go back within a shard, though the clock did between two reigns.
     """

@@ -5,7 +5,7 @@ import pytest
 from tidemill.shard.commit_waiters import CommitWaiters
 
 
-def test_a_waiter_that_fails_keeps_nobody_else_waiting() -> None:
+def test_a_waiter_that_raises_does_not_block_the_others() -> None:
     """
     The mistake is raised when all have been told.
     """

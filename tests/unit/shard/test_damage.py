@@ -75,7 +75,9 @@ def holds_all(shard: Shard) -> bool:
     return partition.high_watermark >= 5
 
 
-def test_a_leader_that_reads_rot_lets_another_lead_and_is_repaired(world: ClusterWorld, marked: list[ShardId]) -> None:
+def test_a_leader_that_reads_damaged_bytes_yields_leadership_and_is_repaired(
+    world: ClusterWorld, marked: list[ShardId]
+) -> None:
     """
     What is damaged is refused, and never served; whoever asks again gets it elsewhere.
     """
@@ -90,7 +92,7 @@ def test_a_leader_that_reads_rot_lets_another_lead_and_is_repaired(world: Cluste
     assert (None, True) == (damaged.log.damage, holds_all(damaged))
 
 
-def test_a_follower_that_is_damaged_counts_nowhere_until_it_is_repaired(world: ClusterWorld) -> None:
+def test_a_damaged_follower_does_not_count_until_it_is_repaired(world: ClusterWorld) -> None:
     """
     The leader learns of it, and with one more down nothing commits; its broker is well, and is alive for all else.
     """
@@ -113,7 +115,7 @@ def test_a_follower_that_is_damaged_counts_nowhere_until_it_is_repaired(world: C
     assert holds_all(damaged)
 
 
-def test_a_read_that_was_overtaken_is_no_damage(world: ClusterWorld) -> None:
+def test_a_read_that_raced_with_a_change_is_not_marked_as_damage(world: ClusterWorld) -> None:
     """
     Whatever a reader has met is read again before anything is done about it.
     """
@@ -126,7 +128,7 @@ def test_a_read_that_was_overtaken_is_no_damage(world: ClusterWorld) -> None:
     assert (None, False) == (shard.log.damage, shard.replica.is_damaged)
 
 
-def test_a_leader_that_copies_for_another_finds_its_own_rot(world: ClusterWorld, marked: list[ShardId]) -> None:
+def test_a_leader_finds_its_own_damage_when_it_serves_a_pull(world: ClusterWorld, marked: list[ShardId]) -> None:
     """
     Else whoever installs would ask it for ever.
     """
@@ -146,7 +148,7 @@ def test_a_leader_that_copies_for_another_finds_its_own_rot(world: ClusterWorld,
     assert holds_all(first) and holds_all(third)
 
 
-def test_two_of_three_that_are_damaged_stay_unavailable(world: ClusterWorld) -> None:
+def test_a_shard_with_two_of_three_replicas_damaged_stays_unavailable(world: ClusterWorld) -> None:
     """
     Rather than lose what only they had.
     """
@@ -161,7 +163,7 @@ def test_two_of_three_that_are_damaged_stay_unavailable(world: ClusterWorld) -> 
     assert not any(node.shard("flights").replica.leads for node in world.nodes)
 
 
-def test_the_metadata_is_repaired_like_any_shard(marked: list[ShardId]) -> None:
+def test_the_metadata_shard_is_repaired_like_any_other(marked: list[ShardId]) -> None:
     """
     The controller is elsewhere by then, and the image goes on.
     """
@@ -182,7 +184,7 @@ def test_the_metadata_is_repaired_like_any_shard(marked: list[ShardId]) -> None:
     assert {"before-0", "before-1", "before-2", "after"} <= {*node.broker.image.topics}
 
 
-def test_where_nobody_could_repair_it_all_else_goes_on() -> None:
+def test_damage_that_cannot_be_repaired_leaves_the_rest_served() -> None:
     """
     A mark would take the whole shard away, and nobody could give it back.
     """

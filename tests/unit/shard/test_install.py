@@ -146,7 +146,7 @@ def leader() -> Side:
     return side
 
 
-def test_a_learner_behind_the_rows_installs_and_then_follows(leader: Side) -> None:
+def test_a_learner_that_lags_behind_the_rows_installs_a_snapshot_and_follows(leader: Side) -> None:
     """
     It is offered a snapshot, pulls it, and has every record up to the high watermark; then rows come.
     """
@@ -163,7 +163,7 @@ def test_a_learner_behind_the_rows_installs_and_then_follows(leader: Side) -> No
     assert Stage.IDLE is learner.shard._install.stage
 
 
-def test_what_was_installed_is_there_after_a_power_loss(leader: Side) -> None:
+def test_an_installed_snapshot_survives_a_power_loss(leader: Side) -> None:
     """
     And its high watermark.
     """
@@ -201,7 +201,7 @@ def test_a_restart_in_the_middle_goes_on(leader: Side) -> None:
     assert [leader.values(number) for number in (0, 1)] == [again.values(number) for number in (0, 1)]
 
 
-def test_a_member_that_installs_more_than_a_kept_snapshot_has_is_offered_a_newer_one(leader: Side) -> None:
+def test_a_member_that_installs_a_newer_snapshot_is_not_offered_the_older_one(leader: Side) -> None:
     """
     An earlier leader had offered it that; this one did not know yet that so much was committed.
     """
@@ -221,7 +221,7 @@ def test_a_member_that_installs_more_than_a_kept_snapshot_has_is_offered_a_newer
     assert [replica.commit_index] == [message.index for message in leader.sent if isinstance(message, SnapshotOffer)]
 
 
-def test_a_chunk_that_is_not_what_follows_is_refused(leader: Side) -> None:
+def test_a_chunk_with_wrong_bytes_is_rejected_and_pulled_again(leader: Side) -> None:
     """
     A flipped bit, another offset: nothing of it is written, and it is asked for again.
     """
@@ -246,7 +246,7 @@ def test_a_chunk_that_is_not_what_follows_is_refused(leader: Side) -> None:
     assert [leader.values(number) for number in (0, 1)] == [learner.values(number) for number in (0, 1)]
 
 
-def test_rows_stay_as_long_as_a_member_that_is_alive_needs_them() -> None:
+def test_rows_are_kept_while_a_live_member_needs_them() -> None:
     """
     And go when it is not alive any more.
     """
@@ -264,7 +264,7 @@ def test_rows_stay_as_long_as_a_member_that_is_alive_needs_them() -> None:
     assert (1, True) == (kept, side.shard.log.first_index > 15)
 
 
-def test_entries_are_sent_with_bytes_that_lie_in_the_segment_only(leader: Side) -> None:
+def test_a_payload_that_left_memory_is_read_from_the_segment(leader: Side) -> None:
     """
     Their payload has left memory: it is read, and the page cache is asked first.
     """
@@ -284,7 +284,7 @@ def test_entries_are_sent_with_bytes_that_lie_in_the_segment_only(leader: Side) 
     assert leader.values(0) == learner.values(0)
 
 
-def test_who_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
+def test_a_member_that_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
     """
     It was taken for another, who still installs it; this member has that much, and the bytes of its next entry are
     gone: the same offer would be answered at once, and made at once, for as long as the other takes.

@@ -16,7 +16,7 @@ from tidemill.storage.journal.shard_log import ShardLog
 TO = ReplicaKey(BrokerId(2), DirectoryId(b"2" * 16))
 
 
-class HandLog:
+class StubLog:
     """`found` is what reading from the disk does."""
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ def unread() -> AppendEntries:
     return AppendEntries(term=1, prev_index=0, prev_term=0, entries=(entry,), commit_index=0)
 
 
-def test_a_read_that_fails_holds_nothing_back() -> None:
+def test_a_failed_read_does_not_block_later_messages() -> None:
     """
     A page that the disk cannot read, say: what waited is lost, and what is said next leaves.
     """
-    log, jobs, sent = HandLog(), SimulatedJobs(), list[Message]()
+    log, jobs, sent = StubLog(), SimulatedJobs(), list[Message]()
     outgoing = Outgoing(
         cast(ShardLog, log), lambda _, message: sent.append(message), jobs, lambda _: None, lambda _: None
     )

@@ -31,7 +31,7 @@ NOW = 1_000_000
 OPTIONS = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=4 << 20)
 
 
-class HandTransport:
+class RecordingPeers:
     """Keeps what was sent; `alive` are the brokers that are heard of."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Replicated:
         disk = SimulatedDisk()
         initialize_directory(disk, KEY, OPTIONS)
         self.store, _ = open_store(disk, KEY, OPTIONS)
-        self.transport = HandTransport()
+        self.transport = RecordingPeers()
         opening = ShardDescriptor(
             topic_id=TopicId(b"t" * 16),
             first_partition=0,
@@ -142,7 +142,7 @@ def test_a_leader_serves_when_an_entry_of_its_term_has_committed() -> None:
     assert ([True], 1) == (replicated.transport.served, replicated.shard.replica.term)
 
 
-def test_a_read_waits_until_a_majority_still_follows() -> None:
+def test_a_read_waits_until_a_majority_confirms_the_leader() -> None:
     """
     A leader that was deposed without hearing of it must not answer; questions that come meanwhile wait for the next.
     """
@@ -159,7 +159,7 @@ def test_a_read_waits_until_a_majority_still_follows() -> None:
     assert ([], ["first True"], ["first True", "second True"]) == (unanswered, after_one, heard)
 
 
-def test_a_leader_that_has_left_its_own_membership_asks_too() -> None:
+def test_a_leader_that_has_appended_its_own_removal_confirms_reads_with_the_voters() -> None:
     """
     The one voter that is left is another, who may have elected itself by now.
     """
@@ -175,7 +175,7 @@ def test_a_leader_that_has_left_its_own_membership_asks_too() -> None:
     assert [] == heard
 
 
-def test_lost_leadership_fails_whoever_waits() -> None:
+def test_lost_leadership_fails_all_waiters() -> None:
     """
     Commits, reads and readers: a higher term says that the outcome is not known here any more.
     """
@@ -191,7 +191,7 @@ def test_lost_leadership_fails_whoever_waits() -> None:
     assert (["commit False", "read False", "watcher"], [True, False]) == (sorted(heard), replicated.transport.served)
 
 
-def test_an_entry_whose_bytes_lie_in_a_segment_is_sent_from_there() -> None:
+def test_an_entry_without_bytes_in_memory_is_sent_from_its_segment() -> None:
     """
     Memory has let go of them; a follower that was away needs them all the same.
     """
@@ -216,7 +216,7 @@ def test_an_entry_whose_bytes_lie_in_a_segment_is_sent_from_there() -> None:
     assert [index] == [entry.index for entry in batches if entry.payload is not None]
 
 
-def test_a_batch_that_a_smaller_ring_does_not_take_is_refused() -> None:
+def test_a_batch_that_does_not_fit_into_a_followers_ring_is_rejected() -> None:
     """
     The leader's ring has grown; a follower's may not have, and would wait for ever for room that it never had.
     """
@@ -231,7 +231,7 @@ def test_a_batch_that_a_smaller_ring_does_not_take_is_refused() -> None:
     assert OPTIONS.journal_first_bytes * 3 // 4 < fits < OPTIONS.journal_first_bytes < replicated.store.batch_bytes_max
 
 
-def test_who_does_not_wait_for_a_majority_waits_until_it_has_come_near(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acks_1_waits_until_the_commit_index_has_come_near(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else acks=1 would fill a leader whose followers are slower than its producers."""
     monkeypatch.setattr(uncommitted, "NEAR_BYTES_MAX", 3 * (uncommitted.ENTRY_BYTES + 100))
     replicated, heard = Replicated(), list[str]()
@@ -253,7 +253,7 @@ def test_who_does_not_wait_for_a_majority_waits_until_it_has_come_near(monkeypat
     assert [f"{number} True" for number in range(6)] == heard
 
 
-def test_fewer_disks_than_commit_are_never_enough() -> None:
+def test_fewer_replicas_than_a_majority_are_never_enough() -> None:
     """min.insync.replicas may be less than a majority; what another leader may cut is not answered for that."""
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
@@ -268,7 +268,7 @@ def test_fewer_disks_than_commit_are_never_enough() -> None:
     assert ([], {"one True", "another True"}) == (on_one, {*heard})
 
 
-def test_a_leader_whose_followers_lag_takes_only_so_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_whose_followers_lag_rejects_batches_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that gave up waiting send again; they are told that they may, and are taken when there is room."""
     monkeypatch.setattr(shard_module, "BYTES_MAX", 5 * (uncommitted.ENTRY_BYTES + 100))
     replicated = Replicated()
@@ -286,7 +286,7 @@ def test_a_leader_whose_followers_lag_takes_only_so_much(monkeypatch: pytest.Mon
     assert errors.NONE == code()
 
 
-def test_what_another_leader_cuts_is_counted_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_entries_no_longer_count_as_uncommitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """It leads again later, and has room."""
     monkeypatch.setattr(shard_module, "BYTES_MAX", 1_000)
     replicated = Replicated()

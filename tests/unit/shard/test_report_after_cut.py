@@ -54,7 +54,7 @@ def entry(index: int, term: int) -> Entry:
     return it
 
 
-def test_who_answers_has_on_disk_what_it_answers_for() -> None:
+def test_a_follower_acknowledges_only_what_survives_a_power_loss() -> None:
     disk = SimulatedDisk()
     initialize_directory(disk, KEY, OPTIONS)
     store, _ = open_store(disk, KEY, OPTIONS)

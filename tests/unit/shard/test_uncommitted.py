@@ -31,7 +31,7 @@ def near_of(entries: list[Entry]) -> int | None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_counts_what_a_list_would(seed: int) -> None:
+def test_the_counts_match_those_of_a_plain_list(seed: int) -> None:
     """Whatever is appended, committed and truncated, in any order."""
     random, plain = Random(seed), list[Entry]()
     counted = Uncommitted([])
