@@ -1,4 +1,4 @@
-"""Three replicas that tick and talk by hand: who is heard, who stands still, and whose journal has no room."""
+"""Three replicas whose ticks, messages and syncs a test controls: isolated, paused, or with a full journal."""
 
 from collections import deque
 
@@ -39,9 +39,9 @@ class World:
         self.now_ms = 1_000
         self.full: set[ReplicaKey] = set()
         self.paused: set[ReplicaKey] = set()
-        self.unheard: set[ReplicaKey] = set()  # by A
-        self.deaf: set[ReplicaKey] = set()  # what A says does not reach them, and they do not hear its heartbeats
-        self.cut: set[ReplicaKey] = set()  # the link between these two
+        self.unheard: set[ReplicaKey] = set()  # A takes these for dead
+        self.deaf: set[ReplicaKey] = set()  # A's messages do not reach these, and they take A for dead
+        self.cut: set[ReplicaKey] = set()  # the connection between these two is broken
         self.logs = {it: Log() for it in VOTERS}
         self.mail: deque[tuple[ReplicaKey, ReplicaKey, Message]] = deque()
         self.replicas = {
@@ -68,12 +68,12 @@ class World:
             if me not in self.full and log.entries:
                 replica.advance(log.entries[-1].term, log.last_index, ready.vote)
             elif ready.vote is not None:
-                replica.advance(0, 0, ready.vote)  # votes find room always
+                replica.advance(0, 0, ready.vote)  # votes always find room in the journal
             if not (ready.messages or ready.entries or ready.vote or ready.truncate_from):
                 return
 
     def stabilize(self) -> None:
-        """Everything arrives, but for those that stand still."""
+        """Deliver all messages, except those of paused replicas."""
         waiting: list[tuple[ReplicaKey, ReplicaKey, Message]] = []
         while self.mail:
             if self.paused.intersection(self.mail[0][:2]):
@@ -83,7 +83,7 @@ class World:
         self.mail.extend(waiting)
 
     def step(self) -> None:
-        """The oldest message arrives."""
+        """Deliver the oldest message."""
         sender, to, message = self.mail.popleft()
         if (sender == A and to in self.deaf) or {sender, to} == self.cut:
             return
@@ -99,7 +99,7 @@ class World:
                     self.stabilize()
 
     def pass_ms(self, me: ReplicaKey, ms: int) -> None:
-        """A tick of one of them; nothing arrives meanwhile."""
+        """Tick one replica `ms` later, without delivering any message."""
         self.now_ms += ms
         self._tick(me)
 

@@ -1,8 +1,8 @@
-"""Every step of a change of the members, killed at each: no matter who dies and when, the change comes to its end.
+"""A membership change in which a replica is killed at every step: whichever replica it is, the change completes.
 
-{1, 2, 3} becomes {2, 3, 4}, the leader itself among those that leave: 4 learns, votes, and 1 goes.  A step is one
-message that arrives or one sync that returns.  After each of them one of the four is killed, and comes back at once, or
-when the others have gone as far as they can without it.
+{1, 2, 3} becomes {2, 3, 4}, and the leader is the one that leaves: 4 learns and is promoted, then 1 is removed.  A step
+is the arrival of one message or the end of one sync.  After each step one of the four replicas is killed.  It restarts
+at once, or when the others have got as far as they can without it.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,9 @@ from tidemill.raft.voters import IllegalChange, Membership, step_towards
 BEFORE, ADDED = (1, 2, 3), 4
 PLANNED = (2, 3, 4)
 EVERYBODY = (*BEFORE, ADDED)
-ROUNDS_MAX = 20  # of settling, and so many steps of one: what takes longer stands still
+ROUNDS_MAX = (
+    20  # of delivering all messages; a change that takes more rounds, or a round that takes more steps, is stuck
+)
 STEPS_MAX = 1_000
 ORDERS = range(2)
 BOOTSTRAPPED = Membership(tuple(voter(number) for number in BEFORE))
@@ -33,11 +35,11 @@ VOTERS_CHANGE = bytes([Command.VOTERS])
 
 
 class Killed(Exception):
-    """The step at which somebody dies is over."""
+    """The step at which a replica is to be killed is over."""
 
 
 class Steps(Transcript):
-    """Looks at all replicas after every step, and stops behind one of them."""
+    """Checks all replicas after every step, and stops after `last_step`."""
 
     def __init__(self, order: int) -> None:
         super().__init__()
@@ -58,7 +60,7 @@ class Steps(Transcript):
     def _check(self) -> None:
         for at, replica in self.replicas.items():
             in_force = self._in_force(at)
-            assert replica.membership == in_force, f"{at} goes by {replica.membership}, and its log says {in_force}"
+            assert replica.membership == in_force, f"{at} uses {replica.membership}, and its log has {in_force}"
             if replica.leads:
                 assert self.leaders.setdefault(replica.term, at) == at, f"two lead term {replica.term}"
             for index in range(1, replica.commit_index + 1):
@@ -71,12 +73,12 @@ class Steps(Transcript):
             raise Killed
 
     def _in_force(self, at: int) -> Membership:
-        """What the last entry of its log says that changes the members, committed or not."""
+        """Return the last membership in the log of `at`, committed or not."""
         changes = [it for it in self.memories[at].entries if it.kind == COMMAND and it.payload[:1] == VOTERS_CHANGE]
         return Membership.decode(changes[-1].payload, 1) if changes else BOOTSTRAPPED
 
     def do_stabilize(self) -> None:
-        """In any order that messages and disks may have; between two replicas messages do not overtake each other."""
+        """Deliver and sync in a random order; between two replicas messages stay in order."""
         for _ in range(STEPS_MAX):
             ready = [pair for pair, queue in self.messages.items() if queue]
             syncing = [at for at in self.replicas if self.queued[at]]
@@ -87,7 +89,7 @@ class Steps(Transcript):
                 self._arrive(ready[chosen], self.messages[ready[chosen]].popleft())
             else:
                 self.do_sync(str(syncing[chosen - len(ready)]))
-        raise AssertionError("the replicas do not come to rest")
+        raise AssertionError("the replicas do not become idle")
 
     def kill(self, victim: int) -> None:
         self.do_crash(str(victim))
@@ -100,10 +102,10 @@ class Steps(Transcript):
             if other != victim:
                 self.do_meet(str(other), str(victim))
 
-    # What a controller does with them.
+    # The part of the controller.
 
     def lead(self) -> tuple[int, Replica] | None:
-        """Who leads, after an election if it takes one; None if nobody that is alive can be elected."""
+        """Return the leader, after an election if needed; None if no live replica can be elected."""
         for at in (None, *sorted(self.replicas)):
             if at is not None:
                 for replica in self.replicas.values():
@@ -120,7 +122,7 @@ class Steps(Transcript):
         return None
 
     def resume(self) -> bool:
-        """Change the members as the plan says, and write between the changes; whether all is done."""
+        """Apply the plan step by step, with an entry after each; return whether it is complete."""
         planned = tuple(voter(number) for number in PLANNED)
         for _ in range(ROUNDS_MAX):
             self.do_stabilize()
@@ -135,10 +137,10 @@ class Steps(Transcript):
             try:
                 leader.change_membership(step, self.now_ms)
             except IllegalChange:
-                return False  # whoever is away has to come back
+                return False  # the change needs the killed replica
             self._execute(at)
             self.do_propose(str(at), f"at{self.step}")
-        raise AssertionError("the change comes to no end")
+        raise AssertionError("the change does not complete")
 
 
 def begun(order: int) -> Steps:
@@ -162,7 +164,7 @@ def steps_of_it(order: int) -> int:
 def test_a_membership_change_completes_when_a_replica_is_killed_at_any_step(
     victim: int, is_back_at_once: bool, order: int
 ) -> None:
-    """And nothing that was committed on the way is lost, nor do two lead one term."""
+    """No committed entry is lost meanwhile, and no term has two leaders."""
     for step in range(1, steps_of_it(order) + 1):
         hand = begun(order)
         hand.last_step = step
@@ -187,7 +189,7 @@ def test_a_membership_change_completes_when_a_replica_is_killed_at_any_step(
     ids=lambda it: it.__name__,
 )
 def test_the_walk_finds_a_planted_bug(planted: Callable[[], AbstractContextManager[None]]) -> None:
-    """Else it would find none that nobody planted."""
+    """A test that misses a known bug would miss an unknown one."""
     with planted(), pytest.raises(AssertionError):
         for victim in EVERYBODY:
             for order in ORDERS:

@@ -1,4 +1,4 @@
-"""What replicas tell each other, as bytes: out and in again, and nothing but that."""
+"""The wire format of Raft messages: what is encoded is decoded, and nothing else is."""
 
 from typing import Any
 
@@ -98,14 +98,14 @@ def control_rows(entry: Entry) -> tuple[Any, ...]:
 @settings(deadline=None)
 @given(message=SIMPLE)
 def test_a_message_without_entries_survives_encoding(message: Message) -> None:
-    """Every field of it."""
+    """Every field arrives unchanged."""
     assert message == decode(memoryview(joined(message)))
 
 
 @settings(deadline=None)
 @given(payloads=st.lists(st.binary(max_size=200), max_size=5))
 def test_entries_survive_encoding(payloads: list[bytes]) -> None:
-    """Their bytes, and what they are."""
+    """Payloads and all fields arrive unchanged."""
     sent = append(*payloads)
 
     came = decode(memoryview(joined(sent)))
@@ -116,7 +116,7 @@ def test_entries_survive_encoding(payloads: list[bytes]) -> None:
 
 
 def test_bytes_of_entries_are_not_copied() -> None:
-    """They are parts of what is sent, and views on what came."""
+    """A payload is a part of the encoded message, and a view of the received frame."""
     batch = bytearray(b"batch")
     data = memoryview(joined(append(bytes(batch))))
 
@@ -129,7 +129,7 @@ def test_bytes_of_entries_are_not_copied() -> None:
 
 
 def test_bytes_of_a_chunk_are_not_copied() -> None:
-    """Batches of a snapshot leave as they were read, and come as views."""
+    """Batches of a snapshot are sent as they were read, and received as views."""
     batch = bytearray(b"batch")
     chunk = SnapshotChunk(term=5, index=7, partition=3, offset=100, payload=(batch, b"more"))
     data = memoryview(joined(chunk))
@@ -144,7 +144,7 @@ def test_bytes_of_a_chunk_are_not_copied() -> None:
 
 
 def test_a_corrupted_snapshot_offer_is_rejected() -> None:
-    """Or cut: nothing of it reaches a disk."""
+    """A corrupted or truncated offer must not reach a disk."""
     data = joined(
         SnapshotOffer(term=5, index=7, index_term=3, append_time=9, membership=Membership(()), partitions=b"files")
     )
@@ -158,7 +158,7 @@ def test_a_corrupted_snapshot_offer_is_rejected() -> None:
 @settings(deadline=None)
 @given(cut=st.integers(0, 200))
 def test_a_truncated_message_is_rejected(cut: int) -> None:
-    """Wherever; and one that goes on behind its end."""
+    """At any length; so is a message with trailing bytes."""
     data = joined(append(b"one", b"two"))
 
     with pytest.raises(MalformedMessage):
@@ -180,7 +180,7 @@ def test_a_truncated_message_is_rejected(cut: int) -> None:
     ],
 )
 def test_a_corrupted_message_is_rejected(at: int, value: int) -> None:
-    """Nothing of it reaches a log."""
+    """A corrupted message must not reach a log."""
     data = joined(append(b"one", b"two"))
     data[at] = value
 

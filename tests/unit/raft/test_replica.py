@@ -1,4 +1,4 @@
-"""Transcripts of a single voter: what it asks for, and what it believes when it is told."""
+"""A single voter: what `ready` returns, and which reports `advance` accepts."""
 
 import pytest
 
@@ -15,7 +15,7 @@ OTHER = ReplicaKey(BrokerId(2), DirectoryId(b"e" * 16))
 
 
 class Log:
-    """What was there before: `last` entries of term `term`; and what has been handed out since."""
+    """A log that begins with `last` entries of term `term`."""
 
     def __init__(self, last: int = 0, term: int = 0) -> None:
         self.first_index = 1
@@ -37,7 +37,7 @@ class Log:
 
 
 class Alone(Replica):
-    """The only voter, and its log."""
+    """The only voter of a shard, which appends to its log at once."""
 
     __slots__ = ("log",)
 
@@ -75,7 +75,7 @@ def elected(replica: Alone) -> Alone:
 
 
 def test_a_single_voter_leads_only_when_its_vote_is_durable() -> None:
-    """Else a crash would let it vote again in a term that it has led."""
+    """Otherwise a crash would let it vote again in a term that it has led."""
     replica = opened(term=3)
 
     vote = campaign(replica)
@@ -87,7 +87,7 @@ def test_a_single_voter_leads_only_when_its_vote_is_durable() -> None:
 
 
 def test_a_report_without_the_vote_does_not_win_the_election() -> None:
-    """Entries of earlier blocks are reported in the same way."""
+    """A report of an earlier block carries entries and no vote."""
     replica = opened(Log(5, 1), term=1)
     campaign(replica)
 
@@ -98,7 +98,7 @@ def test_a_report_without_the_vote_does_not_win_the_election() -> None:
 
 @pytest.mark.parametrize("other", [Vote(1, ME), Vote(2, None), Vote(2, OTHER)])
 def test_a_report_of_another_vote_does_not_win_the_election(other: Vote) -> None:
-    """It was handed over before this one."""
+    """It was queued before the current vote."""
     replica = opened(term=1)
     campaign(replica)
 
@@ -107,7 +107,7 @@ def test_a_report_of_another_vote_does_not_win_the_election(other: Vote) -> None
 
 
 def test_a_leader_appends_a_no_op_first() -> None:
-    """Which commits everything before it."""
+    """An entry of the new term is what commits the entries before it."""
     replica = elected(opened(Log(5, 1), term=1))
 
     (entry,) = replica.ready().entries or []
@@ -117,7 +117,7 @@ def test_a_leader_appends_a_no_op_first() -> None:
 
 
 def test_only_an_entry_of_the_leaders_own_term_commits_by_counting() -> None:
-    """What lies before it commits with it, and not alone."""
+    """Entries of earlier terms commit together with it, and not alone."""
     replica = elected(opened(Log(5, 1), term=1))
 
     replica.ready()
@@ -129,7 +129,7 @@ def test_only_an_entry_of_the_leaders_own_term_commits_by_counting() -> None:
 
 
 def test_a_report_of_an_entry_that_was_truncated_is_ignored() -> None:
-    """Rule J9: another took its place."""
+    """Rule J9 (`docs/formats/journal.md`): a report counts only while the log holds that very entry."""
     replica = elected(opened(Log(5, 1), term=1))
     replica.ready()
 
@@ -138,7 +138,7 @@ def test_a_report_of_an_entry_that_was_truncated_is_ignored() -> None:
 
 
 def test_the_same_voter_leads_again_in_a_new_term() -> None:
-    """A restart must not write two entries of one term under one index."""
+    """Otherwise a restart could write two entries of one term with the same index."""
     first = elected(opened())
 
     again = elected(opened(Log(1, first.term), term=first.term))
@@ -147,7 +147,7 @@ def test_the_same_voter_leads_again_in_a_new_term() -> None:
 
 
 def test_ready_returns_each_entry_once_and_in_order() -> None:
-    """They are numbered when they are proposed."""
+    """`propose` numbers entries, and `ready` hands them to the shell."""
     replica = elected(opened())
     replica.ready()
 
@@ -161,7 +161,7 @@ def test_ready_returns_each_entry_once_and_in_order() -> None:
 
 
 def test_nothing_commits_twice() -> None:
-    """A report that comes late says nothing new."""
+    """A late report changes nothing."""
     replica = elected(opened())
     replica.ready()
     replica.advance(1, 1)
@@ -172,13 +172,13 @@ def test_nothing_commits_twice() -> None:
 
 
 def test_only_a_leader_may_propose() -> None:
-    """Who asks has to look first."""
+    """The caller checks first; the assertion finds callers that do not."""
     with pytest.raises(AssertionError):
         opened().propose(Entry(BATCH, b"x"))
 
 
 def test_the_encoding_of_voters_and_log_starts_is_stable() -> None:
-    """They lie in rows and checkpoints."""
+    """Rows and checkpoints contain these bytes."""
     voters = (ME, OTHER)
 
     assert (voters, 42) == decode_voters(encode_voters(voters))

@@ -1,4 +1,4 @@
-"""Nobody ticks a replica that sleeps: what it does when it is woken is timed by its next tick, not by its last one."""
+"""A sleeping replica is not ticked: what it does when a message wakes it is timed by its next tick."""
 
 import pytest
 
@@ -10,7 +10,8 @@ from tidemill.raft.role import Role
 @pytest.mark.parametrize("slept_ms", [0, 60_000])
 def test_the_target_of_a_transfer_does_not_abandon_its_election_at_its_first_tick(slept_ms: int) -> None:
     """
-    Its vote is on disk and the others are asked; their answers come after the tick.
+    Its vote is durable, and the responses of the others arrive after the tick.  Timed by its last tick, the election
+    would be over.
     """
     world = World()
     world.pass_time(2_000)
@@ -32,6 +33,9 @@ def test_the_target_of_a_transfer_does_not_abandon_its_election_at_its_first_tic
 
 
 def test_a_voter_gives_its_candidate_time_before_it_campaigns() -> None:
+    """
+    A voter that slept before must not campaign at its first tick, against the candidate that it has just voted for.
+    """
     world = World()
     world.pass_time(2_000)
     world.now_ms += 60_000
@@ -46,7 +50,7 @@ def test_a_voter_gives_its_candidate_time_before_it_campaigns() -> None:
 
 def test_a_message_sent_just_before_a_tick_is_not_retried() -> None:
     """
-    The first entry after an hour of silence: its answer is on the way when the tick comes.
+    The first entry after an hour of silence is not overdue at the next tick.
     """
     world = World()
     world.pass_time(2_000)
@@ -61,7 +65,7 @@ def test_a_message_sent_just_before_a_tick_is_not_retried() -> None:
 
 def test_append_time_does_not_go_back_after_a_leader_change() -> None:
     """
-    Its wall clock was looked at when it fell asleep; the log has newer entries.
+    The wall clock of the new leader's last tick is older than the entries that it has taken meanwhile.
     """
     world = World()
     world.pass_time(2_000)

@@ -1,4 +1,4 @@
-"""A leader without room asks others to lead; whoever does not hear that it stepped down must not follow it for ever."""
+"""A leader with a full journal yields leadership, also to replicas that did not hear that it stepped down."""
 
 from tests.unit.raft.replica_world import A, B, C, World
 from tidemill.raft.journal_pressure import FULL_MS
@@ -6,7 +6,7 @@ from tidemill.raft.messages import TimeoutNow, VoteRequest
 
 
 def step_down_unheard(world: World, *, is_full: bool) -> None:
-    """B and C stand still for 3 s (SIGSTOP, say); what A says meanwhile waits in their sockets."""
+    """B and C are stopped for 3 s, and A steps down meanwhile; what A sent waits in their sockets."""
     world.pass_time(2_000)
     assert [True, False, False] == world.leads
     world.paused = {B, C}
@@ -21,7 +21,8 @@ def step_down_unheard(world: World, *, is_full: bool) -> None:
 
 def test_another_replica_leads_after_a_leader_with_a_full_journal_has_stepped_down() -> None:
     """
-    It stands for nothing while it has no room, and lives: nobody else would stand, or vote, for its sake.
+    A replica with a full journal does not campaign, and while its broker is alive, followers that still believe in it
+    neither campaign nor vote.  So it goes on asking them to campaign.
     """
     world = World()
     step_down_unheard(world, is_full=True)
@@ -32,6 +33,9 @@ def test_another_replica_leads_after_a_leader_with_a_full_journal_has_stepped_do
 
 
 def test_a_leader_that_stepped_down_with_room_campaigns_itself() -> None:
+    """
+    Followers that still believe in it do not campaign; its own campaign shows them that it does not lead.
+    """
     world = World()
     step_down_unheard(world, is_full=False)
 
@@ -42,7 +46,7 @@ def test_a_leader_that_stepped_down_with_room_campaigns_itself() -> None:
 
 def test_a_follower_with_a_full_journal_does_not_disturb_the_leader() -> None:
     """
-    It is cut off from the leader alone.
+    Only a replica that has led may tell others to campaign.  This one never did, and misses the leader alone.
     """
     world = World()
     world.pass_time(2_000)
@@ -60,7 +64,8 @@ def asks_to_lead(world: World) -> int:
 
 def test_time_asleep_does_not_count_as_time_with_a_full_journal() -> None:
     """
-    Somebody came or went, and all shards looked: in a moment without room, and in another an hour later.
+    A sleeping replica is ticked when a broker comes or goes.  Two such ticks that happen to find the journal full, an
+    hour apart, do not mean that it was full in between.
     """
     world = World()
     world.pass_time(2_000)
@@ -80,7 +85,8 @@ def test_time_asleep_does_not_count_as_time_with_a_full_journal() -> None:
 
 def test_a_former_leader_with_a_full_journal_does_not_disturb_a_later_term() -> None:
     """
-    It has heard of that term, and never of who leads in it: their link broke.
+    A has heard of B's term and not of its leader, because their connection broke.  A's TimeoutNow names the term that A
+    led, so the others ignore it.
     """
     world = World()
     world.pass_time(2_000)

@@ -1,4 +1,4 @@
-"""What random search would need luck for, line by line: `tests/scenarios/raft/*.txt`."""
+"""The transcripts in `tests/scenarios/raft`: sequences that a random search rarely finds."""
 
 from pathlib import Path
 
@@ -11,5 +11,5 @@ SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios" / "raft").glob("*.tx
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_a_transcript_meets_its_expectations(path: Path) -> None:
-    """Every `expect` of it."""
+    """A transcript is a sequence of events with expectations in between."""
     Transcript().run(path)

@@ -1,4 +1,4 @@
-"""From any membership to any plan, one legal step at a time."""
+"""`step_towards` leads from any membership to any plan, one legal step at a time."""
 
 from collections.abc import Collection
 from itertools import combinations
@@ -16,7 +16,7 @@ def voter(broker_id: int, directory: int = 0) -> ReplicaKey:
 
 ONE, TWO, THREE, FOUR, FIFTH = (voter(broker_id) for broker_id in range(1, 6))
 NEW_ONE, NEW_THREE = voter(1, 9), voter(3, 9)
-FIVE = (ONE, TWO, THREE, NEW_ONE, NEW_THREE)  # two brokers have lost a directory, one has not
+FIVE = (ONE, TWO, THREE, NEW_ONE, NEW_THREE)  # two of the three brokers have replaced their directory
 
 
 def subsets(voters: Collection[ReplicaKey], least: int = 0) -> list[tuple[ReplicaKey, ...]]:
@@ -34,17 +34,17 @@ PLANS = [plan for plan in subsets(FIVE, least=1) if len({v.broker_id for v in pl
 def walk(
     start: Membership, planned: tuple[ReplicaKey, ...], caught_up: Collection[ReplicaKey] = FIVE
 ) -> list[Membership]:
-    """Every membership on the way, the first one included."""
+    """Return every membership on the way, including the first one."""
     way = [start]
     while (step := step_towards(way[-1], planned, caught_up)) is not None:
         check_change(way[-1], step)
         way.append(step)
-        assert len(way) < 20, "it goes round in circles"
+        assert len(way) < 20, "the steps do not end"
     return way
 
 
 def failures_survived(membership: Membership, up: Collection[ReplicaKey]) -> int:
-    """How many of the voters that are up may fail before no majority is left; negative: there is none."""
+    """Return how many of the live voters may fail before the majority is lost; negative if it is lost already."""
     return sum(v in up for v in membership.voters) - majority(membership.voters)
 
 
@@ -52,7 +52,7 @@ def failures_survived(membership: Membership, up: Collection[ReplicaKey]) -> int
     "planned", PLANS, ids=lambda plan: "+".join(f"{v.broker_id}{v.directory_id[:1].hex()}" for v in plan)
 )
 def test_any_membership_reaches_any_plan(planned: tuple[ReplicaKey, ...]) -> None:
-    """In finitely many steps, each of them legal, and there it stays."""
+    """The steps are finite and legal, and they end at the plan."""
     for start in MEMBERSHIPS:
         *_, last = walk(start, planned)
 
@@ -60,7 +60,7 @@ def test_any_membership_reaches_any_plan(planned: tuple[ReplicaKey, ...]) -> Non
 
 
 def test_no_step_survives_fewer_failures_than_both_ends() -> None:
-    """With everybody up, no step survives fewer failures than both its ends do, but where an old directory goes."""
+    """Provided that all brokers are up.  Plans that remove a replaced directory are exempt."""
     for planned in PLANS:
         for start in MEMBERSHIPS:
             if {v.broker_id for v in start.voters if v not in planned} & {v.broker_id for v in planned}:
@@ -71,7 +71,7 @@ def test_no_step_survives_fewer_failures_than_both_ends() -> None:
 
 
 def test_no_step_takes_the_majority_away_from_the_live_voters() -> None:
-    """Whatever part is up: a shard that has a majority keeps one at every step."""
+    """Whichever voters are down, a shard that has a majority keeps one at every step."""
     for planned in PLANS:
         for start in MEMBERSHIPS:
             for up in subsets(FIVE, least=1):
@@ -80,7 +80,7 @@ def test_no_step_takes_the_majority_away_from_the_live_voters() -> None:
 
 
 def test_there_are_never_many_more_voters_than_planned() -> None:
-    """Three that are replaced by three others are four on the way, and not six."""
+    """Replacing three voters by three others takes four at a time, not six."""
     others = tuple(voter(broker_id) for broker_id in (7, 8, 9))
 
     way = walk(Membership((ONE, TWO, THREE)), others, (ONE, TWO, THREE, *others))
@@ -89,7 +89,7 @@ def test_there_are_never_many_more_voters_than_planned() -> None:
 
 
 def test_a_slow_learner_does_not_delay_other_learners() -> None:
-    """All learn at once; the first that has caught up is promoted."""
+    """All learners are added at once, and the first that catches up is promoted."""
     way = walk(Membership((ONE,)), (ONE, TWO, THREE), caught_up=(ONE, THREE))
 
     assert way[1:] == [
@@ -100,7 +100,7 @@ def test_a_slow_learner_does_not_delay_other_learners() -> None:
 
 
 def test_a_replaced_directory_is_removed_before_its_successor_votes() -> None:
-    """It never answers again; with both, the shard would stand still as soon as one more is missing."""
+    """It never answers again.  If both voted, one more failure would make the shard unavailable."""
     way = walk(Membership((ONE, TWO, THREE)), (ONE, TWO, NEW_THREE), caught_up=(ONE, TWO, NEW_THREE))
 
     assert way[1:] == [
@@ -111,7 +111,7 @@ def test_a_replaced_directory_is_removed_before_its_successor_votes() -> None:
 
 
 def test_a_voter_stays_until_its_successor_has_learned() -> None:
-    """Two would survive no failure for as long as the third learns."""
+    """Two voters survive no failure, for as long as the third one learns."""
     waiting = Membership((ONE, TWO, THREE), (FOUR,))
 
     before = step_towards(waiting, (ONE, TWO, FOUR), caught_up=(ONE, TWO, THREE))
@@ -121,28 +121,28 @@ def test_a_voter_stays_until_its_successor_has_learned() -> None:
 
 
 def test_a_lagging_voter_is_removed_first() -> None:
-    """A shard survives more with four that are up than with three and one that is down."""
+    """Four live voters survive more failures than three live ones and one that is down."""
     step = step_towards(Membership((ONE, TWO, THREE, FOUR, FIFTH)), (ONE,), caught_up=(ONE, TWO, THREE, FIFTH))
 
     assert step == Membership((ONE, TWO, THREE, FIFTH))
 
 
 def test_a_shrinking_plan_waits_for_a_new_voter_to_catch_up() -> None:
-    """Three become two, one of them new: as long as it learns, the three survive one failure."""
+    """Three voters become two, one of them new: while that one learns, the three survive one failure."""
     way = walk(Membership((ONE, TWO, THREE)), (ONE, FOUR), caught_up=(ONE, TWO, THREE))
 
     assert way[1:] == [Membership((ONE, TWO, THREE), (FOUR,))]
 
 
 def test_a_voter_that_the_majority_needs_is_not_removed() -> None:
-    """One of the two that are planned is down: the third is what keeps the shard going."""
+    """One of the two planned voters is down, so the majority depends on the third."""
     step = step_towards(Membership((ONE, TWO, THREE)), (ONE, THREE), caught_up=(ONE, TWO))
 
     assert step is None
 
 
 def test_planned_learners_stay_learners() -> None:
-    """Learners that are planned come, stay, and are what a voter becomes that shall vote no more."""
+    """Planned learners are added and kept, and a voter that is a planned learner is demoted to one."""
 
     def next_of(membership: Membership) -> Membership | None:
         return step_towards(membership, (ONE,), (ONE, TWO, THREE), planned_learners=(TWO, THREE))

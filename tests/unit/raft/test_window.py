@@ -1,4 +1,4 @@
-"""What is on the way to one member has a bound, in messages and in bytes, and goes on when answers come."""
+"""The window bounds what is in flight to one member, in messages and in bytes, and moves with the responses."""
 
 import pytest
 
@@ -14,14 +14,14 @@ TEXT = "x" * 100
     ("window", "most"),
     [
         (Window(entries_max=1, messages_max=3), 3),
-        (Window(entries_max=1, bytes_max=2 * len(TEXT)), 2),  # an entry costs more than its text
+        (Window(entries_max=1, bytes_max=2 * len(TEXT)), 2),  # an entry costs more than its payload
         (Window(entries_max=1), ENTRIES),
     ],
     ids=["messages", "bytes", "room"],
 )
 def test_no_more_is_in_flight_than_the_window_allows(window: Window, most: int) -> None:
     """
-    Else a follower that lags would be sent everything at once, as often as it is probed.
+    Without the bound, a lagging follower would be sent the whole log after each probe.
     """
     hand = Transcript()
     hand.window = window
@@ -36,11 +36,11 @@ def test_no_more_is_in_flight_than_the_window_allows(window: Window, most: int) 
     hand.do_send("1>2")
     hand.do_sync("2")
     hand.do_send("2>1", "*")
-    assert min(most, ENTRIES - 1) == len(entries_under_way(hand))  # one has arrived, another has left
+    assert min(most, ENTRIES - 1) == len(entries_under_way(hand))  # one message was acknowledged, and another was sent
     hand.do_stabilize()
     assert hand.replicas[2].commit_index == hand.replicas[1].last_index == ENTRIES + 1
 
 
 def entries_under_way(hand: Transcript) -> list[AppendEntries]:
-    """From the leader to one follower."""
+    """Return the messages with entries that are in flight from the leader to one follower."""
     return [message for message in hand.messages[1, 2] if isinstance(message, AppendEntries) and message.entries]

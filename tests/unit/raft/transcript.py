@@ -1,29 +1,31 @@
-"""Transcripts of replicas that a hand moves: every message, sync and crash is a line.
+"""The interpreter of the transcripts in `tests/scenarios/raft`: every message, sync and crash is a line.
 
-window 1                so many entries in one message; said before `voters`
-voters 1 2 3            who votes; `spare 4` who may be made a member
-silent 1                to the others, broker 1 is not alive; `alive 1` again
-tick 2 1000             so many ms pass for replica 2
-send 1>2                the oldest message from 1 to 2 arrives; `send 1>2 *` all of them; `last 1>2` the newest first
-drop 1>2                all messages from 1 to 2 are lost
-again 1>2               the message that arrived last arrives once more
-copy 1>2                the oldest message from 1 to 2 is kept; `late 1>2`: that copy arrives
-sync 2                  what replica 2 has handed out is on its disk
-control-rows 2          of that only votes and truncations are: the ring has no room for entries
-begin 2, end 2          a sync that takes a while: what is handed out between the two is not in it
-crash 2, start 2
-reborn 2 1              2 meets another process of the broker of 1
-forget 1                what is committed leaves the memory of 1
-damage 2 1              of what 2 has on its disk only the first entry is to be trusted, and it finds that
-files 2                 what 2 has copied is on its disk; 2 goes on with its install
-pull 2                  what 2 asks for is asked again
-propose 1 text
-change 1 voters 1 2 3 learners 4;  transfer 1 2
-elect 1                 everything that it takes, with all messages and syncs
-stabilize                  all messages arrive and all syncs return, until nothing is left
+window 1                the maximum number of entries in one message; precedes `voters`
+voters 1 2 3            create the voters; `spare 4` creates a replica that may become a member
+silent 1                the other brokers take broker 1 for dead; `alive 1` ends that
+tick 2 1000             tick replica 2, 1000 ms later
+send 1>2                deliver the oldest message from 1 to 2; `send 1>2 *` delivers all, `last 1>2` the newest one
+drop 1>2                lose all messages from 1 to 2
+again 1>2               deliver the message that arrived last once more
+copy 1>2                keep a copy of the oldest message from 1 to 2; `late 1>2` delivers that copy
+sync 2                  everything that replica 2 has queued is durable
+control-rows 2          only its votes and truncations are: the journal has no room for entries
+begin 2, end 2          a slow sync: what is queued between the two is not part of it
+crash 2, start 2        kill replica 2; recover it from its disk
+meet 1 3                1 has a new connection to the broker of 3
+reborn 2 1              2 learns that the process of 1's broker has restarted
+forget 1                drop committed entries from the memory of 1
+damage 2 1              2 finds that only the first entry on its disk is intact
+files 2                 sync the files that 2 has copied, and continue its install
+pull 2                  2 repeats its pull
+propose 1 text          propose an entry at 1
+change 1 voters 1 2 3 learners 4
+transfer 1 2           1 transfers leadership to 2
+elect 1                 run the election of 1, with all messages and syncs
+stabilize                  deliver all messages and complete all syncs, until nothing is left
 expect 1 leader term 2 last 3 durable 3 commit 3 log 1:- 1:- 2:text
-expect 2 damaged 1 installing 3 content 1:- 1:a      the snapshot, 0 for none; what files and memory hold
-refuse 1 change voters 1 2
+expect 2 damaged 1 installing 3 content 1:- 1:a      index of the snapshot, 0 for none; what files and memory hold
+refuse 1 change voters 1 2                           the change raises IllegalChange
 """
 
 from collections import deque
@@ -184,7 +186,7 @@ class Transcript:
 
     def do_files(self, number: str) -> None:
         at = int(number)
-        assert at in self.file_syncs, "it syncs no files"
+        assert at in self.file_syncs, "no files of it are waiting for a sync"
         self.file_syncs.remove(at)
         self.installs[at].files_synced()
         self._execute(at)
@@ -233,7 +235,7 @@ class Transcript:
     def do_send(self, words: str, count: str = "1") -> None:
         pair = self._pair(words)
         queue = self.messages.get(pair, deque())
-        assert queue or count == "*", f"no message is on its way from {pair[0]} to {pair[1]}"
+        assert queue or count == "*", f"no message is in flight from {pair[0]} to {pair[1]}"
         for _ in range(len(queue) if count == "*" else int(count)):
             self._arrive(pair, queue.popleft())
 
@@ -276,9 +278,9 @@ class Transcript:
                     moved = True
             if not moved:
                 return
-        raise AssertionError("the replicas do not come to rest")
+        raise AssertionError("the replicas do not become idle")
 
-    # What is asked of them.
+    # Commands to replicas.
 
     def do_elect(self, number: str) -> None:
         for at in self.replicas:
@@ -311,7 +313,7 @@ class Transcript:
             getattr(self, "do_" + verb)(number, *words)
         except IllegalChange:
             return
-        raise AssertionError(f"{number} did not refuse")
+        raise AssertionError(f"{number} did not reject it")
 
     def do_transfer(self, number: str, to: str) -> None:
         self.replicas[int(number)].transfer_leadership(voter(to))
@@ -361,7 +363,7 @@ class Transcript:
                 f"  {at}: {r.role} term {r.term} last {r.last_index} durable {r.durable_index} commit {r.commit_index}"
             )
         waiting = {f"{a}>{b}": len(queue) for (a, b), queue in self.messages.items() if queue}
-        return "\n".join([*lines, f"  on their way: {waiting}"])
+        return "\n".join([*lines, f"  in flight: {waiting}"])
 
 
 def _shown(data: bytes) -> str:
