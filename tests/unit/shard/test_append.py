@@ -1,4 +1,4 @@
-"""A batch joins a partition: what is checked, stamped and told apart, and when it is answered."""
+"""The append of a batch: checks, stamps, deduplication, and when the producer is answered."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ NOW = 1_700_000_000_000
 
 
 class Alone:
-    """A road that leads nowhere."""
+    """The peers and the observer of a shard without other members."""
 
     def is_alive(self, _: ReplicaKey) -> bool:
         return False
@@ -48,10 +48,10 @@ class Alone:
         raise AssertionError(f"shard {shard_id} has no other members: {message} to {to}")
 
     def serving_changed(self, shard: Shard) -> None:
-        """Nobody asks."""
+        """Not observed."""
 
     def damage_changed(self, shard: Shard) -> None:
-        """Nobody is told."""
+        """Not observed."""
 
 
 def open_shard(store: Store, log: ShardLog, config: TopicConfig) -> Shard:
@@ -71,7 +71,7 @@ def open_shard(store: Store, log: ShardLog, config: TopicConfig) -> Shard:
 
 
 class Led:
-    """A shard with one partition that this broker leads; `sync` writes what is queued."""
+    """A shard with one partition, led by this broker, its only voter; `sync` makes what is queued durable."""
 
     def __init__(self, **configs: str) -> None:
         disk = SimulatedDisk()
@@ -124,7 +124,7 @@ def led() -> Callable[..., Led]:
 
 
 def test_offsets_follow_each_other(led: Callable[..., Led]) -> None:
-    """And the high watermark follows when they are durable."""
+    """The high watermark follows when the batches are durable."""
     shard = led()
 
     offsets = [shard.append(count=count).base_offset for count in (1, 3, 2)]
@@ -136,7 +136,7 @@ def test_offsets_follow_each_other(led: Callable[..., Led]) -> None:
 
 
 def test_a_retry_returns_the_original_offset_once_that_is_committed(led: Callable[..., Led]) -> None:
-    """Before that it may still go, and the client would believe it to be there."""
+    """Until then the original may still be lost, so the retry must not be acknowledged either."""
     shard = led()
     first = shard.append_of(0, count=2)
     told: list[bool] = []
@@ -151,7 +151,7 @@ def test_a_retry_returns_the_original_offset_once_that_is_committed(led: Callabl
 
 
 def test_a_sequence_gap_is_rejected(led: Callable[..., Led]) -> None:
-    """A batch between was lost, or comes later."""
+    """A batch in between was lost, or arrives later."""
     shard = led()
     shard.append_of(0, count=2)
 
@@ -170,7 +170,7 @@ def test_a_new_epoch_begins_at_sequence_zero_and_fences_the_old(led: Callable[..
 
 
 def test_a_clock_jump_does_not_turn_a_retry_into_a_new_batch(led: Callable[..., Led]) -> None:
-    """What is remembered of a producer counts, whatever the clock says."""
+    """Deduplication depends on the producer's last batches, not on their age."""
     shard = led()
     first = shard.append_of(0)
 
@@ -184,7 +184,7 @@ def test_a_clock_jump_does_not_turn_a_retry_into_a_new_batch(led: Callable[..., 
 def test_the_checksum_of_a_row_matches_its_bytes(
     led: Callable[..., Led], timestamp_type: str, value_bytes: int
 ) -> None:
-    """A large batch is not read again for it: it follows from the batch's own, and from what was stamped."""
+    """The checksum of a large batch follows from its own CRC and the stamped bytes, without a second pass."""
     shard = led(message_timestamp_type=timestamp_type)
     shard.append(value=bytes(value_bytes))
 
@@ -194,7 +194,7 @@ def test_the_checksum_of_a_row_matches_its_bytes(
 
 
 def test_bytes_that_change_after_the_check_fail_the_checksum_of_their_row(led: Callable[..., Led]) -> None:
-    """Memory that fails is found when the row is read, and not sealed."""
+    """Corrupted memory is found when the row is read, instead of being covered by a new checksum."""
     shard = led()
     shard.append(value=bytes(200_000))
     entry = shard.shard.log.entries[-1]
@@ -205,7 +205,7 @@ def test_bytes_that_change_after_the_check_fail_the_checksum_of_their_row(led: C
 
 
 def test_log_append_time_is_stamped(led: Callable[..., Led]) -> None:
-    """Under a new CRC, and told to the client; a retry is told the original's."""
+    """The batch gets a new CRC, and the client the append time; a retry gets that of the original."""
     shard = led(message_timestamp_type="LogAppendTime")
 
     appended = shard.append_of(0)
@@ -219,7 +219,7 @@ def test_log_append_time_is_stamped(led: Callable[..., Led]) -> None:
 
 
 def test_append_time_never_goes_back(led: Callable[..., Led]) -> None:
-    """Clocks do."""
+    """A wall clock may be set back."""
     shard = led(message_timestamp_type="LogAppendTime")
     shard.append(now=NOW + 1_000)
 
@@ -248,7 +248,7 @@ def test_a_batch_above_the_topics_limit_is_rejected(led: Callable[..., Led]) -> 
 def test_a_single_voter_has_no_bound_on_uncommitted_bytes(
     led: Callable[..., Led], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What its disk has not got yet makes producers wait, and refuses none: the bound is for what others lack."""
+    """The bound is for entries that other replicas lack.  A slow disk makes producers wait, and rejects no batch."""
     monkeypatch.setattr(shard_module, "BYTES_MAX", 100)
     shard = led()
 
@@ -258,7 +258,7 @@ def test_a_single_voter_has_no_bound_on_uncommitted_bytes(
 
 
 def test_a_batch_that_can_never_fit_into_the_journal_is_rejected(led: Callable[..., Led]) -> None:
-    """It would wait for ever, and everything behind it."""
+    """Queued, it would block itself and every later row forever."""
     shard = led(max_message_bytes="10000000")
 
     assert errors.MESSAGE_TOO_LARGE == shard.append(value=b"v" * (1 << 18)).error_code
@@ -269,7 +269,7 @@ def test_a_batch_that_can_never_fit_into_the_journal_is_rejected(led: Callable[.
 
 
 def test_a_transactional_batch_is_rejected(led: Callable[..., Led]) -> None:
-    """So that its client fails at once."""
+    """The error is fatal, so the client fails at once instead of retrying."""
     shard = led()
     payload = build_batch(
         [(None, b"v", (), NOW)], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True
@@ -279,7 +279,7 @@ def test_a_transactional_batch_is_rejected(led: Callable[..., Led]) -> None:
 
 
 def test_a_timestamp_is_looked_up_within_a_batch(led: Callable[..., Led]) -> None:
-    """The offset of the very record, not of its batch."""
+    """The result is the offset of the record, not of its batch."""
     shard = led()
     records = [(None, b"v", (), NOW + 10 * number) for number in range(5)]
     for _ in range(2):
@@ -295,7 +295,7 @@ def test_a_timestamp_is_looked_up_within_a_batch(led: Callable[..., Led]) -> Non
 
 
 def test_waiters_wake_in_the_order_of_the_log() -> None:
-    """One that waits for an entry before its neighbour's goes with it."""
+    """A waiter for a lower index than the one before it wakes together with that one."""
     waiters = CommitWaiters()
     told: list[tuple[str, bool]] = []
     for name, index in (("a", 3), ("b", 2), ("c", 5)):
@@ -312,7 +312,7 @@ def test_waiters_wake_in_the_order_of_the_log() -> None:
 
 
 def test_a_stopped_shard_reports_an_unknown_outcome(led: Callable[..., Led]) -> None:
-    """Never that it failed."""
+    """It must not report a failure: the entry may be durable."""
     shard = led()
     appended = shard.append()
     told: list[bool] = []
@@ -325,7 +325,7 @@ def test_a_stopped_shard_reports_an_unknown_outcome(led: Callable[..., Led]) -> 
 
 def test_appending_an_own_batch_that_is_too_large_for_the_journal_raises() -> None:
     """
-    Queued it would wait for room for ever, and whatever is queued behind it.
+    Queued, it would block itself and every later row forever.
     """
     led = Led()
     batch = build_batch([(None, bytes(led.store.batch_bytes_max), (), NOW)])
@@ -338,7 +338,7 @@ def test_appending_an_own_batch_that_is_too_large_for_the_journal_raises() -> No
 
 def test_append_time_does_not_go_back_with_a_new_leader() -> None:
     """
-    Append times never go back within a shard, though the clock did between two reigns.
+    Append times never go back within a shard, though the clock did between two terms.
     """
     led = Led()
     append_own(led.partition, build_batch([(None, b"x", (), NOW)]), NOW)

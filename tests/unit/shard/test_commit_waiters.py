@@ -1,4 +1,4 @@
-"""Who waits is called in the order of the log, whatever those before did."""
+"""Commit waiters are called in the order of the log, even if an earlier one raises."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tidemill.shard.commit_waiters import CommitWaiters
 
 def test_a_waiter_that_raises_does_not_block_the_others() -> None:
     """
-    The mistake is raised when all have been told.
+    The exception is raised after all waiters were called.
     """
     waiters = CommitWaiters()
     called: list[tuple[str, bool]] = []

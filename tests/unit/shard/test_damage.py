@@ -1,4 +1,4 @@
-"""Files that are not what was written: found, told, and replaced by what others have."""
+"""Damaged files: found, marked, and repaired from the other replicas."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tidemill.wire.messages import fetch
 
 @pytest.fixture
 def world() -> ClusterWorld:
-    """Broker 1 leads; every replica has five records, in its segments and nowhere else."""
+    """Broker 1 leads, and every replica has five records in its segments and none in memory."""
     world = ClusterWorld()
     world.create("flights")
     world.lead("flights", by=1)
@@ -32,7 +32,7 @@ def world() -> ClusterWorld:
 
 @pytest.fixture
 def marked(monkeypatch: pytest.MonkeyPatch) -> list[ShardId]:
-    """The shards that were found damaged, in the order of that."""
+    """The shards that were marked as damaged, in that order."""
     found: list[ShardId] = []
     mark = Store.mark_damage
 
@@ -45,7 +45,7 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> list[ShardId]:
 
 
 def fetched(world: BrokerWorld) -> int:
-    """The error code of a fetch from the beginning."""
+    """Return the error code of a fetch from offset 0."""
     wanted = fetch.Request.Topic.Partition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     request = fetch.Request(
         max_wait_ms=0, min_bytes=0, topics=[fetch.Request.Topic(topic="flights", partitions=[wanted])]
@@ -55,7 +55,7 @@ def fetched(world: BrokerWorld) -> int:
 
 
 def rot(node: BrokerWorld, shard: Shard, position: int = HEADER_BYTES) -> Segment:
-    """A bit of its first batch turns over, or of the one at `position`."""
+    """Flip a bit of the first batch, or of the byte at `position`, in the first segment."""
     (partition,) = shard.log.partitions.values()
     segment = partition.segments[0]
     assert segment.written
@@ -64,7 +64,7 @@ def rot(node: BrokerWorld, shard: Shard, position: int = HEADER_BYTES) -> Segmen
 
 
 def holds_all(shard: Shard) -> bool:
-    """In its files."""
+    """Whether the segments hold all records up to the high watermark."""
     (partition,) = shard.partitions.values()
     log, offset = partition.log, 0
     log.tail.clear()
@@ -79,13 +79,13 @@ def test_a_leader_that_reads_damaged_bytes_yields_leadership_and_is_repaired(
     world: ClusterWorld, marked: list[ShardId]
 ) -> None:
     """
-    What is damaged is refused, and never served; whoever asks again gets it elsewhere.
+    Damaged bytes are never served: the fetch fails, and its retry is served by the next leader.
     """
     damaged = world[1].shard("flights")
     rot(world[1], damaged)
 
     refused = fetched(world[1])
-    world.until(lambda: world.led_by("flights") in (2, 3), "another leads")
+    world.until(lambda: world.led_by("flights") in (2, 3), "another replica leads")
     world.until(lambda: not damaged.replica.is_damaged, "it is repaired")
 
     assert (errors.KAFKA_STORAGE_ERROR, [damaged.shard_id]) == (refused, marked)
@@ -94,7 +94,7 @@ def test_a_leader_that_reads_damaged_bytes_yields_leadership_and_is_repaired(
 
 def test_a_damaged_follower_does_not_count_until_it_is_repaired(world: ClusterWorld) -> None:
     """
-    The leader learns of it, and with one more down nothing commits; its broker is well, and is alive for all else.
+    The leader hears of the damage, and with one more replica down nothing commits.  The broker itself remains alive.
     """
     damaged, leader = world[3].shard("flights"), world[1].shard("flights")
     segment = rot(world[3], damaged)
@@ -102,7 +102,7 @@ def test_a_damaged_follower_does_not_count_until_it_is_repaired(world: ClusterWo
     world.hold(to=[3])
 
     damaged.damage.suspect(SegmentDamaged(segment.path, 0, 0, "a reader has met it"))
-    world.until(lambda: not leader.replica.leads, "nobody leads")
+    world.until(lambda: not leader.replica.leads, "no replica leads")
     planned = world[1].broker.image.shards[damaged.shard_id]
     in_sync = world[1].broker.cluster.in_sync(planned)
     world.hold()
@@ -117,7 +117,7 @@ def test_a_damaged_follower_does_not_count_until_it_is_repaired(world: ClusterWo
 
 def test_a_read_that_raced_with_a_change_is_not_marked_as_damage(world: ClusterWorld) -> None:
     """
-    Whatever a reader has met is read again before anything is done about it.
+    A segment is read again before it is marked.
     """
     shard = world[3].shard("flights")
     path = shard.log.partitions[0].segments[0].path
@@ -130,7 +130,7 @@ def test_a_read_that_raced_with_a_change_is_not_marked_as_damage(world: ClusterW
 
 def test_a_leader_finds_its_own_damage_when_it_serves_a_pull(world: ClusterWorld, marked: list[ShardId]) -> None:
     """
-    Else whoever installs would ask it for ever.
+    Otherwise the installing member would pull the same bytes forever.
     """
     first, third = world[1].shard("flights"), world[3].shard("flights")
     world.cut_off(3)
@@ -141,7 +141,7 @@ def test_a_leader_finds_its_own_damage_when_it_serves_a_pull(world: ClusterWorld
     rot(world[1], first, first.log.partitions[0].segments[0].written // 2)
 
     world.heal()
-    world.until(lambda: third.replica.commit_index > TAIL_ENTRIES, "the one that lags has it all")
+    world.until(lambda: third.replica.commit_index > TAIL_ENTRIES, "the lagging replica has everything")
 
     world.until(lambda: bool(marked) and not first.replica.is_damaged, "it is repaired")
     assert [first.shard_id] == marked
@@ -150,7 +150,7 @@ def test_a_leader_finds_its_own_damage_when_it_serves_a_pull(world: ClusterWorld
 
 def test_a_shard_with_two_of_three_replicas_damaged_stays_unavailable(world: ClusterWorld) -> None:
     """
-    Rather than lose what only they had.
+    The alternative would be to lose records that only the two had.
     """
     damaged = [world[number].shard("flights") for number in (1, 3)]
 
@@ -165,7 +165,7 @@ def test_a_shard_with_two_of_three_replicas_damaged_stays_unavailable(world: Clu
 
 def test_the_metadata_shard_is_repaired_like_any_other(marked: list[ShardId]) -> None:
     """
-    The controller is elsewhere by then, and the image goes on.
+    Another broker is the controller by then, and the metadata can be changed.
     """
     world = ClusterWorld()
     for number in range(3):
@@ -186,7 +186,7 @@ def test_the_metadata_shard_is_repaired_like_any_other(marked: list[ShardId]) ->
 
 def test_damage_that_cannot_be_repaired_leaves_the_rest_served() -> None:
     """
-    A mark would take the whole shard away, and nobody could give it back.
+    A mark would make the whole shard unavailable, and no other replica could repair it.
     """
     world = BrokerWorld()
     world.create("flights")

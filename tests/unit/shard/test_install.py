@@ -1,4 +1,4 @@
-"""Two shards of one log: one has dropped its rows before the other, which learns it, was there."""
+"""An install between two shards: the leader has dropped its rows before the learner joined."""
 
 from collections import deque
 
@@ -44,7 +44,7 @@ DESCRIPTOR = ShardDescriptor(
 
 
 class Side:
-    """A broker around its shard; what the shard sends waits in `out`."""
+    """A broker with one shard.  Messages of the shard wait in `out`."""
 
     def __init__(self, me: ReplicaKey, disk: SimulatedDisk | None = None) -> None:
         if disk is None:
@@ -86,7 +86,7 @@ class Side:
     def damage_changed(self, shard: Shard) -> None: ...
 
     def resume(self) -> None:
-        """Until nothing is queued, nothing is to be spread, and no job is left."""
+        """Run until nothing is queued, no write-back is due, and no job is left."""
         for _ in range(100):
             block = self.store.gather()
             if block is not None:
@@ -134,7 +134,7 @@ def exchange(leader: Side, learner: Side, turns: int = 12) -> None:
 
 @pytest.fixture
 def leader() -> Side:
-    """It has written, committed and dropped its rows; the learner is alive from now on."""
+    """A leader that has committed rows and dropped them from memory; the learner is alive from now on."""
     side = Side(LEADER)
     side.tick()
     for number in range(20):
@@ -148,7 +148,7 @@ def leader() -> Side:
 
 def test_a_learner_that_lags_behind_the_rows_installs_a_snapshot_and_follows(leader: Side) -> None:
     """
-    It is offered a snapshot, pulls it, and has every record up to the high watermark; then rows come.
+    The learner is offered a snapshot, pulls it, and has every record up to the high watermark; then it takes rows.
     """
     learner = Side(LEARNER)
 
@@ -165,7 +165,7 @@ def test_a_learner_that_lags_behind_the_rows_installs_a_snapshot_and_follows(lea
 
 def test_an_installed_snapshot_survives_a_power_loss(leader: Side) -> None:
     """
-    And its high watermark.
+    So does its high watermark.
     """
     from tidemill.simulation.machine.crash_fate import ALL_LOST
 
@@ -180,7 +180,7 @@ def test_an_installed_snapshot_survives_a_power_loss(leader: Side) -> None:
 
 def test_a_restart_in_the_middle_goes_on(leader: Side) -> None:
     """
-    It neither stands nor takes an entry until the install has ended.
+    The install continues, and the learner is still installing after the restart.
     """
     learner = Side(LEARNER)
     leader.tick()
@@ -203,7 +203,7 @@ def test_a_restart_in_the_middle_goes_on(leader: Side) -> None:
 
 def test_a_member_that_installs_a_newer_snapshot_is_not_offered_the_older_one(leader: Side) -> None:
     """
-    An earlier leader had offered it that; this one did not know yet that so much was committed.
+    An earlier leader has offered the newer one; this leader did not know yet that so much was committed.
     """
     leader.alive = set()
     leader.shard.replica.needs_install(LEARNER)
@@ -223,7 +223,7 @@ def test_a_member_that_installs_a_newer_snapshot_is_not_offered_the_older_one(le
 
 def test_a_chunk_with_wrong_bytes_is_rejected_and_pulled_again(leader: Side) -> None:
     """
-    A flipped bit, another offset: nothing of it is written, and it is asked for again.
+    Nothing of a corrupted chunk is written.
     """
     learner = Side(LEARNER)
     spoiled = 0
@@ -248,7 +248,7 @@ def test_a_chunk_with_wrong_bytes_is_rejected_and_pulled_again(leader: Side) -> 
 
 def test_rows_are_kept_while_a_live_member_needs_them() -> None:
     """
-    And go when it is not alive any more.
+    They are dropped when the member is not alive any more.
     """
     side = Side(LEADER)
     side.alive = {LEARNER}
@@ -266,7 +266,7 @@ def test_rows_are_kept_while_a_live_member_needs_them() -> None:
 
 def test_a_payload_that_left_memory_is_read_from_the_segment(leader: Side) -> None:
     """
-    Their payload has left memory: it is read, and the page cache is asked first.
+    The bytes are read from the page cache if possible.
     """
     learner = Side(LEARNER)
     exchange(leader, learner)
@@ -286,8 +286,8 @@ def test_a_payload_that_left_memory_is_read_from_the_segment(leader: Side) -> No
 
 def test_a_member_that_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
     """
-    It was taken for another, who still installs it; this member has that much, and the bytes of its next entry are
-    gone: the same offer would be answered at once, and made at once, for as long as the other takes.
+    The snapshot was taken for another member that still installs it.  This member has it, and the bytes of its next
+    entry are gone.  It would acknowledge the same offer at once, and get it again at once, until the other is done.
     """
     asks = AppendEntriesResponse(
         term=leader.shard.replica.term, rejected_index=leader.shard.log.last_index, hint_index=0

@@ -1,4 +1,4 @@
-"""Messages whose bytes must be read first."""
+"""Messages whose bytes must be read from a segment first."""
 
 from collections.abc import Callable
 from errno import EIO
@@ -17,7 +17,7 @@ TO = ReplicaKey(BrokerId(2), DirectoryId(b"2" * 16))
 
 
 class StubLog:
-    """`found` is what reading from the disk does."""
+    """`found` does a read from the disk; the page cache is empty."""
 
     def __init__(self) -> None:
         self.found: Callable[[], bytes] = lambda: b"bytes"
@@ -27,7 +27,7 @@ class StubLog:
 
 
 def unread() -> AppendEntries:
-    """Its bytes lie in a segment only."""
+    """Return a message whose bytes are in a segment, and not in memory."""
     entry = Entry(BATCH, b"bytes", index=1, term=1, record_count=1)
     entry.payload = None
     return AppendEntries(term=1, prev_index=0, prev_term=0, entries=(entry,), commit_index=0)
@@ -35,7 +35,7 @@ def unread() -> AppendEntries:
 
 def test_a_failed_read_does_not_block_later_messages() -> None:
     """
-    A page that the disk cannot read, say: what waited is lost, and what is said next leaves.
+    The messages that waited for the read are lost, and later ones leave.
     """
     log, jobs, sent = StubLog(), SimulatedJobs(), list[Message]()
     outgoing = Outgoing(

@@ -1,4 +1,4 @@
-"""A shard with three voters, of which the test is two: what leaves on the road, and who waits for what."""
+"""A shard with three voters, two of them played by the test: the messages it sends, and when waiters wake."""
 
 from collections.abc import Callable
 
@@ -32,7 +32,7 @@ OPTIONS = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, 
 
 
 class RecordingPeers:
-    """Keeps what was sent; `alive` are the brokers that are heard of."""
+    """The peers and the observer of a shard.  Keeps what was sent; `alive` are the live brokers."""
 
     def __init__(self) -> None:
         self.alive = {SECOND, THIRD}
@@ -51,7 +51,7 @@ class RecordingPeers:
         self.served.append(shard.is_serving)
 
     def damage_changed(self, shard: Shard) -> None:
-        """Nobody is told."""
+        """Not observed."""
 
     def take(self, kind: type[Message]) -> list[tuple[ReplicaKey, Message]]:
         taken = [it for it in self.sent if isinstance(it[1], kind)]
@@ -93,7 +93,7 @@ class Replicated:
                 self.shard.advance(report)
 
     def lead(self) -> None:
-        """Elected and confirmed by the second voter."""
+        """Win an election and commit its first entry, with the help of the second voter."""
         self.shard.tick(NOW, NOW)
         for is_pre in (True, False):
             (request, *_) = [message for _, message in self.transport.take(VoteRequest)]
@@ -103,7 +103,7 @@ class Replicated:
         self.answer(SECOND)
 
     def answer(self, *voters: ReplicaKey) -> None:
-        """These have everything that was sent to them, on disk."""
+        """Let `voters` acknowledge everything that was sent to them."""
         self.sync()
         for voter in voters:
             mine = [
@@ -133,7 +133,7 @@ def _of_another_leader(index: int, term: int) -> Entry:
 
 def test_a_leader_serves_when_an_entry_of_its_term_has_committed() -> None:
     """
-    Not when it was elected: what it has may be less than what was acknowledged, until a majority agrees.
+    It does not serve at its election: it may know less yet than clients have been told.
     """
     replicated = Replicated()
 
@@ -144,7 +144,8 @@ def test_a_leader_serves_when_an_entry_of_its_term_has_committed() -> None:
 
 def test_a_read_waits_until_a_majority_confirms_the_leader() -> None:
     """
-    A leader that was deposed without hearing of it must not answer; questions that come meanwhile wait for the next.
+    A leader that was replaced without hearing of it must not answer.  Reads that arrive during a round wait for the
+    next one.
     """
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
@@ -161,7 +162,7 @@ def test_a_read_waits_until_a_majority_confirms_the_leader() -> None:
 
 def test_a_leader_that_has_appended_its_own_removal_confirms_reads_with_the_voters() -> None:
     """
-    The one voter that is left is another, who may have elected itself by now.
+    The one remaining voter may have elected itself.
     """
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
@@ -177,7 +178,7 @@ def test_a_leader_that_has_appended_its_own_removal_confirms_reads_with_the_vote
 
 def test_lost_leadership_fails_all_waiters() -> None:
     """
-    Commits, reads and readers: a higher term says that the outcome is not known here any more.
+    A higher term arrives: waiters for commits and reads learn that the outcome is unknown, and watchers are notified.
     """
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
@@ -193,7 +194,7 @@ def test_lost_leadership_fails_all_waiters() -> None:
 
 def test_an_entry_without_bytes_in_memory_is_sent_from_its_segment() -> None:
     """
-    Memory has let go of them; a follower that was away needs them all the same.
+    A follower that was away needs entries whose bytes memory has released.
     """
     replicated = Replicated()
     replicated.lead()
@@ -218,7 +219,7 @@ def test_an_entry_without_bytes_in_memory_is_sent_from_its_segment() -> None:
 
 def test_a_batch_that_does_not_fit_into_a_followers_ring_is_rejected() -> None:
     """
-    The leader's ring has grown; a follower's may not have, and would wait for ever for room that it never had.
+    The leader's ring has grown.  A follower's may not have, and the batch would block it forever.
     """
     replicated = Replicated()
     replicated.lead()
@@ -232,7 +233,7 @@ def test_a_batch_that_does_not_fit_into_a_followers_ring_is_rejected() -> None:
 
 
 def test_acks_1_waits_until_the_commit_index_has_come_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else acks=1 would fill a leader whose followers are slower than its producers."""
+    """Without that, acks=1 would fill a leader whose followers are slower than its producers."""
     monkeypatch.setattr(uncommitted, "NEAR_BYTES_MAX", 3 * (uncommitted.ENTRY_BYTES + 100))
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
@@ -254,7 +255,7 @@ def test_acks_1_waits_until_the_commit_index_has_come_near(monkeypatch: pytest.M
 
 
 def test_fewer_replicas_than_a_majority_are_never_enough() -> None:
-    """min.insync.replicas may be less than a majority; what another leader may cut is not answered for that."""
+    """min.insync.replicas may be lower than a majority, and what another leader may truncate is not acknowledged."""
     replicated, heard = Replicated(), list[str]()
     replicated.lead()
     index = replicated.append(b"x")
@@ -269,7 +270,7 @@ def test_fewer_replicas_than_a_majority_are_never_enough() -> None:
 
 
 def test_a_leader_whose_followers_lag_rejects_batches_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that gave up waiting send again; they are told that they may, and are taken when there is room."""
+    """Clients that time out send again.  The error is retriable, and a retry succeeds once there is room."""
     monkeypatch.setattr(shard_module, "BYTES_MAX", 5 * (uncommitted.ENTRY_BYTES + 100))
     replicated = Replicated()
     replicated.lead()
@@ -287,7 +288,7 @@ def test_a_leader_whose_followers_lag_rejects_batches_beyond_the_bound(monkeypat
 
 
 def test_truncated_entries_no_longer_count_as_uncommitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It leads again later, and has room."""
+    """Otherwise the replica would have less room when it leads again."""
     monkeypatch.setattr(shard_module, "BYTES_MAX", 1_000)
     replicated = Replicated()
     replicated.lead()

@@ -1,4 +1,7 @@
-"""A sync that returns after its entries were cut, and came again: a member answers for what is on its disk (J9)."""
+"""A sync that ends after its entries were truncated and appended again must not count for them.
+
+Rule J9 of `docs/formats/journal.md`.
+"""
 
 from dataclasses import replace
 
@@ -101,32 +104,32 @@ def test_a_follower_acknowledges_only_what_survives_a_power_loss() -> None:
             leader, AppendEntries(term=term, prev_index=prev[0], prev_term=prev[1], entries=entries, commit_index=0)
         )
 
-    # SECOND leads term 1; everybody has 1 and 2, only SECOND and this broker get 3
+    # SECOND leads term 1.  All voters have entries 1 and 2; only SECOND and this broker get entry 3.
     append(SECOND, 1, (0, 0), entry(1, 1), entry(2, 1))
     while (block := store.gather()) is not None:
         block.write(store.journal)
         end(block)
     append(SECOND, 1, (2, 1), entry(3, 1))
-    slow = begin()  # the disk is slow with this one
-    # … another shard of this broker has a block's worth waiting
+    slow = begin()  # this block takes long
+    # Meanwhile another shard of this broker queues a whole block.
     for number in range(8):
         payload = build_batch([(None, b"v" * 2_000, (), NOW)], base_offset=number, leader_epoch=1)
         row = Entry(BATCH, payload, partition=0, base_offset=number, record_count=1)
         row.index, row.term, row.append_time = number + 1, 1, NOW
         store.append(busy, [row])
-    # THIRD leads term 2 (votes of 3, 4, 5), and this broker takes its entry 3 instead
+    # THIRD leads term 2 with the votes of 3, 4 and 5, and its entry 3 replaces the old one here.
     append(THIRD, 2, (2, 1), entry(3, 2))
-    # SECOND leads term 3 (votes of 2, 4, 5, which have not seen term 2's entry), with its old entry 3
+    # SECOND leads term 3 with the votes of 2, 4 and 5, which do not have the entry of term 2; its old entry 3 returns.
     append(SECOND, 3, (2, 1), entry(3, 1))
     transport.sent.clear()
 
-    end(slow)  # a report that was handed over in term 1
-    end(begin())  # votes and the truncation; the other shard's rows fill it
+    end(slow)  # this block was queued in term 1
+    end(begin())  # the votes and the truncation; rows of the other shard fill the block
 
     answered = [it.match_index for to, it in transport.sent if to == SECOND and isinstance(it, AppendEntriesResponse)]
     found, _ = open_store(disk.after_power_loss(ALL_LOST), KEY, OPTIONS)
     left = found.shards[ShardId(1)]
     assert max(answered, default=0) <= left.last_index, (
-        f"term {shard.replica.term}: answered for {answered}, durable_index {shard.replica.durable_index}; "
+        f"term {shard.replica.term}: acknowledged {answered}, durable_index {shard.replica.durable_index}; "
         f"after a power loss the log ends at {left.last_index}"
     )

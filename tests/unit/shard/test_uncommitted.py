@@ -1,4 +1,4 @@
-"""What is not committed is counted, and only so much of it is near."""
+"""The bytes of uncommitted entries are counted, and only the first of them are near."""
 
 from random import Random
 
@@ -21,7 +21,7 @@ def entry(index: int, size: int = 0) -> Entry:
 
 
 def near_of(entries: list[Entry]) -> int | None:
-    """The law: whole entries from the first on, as many as fit, and one at least."""
+    """Return the expected `near_index`: whole entries count as near, as many as fit, and at least one."""
     size = 0
     for at, it in enumerate(entries):
         size += ENTRY_BYTES + it.payload_bytes
@@ -32,7 +32,7 @@ def near_of(entries: list[Entry]) -> int | None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_counts_match_those_of_a_plain_list(seed: int) -> None:
-    """Whatever is appended, committed and truncated, in any order."""
+    """After any sequence of appends, commits and truncations."""
     random, plain = Random(seed), list[Entry]()
     counted = Uncommitted([])
     last = 0
