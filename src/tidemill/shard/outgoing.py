@@ -42,9 +42,9 @@ class Outgoing:
         if waiting is not None:
             waiting.append(message)
             return
-        found = self._whole(message, may_wait=False)
+        found = self._with_bytes(message, may_wait=False)
         if isinstance(found, Exception):
-            self._cannot(to, found)
+            self._unreadable(to, found)
         elif found is not None:
             self._send(to, found)
         else:
@@ -57,25 +57,27 @@ class Outgoing:
             del self._waiting[to]
             raise error
 
-        self._jobs.submit(lambda: self._whole(message, may_wait=True), lambda found: self._was_read(to, found), failed)
+        self._jobs.submit(
+            lambda: self._with_bytes(message, may_wait=True), lambda found: self._was_read(to, found), failed
+        )
 
     def _was_read(self, to: ReplicaKey, found: Message | Exception | None) -> None:
         waiting = self._waiting.pop(to)
         waiting.popleft()
         if isinstance(found, Exception):
-            self._cannot(to, found)
+            self._unreadable(to, found)
             return  # later messages do not follow what the replica has
         assert found is not None, "a read that may wait returns bytes"
         self._send(to, found)
         for message in waiting:
             self.send(to, message)
 
-    def _cannot(self, to: ReplicaKey, problem: Exception) -> None:
+    def _unreadable(self, to: ReplicaKey, problem: Exception) -> None:
         if isinstance(problem, SegmentDamaged):
             self._suspect(problem)
         self._gone(to)
 
-    def _whole(self, message: Message, *, may_wait: bool) -> Message | Exception | None:
+    def _with_bytes(self, message: Message, *, may_wait: bool) -> Message | Exception | None:
         """Return `message` with all bytes, None if that needs the disk, or why the bytes cannot be read."""
         if not isinstance(message, AppendEntries) or all(entry.payload is not None for entry in message.entries):
             return message

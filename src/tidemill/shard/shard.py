@@ -32,7 +32,7 @@ from tidemill.storage.journal.block import Report
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.store import Store
 
-GIVE_WAY_MS: Final = 30_000  # between two attempts: the other voters may have no better copy, and transfer back
+YIELD_MS: Final = 30_000  # between two attempts: the other voters may have no better copy, and transfer back
 NEAR_ROWS: Final = 64  # a replica that lags by no more may vote, or lead: the missing rows are in flight
 
 
@@ -56,7 +56,6 @@ class Shard:
 
     __slots__ = (
         "_catch_up",
-        "_gives_way_from",
         "_install",
         "_is_damaged",
         "_is_stopped",
@@ -67,6 +66,7 @@ class Shard:
         "_served",
         "_transport",
         "_uncommitted",
+        "_yields_from",
         "damage",
         "log",
         "needs_tick",
@@ -143,7 +143,7 @@ class Shard:
         self._led = False  # at the last turn
         self._served = False  # as the observer knows it
         self._is_damaged = False  # likewise
-        self._gives_way_from = 0
+        self._yields_from = 0
         uncommitted = [entry for entry in log.entries if entry.index > log.commit_index]
         self._uncommitted = Uncommitted(uncommitted)
         self.waiters = EntryWaiters(self.replica, self._uncommitted)
@@ -210,9 +210,9 @@ class Shard:
         self.replica.tick(now_ms, self.append_time(wall_ms), self._transport.is_alive, is_journal_full=is_journal_full)
         self._resume()
         self._install.tick(now_ms)
-        if self._catch_up.tick() and now_ms >= self._gives_way_from:
-            self._gives_way_from = now_ms + GIVE_WAY_MS
-            self._give_way()
+        if self._catch_up.tick() and now_ms >= self._yields_from:
+            self._yields_from = now_ms + YIELD_MS
+            self._yield_leadership()
         self.needs_tick = self.replica.needs_tick or self._install.stage is not Stage.IDLE
 
     def receive(self, sender: ReplicaKey, message: Message) -> None:
@@ -269,7 +269,7 @@ class Shard:
         self._resume()
         return True
 
-    def _give_way(self) -> None:
+    def _yield_leadership(self) -> None:
         """Let another voter lead: a member needs bytes that are damaged here."""
         others = (voter for voter in self.replica.voters if voter != self.replica.me)
         any(map(self.transfer_leadership, others))

@@ -96,7 +96,7 @@ class Steps(Transcript):
         for other in self.replicas:
             self.do_reborn(str(other), str(victim))
 
-    def begin_again(self, victim: int) -> None:
+    def restart(self, victim: int) -> None:
         self.do_start(str(victim))
         for other in self.replicas:
             if other != victim:
@@ -143,19 +143,19 @@ class Steps(Transcript):
         raise AssertionError("the change does not complete")
 
 
-def begun(order: int) -> Steps:
-    hand = Steps(order)
-    hand.do_voters(*map(str, BEFORE))
-    hand.do_spare(str(ADDED))
-    hand.do_elect("1")
-    hand.step = 0
-    return hand
+def started(order: int) -> Steps:
+    transcript = Steps(order)
+    transcript.do_voters(*map(str, BEFORE))
+    transcript.do_spare(str(ADDED))
+    transcript.do_elect("1")
+    transcript.step = 0
+    return transcript
 
 
-def steps_of_it(order: int) -> int:
-    hand = begun(order)
-    assert hand.resume(), hand.standing()
-    return hand.step
+def count_steps(order: int) -> int:
+    transcript = started(order)
+    assert transcript.resume(), transcript.describe()
+    return transcript.step
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -165,22 +165,22 @@ def test_a_membership_change_completes_when_a_replica_is_killed_at_any_step(
     victim: int, is_back_at_once: bool, order: int
 ) -> None:
     """No committed entry is lost meanwhile, and no term has two leaders."""
-    for step in range(1, steps_of_it(order) + 1):
-        hand = begun(order)
-        hand.last_step = step
+    for step in range(1, count_steps(order) + 1):
+        transcript = started(order)
+        transcript.last_step = step
         with pytest.raises(Killed):
-            hand.resume()
-        hand.kill(victim)
+            transcript.resume()
+        transcript.kill(victim)
         if not is_back_at_once:
-            hand.resume()
-        hand.begin_again(victim)
+            transcript.resume()
+        transcript.restart(victim)
 
-        assert hand.resume(), f"killed at step {step}\n{hand.standing()}"
-        hand.do_stabilize()
+        assert transcript.resume(), f"killed at step {step}\n{transcript.describe()}"
+        transcript.do_stabilize()
 
-        logs = [[(entry.term, entry.index) for entry in hand.memories[at].entries] for at in PLANNED]
-        assert logs[0] == logs[1] == logs[2], f"killed at step {step}\n{hand.standing()}"
-        assert len(logs[0]) >= len(hand.committed)
+        logs = [[(entry.term, entry.index) for entry in transcript.memories[at].entries] for at in PLANNED]
+        assert logs[0] == logs[1] == logs[2], f"killed at step {step}\n{transcript.describe()}"
+        assert len(logs[0]) >= len(transcript.committed)
 
 
 @pytest.mark.parametrize(

@@ -23,24 +23,25 @@ def test_no_more_is_in_flight_than_the_window_allows(window: Window, most: int) 
     """
     Without the bound, a lagging follower would be sent the whole log after each probe.
     """
-    hand = Transcript()
-    hand.window = window
-    hand.do_voters("1", "2", "3")
-    hand.do_elect("1")
-    hand.do_stabilize()
+    transcript = Transcript()
+    transcript.window = window
+    transcript.do_voters("1", "2", "3")
+    transcript.do_elect("1")
+    transcript.do_stabilize()
 
     for _ in range(ENTRIES):
-        hand.do_propose("1", TEXT)
+        transcript.do_propose("1", TEXT)
 
-    assert most == len(entries_under_way(hand))
-    hand.do_send("1>2")
-    hand.do_sync("2")
-    hand.do_send("2>1", "*")
-    assert min(most, ENTRIES - 1) == len(entries_under_way(hand))  # one message was acknowledged, and another was sent
-    hand.do_stabilize()
-    assert hand.replicas[2].commit_index == hand.replicas[1].last_index == ENTRIES + 1
+    assert most == len(entries_under_way(transcript))
+    transcript.do_send("1>2")
+    transcript.do_sync("2")
+    transcript.do_send("2>1", "*")
+    under_way = entries_under_way(transcript)  # one message was acknowledged, and another was sent
+    assert min(most, ENTRIES - 1) == len(under_way)
+    transcript.do_stabilize()
+    assert transcript.replicas[2].commit_index == transcript.replicas[1].last_index == ENTRIES + 1
 
 
-def entries_under_way(hand: Transcript) -> list[AppendEntries]:
+def entries_under_way(transcript: Transcript) -> list[AppendEntries]:
     """Return the messages with entries that are in flight from the leader to one follower."""
-    return [message for message in hand.messages[1, 2] if isinstance(message, AppendEntries) and message.entries]
+    return [message for message in transcript.messages[1, 2] if isinstance(message, AppendEntries) and message.entries]

@@ -75,7 +75,7 @@ class Transcript:
             try:
                 getattr(self, "do_" + verb.replace("-", "_"))(*words)
             except AssertionError as error:
-                raise AssertionError(f"{path.name}:{number}: {raw.strip()}\n{error}\n{self.standing()}") from error
+                raise AssertionError(f"{path.name}:{number}: {raw.strip()}\n{error}\n{self.describe()}") from error
 
     # The machine.
 
@@ -356,7 +356,7 @@ class Transcript:
         for name, value in zip(rest[::2], rest[1::2], strict=True):
             assert control_rows[name] == int(value), f"its {name} is {control_rows[name]}"
 
-    def standing(self) -> str:
+    def describe(self) -> str:
         lines = []
         for at, r in self.replicas.items():
             lines.append(
