@@ -64,6 +64,8 @@ DEFAULT_WINDOW: Final = Window()
 
 
 class Replica(ReplicaView):
+    """The five verbs, and what the shell reports beside them.  One shard has one replica per member."""
+
     __slots__ = ("_append_time", "_now_ms", "_pressure", "_pulls", "window")
 
     def __init__(
@@ -155,7 +157,7 @@ class Replica(ReplicaView):
         """Ask the next live voter to campaign, the most advanced one first."""
         if not self._pressure.is_yield_due(self._now_ms):
             return
-        matches = {} if self.tracker is None else self.tracker.matches
+        matches = self.matches
         able = [voter for voter in self.voters if voter != self.me and self._elections.is_alive(voter)]
         able.sort(key=lambda voter: matches.get(voter, 0), reverse=True)
         successor = self._pressure.next_successor(able)

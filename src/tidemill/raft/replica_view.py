@@ -1,6 +1,7 @@
-"""The state of a replica as its shell and reports read it: nothing here changes anything.
+"""The read-only side of a replica: its state, as the shell and reports see it.
 
-`raft/replica.py` extends this view with the five verbs.
+`raft/replica.py` extends this view with the five verbs.  `status()` is a value for reports; the properties cost less,
+and the shell reads them in every turn.
 """
 
 from tidemill.model.broker_id import ReplicaKey
@@ -157,6 +158,11 @@ class ReplicaView:
         if self._leadership_transfer.target is not None or self.stable_index < self._log.last_index:
             return True
         return self.tracker.waits_for_answers(self.commit_index, self._elections.is_alive)
+
+    @property
+    def matches(self) -> dict[ReplicaKey, int]:
+        """The match index of each other member that is not damaged; empty while this replica does not lead."""
+        return {} if self.tracker is None else self.tracker.matches
 
     def status(self) -> ReplicaStatus:
         """Return a snapshot of this replica's state, and of the progress of the other members while it leads."""

@@ -173,7 +173,7 @@ class Shard:
     def live_voters(self) -> int:
         """The number of voters that are undamaged and whose brokers are alive, this one included.  For a leader."""
         me, is_alive = self.replica.me, self._transport.is_alive
-        matches = self.replica.status().matches
+        matches = self.replica.matches
         return sum(voter == me or (is_alive(voter) and voter in matches) for voter in self.replica.voters)
 
     @property
@@ -258,7 +258,7 @@ class Shard:
             return False
         if replica.transfer_target is not None:  # starting over with every call, a transfer would never time out
             return to in (None, replica.transfer_target)
-        matches = replica.status().matches
+        matches = replica.matches
         able = [voter for voter in replica.voters if voter in matches and self._transport.may_lead(voter)]
         if to is not None:
             able = [to] if to in able and replica.commit_index - matches[to] <= NEAR_ROWS else []
