@@ -10,7 +10,7 @@ from typing import Final
 
 ELECTION_MS: Final = 1_000  # an election that is undecided for so long is repeated;
 FIRST_ELECTION_MS: Final = 125  # the first ones sooner: the pause doubles with every attempt, up to ELECTION_MS
-ATTEMPTS_MAX: Final = 8  # counted; the pause has long stopped growing by then
+ATTEMPTS_MAX: Final = 8  # more are not counted: the pause has stopped growing
 
 
 class ElectionTimer:
@@ -32,16 +32,17 @@ class ElectionTimer:
         self._deadline = self._pause_ms = None
 
     def leader_is_alive(self) -> None:
+        """Start over, and forget earlier attempts."""
         self.reset()
         self._attempts = 0
 
     def attempted(self) -> None:
-        """A campaign has begun: repeat it when it is still undecided after a pause."""
+        """Begin the pause after which a campaign that is still undecided is repeated."""
         self._wait(min(FIRST_ELECTION_MS << self._attempts, ELECTION_MS) + self._jitter_ms())
         self._attempts = min(self._attempts + 1, ATTEMPTS_MAX)
 
     def voted(self) -> None:
-        """This replica has voted for another: give that candidate time to win."""
+        """Begin the pause that gives a candidate, which this replica has voted for, the time to win."""
         self._wait(ELECTION_MS + self._jitter_ms())
 
     def _wait(self, pause_ms: int) -> None:

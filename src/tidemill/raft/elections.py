@@ -3,9 +3,9 @@
 Ongaro & Ousterhout 2014 §5.2 and §5.4.1; Ongaro's thesis §9.6 for the pre-vote and §4.2.3 for refusing to disturb a
 live leader.
 
-    VoteRequest (pre)   would you vote for me in the next term?  A voter grants it if the candidate's log is up to date
-                        and the voter knows no live leader.  Nobody's term changes.
-    VoteRequest         vote for me in this term.  A voter grants one per term, first come first served.
+    pre-vote   Asks whether a voter would vote for the candidate in the next term.  A voter grants it if the candidate's
+               log is up to date and the voter knows no live leader.  No term changes.
+    vote       A voter grants one vote per term, first come first served, if the candidate's log is up to date.
 
 Invariants:
 - `is_vote_durable` is false from the moment the term or the vote changes until the journal has synced it.  `Replica`
@@ -28,8 +28,8 @@ from tidemill.raft.role import Role
 Alive = Callable[[ReplicaKey], bool]
 
 
-def nobody(_: ReplicaKey) -> bool:
-    """The liveness view of a replica that has not been ticked yet."""
+def none_alive(_: ReplicaKey) -> bool:
+    """The liveness of the peers before the first tick."""
     return False
 
 
@@ -73,7 +73,7 @@ class Elections:
         self.leader: ReplicaKey | None = None  # of `term`, as far as this replica knows
         self.is_vote_changed = False  # since `take_vote`
         self.is_vote_durable = True
-        self.is_alive: Alive = nobody  # at the last tick
+        self.is_alive: Alive = none_alive  # at the last tick
         self._me = me
         self._log = log
         self._outbox = outbox
@@ -89,11 +89,11 @@ class Elections:
         return self.leader in self._log.memberships.current.voters and self.is_alive(self.leader)
 
     def leader_is_alive(self) -> None:
-        """A tick with a live leader: no campaign is due."""
+        """Deliver a tick during which the leader is alive."""
         self._timer.leader_is_alive()
 
     def tick(self, now_ms: int) -> None:
-        """A tick without a live leader: campaign when the pause is over."""
+        """Deliver a tick without a live leader: campaign if the timer has expired."""
         is_only_voter = len(self._log.memberships.current.voters) == 1
         is_leader_leaving = self.leader is not None and self.is_alive(self.leader)
         if self._timer.is_due(now_ms, is_only_voter=is_only_voter, is_leader_leaving=is_leader_leaving):
@@ -159,7 +159,7 @@ class Elections:
         self._timer.reset()
 
     def _step_back(self, leader: ReplicaKey | None) -> None:
-        """As `follow`, without touching the timer: an unsuccessful candidate campaigns when it would have anyway."""
+        """Follow, and keep the timer: a candidate that has lost campaigns again when it would have anyway."""
         is_new = leader is None or leader != self.leader or self.role is not Role.FOLLOWER
         self.role = Role.FOLLOWER
         self.leader = leader
@@ -167,7 +167,7 @@ class Elections:
         self._became_follower(is_new)
 
     def observe_term(self, message: Message) -> None:
-        """`message` carries a higher term: adopt it, unless the message can be ignored."""
+        """Adopt the higher term of `message`, unless the message is a vote or a pre-vote that changes nothing here."""
         if isinstance(message, VoteRequest):
             may_ignore = message.is_pre or (self.is_led() and not message.is_transfer)
         else:  # a granted pre-vote names the term that was asked about
@@ -178,7 +178,10 @@ class Elections:
     # Votes.
 
     def on_vote_request(self, sender: ReplicaKey, request: VoteRequest, *, may_grant: bool) -> None:
-        """`may_grant` is false for a damaged replica: it cannot say whether the candidate's log is up to date."""
+        """
+        Grant or refuse a vote.  `may_grant` is false for a damaged replica, which cannot judge whether the candidate's
+        log is up to date.
+        """
         log = self._log
         if sender == self.leader:
             self.leader = None  # it has stepped down, or was restarted
@@ -245,7 +248,7 @@ class Elections:
         return Vote(self.term, self.voted_for)
 
     def vote_is_durable(self, vote: Vote | None) -> None:
-        """The journal has synced `vote`; it counts if it is still the current one."""
+        """Take the report that `vote` is durable.  It is ignored if the vote has changed since."""
         if self.is_vote_durable or self.is_vote_changed or vote != Vote(self.term, self.voted_for):
             return
         self.is_vote_durable = True

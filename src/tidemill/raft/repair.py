@@ -1,11 +1,11 @@
 """What keeps a replica from taking entries: damaged files, and a snapshot that is being installed.
 
     WHOLE ── a segment is not what was written ──▶ DAMAGED ─┐
-      │                                                     │ an offer is accepted
-      └──────────── its next entry is gone ─────────────────┤
+      │                                                     │ a snapshot offer is accepted
+      └── its next entry is not in the leader's memory ─────┤
                                                             ▼
     WHOLE ◀── the INSTALLED row is durable ── INSTALLED ◀── INSTALLING
-                                              (its row is queued)
+                                              (the row is queued)
 
 A damaged replica neither votes nor counts.  One that installs votes with the log that it had before, takes no entry,
 and does not campaign.  `docs/raft.md` has the rules and their reasons.

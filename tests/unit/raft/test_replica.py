@@ -3,7 +3,7 @@
 import pytest
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
-from tidemill.raft.elections import nobody
+from tidemill.raft.elections import none_alive
 from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, decode_voters, encode_voters, log_start, read_log_start
 from tidemill.raft.ready import Ready, Vote
 from tidemill.raft.replica import Replica
@@ -63,7 +63,7 @@ def opened(log: Log | None = None, *, term: int = 0, commit_index: int = 0) -> A
 
 
 def campaign(replica: Alone) -> Vote:
-    replica.tick(1_000, 1_000, nobody)
+    replica.tick(1_000, 1_000, none_alive)
     vote = replica.ready().vote
     assert vote is not None
     return vote

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
-from tidemill.raft.elections import nobody
+from tidemill.raft.elections import none_alive
 from tidemill.raft.entry import Entry
 from tidemill.raft.replica import Replica
 from tidemill.simulation.store.store_model import Row, StoreHistory
@@ -91,7 +91,7 @@ class StoreDriver:
             commit_index=log.commit_index,
             jitter_ms=_no_jitter,
         )
-        replica.tick(now_ms, now_ms, nobody)
+        replica.tick(now_ms, now_ms, none_alive)
         self._execute(shard_id, replica)
 
     def propose(self, shard_id: ShardId, entry: Entry) -> None:
