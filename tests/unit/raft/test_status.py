@@ -1,0 +1,39 @@
+"""The status of a replica: its own state, and the other members while it leads."""
+
+from tests.unit.raft.transcript import Transcript, voter
+from tidemill.raft.role import Role
+
+
+def started() -> Transcript:
+    """Replica 1 leads two followers, and one entry is committed beside its first."""
+    transcript = Transcript()
+    transcript.do_voters("1", "2", "3")
+    transcript.do_elect("1")
+    transcript.do_propose("1", "a")
+    transcript.do_stabilize()
+    return transcript
+
+
+def test_a_leader_reports_the_progress_of_the_other_members() -> None:
+    """A follower knows of no other member's progress."""
+    transcript = started()
+
+    leader, follower = (transcript.replicas[number].status() for number in (1, 2))
+
+    assert (Role.LEADER, Role.FOLLOWER, voter(1)) == (leader.role, follower.role, follower.leader)
+    assert {voter(2): 2, voter(3): 2} == leader.matches
+    assert {} == follower.members
+    assert (2, 2, 2) == (leader.last_index, leader.durable_index, leader.commit_index)
+
+
+def test_a_damaged_member_has_no_match_index() -> None:
+    """The status names the term and index that a snapshot must reach to repair it."""
+    transcript = started()
+    transcript.do_damage("3", "1")
+    transcript.do_send("3>1", "*")
+
+    status = transcript.replicas[1].status()
+    member = status.members[voter(3)]
+
+    assert {voter(2): 2} == status.matches
+    assert (True, True, (1, 2)) == (member.is_damaged, member.is_installing, member.repair_floor)
