@@ -96,7 +96,7 @@ class Entry:
         if crc is None:
             assert self.payload is not None, f"{self} has lost its bytes"
             # An entry has a header only if this broker has checked and stamped the batch.
-            crc = self.crc = crc32c(self.payload) if self.header is None else checksum_of_checked(self.payload)
+            crc = self.crc = crc32c(self.payload) if self.header is None else checksum_of_verified(self.payload)
         return crc
 
     def __repr__(self) -> str:

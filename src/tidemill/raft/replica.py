@@ -122,8 +122,8 @@ class Replica(ReplicaView):
         Deliver the time, a few times a second while the shard is awake.
 
         `now_ms` is monotonic, `append_time` the wall clock's.  `is_alive` tells whether another member's broker turns
-        its loop, syncs its journal, and serves this shard.  `is_journal_full`: entries wait here because the journal has no
-        room for them; votes do not wait.
+        its loop, syncs its journal, and serves this shard.  `is_journal_full`: entries wait here because the journal
+        has no room for them; votes do not wait.
         """
         elections = self._elections
         self._pressure.tick(now_ms, self._now_ms, is_full=is_journal_full)

@@ -3,8 +3,8 @@
     append ─▶ replica.propose ─▶ replica.ready ─▶ store (queued) ─▶ a block is durable ─▶ replica.advance ─▶ commit
            ─▶ apply, wake waiters
 
-`execute` does the work that the replica returns, in the order of `raft/ready.py`.  Messages leave through `RaftTransport`, and
-`receive` delivers those of the peers.
+`execute` does the replica's work in the order of `raft/ready.py`.  Messages leave through the `RaftTransport` that the
+broker passed in; messages of other replicas arrive by `receive`.
 """
 
 from collections.abc import Callable
