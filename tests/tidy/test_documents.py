@@ -44,7 +44,7 @@ def test_the_file_map_names_files_that_exist(folders: str, name: str) -> None:
     """
     places = [ROOT / "src" / "tidemill" / folder for folder in re.findall(r"`([\w/]+)/`", folders)]
 
-    assert any((place / f"{name}.py").is_file() or (place / name).is_dir() for place in places)
+    assert any([*place.rglob(f"{name}.py"), *place.rglob(name)] for place in places)
 
 
 def test_the_file_map_has_every_folder() -> None:
