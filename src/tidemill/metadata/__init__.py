@@ -1,1 +1,1 @@
-"""The cluster's own state machine, pure.  Entrance: `metadata.controller`."""
+"""The state machine of the cluster metadata, free of I/O.  Entry point: `metadata.controller`."""

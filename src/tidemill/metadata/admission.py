@@ -1,8 +1,8 @@
-"""A process with a new data directory asks to be a broker: which number it gets, and whose place it takes.
+"""Decides the admission of a data directory to the cluster: the broker id it gets, and which directory it replaces.
 
-Admitted is not registered: until a broker has said where it is reached (`brokers.RegisterBroker`) it carries no topic's
-replicas and no client sees it.  Its record is there all the same, so that its number is taken, and so that it follows
-the metadata shard.
+Admission precedes registration: until a broker registers its endpoints (`brokers.RegisterBroker`), it carries no
+replicas of topics and is not shown to clients.  The admission is recorded anyway, which reserves the broker id and lets
+the broker follow the metadata shard.
 """
 
 from dataclasses import dataclass
@@ -14,24 +14,27 @@ from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 
-BROKER_ID_MAX: Final = (1 << 31) - 1  # Kafka's messages carry an INT32
+BROKER_ID_MAX: Final = (1 << 31) - 1  # Kafka's messages encode broker ids as INT32
 NO_BROKER: Final = BrokerId(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmitBroker:
-    """Asked again by the same directory, the answer is the same and nothing is written."""
+    """Admit a data directory.
+
+    A repeated request of an admitted directory gets the same response and writes no records.
+    """
 
     directory_id: DirectoryId
-    broker_id: BrokerId | None  # the number it wishes for
-    live: frozenset[BrokerId]  # whose place cannot be taken
-    was_admitted: bool = False  # it had the number before: that is confirmed or refused, and never given again
+    broker_id: BrokerId | None  # the requested id; None: the controller assigns one
+    live: frozenset[BrokerId]  # live brokers, whose directories cannot be replaced
+    was_admitted: bool = False  # the directory already has this id: confirm or refuse it, but assign nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
     cluster_id: str
-    broker_id: BrokerId  # NO_BROKER with a problem
+    broker_id: BrokerId  # NO_BROKER when there is a problem
     problem: Problem | None = None
 
 
@@ -49,7 +52,7 @@ def admit_broker(context: DecisionContext, command: AdmitBroker) -> Result[Admit
         return Result((), Admitted(cluster_id=image.cluster_id, broker_id=known.broker_id))
     broker_id = BrokerId(max(image.brokers, default=0) + 1) if command.broker_id is None else command.broker_id
     if not 0 <= broker_id <= BROKER_ID_MAX:
-        why = f"broker.id={broker_id} is refused: a number from 0 to {BROKER_ID_MAX} is wanted; set a free one"
+        why = f"broker.id={broker_id} is refused: it must be from 0 to {BROKER_ID_MAX}; set an unused id"
         return _refused(image, errors.INVALID_REQUEST, why)
     held = image.brokers.get(broker_id)
     if command.was_admitted:
@@ -62,8 +65,8 @@ def admit_broker(context: DecisionContext, command: AdmitBroker) -> Result[Admit
         return _refused(
             image,
             errors.DUPLICATE_BROKER_REGISTRATION,
-            f"broker.id={broker_id} is refused: it is live with data directory {held.directory_id.hex()}, and "
-            f"{command.directory_id.hex()} wants its number; leave broker.id out, or set a free one",
+            f"broker.id={broker_id} is refused for data directory {command.directory_id.hex()}: it is in use by a live "
+            f"broker with data directory {held.directory_id.hex()}; leave broker.id out, or set an unused id",
         )
     moved, warnings = _taken_over(image, held.voter, ReplicaKey(broker_id, command.directory_id))
     return Result((record, *moved), admitted, warnings)
@@ -71,17 +74,21 @@ def admit_broker(context: DecisionContext, command: AdmitBroker) -> Result[Admit
 
 def _no_longer(broker_id: BrokerId, old: DirectoryId, held: Broker | None) -> Problem:
     if held is None:
-        why = f"broker {broker_id} was never admitted here with data directory {old.hex()}"
+        why = f"broker {broker_id} was never admitted to this cluster with data directory {old.hex()}"
         return Problem(errors.BROKER_ID_NOT_REGISTERED, f"{why}; start it on an empty directory")
     return Problem(
         errors.DUPLICATE_BROKER_REGISTRATION,
-        f"broker.id={broker_id} is refused: data directory {held.directory_id.hex()} has taken the place of "
-        f"{old.hex()}; use that one, or an empty one and leave broker.id out, or set a free one",
+        f"broker.id={broker_id} is refused: data directory {held.directory_id.hex()} has replaced {old.hex()}; start "
+        "the broker on the new directory, or on an empty one with broker.id left out or set to an unused id",
     )
 
 
 def _taken_over(image: ClusterImage, old: ReplicaKey, new: ReplicaKey) -> tuple[list[Record], tuple[str, ...]]:
-    """The new directory is planned wherever the old one was; what only that one had stays where it is, and is told."""
+    """Return the records that put directory `new` in the place of `old`, and a warning if shards are lost with `old`.
+
+    The new directory replaces the old one in the replicas of every shard.  A shard whose only replica was in the old
+    directory cannot be served any more; the warning names its topic.
+    """
     records: list[Record] = []
     lost: list[str] = []
     for shard in image.shards.values():
@@ -94,9 +101,9 @@ def _taken_over(image: ClusterImage, old: ReplicaKey, new: ReplicaKey) -> tuple[
         return records, ()
     named = ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
     return records, (
-        f"broker {old.broker_id} has a new data directory, {new.directory_id.hex()}; only the old one, "
-        f"{old.directory_id.hex()}, had {named}: they cannot be served; delete their topics, or start a new cluster "
-        "from a copy of that directory",
+        f"broker {old.broker_id} has a new data directory, {new.directory_id.hex()}; the old one, "
+        f"{old.directory_id.hex()}, had the only replica of {named}, which cannot be served now; delete these topics, "
+        "or start a new cluster from a copy of the old directory",
     )
 
 

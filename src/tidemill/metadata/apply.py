@@ -1,4 +1,4 @@
-"""From one image to the next: the only place where a metadata record changes anything."""
+"""Apply metadata records to an image: the only code that turns a record into a change of state."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -24,14 +24,18 @@ from tidemill.metadata.metadata_records import (
 )
 from tidemill.model.shard import ShardId
 
-FEATURE_LEVEL: Final = 1  # the highest that this version of Tidemill understands
+FEATURE_LEVEL: Final = 1  # the highest feature level that this version of Tidemill supports
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 def apply(image: ClusterImage, records: Iterable[Record], *, end_offset: int | None = None) -> ClusterImage:
-    """The image after `records`; it stands for `end_offset`, or for as many offsets more as there are records."""
+    """Return the image after `records`.
+
+    Its offset is `end_offset`; when that is None, the old offset plus the number of records.
+    Raises MetadataFormatError for a feature level that this version does not support.
+    """
     draft = _Draft(image)
     count = 0
     for record in records:
@@ -41,7 +45,7 @@ def apply(image: ClusterImage, records: Iterable[Record], *, end_offset: int | N
 
 
 class _Table(Generic[K, V]):
-    """A mapping of the old image, copied before its first change."""
+    """Copy-on-write view of one mapping of the old image: copied before the first change."""
 
     __slots__ = ("_copied", "now")
 
@@ -73,12 +77,13 @@ class _Draft:
     def apply(self, record: Record) -> None:
         match record:
             case ClusterRecord():
-                assert self._cluster_id in ("", record.cluster_id), "a cluster keeps its id"
+                assert self._cluster_id in ("", record.cluster_id), "the cluster id never changes"
                 self._cluster_id = record.cluster_id
             case FeatureRecord():
                 if record.level > FEATURE_LEVEL:
                     raise MetadataFormatError(
-                        f"the cluster is at feature level {record.level}; this Tidemill knows up to {FEATURE_LEVEL}"
+                        f"the cluster is at feature level {record.level}; this version supports up to {FEATURE_LEVEL}; "
+                        "upgrade Tidemill on this broker"
                     )
                 self._feature_level = record.level
             case BrokerRecord():
@@ -100,19 +105,19 @@ class _Draft:
             case ConfigRecord():
                 self._apply_config(record)
             case ProducerIdsRecord():
-                assert record.next_producer_id >= self._next_producer_id, "producer ids are never given away twice"
+                assert record.next_producer_id >= self._next_producer_id, "producer ids are never allocated twice"
                 self._next_producer_id = record.next_producer_id
             case ShardIdsRecord():
                 self._next_shard_id = max(self._next_shard_id, record.next_shard_id)
             case SnapshotEndRecord():
-                pass  # It matters to who trims the log, and changes nothing.
+                pass  # Not state: it only marks the point from which the log start may advance.
             case _:
                 assert_never(record)
 
     def _apply_topic(self, record: TopicRecord) -> None:
         if record.topic_id in self._topics_by_id.now:
-            return  # a snapshot in the log repeats what is known
-        assert record.name not in self._topics.now, "a topic's name is free before it is taken"
+            return  # a snapshot within the log repeats existing topics
+        assert record.name not in self._topics.now, "topic names are unique"
         self._put_topic(
             Topic(
                 topic_id=record.topic_id,
@@ -129,11 +134,15 @@ class _Draft:
     def _apply_shard(self, record: ShardRecord) -> None:
         topic = self._topics_by_id.now[record.topic_id]
         known = self._shards.now.get(record.shard_id)
-        if known is not None:  # a snapshot in the log repeats what is known; its replicas may have moved on
-            told = range(record.first_partition, record.first_partition + record.partition_count)
-            assert (known.partitions, known.initial_voters) == (told, record.initial_voters), "a shard is founded once"
+        if (
+            known is not None
+        ):  # a snapshot within the log repeats existing shards; their replicas may have changed since
+            partitions = range(record.first_partition, record.first_partition + record.partition_count)
+            assert (known.partitions, known.initial_voters) == (partitions, record.initial_voters), (
+                "a shard is created once"
+            )
             return
-        assert record.first_partition == topic.partition_count, "shards come in the order of their partitions"
+        assert record.first_partition == topic.partition_count, "shard records are in the order of their partitions"
         self._shards.change()[record.shard_id] = Shard(
             shard_id=record.shard_id,
             topic_id=record.topic_id,

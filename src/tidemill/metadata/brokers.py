@@ -1,4 +1,4 @@
-"""A cluster is founded, and brokers say who and where they are."""
+"""Decides the bootstrap of a cluster and the registration of brokers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootstrapCluster:
-    """An empty metadata log gets its first records.  Asked again, it changes nothing."""
+    """Write the first records of an empty metadata log.  Repeating the command changes nothing."""
 
     cluster_id: str
     voter: ReplicaKey
@@ -32,7 +32,7 @@ class BootstrapCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBroker:
-    """A broker that was admitted says where it is reached; so it does at every start."""
+    """Register the endpoints of an admitted broker; every broker sends it at each start."""
 
     broker_id: BrokerId
     directory_id: DirectoryId
@@ -42,7 +42,7 @@ class RegisterBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowReplicas:
-    """Brokers may have come back: let the cluster's own topics have the replicas that are possible now."""
+    """Add the replicas of internal topics that are possible now: brokers may have become live again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +55,13 @@ def bootstrap_cluster(context: DecisionContext, command: BootstrapCluster) -> Re
     initial_voter = BrokerRecord(command.voter.broker_id, command.voter.directory_id, (), None)
     if image.cluster_id == command.cluster_id:
         is_initial_voter = command.voter in image.shards[METADATA_SHARD].initial_voters
-        is_missing = (
-            is_initial_voter and command.voter.broker_id not in image.brokers
-        )  # an earlier build stopped in between
+        # An earlier build could stop between writing the cluster's records and the broker's.
+        is_missing = is_initial_voter and command.voter.broker_id not in image.brokers
         return Result((initial_voter,) if is_missing else (), Registered())
     if image.cluster_id:
         problem = Problem(
             errors.INCONSISTENT_CLUSTER_ID,
-            f"this directory belongs to cluster {image.cluster_id}, not to {command.cluster_id}",
+            f"this data directory belongs to cluster {image.cluster_id}, not to {command.cluster_id}",
         )
         return Result((), Registered(problem=problem))
     records: Sequence[Record] = (
@@ -77,20 +76,20 @@ def bootstrap_cluster(context: DecisionContext, command: BootstrapCluster) -> Re
 
 
 def register_broker(context: DecisionContext, command: RegisterBroker) -> Result[Registered]:
-    """A broker that says what is known already writes nothing, unless its coming lets internal topics grow."""
+    """Record the endpoints and rack of a broker if they changed, and plan the replicas it makes possible."""
     known = context.image.brokers.get(command.broker_id)
     if known is None:
         problem = Problem(
             errors.BROKER_ID_NOT_REGISTERED,
             f"broker {command.broker_id} was never admitted to cluster {context.image.cluster_id}; "
-            "start it on an empty directory, with tidemill.join naming a broker of the cluster",
+            "start it on an empty directory, with tidemill.join set to a broker of the cluster",
         )
         return Result((), Registered(problem=problem))
     if known.directory_id != command.directory_id:
         problem = Problem(
             errors.DUPLICATE_BROKER_REGISTRATION,
-            f"broker {command.broker_id} is known with data directory {known.directory_id.hex()}, "
-            f"and {command.directory_id.hex()} wants its number; choose another broker.id",
+            f"broker.id={command.broker_id} is refused for data directory {command.directory_id.hex()}: it belongs to "
+            f"data directory {known.directory_id.hex()}; set another broker.id",
         )
         return Result((), Registered(problem=problem))
     records: tuple[Record, ...] = ()

@@ -1,4 +1,4 @@
-"""Configuration is changed while the cluster runs: IncrementalAlterConfigs and AlterConfigs."""
+"""Decides changes of the dynamic configuration: IncrementalAlterConfigs and AlterConfigs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ from tidemill.model.config_types import ConfigType, text_of_value, value_of_text
 from tidemill.model.errors import KafkaError
 from tidemill.model.topic_config_keys import KIND
 
-SUGGESTIONS_MAX: Final = 10  # who changes more at once is a program, and needs no nearest key
+SUGGESTIONS_MAX: Final = 10  # larger requests come from programs: their errors do not suggest the nearest key
 
 
 class Operation(IntEnum):
-    """The numbers are those of IncrementalAlterConfigs."""
+    """The operations of IncrementalAlterConfigs, with Kafka's numbers."""
 
     SET = 0
     DELETE = 1
@@ -53,7 +53,7 @@ class IncrementalAlterConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigs:
-    """What is given replaces everything that was set for the resource."""
+    """The given settings replace all existing settings of each resource."""
 
     resources: tuple[tuple[ConfigResource, tuple[tuple[str, str | None], ...]], ...]
     validate_only: bool = False
@@ -84,7 +84,10 @@ def alter_configs(context: DecisionContext, command: AlterConfigs) -> Result[tup
 
 
 def check_topic_settings(settings: Sequence[tuple[str, str | None]], *, suggest: bool) -> dict[str, str]:
-    """The settings of a new topic; KafkaError (INVALID_CONFIG) for the first that is unknown, illegal or refused."""
+    """Return the settings of a new topic.
+
+    Raises KafkaError (INVALID_CONFIG) for the first key that is unknown and the first value that is invalid or null.
+    """
     checked: dict[str, str] = {}
     for name, value in settings:
         if value is None:
@@ -97,7 +100,7 @@ def check_topic_settings(settings: Sequence[tuple[str, str | None]], *, suggest:
 def _each_for_itself(
     context: DecisionContext, resources: tuple[tuple[ConfigResource, tuple[Change, ...]], ...], *, validate_only: bool
 ) -> Result[tuple[AlteredResource, ...]]:
-    """A resource is changed as a whole or not at all; one that is refused does not touch the others."""
+    """Alter each resource completely or not at all; a rejected resource does not affect the others."""
     times_named = Counter(resource for resource, _ in resources)
     records: list[Record] = []
     answers: dict[ConfigResource, AlteredResource] = {}
@@ -112,7 +115,7 @@ def _each_for_itself(
             answers[resource] = AlteredResource(resource=resource, problem=problem)
             continue
         records += made
-        if any(record.key == MIN_INSYNC for record in made):  # it is judged upon what came before in this request, too
+        if any(record.key == MIN_INSYNC for record in made):  # later resources are checked against this change
             context = replace(context, image=apply(context.image, made))
         answers[resource] = AlteredResource(resource=resource)
     return Result(() if validate_only else tuple(records), tuple(answers.values()))
@@ -131,12 +134,12 @@ def _changed(
         if change.operation is Operation.DELETE and change.key in before:
             _check_may_change(context.image, resource, keys.get(change.key), None)
             records.append(ConfigRecord(resource, change.key, None))
-            continue  # also a key that this version no longer knows
+            continue  # before the lookup below: a key that this version no longer knows can still be deleted
         key = known_key(keys, change.key, suggest=suggest)
         if change.operation is Operation.DELETE:
             continue
         if change.value is None:
-            raise KafkaError(errors.INVALID_REQUEST, f"{key.name} has no value; DELETE takes a setting back")
+            raise KafkaError(errors.INVALID_REQUEST, f"{key.name} has no value; use DELETE to remove a setting")
         value = _new_text(context, resource, key, change.operation, change.value)
         parse(key, value)
         _check_may_change(context.image, resource, key, value)
@@ -172,7 +175,7 @@ def _new_text(
         return given.strip()
     if key.type is not ConfigType.LIST:
         raise KafkaError(
-            errors.INVALID_CONFIG, f"{operation.name} is for lists, and {key.name} is a {key.type.name}; use SET"
+            errors.INVALID_CONFIG, f"{operation.name} needs a list, but {key.name} is a {key.type.name}; use SET"
         )
     items = value_of_text(key.type, given)
     present = value_of_text(key.type, _effective(context, resource, key) or "")
@@ -201,23 +204,23 @@ def _keys_of(image: ClusterImage, resource: ConfigResource) -> Mapping[str, Conf
                 raise KafkaError(errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.name!r}")
             if topic.is_internal:
                 raise KafkaError(
-                    errors.INVALID_CONFIG, f"topic {topic.name!r} is internal, and its configuration is fixed"
+                    errors.INVALID_CONFIG, f"topic {topic.name!r} is internal: its configuration cannot be changed"
                 )
             return TOPIC_KEYS
         case _ if resource.type == BROKER_RESOURCE:
             if resource.name and resource.name not in {str(broker_id) for broker_id in image.brokers}:
                 known = ", ".join(str(broker_id) for broker_id in sorted(image.brokers))
-                raise KafkaError(errors.INVALID_REQUEST, f"there is no broker {resource.name!r}; there are: {known}")
+                raise KafkaError(errors.INVALID_REQUEST, f"there is no broker {resource.name!r}; brokers: {known}")
             return BROKER_KEYS
         case _ if resource.type == GROUP_RESOURCE:
             if not resource.name:
-                raise KafkaError(errors.INVALID_REQUEST, "a group resource needs the name of a group")
+                raise KafkaError(errors.INVALID_REQUEST, "the group resource has an empty name; set it to a group id")
             return GROUP_KEYS
         case _:
             raise KafkaError(
                 errors.INVALID_REQUEST,
-                f"resource type {resource.type} has no configuration here; topics ({TOPIC_RESOURCE}), "
-                f"brokers ({BROKER_RESOURCE}) and groups ({GROUP_RESOURCE}) have",
+                f"resource type {resource.type} has no configuration; use a topic ({TOPIC_RESOURCE}), "
+                f"a broker ({BROKER_RESOURCE}) or a group ({GROUP_RESOURCE})",
             )
 
 
@@ -227,10 +230,14 @@ def _check_may_change(image: ClusterImage, resource: ConfigResource, key: Config
     shown = value if value is not None else "(default)"
     if resource.type == BROKER_RESOURCE:
         if key.update is Update.READ_ONLY:
-            raise refusal(key, shown, "it is read when the broker starts; set it there and start the broker again")
+            raise refusal(
+                key,
+                shown,
+                "it is read only at start-up; set it in the broker's configuration file and restart the broker",
+            )
         if key.update is Update.PER_BROKER and not resource.name:
-            raise refusal(key, shown, "it belongs to one broker; name the broker")
+            raise refusal(key, shown, "it applies to a single broker; name the broker")
     if resource.type == TOPIC_RESOURCE and key.name == KIND:
         topic = image.topic(resource.name)
         if topic is not None and topic.kind != (value or "log"):
-            raise refusal(key, shown, f"{resource.name!r} is a {topic.kind} topic, and a topic keeps its kind")
+            raise refusal(key, shown, f"{resource.name!r} is a {topic.kind} topic, and a topic's kind cannot change")

@@ -1,10 +1,12 @@
-"""The controller: the entrance to the cluster's state machine, on the broker that leads the metadata shard.
+"""The controller: the entry point to the metadata state machine, on the broker that leads the metadata shard.
 
-Three verbs, as every coordinator has them.  `decide` reads, and changes nothing.  `replay` is called with what was
-decided when its append is accepted.  `snapshot` gives what may stand in the log in place of everything before it.
+It has the three methods of every coordinator.  `decide` reads the state and returns records without changing anything.
+`replay` applies the decided records once their append is accepted.  `snapshot` returns records that may replace all
+earlier ones in the log.
 
-If an append fails, this broker leads no longer: drop the controller, and make a new one from the committed image when
-it leads again.  Between `decide` and `replay` no other `decide` may come, or both would give away the same ids.
+If an append fails, this broker is no longer the leader: drop the controller, and build a new one from the committed
+image when the broker leads again.  The caller must not call `decide` again between a `decide` and its `replay`, or both
+decisions would allocate the same ids.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +70,7 @@ class Controller:
     def __init__(
         self, image: ClusterImage, *, broker_id: BrokerId, static: Mapping[str, str], entropy: Entropy
     ) -> None:
-        """`image` is the committed one; `static` is what this broker was started with."""
+        """Start from the committed `image`; `static` holds the settings this broker was started with."""
         self._image = image
         self._broker_id = broker_id
         self._static = static
@@ -76,7 +78,10 @@ class Controller:
 
     @property
     def image(self) -> ClusterImage:
-        """As of the last record that was appended: it may run ahead of what is committed, so no client is shown it."""
+        """The image as of the last appended record.
+
+        It may be ahead of the committed image, so it must not be shown to clients.
+        """
         return self._image
 
     @overload
@@ -104,9 +109,10 @@ class Controller:
     @overload
     def decide(self, command: AllocateProducerIds, now_ms: int, *, live: Live = None) -> Result[ProducerIdBlock]: ...
     def decide(self, command: Command, now_ms: int, *, live: Live = None) -> Result[object]:
-        """
-        What the command changes and what is answered.  `now_ms` (wall clock) is for decisions that expire, `live` for
-        those of where replicas go (None: every broker is).
+        """Return the records that carry out `command` and the response to send once they are committed.
+
+        `now_ms` is the wall clock, for decisions that expire.  `live` are the live brokers, for the placement of
+        replicas; None: every broker.
         """
         context = DecisionContext(
             image=self._image,
@@ -141,9 +147,12 @@ class Controller:
                 assert_never(command)
 
     def replay(self, records: Sequence[Record], *, end_offset: int | None = None) -> None:
-        """The append of decided records was accepted; `end_offset` is the metadata log's end behind them."""
+        """Apply decided records whose append was accepted; `end_offset` is the metadata log's end offset after them."""
         self._image = apply(self._image, records, end_offset=end_offset)
 
     def snapshot(self) -> Iterator[tuple[Record, ...]]:
-        """The whole state in chunks, closed by an end record; to be appended in one go, before the next `replay`."""
+        """Return the whole state in chunks that end with an end record.
+
+        The caller appends all of them before the next `replay`.
+        """
         return snapshot_chunks(self._image)

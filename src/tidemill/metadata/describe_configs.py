@@ -1,4 +1,4 @@
-"""What DescribeConfigs shows: every key of a resource with the value that counts and where it came from."""
+"""The answer of DescribeConfigs: every key of a resource, with its effective value and the value's source."""
 
 from collections.abc import Mapping
 
@@ -19,14 +19,14 @@ from tidemill.model.errors import KafkaError
 
 
 def describe_topic(image: ClusterImage, name: str, layers: BrokerLayers) -> tuple[Resolved, ...]:
-    """KafkaError (UNKNOWN_TOPIC_OR_PARTITION) when there is no such topic."""
+    """Return all keys of a topic; KafkaError (UNKNOWN_TOPIC_OR_PARTITION) when there is no such topic."""
     if image.topic(name) is None:
         raise KafkaError(errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return topic_settings(image.topic_overrides(name), layers)
 
 
 def topic_settings(overrides: Mapping[str, str], layers: BrokerLayers) -> tuple[Resolved, ...]:
-    """The same for a topic that need not be there yet, as CreateTopics answers."""
+    """Return all keys of a topic with these settings of its own; CreateTopics calls it for a topic that is new."""
     return tuple(
         resolve_topic(key, overrides, layers)
         for key in TOPIC_KEYS.values()
@@ -40,7 +40,10 @@ def describe_broker(image: ClusterImage, broker_id: BrokerId, static: Mapping[st
 
 
 def describe_cluster_default(image: ClusterImage) -> tuple[Resolved, ...]:
-    """Only what was set: the resource BROKER with an empty name has no defaults of its own, as in Kafka."""
+    """Return the keys set on the BROKER resource with an empty name.
+
+    As in Kafka, keys without a setting are left out: this resource has no default values of its own.
+    """
     settings = image.configs.get(ConfigResource(BROKER_RESOURCE, ""), NOTHING)
     layers = BrokerLayers(dynamic_default=settings)
     return tuple(resolve_broker(BROKER_KEYS[name], layers) for name in sorted(settings) if name in BROKER_KEYS)

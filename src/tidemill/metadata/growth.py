@@ -1,7 +1,8 @@
-"""The cluster's own topics grow with the cluster: more replicas when brokers join, never fewer.
+"""Plans additional replicas of internal topics as brokers join; the number of replicas never decreases.
 
-The number is odd unless it was asked for: two replicas survive no more failures than one, and need both.  What is there
-stays first, so that no leader moves; the newcomers stand on other racks where there are any, least loaded first.
+The number is odd unless an even one is configured: two replicas tolerate no more failures than one, and both must be
+up.  Existing replicas keep their order at the front of the list, so no leader moves.  Additional replicas are placed on
+other racks where possible, on the least loaded brokers.
 """
 
 from typing import Final
@@ -16,12 +17,12 @@ from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import METADATA_TOPIC, OFFSETS_TOPIC
 
-METADATA_REPLICAS_MAX: Final = 5  # more would survive a third failure, and slow every change
+METADATA_REPLICAS_MAX: Final = 5  # tolerates two failures; more replicas would slow down every metadata change
 _FACTOR_KEYS: Final = {OFFSETS_TOPIC: "offsets.topic.replication.factor"}
 
 
 def internal_replication_factor(topic: str, broker_count: int, layers: BrokerLayers) -> int:
-    """How many replicas an internal topic has among so many brokers; at least one."""
+    """Return the number of replicas of an internal topic in a cluster of `broker_count` brokers; at least one."""
     wanted = METADATA_REPLICAS_MAX if topic == METADATA_TOPIC else broker_int(layers, _FACTOR_KEYS[topic])
     if broker_count >= wanted:
         return wanted
@@ -29,7 +30,7 @@ def internal_replication_factor(topic: str, broker_count: int, layers: BrokerLay
 
 
 def plan_growth(context: DecisionContext) -> tuple[ReplicasRecord, ...]:
-    """What more brokers make possible; nothing when it is planned already.  Only live brokers are added."""
+    """Return a record for each shard of an internal topic that can have more replicas; only live brokers are added."""
     image = context.image
     candidates = [candidate for candidate in candidates_of(context) if candidate.is_live]
     loads = loads_of(image)
@@ -37,8 +38,8 @@ def plan_growth(context: DecisionContext) -> tuple[ReplicasRecord, ...]:
     for name in (METADATA_TOPIC, *_FACTOR_KEYS):
         topic = image.topic(name)
         for shard in () if topic is None else (image.shards[shard_id] for shard_id in topic.shard_ids):
-            able = {voter.broker_id for voter in shard.replicas} | {c.voter.broker_id for c in candidates}
-            wanted = internal_replication_factor(name, len(able), context.layers)
+            usable = {voter.broker_id for voter in shard.replicas} | {c.voter.broker_id for c in candidates}
+            wanted = internal_replication_factor(name, len(usable), context.layers)
             if wanted <= len(shard.replicas):
                 continue
             replicas = extend(shard.replicas, wanted, candidates, loads)
@@ -49,6 +50,9 @@ def plan_growth(context: DecisionContext) -> tuple[ReplicasRecord, ...]:
 
 
 def metadata_learners(image: ClusterImage) -> tuple[ReplicaKey, ...]:
-    """Every broker follows the metadata shard: who does not vote there learns, from its admission on."""
+    """Return the learners of the metadata shard: every admitted broker that is not one of its voters.
+
+    Every broker follows the metadata shard.
+    """
     voters = image.shards[METADATA_SHARD].replicas
     return tuple(broker.voter for _, broker in sorted(image.brokers.items()) if broker.voter not in voters)

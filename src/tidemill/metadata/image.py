@@ -1,6 +1,6 @@
-"""The cluster as the metadata log tells it, up to one offset: an immutable value on every broker.
+"""The cluster metadata up to one offset of the metadata log: an immutable value, held by every broker.
 
-`apply` makes the next image out of this one and copies only the tables that change.
+`apply` builds the next image from this one and copies only the tables that change.
 """
 
 from bisect import bisect_right
@@ -29,12 +29,15 @@ class Broker:
 
     @property
     def is_registered(self) -> bool:
-        """It has said where it is reached; before that it is only admitted, carries nothing, and no client sees it."""
+        """Whether the broker has registered its endpoints.
+
+        A broker that is admitted but not registered carries no replicas and is not shown to clients.
+        """
         return bool(self.endpoints)
 
     @property
     def peer_endpoint(self) -> Endpoint | None:
-        """Where other brokers reach it."""
+        """The endpoint for connections from other brokers; None before registration."""
         return next((endpoint for endpoint in self.endpoints if endpoint.name == PEER_ENDPOINT), None)
 
 
@@ -44,8 +47,10 @@ class Shard:
     topic_id: TopicId
     first_partition: int
     partition_count: int
-    initial_voters: tuple[ReplicaKey, ...]  # vote before the shard's own log says anything; they never change
-    replicas: tuple[ReplicaKey, ...]  # where it shall be, the preferred leader first; who votes stands in its own log
+    initial_voters: tuple[ReplicaKey, ...]  # the voters until the shard's own log records a change; they never change
+    replicas: tuple[
+        ReplicaKey, ...
+    ]  # the target assignment, preferred leader first; the shard's log has the actual voters
 
     @property
     def partitions(self) -> range:
@@ -59,14 +64,14 @@ class Topic:
     kind: str
     partition_count: int
     shard_ids: tuple[ShardId, ...]  # in the order of their partitions
-    first_partitions: tuple[int, ...]  # of each shard; starts with 0, and rises
+    first_partitions: tuple[int, ...]  # the first partition of each shard: starts at 0, strictly increasing
 
     @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
 
     def shard_of(self, partition: int) -> ShardId | None:
-        """The shard that holds `partition`; None when the topic has no such partition."""
+        """Return the id of the shard that holds `partition`; None when the topic has no such partition."""
         if not 0 <= partition < self.partition_count:
             return None
         return self.shard_ids[bisect_right(self.first_partitions, partition) - 1]
@@ -78,13 +83,13 @@ class ClusterImage:
     feature_level: int
     topics: Mapping[str, Topic]  # by name, in the order they were created
     topics_by_id: Mapping[TopicId, Topic]
-    metric_names: Mapping[str, str] = field(repr=False)  # see `metric_name`: of each topic with '.' or '_' in its name
+    metric_names: Mapping[str, str] = field(repr=False)  # metric name → topic name, if the topic's has a '.' or '_'
     shards: Mapping[ShardId, Shard]
     brokers: Mapping[BrokerId, Broker]
-    configs: Mapping[ConfigResource, Mapping[str, str]]  # what was set, as text; a resource without settings is absent
+    configs: Mapping[ConfigResource, Mapping[str, str]]  # explicit settings, as text; resources without any are absent
     next_producer_id: int
     next_shard_id: ShardId
-    offset: int  # the metadata log's first offset that is not in this image
+    offset: int  # exclusive: the first offset of the metadata log that is not in this image
 
     def topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
@@ -93,24 +98,27 @@ class ClusterImage:
         return self.topics_by_id.get(topic_id)
 
     def shard_of(self, topic: str, partition: int) -> Shard | None:
-        """The shard that holds a partition; None when there is no such partition."""
+        """Return the shard that holds a partition; None when there is no such partition."""
         found = self.topics.get(topic)
         shard_id = None if found is None else found.shard_of(partition)
         return None if shard_id is None else self.shards[shard_id]
 
     def registered(self) -> list[Broker]:
-        """Who can carry replicas, by broker id."""
+        """Return the brokers that can carry replicas, in the order of their ids."""
         return [broker for _, broker in sorted(self.brokers.items()) if broker.is_registered]
 
     def replication_factor(self, topic: Topic) -> int:
         return len(self.shards[topic.shard_ids[0]].replicas)
 
     def topic_overrides(self, name: str) -> Mapping[str, str]:
-        """What was set for this topic alone."""
+        """Return the settings of the topic itself, without any defaults."""
         return self.configs.get(ConfigResource(TOPIC_RESOURCE, name), NOTHING)
 
     def broker_layers(self, broker_id: BrokerId, static: Mapping[str, str]) -> BrokerLayers:
-        """A broker's configuration; `static` is what it was started with, which the metadata log does not know."""
+        """Return the layers of a broker's configuration.
+
+        `static` holds the settings the broker was started with; the metadata log does not contain them.
+        """
         return BrokerLayers(
             dynamic=self.configs.get(ConfigResource(BROKER_RESOURCE, str(broker_id)), NOTHING),
             dynamic_default=self.configs.get(ConfigResource(BROKER_RESOURCE, ""), NOTHING),
@@ -119,7 +127,11 @@ class ClusterImage:
 
 
 def metric_name(topic: str) -> str:
-    """Kafka refuses two topics that differ only in '.' and '_', because its metrics could not tell them apart."""
+    """Return the form of a topic's name that must be unique.
+
+    Like Kafka, Tidemill rejects a topic whose name differs from another's only in '.' and '_', because metric names
+    could not tell the two apart.
+    """
     return topic.replace(".", "_")
 
 
@@ -136,4 +148,4 @@ EMPTY: Final = ClusterImage(
     next_shard_id=ShardId(0),
     offset=0,
 )
-"""Before the first record."""
+"""The image before the first record of the metadata log."""

@@ -1,6 +1,7 @@
-"""min.insync.replicas and the replication factor must fit: a topic that can never be written to is refused.
+"""Checks that min.insync.replicas does not exceed the replication factor of a topic.
 
-Kafka creates such a topic, and answers each produce with NOT_ENOUGH_REPLICAS for ever.
+No acks=all write to such a topic could ever succeed.  Kafka creates it and answers every Produce request with
+NOT_ENOUGH_REPLICAS; Tidemill rejects the request that would create it or change its configuration.
 """
 
 from collections.abc import Mapping
@@ -15,11 +16,14 @@ from tidemill.model.config_resolution import NOTHING, resolve_topic
 from tidemill.model.errors import KafkaError
 
 MIN_INSYNC: Final = "min.insync.replicas"
-NOBODY: Final = BrokerId(-1)  # a broker for which nothing was set
+NOBODY: Final = BrokerId(-1)  # the id of no broker, and therefore one without dynamic settings of its own
 
 
 def default_min_insync(image: ClusterImage, static: Mapping[str, str]) -> int:
-    """What holds for a topic without a setting of its own: the most, where something was set for single brokers."""
+    """Return the min.insync.replicas of a topic without its own setting.
+
+    When individual brokers have different values, the result is the largest.
+    """
     named = [BrokerId(int(name)) for kind, name in image.configs if kind == BROKER_RESOURCE and name]
     layers = [image.broker_layers(broker_id, static) for broker_id in (NOBODY, *named)]
     return max(int(resolve_topic(TOPIC_KEYS[MIN_INSYNC], NOTHING, it).value or "1") for it in layers)
@@ -28,7 +32,10 @@ def default_min_insync(image: ClusterImage, static: Mapping[str, str]) -> int:
 def check_min_insync(
     topic: str, settings: Mapping[str, str], default: int, replication_factor: int, *, is_new: bool = True
 ) -> None:
-    """`settings` are the topic's own; KafkaError when more replicas must be in sync than there are."""
+    """Check one topic; `settings` are its own settings and `default` is the min.insync.replicas it inherits.
+
+    Raises KafkaError when min.insync.replicas exceeds the replication factor.
+    """
     wanted = int(settings[MIN_INSYNC]) if MIN_INSYNC in settings else default
     if wanted <= replication_factor:
         return
@@ -42,19 +49,22 @@ def check_min_insync(
     if not is_new:
         raise KafkaError(
             errors.INVALID_CONFIG,
-            f"{MIN_INSYNC}=(default) is refused: the cluster's default is {wanted}, and topic {topic!r} has {counted}; "
+            f"{MIN_INSYNC}=(default) is refused: the cluster's default is {wanted}, but topic {topic!r} has {counted}; "
             f"set {replication_factor} or less",
         )
     raise KafkaError(
         errors.INVALID_REPLICATION_FACTOR,
-        f"replication factor {replication_factor} is refused: the cluster's default is {MIN_INSYNC}={wanted}, so that "
-        f"nobody could write to topic {topic!r} with acks=all; create it with replication factor {wanted}, or with "
+        f"replication factor {replication_factor} is refused: the cluster's default is {MIN_INSYNC}={wanted}, so "
+        f"every acks=all write to topic {topic!r} would fail; create it with replication factor {wanted}, or with "
         f"{MIN_INSYNC}={replication_factor} or less",
     )
 
 
 def check_default_min_insync(image: ClusterImage, wanted: int) -> None:
-    """KafkaError when a topic that has no setting of its own would need more replicas in sync than it has."""
+    """Check a new cluster-wide default of min.insync.replicas.
+
+    Raises KafkaError when a topic that inherits the default has fewer than `wanted` replicas.
+    """
     small = [
         name
         for name, topic in sorted(image.topics.items())
@@ -66,8 +76,8 @@ def check_default_min_insync(image: ClusterImage, wanted: int) -> None:
         raise KafkaError(
             errors.INVALID_CONFIG,
             f"{MIN_INSYNC}={wanted} is refused as a default: {len(small)} topic(s) without a setting of their own have "
-            f"fewer replicas, so that nobody could write to them with acks=all (the first is {small[0]!r}, with "
-            f"{image.replication_factor(image.topics[small[0]])}); give those their own {MIN_INSYNC} before",
+            f"fewer replicas, so every acks=all write to them would fail (the first is {small[0]!r}, with "
+            f"{image.replication_factor(image.topics[small[0]])}); set {MIN_INSYNC} on those topics first",
         )
 
 
@@ -75,6 +85,6 @@ def replication_warning(topic: str, replication_factor: int) -> list[str]:
     if replication_factor != 2:
         return []
     return [
-        f"topic {topic!r} has 2 replicas: a majority of two is both, so that writing stops while either is down; "
-        "with replication factor 3 it goes on"
+        f"topic {topic!r} has 2 replicas: a majority of two is both, so writes stop while either broker is down; "
+        "use replication factor 3 to tolerate the loss of one broker"
     ]

@@ -1,7 +1,8 @@
-"""Who should lead each shard, and which shards to hand over: the preferred leader is the first of the replicas.
+"""Decides which shards should transfer leadership to their preferred leader, the first of their replicas.
 
-A leader that moves costs its clients a moment, so a shard moves only to a broker that lives, and a check hands over so
-many at most; the next check goes on.  Who leads is no metadata: it is passed in, as the brokers' leader tables tell it.
+A leadership transfer interrupts clients briefly, so leadership moves only to live brokers, and one check plans a
+limited number of transfers; the next check plans the rest.  The current leaders are not part of the metadata: callers
+pass them in, from the brokers' leader tables.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import BrokerLayers, broker_flag, broker_int
 from tidemill.model.shard import ShardId
 
-TRANSFERS_MAX: Final = 1_000  # of one check, as in Kafka
+TRANSFERS_MAX: Final = 1_000  # leadership transfers per check, as in Kafka
 PREFERRED: Final = 0  # Kafka's ElectionType
 UNCLEAN: Final = 1
 Leaders = Mapping[ShardId, BrokerId]
@@ -23,11 +24,11 @@ Leaders = Mapping[ShardId, BrokerId]
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """What becomes of one partition for which an election was asked."""
+    """The outcome of an election requested for one partition."""
 
     topic: str
     partition: int
-    problem: Problem | None = None  # also ELECTION_NOT_NEEDED
+    problem: Problem | None = None  # includes ELECTION_NOT_NEEDED
 
 
 def preferred_leader(shard: Shard) -> BrokerId:
@@ -35,9 +36,9 @@ def preferred_leader(shard: Shard) -> BrokerId:
 
 
 def imbalance(image: ClusterImage, leaders: Leaders, live: frozenset[BrokerId]) -> list[tuple[ShardId, BrokerId]]:
-    """
-    (shard, to) for each shard that is led by another than its preferred leader, which lives; HANDOVERS_MAX at most.
-    A shard without a leader elects one for itself.
+    """Return (shard, preferred leader) for the shards that another broker leads while their preferred leader is live.
+
+    At most HANDOVERS_MAX pairs.  Shards without a leader are left out: they elect one without the controller.
     """
     moves = []
     for shard_id, leader in sorted(leaders.items()):
@@ -48,7 +49,7 @@ def imbalance(image: ClusterImage, leaders: Leaders, live: frozenset[BrokerId]) 
 
 
 def rebalance_interval_s(layers: BrokerLayers) -> int | None:
-    """How often to look for `imbalance`; None: never by itself."""
+    """Return the seconds between checks for `imbalance`; None when automatic balancing is disabled."""
     if not broker_flag(layers, "auto.leader.rebalance.enable"):
         return None
     return broker_int(layers, "leader.imbalance.check.interval.seconds")
@@ -71,10 +72,12 @@ def elect(
     *,
     is_unclean: bool = False,
 ) -> tuple[list[tuple[ShardId, BrokerId]], list[Election]]:
-    """
-    ElectLeaders: the (shard, to) to hand over, each once, and what is answered when that is done.  `wanted`: (topic,
-    partitions); None: all, and then only those that are not led as they should be are answered, as in Kafka.
-    Unclean elections move nothing: what has a leader needs none, and what has none waits for a majority.
+    """Decide an ElectLeaders request.
+
+    Return the (shard, target broker) pairs whose leadership must be transferred, each shard once, and the outcome per
+    partition to answer after the transfers.  `wanted` holds (topic, partitions).  None requests all partitions; the
+    outcome then omits those that need no election, as in Kafka.  Unclean elections transfer nothing: a shard with a
+    leader needs no election, and a shard without one waits for a majority of its replicas.
     """
     everything = wanted is None
     if wanted is None:
@@ -104,8 +107,8 @@ def _unclean_problem(name: str, leader: BrokerId | None) -> Problem:
         return Problem(errors.ELECTION_NOT_NEEDED, f"broker {leader} leads {name} already")
     return Problem(
         errors.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        f"{name} has no leader, and an unclean one would lose acknowledged records: "
-        "it elects one itself when a majority of its replicas is up",
+        f"{name} has no leader, and an unclean election would lose acknowledged records; "
+        "start brokers until a majority of its replicas is up, which then elects a leader",
     )
 
 
@@ -118,6 +121,6 @@ def _preferred_problem(name: str, shard: Shard, leader: BrokerId | None, live: f
     if leader is None:
         return Problem(
             errors.PREFERRED_LEADER_NOT_AVAILABLE,
-            f"{name} has no leader that could hand over to broker {to}; try again when it has one",
+            f"{name} has no leader that could transfer leadership to broker {to}; retry when it has one",
         )
     return None

@@ -1,7 +1,7 @@
-"""The records of the metadata log, and their bytes.  The byte table is `docs/formats/metadata.md`.
+"""The records of the metadata log and their encoding, which `docs/formats/metadata.md` specifies.
 
-Each record sets one thing to what it says, so that replaying it again changes nothing: that is what lets a snapshot
-stand in the log itself.  A record's key is null; its value opens with a type and a version byte.
+Records are idempotent: each one sets something to an absolute value, so a snapshot can be part of the log itself.  A
+record's key is null; its value starts with a type byte and a version byte.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tidemill.model.topic import TopicId
 
 
 class MetadataFormatError(Exception):
-    """A metadata record that this version of Tidemill cannot read; nothing can be said about the cluster without it."""
+    """A metadata record that this version of Tidemill cannot read.  The broker cannot build an image without it."""
 
 
 class Endpoint(NamedTuple):
@@ -24,8 +24,9 @@ class Endpoint(NamedTuple):
     security: str  # PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
 
 
-PEER_ENDPOINT: Final = "PEER"  # where other brokers reach it, and
-HTTP_ENDPOINT: Final = "HTTP"  # where it is asked what it knows: names that no listener for clients has
+# Reserved endpoint names: no listener for clients may have them.
+PEER_ENDPOINT: Final = "PEER"  # for connections from other brokers
+HTTP_ENDPOINT: Final = "HTTP"  # health, readiness and metrics
 
 
 class ConfigResource(NamedTuple):
@@ -37,7 +38,7 @@ TOPIC_RESOURCE: Final = 2  # Kafka's ConfigResource.Type
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
 
-TOPIC_KINDS: Final = ("log", "keyed", "timer")  # a kind's byte is its place here
+TOPIC_KINDS: Final = ("log", "keyed", "timer")  # a kind is encoded as its index in this tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class ClusterRecord:
 
 @dataclass(frozen=True, slots=True)
 class FeatureRecord:
-    """From here on, records and behaviour up to this feature level may appear."""
+    """Raise the cluster's feature level: later records and behaviour may be of any level up to this one."""
 
     level: int
 
@@ -64,7 +65,7 @@ class BrokerRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A topic without partitions; its shards follow."""
+    """A topic without partitions; the records of its shards follow."""
 
     topic_id: TopicId
     name: str
@@ -73,18 +74,21 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class ShardRecord:
-    """A shard and the partitions it holds; a topic's shards come in the order of their partitions."""
+    """A shard and its partitions; the shards of a topic are recorded in the order of their partitions."""
 
     shard_id: ShardId
     topic_id: TopicId
     first_partition: int
     partition_count: int
-    initial_voters: tuple[ReplicaKey, ...]  # who votes before the shard's own log says anything; they never change
+    initial_voters: tuple[ReplicaKey, ...]  # the voters until the shard's own log records a change; they never change
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRecord:
-    """Where the shard shall be from now on; its leader leads it there.  Until one is written: with its founders."""
+    """The target replicas of a shard; the shard's leader carries out the reassignment.
+
+    Without such a record, the target replicas are the shard's founders.
+    """
 
     shard_id: ShardId
     voters: tuple[ReplicaKey, ...]  # the preferred leader is the first
@@ -92,7 +96,7 @@ class ReplicasRecord:
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopicRecord:
-    """The topic goes, with its shards and its configuration."""
+    """Delete a topic with its shards and its configuration."""
 
     topic_id: TopicId
 
@@ -101,12 +105,12 @@ class RemoveTopicRecord:
 class ConfigRecord:
     resource: ConfigResource
     key: str
-    value: str | None  # None: no longer set
+    value: str | None  # None removes the setting
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsRecord:
-    """All producer ids below `next_producer_id` are given away, the newest block of them to `broker_id`."""
+    """All producer ids below `next_producer_id` are allocated, the newest block of them to `broker_id`."""
 
     next_producer_id: int
     broker_id: BrokerId
@@ -114,14 +118,14 @@ class ProducerIdsRecord:
 
 @dataclass(frozen=True, slots=True)
 class ShardIdsRecord:
-    """All shard ids below this one were used, also those of topics that are gone.  Only in snapshots."""
+    """All shard ids below `next_shard_id` are used, including those of deleted topics.  Occurs only in snapshots."""
 
     next_shard_id: ShardId
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEndRecord:
-    """The `record_count` records before this one are the whole state: the log may begin at the first of them."""
+    """The preceding `record_count` records are the whole state, so the log may start at the first of them."""
 
     record_count: int
 
@@ -148,7 +152,7 @@ _REPLICAS: Final = 11
 
 
 def encode(record: Record) -> bytes:
-    """A record's value, as it stands in the log."""
+    """Return the value of the record as it is stored in the log."""
     out = bytearray(2)
     match record:
         case ClusterRecord(cluster_id):
@@ -209,16 +213,16 @@ def encode(record: Record) -> bytes:
 
 
 def decode(value: bytes | memoryview) -> Record:
-    """The inverse of `encode`; MetadataFormatError for what is damaged, or newer than this version."""
+    """The inverse of `encode`; MetadataFormatError for a record that is damaged or newer than this version."""
     if len(value) < 2:
         raise MetadataFormatError(f"a metadata record of {len(value)} bytes has no type and version")
     record_type, version = value[0], value[1]
     read = _READERS.get(record_type)
     if read is None:
-        raise MetadataFormatError(f"metadata record type {record_type} is not known here; a newer Tidemill wrote it")
+        raise MetadataFormatError(f"unknown metadata record type {record_type}: a newer version of Tidemill wrote it")
     if version > _VERSION:
         raise MetadataFormatError(
-            f"metadata record type {record_type} has version {version}; this Tidemill reads up to {_VERSION}"
+            f"metadata record type {record_type} has version {version}; this version of Tidemill reads up to {_VERSION}"
         )
     fields = _Fields(bytes(value[2:]))
     record = read(fields)
@@ -227,7 +231,7 @@ def decode(value: bytes | memoryview) -> Record:
 
 
 class _Fields:
-    """Reads one field after the other; every length is checked against the bytes that are there."""
+    """Reads one field after another; every length is checked against the bytes that are left."""
 
     __slots__ = ("_bytes", "_position")
 
@@ -239,7 +243,7 @@ class _Fields:
         end = self._position + size
         if end > len(self._bytes):
             raise MetadataFormatError(
-                f"a metadata record ends at byte {len(self._bytes) + 2}, and {end + 2} are wanted"
+                f"a metadata record is truncated: it has {len(self._bytes) + 2} bytes, and a field ends at {end + 2}"
             )
         taken = self._bytes[self._position : end]
         self._position = end
@@ -258,7 +262,7 @@ class _Fields:
         try:
             return self.take(self.number()).decode()
         except UnicodeDecodeError as error:
-            raise MetadataFormatError(f"a text in a metadata record is not UTF-8: {error}") from None
+            raise MetadataFormatError(f"a string in a metadata record is not UTF-8: {error}") from None
 
     def text_or_none(self) -> str | None:
         return self.text() if self.take(1)[0] else None
@@ -266,7 +270,7 @@ class _Fields:
     def count(self) -> int:
         count = self.number()
         if count > len(self._bytes) - self._position:
-            raise MetadataFormatError(f"a metadata record names {count} items in {len(self._bytes)} bytes")
+            raise MetadataFormatError(f"a metadata record of {len(self._bytes)} bytes claims to contain {count} items")
         return count
 
     def voters(self) -> tuple[ReplicaKey, ...]:
@@ -275,13 +279,13 @@ class _Fields:
     def kind(self) -> str:
         kind = self.take(1)[0]
         if kind >= len(TOPIC_KINDS):
-            raise MetadataFormatError(f"topic kind {kind} is not known here; a newer Tidemill wrote it")
+            raise MetadataFormatError(f"unknown topic kind {kind}: a newer version of Tidemill wrote it")
         return TOPIC_KINDS[kind]
 
     def end(self) -> None:
         left = len(self._bytes) - self._position
         if left:
-            raise MetadataFormatError(f"a metadata record has {left} bytes more than its type has fields")
+            raise MetadataFormatError(f"a metadata record has {left} bytes after its last field")
 
 
 def _read_broker(fields: _Fields) -> BrokerRecord:

@@ -1,4 +1,4 @@
-"""Topics get more partitions: CreatePartitions.  The new ones form new shards; what is there does not move."""
+"""Decides CreatePartitions: new partitions form new shards, and existing partitions do not move."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from tidemill.model.shard import ShardId
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MorePartitions:
     name: str
-    partition_count: int  # how many the topic shall have, with those it has
-    assignments: tuple[tuple[BrokerId, ...], ...] | None = None  # one per new partition; None leaves it to the cluster
+    partition_count: int  # the new total, including the existing partitions
+    assignments: tuple[tuple[BrokerId, ...], ...] | None = None  # one per new partition; None: the controller decides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class GrownTopic:
 
 
 def create_partitions(context: DecisionContext, command: CreatePartitions) -> Result[tuple[GrownTopic, ...]]:
-    """Each topic for itself: one that is refused does not touch the others."""
+    """Decide each topic separately: a rejected topic does not affect the others."""
     times_named = Counter(topic.name for topic in command.topics)
     records: list[Record] = []
     answers: dict[str, GrownTopic] = {}
@@ -97,12 +97,13 @@ def _grown(
         if len(wanted.assignments) != added:
             raise KafkaError(
                 errors.INVALID_REPLICA_ASSIGNMENT,
-                f"{added} partitions are added, and {len(wanted.assignments)} assignments are given",
+                f"{added} partitions are to be added, but {len(wanted.assignments)} assignments are given",
             )
         plans = plan_told(context, first_partition=topic.partition_count, assignments=wanted.assignments)
         if len(plans[0].voters) != replication_factor:
             raise KafkaError(
                 errors.INVALID_REPLICA_ASSIGNMENT,
-                f"topic {topic.name!r} has {replication_factor} replicas, and {len(plans[0].voters)} are assigned",
+                f"topic {topic.name!r} has replication factor {replication_factor}, "
+                f"but {len(plans[0].voters)} replicas are assigned",
             )
     return shard_records(plans, topic_id=topic.topic_id, next_shard_id=next_shard_id)

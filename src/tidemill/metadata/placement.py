@@ -1,8 +1,9 @@
-"""Which partitions make a shard, and which brokers carry it.
+"""Divides partitions into shards and assigns each shard its replicas.
 
-As in Kafka, the replicas of a shard stand on as many racks as there are, those on one rack as evenly as can be, and a
-broker without a rack stands on a rack of its own kind (all of them on one).  Unlike Kafka, which goes round the brokers
-from a random start, the least loaded are taken: who leads fewest leads the next shard, who carries fewest follows.
+As in Kafka, the replicas of a shard are spread over as many racks as possible, as evenly as possible; all brokers
+without a rack count as one rack.  Unlike Kafka, which goes round the brokers from a random start, placement prefers the
+least loaded brokers: the broker that leads the fewest shards leads the next one, and the brokers that carry the fewest
+replicas follow it.
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 
-PARTITIONS_PER_SHARD_MAX: Final = 16  # one vote and one row sequence serve so many; a hot shard can still be split
+PARTITIONS_PER_SHARD_MAX: Final = 16  # that many partitions share one election and one log
 
 
 class ShardPlan(NamedTuple):
@@ -29,12 +30,12 @@ class Candidate(NamedTuple):
 
 
 class Loads:
-    """How many shards each broker leads, if leaders are where they should be, and how many it carries."""
+    """The number of shards per broker: those it is the preferred leader of, and those it carries a replica of."""
 
     __slots__ = ("carried", "led")
 
     def __init__(self, shards: Iterable[Sequence[ReplicaKey]] = ()) -> None:
-        """`shards`: the replicas of each, the preferred leader first."""
+        """Count `shards`: the replicas of each shard, the preferred leader first."""
         self.led: Counter[BrokerId] = Counter()
         self.carried: Counter[BrokerId] = Counter()
         for replicas in shards:
@@ -55,7 +56,7 @@ class Loads:
 
 
 def shard_count(partition_count: int, broker_count: int) -> int:
-    """Enough shards that every broker can lead one, and that none has more partitions than one shard should."""
+    """Return the number of shards for a topic: every broker can lead one, and none exceeds PARTITIONS_PER_SHARD_MAX."""
     return max(min(partition_count, broker_count), -(-partition_count // PARTITIONS_PER_SHARD_MAX))
 
 
@@ -67,7 +68,10 @@ def place(
     candidates: Sequence[Candidate],
     loads: Loads,
 ) -> tuple[ShardPlan, ...]:
-    """Contiguous ranges of nearly one size, each with its replicas; `loads` are those before, and stay as they are."""
+    """Divide partitions into contiguous ranges of nearly equal size and choose the replicas of each.
+
+    `loads` are the loads without the new shards; the function does not change them.
+    """
     assert 1 <= replication_factor <= len(candidates), (replication_factor, len(candidates))
     loads = loads.copy()
     plans = []
@@ -86,9 +90,9 @@ def place(
 def extend(
     replicas: tuple[ReplicaKey, ...], count: int, candidates: Sequence[Candidate], loads: Loads
 ) -> tuple[ReplicaKey, ...]:
-    """`replicas`, in their order, and more until there are `count`, or no broker is left that has none."""
+    """Return `replicas` followed by additional ones, until there are `count` or every candidate has one."""
     racks = {candidate.voter.broker_id: candidate.rack for candidate in candidates}
-    order = {candidate.voter.broker_id: place for place, candidate in enumerate(candidates)}
+    order = {candidate.voter.broker_id: index for index, candidate in enumerate(candidates)}
     while len(replicas) < count:
         taken = {voter.broker_id for voter in replicas}
         free = [candidate for candidate in candidates if candidate.voter.broker_id not in taken]
@@ -112,7 +116,11 @@ def _leader_rank(candidate: Candidate, loads: Loads) -> tuple[bool, int, int]:
 def _follower_rank(
     candidate: Candidate, on_rack: Counter[str | None], loads: Loads, steps_behind: int
 ) -> tuple[bool, int, int, int, bool, int]:
-    """At equal load the next one in order, so that all pairs of brokers come up and not the lowest ids."""
+    """Return the sort key of a candidate follower; the least one is chosen.
+
+    At equal load the next broker after the last replica is chosen, so that replicas spread over all pairs of brokers
+    rather than over those with the lowest ids.
+    """
     broker_id = candidate.voter.broker_id
     return (
         not candidate.is_live,
@@ -125,7 +133,7 @@ def _follower_rank(
 
 
 def place_as_told(*, first_partition: int, assignments: Sequence[tuple[ReplicaKey, ...]]) -> tuple[ShardPlan, ...]:
-    """One shard for each run of partitions that were assigned to the same brokers, up to a shard's size."""
+    """Return one shard per run of partitions with the same replicas, of at most PARTITIONS_PER_SHARD_MAX partitions."""
     plans: list[ShardPlan] = []
     for partition, voters in enumerate(assignments, first_partition):
         last = plans[-1] if plans else None

@@ -1,4 +1,4 @@
-"""Producer ids, given to brokers in blocks, so that the metadata log is not written for each producer."""
+"""Allocates producer ids to brokers in blocks, so that not every new producer writes to the metadata log."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -8,7 +8,7 @@ from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 
-BLOCK_SIZE: Final = 1_000  # Kafka's: a restart wastes the rest of a block, and 2^63 ids last for ever
+BLOCK_SIZE: Final = 1_000  # as in Kafka; a restart wastes the rest of a block, which 2^63 ids can afford
 PRODUCER_ID_END: Final = (1 << 63) - 1
 
 
@@ -19,7 +19,7 @@ class AllocateProducerIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdBlock:
-    """The ids of `ids` belong to the broker that asked; none when there is a problem."""
+    """The ids allocated to the requesting broker; empty when there is a problem."""
 
     ids: range
     problem: Problem | None = None

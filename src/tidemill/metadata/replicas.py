@@ -1,4 +1,4 @@
-"""Who shall carry new partitions: what the user said, checked, or what the controller chooses."""
+"""Plans the replicas of new partitions: checks the user's assignments, or chooses brokers."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from tidemill.model.topic import TopicId
 
 
 def candidates_of(context: DecisionContext) -> list[Candidate]:
-    """Who can carry replicas: every registered broker, those that are down too."""
+    """Return the brokers that can carry replicas: every registered broker, including those that are down."""
     return [
         Candidate(broker.voter, broker.rack, context.is_live(broker.broker_id)) for broker in context.image.registered()
     ]
@@ -27,21 +27,21 @@ def loads_of(image: ClusterImage) -> Loads:
 def plan_chosen(
     context: DecisionContext, loads: Loads, *, first_partition: int, partition_count: int, replication_factor: int
 ) -> tuple[ShardPlan, ...]:
-    """
-    Live brokers first; one that is down is taken only when there are not enough.  KafkaError
-    (INVALID_REPLICATION_FACTOR) when there are too few brokers at all.
+    """Choose the replicas of new partitions; a broker that is down is chosen only when too few are live.
+
+    Raises KafkaError (INVALID_REPLICATION_FACTOR) when the cluster has fewer brokers than `replication_factor`.
     """
     if replication_factor < 1:
         raise KafkaError(
             errors.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} must be 1 or more, or -1 for the default",
+            f"replication factor {replication_factor} is refused: it must be 1 or more, or -1 for the default",
         )
     candidates = candidates_of(context)
     if replication_factor > len(candidates):
         count = f"{len(candidates)} broker" if len(candidates) == 1 else f"{len(candidates)} brokers"
         raise KafkaError(
             errors.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} needs {replication_factor} brokers, and this cluster has {count}",
+            f"replication factor {replication_factor} needs {replication_factor} brokers, but this cluster has {count}",
         )
     return place(
         first_partition=first_partition,
@@ -55,7 +55,7 @@ def plan_chosen(
 def plan_told(
     context: DecisionContext, *, first_partition: int, assignments: Sequence[Sequence[BrokerId]]
 ) -> tuple[ShardPlan, ...]:
-    """KafkaError (INVALID_REPLICA_ASSIGNMENT) when the assignments cannot be followed."""
+    """Plan shards from the user's assignments; KafkaError (INVALID_REPLICA_ASSIGNMENT) when one is not possible."""
     image = context.image
     voters = []
     for partition, broker_ids in enumerate(assignments, first_partition):
@@ -82,7 +82,7 @@ def _assignment_problem(
     if len(set(broker_ids)) != len(broker_ids):
         return "names a broker twice"
     if len(broker_ids) != replication_factor:
-        return f"names {len(broker_ids)} brokers, and that of the first one names {replication_factor}"
+        return f"names {len(broker_ids)} brokers, but the first assignment names {replication_factor}"
     registered = {broker.broker_id for broker in image.registered()}
     unknown = [broker_id for broker_id in broker_ids if broker_id not in registered]
     if unknown:

@@ -1,7 +1,8 @@
-"""An image as records: what stands in the metadata log in place of everything before it.
+"""Encodes an image as records, which replace all earlier records of the metadata log.
 
-The run is appended in one go, in chunks, and closed by a SnapshotEndRecord; only when that is committed may the log
-start move to the run's first offset.  A run without its end is harmless: its records set what is already so.
+The leader appends the snapshot in chunks with nothing in between, closed by a SnapshotEndRecord.  The log start may
+advance to the snapshot's first offset only when that record is committed.  A snapshot without an end record is
+harmless: its records repeat the state as it is.
 """
 
 from collections.abc import Iterator
@@ -24,12 +25,12 @@ from tidemill.metadata.metadata_records import (
 )
 from tidemill.model.broker_id import BrokerId
 
-CHUNK_RECORDS_MAX: Final = 1_000  # about 64 KiB: one batch
-CHUNK_BYTES_MAX: Final = 512 << 10  # a chunk ends with the record that reaches it: names have up to 32 KB
+CHUNK_RECORDS_MAX: Final = 1_000  # usually about 64 KiB, one batch
+CHUNK_BYTES_MAX: Final = 512 << 10  # the record that reaches it is the chunk's last; a record may have tens of KiB
 
 
 def snapshot_records(image: ClusterImage) -> Iterator[Record]:
-    """Everything in `image`, in an order that can be applied, and the end record."""
+    """Yield the records of the whole image, in an order that can be applied, and then the end record."""
     count = 0
     for record in _state(image):
         count += 1
@@ -38,7 +39,7 @@ def snapshot_records(image: ClusterImage) -> Iterator[Record]:
 
 
 def snapshot_chunks(image: ClusterImage, records_max: int = CHUNK_RECORDS_MAX) -> Iterator[tuple[Record, ...]]:
-    """The same, in pieces that fit one batch each."""
+    """Yield the records of `snapshot_records` in chunks that fit one batch each."""
     chunk: list[Record] = []
     byte_count = 0
     for record in snapshot_records(image):

@@ -1,4 +1,4 @@
-"""Topics' compiled configurations on one broker, made again only for topics whose settings changed."""
+"""A cache of compiled topic configurations on one broker; a topic is recompiled only after its settings change."""
 
 from collections.abc import Mapping
 
@@ -9,8 +9,9 @@ from tidemill.model.topic_config import TopicConfig, compile_topic_config
 
 
 class TopicConfigs:
-    """`of` is cheap enough for every request.  An image shares with the next one the settings that did not change, so
-    it is enough to see whether they are the same objects.
+    """Compiled topic configurations.  `of` is cheap enough to be called for every request.
+
+    Successive images share the mappings of unchanged settings, so comparing object identity detects every change.
     """
 
     def __init__(self, broker_id: BrokerId, static: Mapping[str, str]) -> None:
@@ -18,7 +19,7 @@ class TopicConfigs:
         self._static = static
         self._layers = BrokerLayers(static=static)
         self._default = compile_topic_config(NOTHING, self._layers)
-        self._compiled: dict[str, tuple[Mapping[str, str], TopicConfig]] = {}  # only of topics that have settings
+        self._compiled: dict[str, tuple[Mapping[str, str], TopicConfig]] = {}  # only topics with settings of their own
         self._image: ClusterImage | None = None
 
     def of(self, image: ClusterImage, topic: str) -> TopicConfig:

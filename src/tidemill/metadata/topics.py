@@ -1,4 +1,4 @@
-"""Topics are created and deleted: CreateTopics, DeleteTopics, and the topics that the cluster makes for itself."""
+"""Decides CreateTopics, DeleteTopics, and the creation of internal topics."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -36,8 +36,8 @@ from tidemill.model.topic import (
 )
 from tidemill.model.topic_config_keys import KIND
 
-PARTITIONS_MAX: Final = 10_000  # of one topic, and of one request: what Kafka creates at once
-DEFAULT: Final = -1  # a partition count or replication factor that is left to the cluster
+PARTITIONS_MAX: Final = 10_000  # per topic and per request; Kafka has the same limit per request
+DEFAULT: Final = -1  # requests the cluster's default partition count or replication factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class NewTopic:
     partition_count: int = DEFAULT
     replication_factor: int = DEFAULT
     assignments: tuple[tuple[int, tuple[BrokerId, ...]], ...] = ()  # (partition, brokers); then both above are DEFAULT
-    settings: tuple[tuple[str, str | None], ...] = ()  # (key, value); None is refused, as in Kafka
+    settings: tuple[tuple[str, str | None], ...] = ()  # (key, value); a value of None is rejected, as in Kafka
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class CreateTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """What became of one topic: `topic_id`, counts and `settings` are told when `problem` is None."""
+    """The outcome for one topic; `topic_id`, the counts and `settings` are valid only when `problem` is None."""
 
     name: str
     problem: Problem | None = None
@@ -69,14 +69,14 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateInternalTopic:
-    """The cluster needs one of its own topics; the answer is the same whether it was there or not."""
+    """Create an internal topic if it does not exist; the response is the same in both cases."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopics:
-    """Each topic by its name or by its id."""
+    """Delete topics; each is given by its name or by its id."""
 
     topics: tuple[str | TopicId, ...]
 
@@ -89,7 +89,7 @@ class DeletedTopic:
 
 
 def create_topics(context: DecisionContext, command: CreateTopics) -> Result[tuple[CreatedTopic, ...]]:
-    """Each topic for itself: one that is refused does not touch the others."""
+    """Decide each topic separately: a rejected topic does not affect the others."""
     times_named = Counter(topic.name for topic in command.topics)
     records: list[Record] = []
     answers: list[CreatedTopic] = []
@@ -141,7 +141,7 @@ def create_internal_topic(context: DecisionContext, command: CreateInternalTopic
         return Result((), _as_created(context.image, known))
     if command.name != OFFSETS_TOPIC:
         problem = Problem(
-            errors.INVALID_TOPIC_EXCEPTION, f"{command.name!r} is not a topic that the cluster makes for itself"
+            errors.INVALID_TOPIC_EXCEPTION, f"{command.name!r} is not an internal topic that brokers can create"
         )
         return Result((), CreatedTopic(name=command.name, problem=problem))
     layers = context.layers
@@ -160,7 +160,7 @@ def create_internal_topic(context: DecisionContext, command: CreateInternalTopic
 
 
 INTERNAL_TOPIC_SETTINGS: Final = {"cleanup.policy": "compact", "retention.ms": "-1", "retention.bytes": "-1"}
-"""Snapshots bound an internal topic; neither time nor size may take a record that no snapshot has replaced."""
+"""Snapshots bound the size of internal topics; retention must not delete records that no snapshot has replaced."""
 
 
 def delete_topics(context: DecisionContext, command: DeleteTopics) -> Result[tuple[DeletedTopic, ...]]:
@@ -195,14 +195,16 @@ def _deletion_problem(
     wanted: str | TopicId, topic: Topic | None, gone: set[TopicId], *, may_delete: bool
 ) -> Problem | None:
     if not may_delete:
-        return Problem(errors.TOPIC_DELETION_DISABLED, "delete.topic.enable=false forbids deleting topics")
+        return Problem(
+            errors.TOPIC_DELETION_DISABLED, "topics cannot be deleted while delete.topic.enable=false; set it to true"
+        )
     if topic is None:
         if isinstance(wanted, str):
             return Problem(errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted!r}")
         return Problem(errors.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id_text(wanted)}")
     if topic.is_internal:
         return Problem(
-            errors.INVALID_TOPIC_EXCEPTION, f"topic {topic.name!r} is internal, and only the cluster deletes it"
+            errors.INVALID_TOPIC_EXCEPTION, f"topic {topic.name!r} is internal and cannot be deleted by clients"
         )
     if topic.topic_id in gone:
         return Problem(errors.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
@@ -216,12 +218,16 @@ def _check_new_name(image: ClusterImage, name: str, taken: dict[str, str]) -> No
     if name in image.topics:
         raise KafkaError(errors.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
     if name in INTERNAL_TOPICS:
-        raise KafkaError(errors.INVALID_TOPIC_EXCEPTION, f"topic {name!r} is internal, and only the cluster creates it")
+        raise KafkaError(
+            errors.INVALID_TOPIC_EXCEPTION,
+            f"topic name {name!r} is reserved for an internal topic; choose another name",
+        )
     alike = image.metric_names.get(metric_name(name)) or taken.get(metric_name(name))
     if alike is not None:
         raise KafkaError(
             errors.INVALID_TOPIC_EXCEPTION,
-            f"topic {name!r} and the topic {alike!r} differ only in '.' and '_', which metrics cannot tell apart",
+            f"topic {name!r} differs from topic {alike!r} only in '.' and '_', which metric names cannot tell apart; "
+            "choose another name",
         )
 
 
@@ -262,7 +268,7 @@ def _partition_count(context: DecisionContext, topic: NewTopic) -> int:
     if not 1 <= topic.partition_count <= PARTITIONS_MAX:
         raise KafkaError(
             errors.INVALID_PARTITIONS,
-            f"a topic has 1 to {PARTITIONS_MAX} partitions, or -1 for the default; {topic.partition_count} is wrong",
+            f"partition count {topic.partition_count} is refused: use 1 to {PARTITIONS_MAX}, or -1 for the default",
         )
     return topic.partition_count
 
@@ -271,13 +277,13 @@ def _checked_assignments(topic: NewTopic) -> list[tuple[BrokerId, ...]]:
     if topic.partition_count != DEFAULT or topic.replication_factor != DEFAULT:
         raise KafkaError(
             errors.INVALID_REQUEST,
-            "with assignments, the number of partitions and the replication factor must both be -1",
+            "a request with assignments must set both the partition count and the replication factor to -1",
         )
     by_partition = dict(topic.assignments)
     if sorted(by_partition) != list(range(len(topic.assignments))) or len(by_partition) > PARTITIONS_MAX:
         raise KafkaError(
             errors.INVALID_REPLICA_ASSIGNMENT,
-            f"assignments must name each of the partitions 0, 1, … once, up to {PARTITIONS_MAX}",
+            f"assignments must name each partition once, numbered from 0 without gaps, at most {PARTITIONS_MAX}",
         )
     return [by_partition[partition] for partition in range(len(by_partition))]
 

@@ -1,4 +1,4 @@
-"""A controller to give commands to, and what it made of them."""
+"""A controller for tests: send it commands, and inspect the image that results."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -19,7 +19,7 @@ ENDPOINTS = (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
 
 
 class Counting:
-    """Chance that counts: every draw is another."""
+    """Deterministic entropy: every draw returns the next number."""
 
     def __init__(self) -> None:
         self._drawn = 0
@@ -30,7 +30,7 @@ class Counting:
 
 
 class Cluster:
-    """A controller, and everything it ever decided."""
+    """A controller together with the records it has decided so far."""
 
     def __init__(self, brokers: int = 1, static: Mapping[str, str] = NOTHING) -> None:
         self.controller = Controller(EMPTY, broker_id=BrokerId(1), static=static, entropy=Counting())
@@ -45,7 +45,7 @@ class Cluster:
         assert registered.problem is None
 
     def replicas(self, topic: str) -> list[list[int]]:
-        """Of each shard."""
+        """Return the broker ids of the replicas of each shard of a topic."""
         shards = [self.image.shards[shard_id] for shard_id in self.image.topics[topic].shard_ids]
         return [[voter.broker_id for voter in shard.replicas] for shard in shards]
 

@@ -1,4 +1,4 @@
-"""Who may be a broker, and under which number."""
+"""Admission of brokers: which directories are admitted, and with which broker id."""
 
 from dataclasses import replace
 
@@ -17,8 +17,8 @@ from tidemill.model.shard import METADATA_SHARD
 A, B, C = (DirectoryId(letter * 16) for letter in (b"a", b"b", b"c"))
 
 
-def test_a_broker_gets_the_number_it_wishes_for_or_the_next() -> None:
-    """Without a wish the number is above all that were ever given."""
+def test_a_broker_gets_the_requested_id_or_the_next_one() -> None:
+    """Without a requested id, the controller assigns one above all existing ids."""
     cluster = Cluster()
 
     given = [cluster.do(admission(directory, wish)).broker_id for directory, wish in ((A, 7), (B, None), (C, 0))]
@@ -26,8 +26,8 @@ def test_a_broker_gets_the_number_it_wishes_for_or_the_next() -> None:
     assert given == [7, 8, 0]
 
 
-def test_the_same_directory_gets_the_same_answer() -> None:
-    """A broker that dies before it has written its number down asks again."""
+def test_a_repeated_admission_gets_the_same_response() -> None:
+    """A broker that crashes before it has stored its id requests admission again."""
     cluster = Cluster()
     first = cluster.do(admission(A, None))
 
@@ -40,16 +40,14 @@ def test_the_same_directory_gets_the_same_answer() -> None:
 @pytest.mark.parametrize(
     ("directory", "wish", "error_code", "says"),
     [
-        (C, 2, errors.DUPLICATE_BROKER_REGISTRATION, "broker.id=2 is refused: it is live with data directory 6161"),
+        (C, 2, errors.DUPLICATE_BROKER_REGISTRATION, "it is in use by a live broker with data directory 6161"),
         (A, 3, errors.INVALID_REQUEST, "belongs to broker 2; set that"),
-        (C, -1, errors.INVALID_REQUEST, "a number from 0 to"),
-        (C, BROKER_ID_MAX + 1, errors.INVALID_REQUEST, "a number from 0 to"),
+        (C, -1, errors.INVALID_REQUEST, "it must be from 0 to"),
+        (C, BROKER_ID_MAX + 1, errors.INVALID_REQUEST, "it must be from 0 to"),
     ],
 )
-def test_a_number_that_cannot_be_had_is_refused_by_name(
-    directory: DirectoryId, wish: int, error_code: int, says: str
-) -> None:
-    """Two processes never share a number; nothing is written."""
+def test_an_unavailable_broker_id_is_refused(directory: DirectoryId, wish: int, error_code: int, says: str) -> None:
+    """Two processes never share a broker id.  The message names the id and the reason, and nothing is written."""
     cluster = Cluster()
     cluster.do(admission(A, 2))
     before = cluster.image
@@ -69,16 +67,16 @@ def test_a_number_that_cannot_be_had_is_refused_by_name(
             voter(2).directory_id,
             2,
             errors.DUPLICATE_BROKER_REGISTRATION,
-            "61616161 has taken the place of 0202",
+            "61616161 has replaced 0202",
         ),
-        (B, 9, errors.BROKER_ID_NOT_REGISTERED, "broker 9 was never admitted here"),
+        (B, 9, errors.BROKER_ID_NOT_REGISTERED, "broker 9 was never admitted to this cluster"),
         (A, 2, errors.NONE, ""),
     ],
 )
-def test_who_was_admitted_hears_whether_it_is_so_still(
+def test_an_admitted_directory_learns_whether_it_still_has_its_id(
     directory: DirectoryId, number: int, error_code: int, says: str
 ) -> None:
-    """A directory that was replaced does not take its number back, though nobody is live under it."""
+    """A replaced directory does not get its id back, even when no live broker uses that id."""
     cluster = Cluster(brokers=2)
     cluster.do(admission(A, 2))
 
@@ -89,8 +87,8 @@ def test_who_was_admitted_hears_whether_it_is_so_still(
     assert told is None or says in told.message
 
 
-def test_a_broker_that_is_down_is_replaced_wherever_it_was() -> None:
-    """The new directory is a new voter in the old one's place, and no endpoint of the old one is told any more."""
+def test_a_new_directory_replaces_the_old_one_in_every_shard() -> None:
+    """The new directory takes over the old one's place among the replicas, but not its registered endpoints."""
     cluster = Cluster(brokers=3)
     cluster.create("all", partition_count=3, replication_factor=3)
     cluster.create("others", assignments=((0, (BrokerId(1), BrokerId(2))),))
@@ -108,21 +106,20 @@ def test_a_broker_that_is_down_is_replaced_wherever_it_was() -> None:
     assert cluster.warnings == ()
 
 
-def test_what_only_the_old_directory_had_is_told() -> None:
-    """The new one does not pretend to have it: its log begins with the founders, who never answer."""
+def test_a_replaced_directory_with_the_only_replica_is_reported() -> None:
+    """The new directory does not claim to have the data: the shard's log still needs the votes of its founders."""
     cluster = Cluster(brokers=2)
     cluster.create("alone", assignments=((0, (BrokerId(2),)),))
 
     cluster.do(admission(A, 2, live=[1]))
 
     (warning,) = cluster.warnings
-    assert "only the old one, 0202" in warning
-    assert "alone (shard 1)" in warning
+    assert "had the only replica of alone (shard 1)" in warning
     assert cluster.image.shards[cluster.image.topics["alone"].shard_ids[0]].initial_voters == (voter(2),)
 
 
-def test_who_is_only_admitted_carries_nothing() -> None:
-    """It follows the metadata shard, and that is all, until it has said where it is reached."""
+def test_an_admitted_broker_carries_no_replicas_before_it_registers() -> None:
+    """It follows the metadata shard and nothing else."""
     cluster = Cluster()
     cluster.do(admission(voter(2).directory_id, 2))
 
@@ -142,8 +139,8 @@ def test_who_is_only_admitted_carries_nothing() -> None:
     assert cluster.create("wide", replication_factor=2).problem is None
 
 
-def test_only_who_was_admitted_can_register() -> None:
-    """A stranger, and one that was replaced, learn it by name."""
+def test_only_an_admitted_directory_can_register() -> None:
+    """An unknown broker and a replaced directory get different errors, and each message names the reason."""
     cluster = Cluster(brokers=2)
     cluster.do(admission(A, 2))
 
@@ -154,11 +151,13 @@ def test_only_who_was_admitted_can_register() -> None:
         replaced.problem.error_code,
     )
     assert "never admitted to cluster c" in stranger.problem.message
-    assert "wants its number" in replaced.problem.message
+    assert "it belongs to data directory 6161" in replaced.problem.message
 
 
 def test_a_founder_that_an_earlier_build_did_not_admit_still_registers() -> None:
-    """Its log ends between founding and registration; founding again, as at every start, makes up for it."""
+    """The log of an earlier build may end between bootstrap and registration; the bootstrap at every start repairs
+    it.
+    """
     cluster = Cluster(brokers=0)
     older = Cluster(brokers=0)
     image = replace(older.image, brokers={})

@@ -1,4 +1,4 @@
-"""From one image to the next."""
+"""Applying records to an image."""
 
 import pytest
 
@@ -21,8 +21,8 @@ TOPIC = TopicId(b"t" * 16)
 VOTERS = tuple(ReplicaKey(BrokerId(broker_id), DirectoryId(bytes(16))) for broker_id in (1, 2))
 
 
-def test_an_image_is_never_changed() -> None:
-    """Whoever holds one may go on reading it."""
+def test_apply_does_not_change_the_old_image() -> None:
+    """Readers may keep using an image after newer ones were built from it."""
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log")])
 
     after = apply(before, [ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS)])
@@ -31,8 +31,8 @@ def test_an_image_is_never_changed() -> None:
     assert (len(before.shards), len(after.shards)) == (0, 1)
 
 
-def test_only_what_changes_is_copied() -> None:
-    """One setting more costs the same with ten thousand topics as with one."""
+def test_apply_copies_only_the_tables_that_change() -> None:
+    """Changing one setting costs the same with ten thousand topics as with one."""
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log")])
 
     after = apply(before, [ConfigRecord(ConfigResource(2, "t"), "retention.ms", "1")])
@@ -41,8 +41,10 @@ def test_only_what_changes_is_copied() -> None:
     assert before.shards is after.shards
 
 
-def test_an_image_stands_for_an_offset() -> None:
-    """Each record takes one offset, unless the caller knows better (batches of Raft's own take some as well)."""
+def test_an_image_has_the_offset_after_its_last_record() -> None:
+    """Each record takes one offset, unless the caller passes an end offset, since Raft's own batches take offsets as
+    well.
+    """
     records = [TopicRecord(TOPIC, "t", "log"), ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS)]
 
     offsets = [apply(EMPTY, records).offset, apply(EMPTY, records, end_offset=40).offset]
@@ -51,7 +53,7 @@ def test_an_image_stands_for_an_offset() -> None:
 
 
 def test_a_shards_replicas_change_and_its_founders_do_not() -> None:
-    """Who joins later must begin with what the shard began with, or two majorities would not meet."""
+    """A replica added later must start from the same initial voters, or there could be two disjoint majorities."""
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log"), ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS[:1])])
 
     after = apply(before, [ReplicasRecord(ShardId(1), VOTERS)])
@@ -61,8 +63,8 @@ def test_a_shards_replicas_change_and_its_founders_do_not() -> None:
     assert before.topics == after.topics
 
 
-def test_a_shard_that_is_told_again_keeps_its_replicas() -> None:
-    """A snapshot run in the log may be cut short between a shard and its replicas."""
+def test_a_repeated_shard_record_keeps_the_replicas() -> None:
+    """A snapshot in the log may end between a shard's record and the record of its replicas."""
     initialized = ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS[:1])
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log"), initialized, ReplicasRecord(ShardId(1), VOTERS)])
 
@@ -71,24 +73,24 @@ def test_a_shard_that_is_told_again_keeps_its_replicas() -> None:
     assert before.shards == after.shards
 
 
-def test_a_shard_is_founded_once() -> None:
-    """No log that we wrote says otherwise."""
+def test_a_shard_cannot_be_created_twice_with_different_founders() -> None:
+    """The controller never writes such a log."""
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log"), ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS)])
 
     with pytest.raises(AssertionError):
         apply(before, [ShardRecord(ShardId(1), TOPIC, 0, 3, VOTERS[:1])])
 
 
-def test_a_gap_between_shards_is_our_own_fault() -> None:
-    """No log that we wrote has one."""
+def test_a_gap_between_shards_fails_an_assertion() -> None:
+    """The controller never writes such a log."""
     before = apply(EMPTY, [TopicRecord(TOPIC, "t", "log")])
 
     with pytest.raises(AssertionError):
         apply(before, [ShardRecord(ShardId(1), TOPIC, 1, 3, VOTERS)])
 
 
-def test_a_newer_cluster_is_not_joined_blindly() -> None:
-    """A feature level that this version does not know stops it."""
+def test_a_newer_feature_level_is_refused() -> None:
+    """A broker stops at a feature level that its version does not support."""
     with pytest.raises(MetadataFormatError) as refused:
         apply(EMPTY, [FeatureRecord(FEATURE_LEVEL + 1)])
 

@@ -1,4 +1,4 @@
-"""The controller's stories: what a command changes, and what its user is told."""
+"""The controller's commands: what each one changes, and what it answers."""
 
 from typing import Any
 
@@ -27,8 +27,8 @@ def code(answer: Any) -> int:
     return errors.NONE if answer.problem is None else int(answer.problem.error_code)
 
 
-def test_a_founded_cluster_holds_its_own_log() -> None:
-    """Shard 0 carries the metadata topic, whose id every Kafka client knows."""
+def test_a_new_cluster_has_the_metadata_topic() -> None:
+    """Shard 0 holds the metadata topic, with the topic id that Kafka clients expect."""
     cluster = Cluster()
 
     image = cluster.image
@@ -41,7 +41,7 @@ def test_a_founded_cluster_holds_its_own_log() -> None:
 
 
 def test_deciding_changes_nothing() -> None:
-    """Only replay does, so that a failed append leaves nothing to undo."""
+    """Only `replay` changes the state, so a failed append needs no undo."""
     cluster = Cluster()
     before = cluster.image
 
@@ -51,8 +51,10 @@ def test_deciding_changes_nothing() -> None:
     assert before is cluster.image
 
 
-def test_a_topic_gets_eight_partitions_in_one_shard() -> None:
-    """Who does not say gets `num.partitions`; one broker needs one shard for up to 16 of them."""
+def test_a_topic_has_eight_partitions_in_one_shard_by_default() -> None:
+    """A request without a partition count gets `num.partitions`; with one broker, one shard holds up to 16
+    partitions.
+    """
     cluster = Cluster()
 
     answer = cluster.create("t")
@@ -61,8 +63,8 @@ def test_a_topic_gets_eight_partitions_in_one_shard() -> None:
     assert [(1, range(8))] == cluster.ranges("t")
 
 
-def test_a_wide_topic_has_shards_of_sixteen() -> None:
-    """No shard has more partitions than one vote should carry, and none is much smaller than another."""
+def test_a_topic_with_many_partitions_has_several_shards() -> None:
+    """No shard exceeds 16 partitions, and the shards have nearly equal sizes."""
     cluster = Cluster()
 
     cluster.create("t", partition_count=40)
@@ -73,7 +75,9 @@ def test_a_wide_topic_has_shards_of_sixteen() -> None:
 
 
 def test_every_broker_can_lead_a_shard() -> None:
-    """With brokers to spare a topic has as many shards, and their voters go round."""
+    """A topic has at least one shard per broker if it has enough partitions, and the replicas rotate over the
+    brokers.
+    """
     cluster = Cluster(brokers=3)
 
     cluster.create("t", partition_count=4, replication_factor=2)
@@ -88,10 +92,10 @@ def test_every_broker_can_lead_a_shard() -> None:
         ({"name": ""}, errors.INVALID_TOPIC_EXCEPTION, "is empty"),
         ({"name": "a/b"}, errors.INVALID_TOPIC_EXCEPTION, "'a/b'"),
         ({"name": "old"}, errors.TOPIC_ALREADY_EXISTS, "'old' already exists"),
-        ({"name": "with_dot"}, errors.INVALID_TOPIC_EXCEPTION, "'with.dot' differ only in"),
-        ({"name": OFFSETS_TOPIC}, errors.INVALID_TOPIC_EXCEPTION, "is internal"),
-        ({"name": "t", "partition_count": 0}, errors.INVALID_PARTITIONS, "0 is wrong"),
-        ({"name": "t", "partition_count": -2}, errors.INVALID_PARTITIONS, "-2 is wrong"),
+        ({"name": "with_dot"}, errors.INVALID_TOPIC_EXCEPTION, "differs from topic 'with.dot' only in"),
+        ({"name": OFFSETS_TOPIC}, errors.INVALID_TOPIC_EXCEPTION, "is reserved for an internal topic"),
+        ({"name": "t", "partition_count": 0}, errors.INVALID_PARTITIONS, "partition count 0 is refused"),
+        ({"name": "t", "partition_count": -2}, errors.INVALID_PARTITIONS, "partition count -2 is refused"),
         ({"name": "t", "partition_count": 10_001}, errors.INVALID_PARTITIONS, "1 to 10000"),
         ({"name": "t", "replication_factor": 0}, errors.INVALID_REPLICATION_FACTOR, "must be 1 or more"),
         ({"name": "t", "replication_factor": 3}, errors.INVALID_REPLICATION_FACTOR, "this cluster has 1 broker"),
@@ -99,7 +103,7 @@ def test_every_broker_can_lead_a_shard() -> None:
         (
             {"name": "t", "assignments": ((1, (BrokerId(1),)),)},
             errors.INVALID_REPLICA_ASSIGNMENT,
-            "each of the partitions",
+            "each partition once",
         ),
         ({"name": "t", "assignments": ((0, ()),)}, errors.INVALID_REPLICA_ASSIGNMENT, "names no broker"),
         (
@@ -110,7 +114,7 @@ def test_every_broker_can_lead_a_shard() -> None:
         (
             {"name": "t", "assignments": ((0, (BrokerId(1),)),), "partition_count": 1},
             errors.INVALID_REQUEST,
-            "must both be -1",
+            "to -1",
         ),
         ({"name": "t", "settings": (("retention.m", "1"),)}, errors.INVALID_CONFIG, "did you mean retention.ms?"),
         ({"name": "t", "settings": (("retention.ms", "-2"),)}, errors.INVALID_CONFIG, "retention.ms=-2 is refused"),
@@ -123,8 +127,8 @@ def test_every_broker_can_lead_a_shard() -> None:
         ),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused_by_name(wanted: dict[str, Any], error_code: int, says: str) -> None:
-    """A refusal names what is wrong, and nothing is written."""
+def test_an_invalid_topic_is_refused(wanted: dict[str, Any], error_code: int, says: str) -> None:
+    """The message names what is wrong, and nothing is written."""
     cluster = Cluster()
     cluster.create("old")
     cluster.create("with.dot")
@@ -137,8 +141,8 @@ def test_a_topic_that_cannot_be_is_refused_by_name(wanted: dict[str, Any], error
     assert before == cluster.image
 
 
-def test_one_refused_topic_does_not_touch_the_others() -> None:
-    """Each topic of a request stands for itself, and one named twice is not created at all."""
+def test_a_refused_topic_does_not_affect_the_others() -> None:
+    """The topics of a request are decided separately, and a topic named twice is not created."""
     cluster = Cluster()
     names = ("good", "bad/", "twice", "other", "twice")
 
@@ -150,7 +154,7 @@ def test_one_refused_topic_does_not_touch_the_others() -> None:
 
 
 def test_names_of_one_request_must_differ_in_more_than_dots() -> None:
-    """The first of two that metrics cannot tell apart is created."""
+    """Of two names that metrics cannot tell apart, only the first topic is created."""
     cluster = Cluster()
 
     answers = cluster.do(CreateTopics(topics=(NewTopic(name="a.b"), NewTopic(name="a_b"))))
@@ -158,8 +162,8 @@ def test_names_of_one_request_must_differ_in_more_than_dots() -> None:
     assert [code(answer) for answer in answers] == [errors.NONE, errors.INVALID_TOPIC_EXCEPTION]
 
 
-def test_one_request_creates_so_much_and_no_more() -> None:
-    """What would hold the loop too long is refused; the rest of the request is not."""
+def test_the_partitions_created_by_one_request_are_limited() -> None:
+    """A topic that exceeds the limit, and would block the event loop, is refused; the others are created."""
     cluster = Cluster()
     wanted = [("a", 6_000), ("b", 6_000), ("c", 3)]
 
@@ -168,8 +172,8 @@ def test_one_request_creates_so_much_and_no_more() -> None:
     assert [code(answer) for answer in answers] == [errors.NONE, errors.INVALID_PARTITIONS, errors.NONE]
 
 
-def test_what_is_only_checked_is_not_made() -> None:
-    """`validate_only` answers as if, and writes nothing."""
+def test_a_validated_topic_is_not_created() -> None:
+    """`validate_only` gets the response of a creation, and nothing is written."""
     cluster = Cluster()
 
     result = cluster.controller.decide(CreateTopics(topics=(NewTopic(name="t"),), validate_only=True), NOW_MS)
@@ -177,8 +181,8 @@ def test_what_is_only_checked_is_not_made() -> None:
     assert (result.records, result.response[0].partition_count) == ((), 8)
 
 
-def test_partitions_go_where_they_are_told() -> None:
-    """Neighbours with the same brokers share a shard; others begin a new one."""
+def test_assigned_partitions_are_placed_on_their_brokers() -> None:
+    """Adjacent partitions with the same brokers share a shard; a different assignment starts a new shard."""
     cluster = Cluster(brokers=2)
     one, two = (BrokerId(1),), (BrokerId(2),)
 
@@ -187,8 +191,10 @@ def test_partitions_go_where_they_are_told() -> None:
     assert [range(2), range(2, 3), range(3, 4)] == [held for _, held in cluster.ranges("t")]
 
 
-def test_replicas_go_where_somebody_lives() -> None:
-    """A broker that is down is taken only when there are not enough others; a leader at least must live."""
+def test_replicas_are_placed_on_live_brokers_first() -> None:
+    """A broker that is down is chosen only when too few are live, and an assignment must name at least one live
+    broker.
+    """
     cluster = Cluster(brokers=3)
     cluster.live = frozenset({BrokerId(1), BrokerId(3)})
     down = BrokerId(2)
@@ -205,8 +211,8 @@ def test_replicas_go_where_somebody_lives() -> None:
     assert [shard[-1] for shard in cluster.replicas("three")] == [down]
 
 
-def test_default_replication_factor_is_obeyed() -> None:
-    """Whoever does not say gets it, on as many racks as there are."""
+def test_default_replication_factor_applies() -> None:
+    """A request without a replication factor gets the default, spread over all racks."""
     cluster = Cluster(brokers=0, static={"default.replication.factor": "2"})
     for broker_id, rack in ((1, "a"), (2, "a"), (3, "b")):
         cluster.join(broker_id, rack)
@@ -218,8 +224,8 @@ def test_default_replication_factor_is_obeyed() -> None:
     assert sorted(shard[0] for shard in cluster.replicas("t")) == [1, 2, 3]
 
 
-def test_a_deleted_topic_takes_all_its_traces() -> None:
-    """Shards, ids, settings and its claim on names go; its shard ids never come back."""
+def test_deleting_a_topic_removes_everything_but_its_shard_ids() -> None:
+    """Shards, ids, settings and the reserved metric name are removed; shard ids are never reused."""
     cluster = Cluster()
     cluster.create("a.b", settings=(("retention.ms", "5"),))
     before = Cluster().image
@@ -237,7 +243,7 @@ def test_a_deleted_topic_takes_all_its_traces() -> None:
 
 
 def test_topics_are_deleted_by_name_and_by_id() -> None:
-    """What is not there, and what is the cluster's own, is refused."""
+    """Unknown topics and internal topics are refused."""
     cluster = Cluster()
     by_id = cluster.create("by.id").topic_id
     cluster.create("by.name")
@@ -257,7 +263,7 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
 
 
 def test_deleting_can_be_forbidden() -> None:
-    """`delete.topic.enable=false` is obeyed."""
+    """`delete.topic.enable=false` is respected."""
     cluster = Cluster(static={"delete.topic.enable": "false"})
     cluster.create("t")
 
@@ -267,7 +273,7 @@ def test_deleting_can_be_forbidden() -> None:
 
 
 def test_new_partitions_form_new_shards() -> None:
-    """What is there does not move."""
+    """Existing partitions do not move."""
     cluster = Cluster()
     cluster.create("t", partition_count=3)
     cluster.create("between")
@@ -293,8 +299,8 @@ def test_new_partitions_form_new_shards() -> None:
         (MorePartitions(name=METADATA_TOPIC, partition_count=9), errors.INVALID_TOPIC_EXCEPTION),
     ],
 )
-def test_partitions_only_grow(wanted: MorePartitions, error_code: int) -> None:
-    """A number that is not more, or that cannot be placed, is refused."""
+def test_invalid_partition_counts_and_assignments_are_refused(wanted: MorePartitions, error_code: int) -> None:
+    """A count that is not larger than the current one, or that cannot be placed, is refused."""
     cluster = Cluster()
     cluster.create("t")
 
@@ -303,8 +309,8 @@ def test_partitions_only_grow(wanted: MorePartitions, error_code: int) -> None:
     assert error_code == code(answer)
 
 
-def test_the_offsets_topic_is_made_once() -> None:
-    """Its answer is the same whoever asks first; time and size take nothing from it."""
+def test_the_offsets_topic_is_created_once() -> None:
+    """Repeated requests get the same response, and neither retention time nor size deletes records of the topic."""
     cluster = Cluster()
 
     first = cluster.do(CreateInternalTopic(name=OFFSETS_TOPIC))
@@ -320,8 +326,8 @@ def test_the_offsets_topic_is_made_once() -> None:
     ) == ("compact", -1, -1, 104_857_600)
 
 
-def test_settings_are_set_and_taken_back() -> None:
-    """What was changed is in force at once; what was taken back is as if never set."""
+def test_settings_are_set_and_deleted() -> None:
+    """A changed setting takes effect at once; a deleted one leaves no trace."""
     cluster = Cluster()
     cluster.create("t")
     before = cluster.image
@@ -336,8 +342,8 @@ def test_settings_are_set_and_taken_back() -> None:
     assert before.configs == cluster.image.configs
 
 
-def test_a_default_for_the_cluster_reaches_topics_that_say_nothing() -> None:
-    """Topic, broker, cluster, start: the nearest one counts."""
+def test_the_most_specific_setting_applies() -> None:
+    """In this order: topic, broker, cluster default, settings at start-up."""
     cluster = Cluster()
     cluster.create("own", settings=(("retention.ms", "1"),))
     cluster.create("none")
@@ -360,26 +366,24 @@ def test_a_default_for_the_cluster_reaches_topics_that_say_nothing() -> None:
         (topic("t"), Change("nonsense", DELETE, None), errors.INVALID_CONFIG, "unknown configuration key"),
         (topic("t"), Change("retention.ms", SET, "soon"), errors.INVALID_CONFIG, "retention.ms=soon is refused"),
         (topic("t"), Change("retention.ms", SET, None), errors.INVALID_REQUEST, "has no value"),
-        (topic("t"), Change("retention.ms", APPEND, "1"), errors.INVALID_CONFIG, "is for lists"),
+        (topic("t"), Change("retention.ms", APPEND, "1"), errors.INVALID_CONFIG, "needs a list"),
         (topic("t"), Change("cleanup.policy", APPEND, "compact"), errors.INVALID_CONFIG, "delete,compact is refused"),
         (topic("t"), Change("unclean.leader.election.enable", SET, "true"), errors.INVALID_CONFIG, "would lose them"),
-        (topic("t"), Change("compression.type", SET, "zstd"), errors.INVALID_CONFIG, "not implemented yet"),
-        (topic(METADATA_TOPIC), Change("retention.ms", SET, "1"), errors.INVALID_CONFIG, "is fixed"),
-        (ConfigResource(4, ""), Change("num.partitions", SET, "1"), errors.INVALID_CONFIG, "when the broker starts"),
-        (ConfigResource(4, "7"), Change("log.retention.ms", SET, "1"), errors.INVALID_REQUEST, "there are: 1"),
+        (topic("t"), Change("compression.type", SET, "zstd"), errors.INVALID_CONFIG, "not built yet"),
+        (topic(METADATA_TOPIC), Change("retention.ms", SET, "1"), errors.INVALID_CONFIG, "cannot be changed"),
+        (ConfigResource(4, ""), Change("num.partitions", SET, "1"), errors.INVALID_CONFIG, "read only at start-up"),
+        (ConfigResource(4, "7"), Change("log.retention.ms", SET, "1"), errors.INVALID_REQUEST, "brokers: 1"),
         (
             ConfigResource(32, ""),
             Change("share.session.timeout.ms", SET, "1"),
             errors.INVALID_REQUEST,
-            "name of a group",
+            "empty name",
         ),
         (ConfigResource(8, "1"), Change("x", SET, "1"), errors.INVALID_REQUEST, "resource type 8"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_by_name(
-    resource: ConfigResource, change: Change, error_code: int, says: str
-) -> None:
-    """Key, value and fix are in the answer; nothing is written."""
+def test_an_invalid_setting_is_refused(resource: ConfigResource, change: Change, error_code: int, says: str) -> None:
+    """The message names key, value and fix; nothing is written."""
     cluster = Cluster()
     cluster.create("t")
     before = cluster.image
@@ -391,8 +395,8 @@ def test_a_setting_that_cannot_be_is_refused_by_name(
     assert before == cluster.image
 
 
-def test_a_list_grows_and_shrinks() -> None:
-    """APPEND and SUBTRACT begin with the value that counts."""
+def test_append_and_subtract_change_lists() -> None:
+    """APPEND and SUBTRACT start from the effective value."""
     cluster = Cluster()
     cluster.create("t")
     key = "leader.replication.throttled.replicas"
@@ -404,8 +408,8 @@ def test_a_list_grows_and_shrinks() -> None:
     assert {key: "1:1,2:1"} == cluster.image.topic_overrides("t")
 
 
-def test_a_full_replacement_takes_back_what_it_does_not_name() -> None:
-    """AlterConfigs says all there is to say."""
+def test_alter_configs_deletes_the_settings_it_does_not_name() -> None:
+    """AlterConfigs replaces all settings; only the topic's kind remains."""
     cluster = Cluster()
     cluster.create("t", settings=(("retention.ms", "1"), ("segment.ms", "2"), ("tidemill.kind", "log")))
 
@@ -414,8 +418,8 @@ def test_a_full_replacement_takes_back_what_it_does_not_name() -> None:
     assert cluster.image.topic_overrides("t") == {"segment.ms": "3", "flush.ms": "4", "tidemill.kind": "log"}
 
 
-def test_a_group_keeps_its_settings() -> None:
-    """They are checked and kept, also those that do nothing yet."""
+def test_group_settings_are_checked_and_stored() -> None:
+    """This includes settings that have no effect yet."""
     cluster = Cluster()
 
     answer = cluster.set(ConfigResource(32, "g"), Change("share.auto.offset.reset", SET, "earliest"))
@@ -424,8 +428,8 @@ def test_a_group_keeps_its_settings() -> None:
     assert cluster.image.configs[ConfigResource(32, "g")] == {"share.auto.offset.reset": "earliest"}
 
 
-def test_no_producer_id_is_given_twice() -> None:
-    """Blocks follow one another, whoever asks."""
+def test_no_producer_id_is_allocated_twice() -> None:
+    """Blocks are consecutive, whichever broker requests them; an unregistered broker gets none."""
     cluster = Cluster(brokers=2)
 
     blocks = [cluster.do(AllocateProducerIds(broker_id=BrokerId(broker_id))) for broker_id in (1, 2, 1)]
@@ -435,8 +439,8 @@ def test_no_producer_id_is_given_twice() -> None:
     assert (errors.BROKER_ID_NOT_REGISTERED, range(0)) == (code(stranger), stranger.ids)
 
 
-def test_a_broker_that_moves_is_known_at_its_new_address() -> None:
-    """The same again writes nothing; another directory under the same number is refused."""
+def test_a_registration_updates_the_endpoints() -> None:
+    """An unchanged registration writes nothing; another directory with the same broker id is refused."""
     cluster = Cluster()
     moved = RegisterBroker(broker_id=BrokerId(1), directory_id=voter(1).directory_id, endpoints=(), rack="r")
     thief = RegisterBroker(broker_id=BrokerId(1), directory_id=voter(2).directory_id, endpoints=())
@@ -454,7 +458,7 @@ def test_a_broker_that_moves_is_known_at_its_new_address() -> None:
 
 
 def test_a_directory_of_another_cluster_is_refused() -> None:
-    """Founding again changes nothing; founding another is refused."""
+    """Repeating the bootstrap changes nothing; a bootstrap with another cluster id is refused."""
     cluster = Cluster()
     before = cluster.image
 

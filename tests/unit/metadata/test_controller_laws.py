@@ -1,4 +1,4 @@
-"""What holds after any commands whatever."""
+"""Invariants of the controller that hold after any sequence of commands."""
 
 from typing import Any
 
@@ -72,13 +72,13 @@ class AnyCommands(RuleBasedStateMachine):
             assert image.brokers[broker_id].directory_id == command.directory_id
             assert wish in (None, broker_id)
             assert broker_id in before.brokers or wish is not None or broker_id > max(before.brokers)
-            assert not self.controller.decide(command, 0).records, "asked again, nothing is written"
+            assert not self.controller.decide(command, 0).records, "a repeated request writes nothing"
 
     @rule(live=st.none() | st.frozensets(st.integers(0, 9).map(BrokerId)))
     def come_and_go(self, live: frozenset[BrokerId] | None) -> None:
         self.live = live
         self.do(GrowReplicas())
-        assert not self.controller.decide(GrowReplicas(), 0, live=live).records, "grown once is enough"
+        assert not self.controller.decide(GrowReplicas(), 0, live=live).records, "a repeated command writes nothing"
 
     @rule(wanted=st.lists(st.tuples(names, st.integers(-1, 40), st.integers(-1, 3), keys, values), max_size=3))
     def create(self, wanted: list[tuple[str, int, int, str, str]]) -> None:
@@ -116,7 +116,7 @@ class AnyCommands(RuleBasedStateMachine):
 
     @rule()
     def snapshot(self) -> None:
-        """A snapshot in the log changes nothing, whole or cut short."""
+        """A snapshot within the log does not change the image, whether it is complete or not."""
         image = self.controller.image
         run = list(snapshot_records(image))
 
@@ -131,7 +131,7 @@ class AnyCommands(RuleBasedStateMachine):
         assert image == apply(EMPTY, self.log)
 
     @invariant()
-    def partitions_lie_in_one_shard_each(self) -> None:
+    def each_partition_is_in_exactly_one_shard(self) -> None:
         image = self.controller.image
         for topic in image.topics.values():
             held = [p for shard_id in topic.shard_ids for p in image.shards[shard_id].partitions]
@@ -141,8 +141,8 @@ class AnyCommands(RuleBasedStateMachine):
         assert len(image.shards) == sum(len(topic.shard_ids) for topic in image.topics.values())
 
     @invariant()
-    def replicas_are_brokers_of_today(self) -> None:
-        """Nobody is named twice, and no directory that was given up."""
+    def replicas_are_current_brokers(self) -> None:
+        """No shard names a broker twice, or a directory that was replaced."""
         image = self.controller.image
         for shard in image.shards.values():
             assert len({voter.broker_id for voter in shard.replicas}) == len(shard.replicas) > 0

@@ -1,4 +1,4 @@
-"""What DescribeConfigs shows."""
+"""The answers of DescribeConfigs."""
 
 import pytest
 
@@ -31,7 +31,7 @@ IMAGE = apply(
 
 
 def test_a_topic_shows_every_key_once_in_order() -> None:
-    """Kafka's and ours, without those that Kafka keeps to itself."""
+    """Kafka's keys and ours, without Kafka's internal ones."""
     shown = describe_topic(IMAGE, "t", BrokerLayers())
 
     names = [resolved.key.name for resolved in shown]
@@ -39,24 +39,24 @@ def test_a_topic_shows_every_key_once_in_order() -> None:
     assert {r.key.name: r.value for r in shown if not r.is_default} == {"retention.ms": "1"}
 
 
-def test_an_unknown_topic_shows_nothing() -> None:
-    """The error says so."""
+def test_describing_an_unknown_topic_fails() -> None:
+    """The error is UNKNOWN_TOPIC_OR_PARTITION."""
     with pytest.raises(KafkaError) as refused:
         describe_topic(IMAGE, "none", BrokerLayers())
 
     assert refused.value.error_code == errors.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_to_be_shows_what_it_would_have() -> None:
-    """CreateTopics answers with the settings that count, also when it only checks."""
+def test_the_settings_of_a_new_topic_include_defaults() -> None:
+    """CreateTopics answers with the effective settings, also for a request that is only validated."""
     shown = topic_settings({"internal.segment.bytes": "7"}, IMAGE.broker_layers(BrokerId(1), {}))
 
     values = {r.key.name: r.value for r in shown}
     assert tuple(values[k] for k in ("retention.ms", "max.message.bytes", "internal.segment.bytes")) == ("2", "3", "7")
 
 
-def test_a_broker_shows_what_it_runs_with() -> None:
-    """Its own changes before the cluster's, the cluster's before what it was started with."""
+def test_a_broker_shows_its_effective_settings() -> None:
+    """The broker's own dynamic settings override the cluster's, which override those given at start-up."""
     static = {"log.retention.ms": "9", "message.max.bytes": "9", "num.partitions": "9"}
 
     shown = {r.key.name: (r.value, int(r.source)) for r in describe_broker(IMAGE, BrokerId(1), static)}
@@ -68,8 +68,8 @@ def test_a_broker_shows_what_it_runs_with() -> None:
     ]
 
 
-def test_the_clusters_default_shows_what_was_set() -> None:
-    """It has no values of its own beyond that."""
+def test_the_cluster_default_shows_only_explicit_settings() -> None:
+    """The cluster default resource has no default values of its own."""
     (shown,) = describe_cluster_default(IMAGE)
 
     assert (shown.key.name, shown.value, shown.source) == (
@@ -80,7 +80,7 @@ def test_the_clusters_default_shows_what_was_set() -> None:
 
 
 def test_a_group_shows_its_settings() -> None:
-    """Those it has, and those it takes from the broker."""
+    """Its own settings, and those inherited from the broker."""
     shown = {r.key.name: int(r.source) for r in describe_group(IMAGE, "g", BrokerLayers())}
 
     assert (shown["share.auto.offset.reset"], shown["share.session.timeout.ms"]) == (8, 5)

@@ -1,4 +1,4 @@
-"""The cluster's own topics grow with it."""
+"""Internal topics gain replicas as the cluster grows."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def brokers(*broker_ids: int) -> frozenset[BrokerId]:
 
 
 def test_metadata_has_one_replica_then_three_then_five() -> None:
-    """Never an even number; who was there stays, and stays first."""
+    """The number of replicas is never even, and existing replicas keep their place at the front."""
     cluster = Cluster(brokers=0)
     seen = []
 
@@ -30,8 +30,8 @@ def test_metadata_has_one_replica_then_three_then_five() -> None:
 @pytest.mark.parametrize(
     ("factor", "counts"), [("3", [1, 1, 3, 3, 3]), ("2", [1, 2, 2, 2, 2]), ("1", [1] * 5), ("4", [1, 1, 3, 4, 4])]
 )
-def test_offsets_grow_as_far_as_they_are_wished(factor: str, counts: list[int]) -> None:
-    """An even number only where it is what was asked for."""
+def test_offsets_grow_up_to_the_configured_factor(factor: str, counts: list[int]) -> None:
+    """The number of replicas is even only if the configured factor is."""
     cluster = Cluster(static={"offsets.topic.replication.factor": factor})
     cluster.do(CreateInternalTopic(name=OFFSETS_TOPIC))
     seen = [len(cluster.replicas(OFFSETS_TOPIC)[0])]
@@ -44,8 +44,8 @@ def test_offsets_grow_as_far_as_they_are_wished(factor: str, counts: list[int]) 
     assert cluster.replicas(OFFSETS_TOPIC)[0][0] == 1
 
 
-def test_offsets_that_are_made_late_have_their_replicas_at_once() -> None:
-    """As many as there are brokers for, each broker leading a shard."""
+def test_an_offsets_topic_created_late_has_all_replicas_at_once() -> None:
+    """It gets as many replicas as the brokers allow, and each broker leads a shard."""
     cluster = Cluster(brokers=3)
 
     cluster.do(CreateInternalTopic(name=OFFSETS_TOPIC))
@@ -55,7 +55,7 @@ def test_offsets_that_are_made_late_have_their_replicas_at_once() -> None:
 
 
 def test_growing_again_changes_nothing() -> None:
-    """A broker registers at every start."""
+    """A broker registers at every start, which must not write records each time."""
     cluster = Cluster(brokers=3)
 
     results = [cluster.controller.decide(command, NOW_MS) for command in (GrowReplicas(), registration(2))]
@@ -63,8 +63,8 @@ def test_growing_again_changes_nothing() -> None:
     assert [result.records for result in results] == [(), ()]
 
 
-def test_only_who_lives_is_taken() -> None:
-    """Two of three live brokers would need both; the third counts again when it has come back."""
+def test_only_live_brokers_become_replicas() -> None:
+    """With two of three brokers live, both would be needed; the third counts once it is live again."""
     cluster = Cluster(brokers=0)
     cluster.live = brokers(1)
     cluster.join(1)
@@ -79,8 +79,8 @@ def test_only_who_lives_is_taken() -> None:
     assert (without, cluster.replicas(METADATA_TOPIC)) == ([[1]], [[1, 2, 3]])
 
 
-def test_a_replica_that_is_down_is_no_reason_to_stay_small() -> None:
-    """Five voters without one of them survive another failure, three without one survive none."""
+def test_a_replica_that_is_down_does_not_prevent_growth() -> None:
+    """Five voters with one down tolerate another failure; three with one down tolerate none."""
     cluster = Cluster(brokers=4)
     cluster.live = brokers(1, 3, 4, 5)
 
@@ -89,8 +89,8 @@ def test_a_replica_that_is_down_is_no_reason_to_stay_small() -> None:
     assert cluster.replicas(METADATA_TOPIC) == [[1, 2, 3, 4, 5]]
 
 
-def test_whoever_registers_lives() -> None:
-    """Also when its heartbeat has not been heard yet."""
+def test_a_registering_broker_counts_as_live() -> None:
+    """This holds even before its first heartbeat."""
     cluster = Cluster(brokers=2)
     cluster.live = brokers(1, 2)
 
@@ -99,8 +99,8 @@ def test_whoever_registers_lives() -> None:
     assert cluster.replicas(METADATA_TOPIC) == [[1, 2, 3]]
 
 
-def test_newcomers_stand_on_other_racks() -> None:
-    """A rack that fails takes one of three replicas, where there are three racks."""
+def test_new_replicas_are_placed_on_other_racks() -> None:
+    """With three racks, losing one rack loses one of three replicas."""
     cluster = Cluster(brokers=0)
     cluster.join(1, rack="a")
     cluster.live = brokers(1)
@@ -113,8 +113,8 @@ def test_newcomers_stand_on_other_racks() -> None:
     assert cluster.replicas(METADATA_TOPIC) == [[1, 3, 4]]
 
 
-def test_a_replica_that_was_replaced_counts_before_it_has_registered() -> None:
-    """A broker that comes back with an empty directory does not make room for another one."""
+def test_a_replaced_replica_counts_before_it_registers() -> None:
+    """A broker that returns with an empty directory keeps its place; no other broker takes it."""
     cluster = Cluster(brokers=4)
 
     cluster.do(admission(voter(9).directory_id, 3))

@@ -1,4 +1,4 @@
-"""Leaders are where they should be, or are brought there."""
+"""Transfers of leadership to the preferred leaders."""
 
 import pytest
 
@@ -33,8 +33,8 @@ def everywhere(leader: BrokerId) -> dict[ShardId, BrokerId]:
     return {ShardId(number): leader for number in range(1, 4)}
 
 
-def test_a_leader_that_came_back_gets_its_shards_again() -> None:
-    """One that is down does not, and where nobody leads there is nobody to hand over."""
+def test_shards_move_to_their_live_preferred_leaders() -> None:
+    """A shard stays when its preferred leader is down, and a shard without a leader is left out."""
     image = three_shards().image
     leaders = everywhere(ONE)
 
@@ -48,8 +48,8 @@ def test_a_leader_that_came_back_gets_its_shards_again() -> None:
     assert moves == [[(2, TWO), (3, THREE)], [(2, TWO)], [], [(2, TWO)]]
 
 
-def test_what_was_handed_over_stays() -> None:
-    """Balanced once is balanced."""
+def test_a_balanced_cluster_needs_no_transfers() -> None:
+    """Carrying out the planned transfers leaves nothing to do."""
     image = three_shards().image
     leaders = everywhere(ONE)
 
@@ -59,8 +59,8 @@ def test_what_was_handed_over_stays() -> None:
     assert leaders == {shard_id: preferred_leader(image.shards[shard_id]) for shard_id in leaders}
 
 
-def test_one_check_hands_over_so_many_and_no_more() -> None:
-    """A broker that comes back to thousands of shards is not asked for all of them at once."""
+def test_the_transfers_of_one_check_are_limited() -> None:
+    """A broker that comes back and should lead thousands of shards does not receive them all at once."""
     cluster = Cluster(brokers=2)
     assignments = tuple((partition, (ONE, TWO) if partition % 2 else (TWO, ONE)) for partition in range(2_400))
     cluster.create("t", assignments=assignments)
@@ -79,13 +79,15 @@ def test_one_check_hands_over_so_many_and_no_more() -> None:
         ({"auto.leader.rebalance.enable": "false"}, None),
     ],
 )
-def test_leaders_are_checked_as_often_as_was_said(settings: dict[str, str], interval_s: int | None) -> None:
-    """Kafka's keys, and its defaults."""
+def test_the_check_interval_is_configurable(settings: dict[str, str], interval_s: int | None) -> None:
+    """The keys and the defaults are Kafka's."""
     assert interval_s == rebalance_interval_s(BrokerLayers(static=settings))
 
 
 def test_an_election_is_answered_per_partition_and_moves_shards() -> None:
-    """Both partitions of a shard move with it; what needs no election, or cannot have one, is told."""
+    """Both partitions of a shard move with it; a partition that needs no election, or cannot have one, gets an
+    error.
+    """
     image = three_shards().image
     leaders = {ShardId(1): ONE, ShardId(2): ONE, ShardId(3): ONE}
     live = frozenset((ONE, TWO))
@@ -104,8 +106,8 @@ def test_an_election_is_answered_per_partition_and_moves_shards() -> None:
     ]
 
 
-def test_who_asks_for_all_is_told_what_happened() -> None:
-    """Not of thousands of partitions that are led as they should be."""
+def test_an_election_of_all_partitions_omits_those_without_need() -> None:
+    """The response leaves out partitions that their preferred leader already leads."""
     image = three_shards().image
     leaders = {ShardId(0): ONE, ShardId(1): ONE, ShardId(2): TWO}
 
@@ -118,11 +120,13 @@ def test_who_asks_for_all_is_told_what_happened() -> None:
 
 
 def test_an_unclean_election_moves_nothing() -> None:
-    """
-    What has a leader needs none; nobody is made one where there is none: what was acknowledged would be lost.
-    """
+    """A shard with a leader needs no election, and an unclean leader elsewhere would lose acknowledged records."""
     image = three_shards().image
-    leaders = {ShardId(0): ONE, ShardId(1): ONE, ShardId(2): ONE}  # shard 2 not by its preferred one, shard 3 by nobody
+    leaders = {
+        ShardId(0): ONE,
+        ShardId(1): ONE,
+        ShardId(2): ONE,
+    }  # shard 2 is not led by its preferred leader, shard 3 has none
 
     moves, elections = elect(image, leaders, ALL, [("t", [0, 2, 4, 6])], is_unclean=True)
     everywhere = elect(image, leaders, ALL, None, is_unclean=True)
@@ -138,8 +142,8 @@ def test_an_unclean_election_moves_nothing() -> None:
     assert elections[2].problem is not None and "lose acknowledged records" in elections[2].problem.message
 
 
-def test_other_kinds_of_election_are_unknown() -> None:
-    """By number."""
+def test_an_unknown_election_type_is_refused() -> None:
+    """The message names the number."""
     problems = [election_type_problem(election_type) for election_type in (0, 1, 2)]
 
     assert [None, None] == problems[:2]

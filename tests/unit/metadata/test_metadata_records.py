@@ -1,4 +1,4 @@
-"""The bytes of the metadata log (`docs/formats/metadata.md`)."""
+"""The encoding of metadata records (`docs/formats/metadata.md`)."""
 
 from pathlib import Path
 
@@ -77,8 +77,8 @@ records: st.SearchStrategy[Record] = st.one_of(
 )
 
 
-def test_the_bytes_are_those_of_the_golden_file() -> None:
-    """A log that was written once is readable for good: these bytes never change."""
+def test_records_encode_to_the_golden_file() -> None:
+    """Old logs must stay readable, so these bytes never change."""
     golden = GOLDEN.read_text().split()
 
     written = [encode(record).hex() for record in ONE_OF_EACH]
@@ -86,8 +86,8 @@ def test_the_bytes_are_those_of_the_golden_file() -> None:
     assert golden == written
 
 
-def test_the_golden_file_reads_as_what_was_written() -> None:
-    """Reading is held against bytes that the present code did not write."""
+def test_the_golden_file_decodes_to_the_records() -> None:
+    """Decoding is tested against bytes that the present code did not write."""
     golden = GOLDEN.read_text().split()
 
     read = tuple(decode(bytes.fromhex(line)) for line in golden)
@@ -96,8 +96,8 @@ def test_the_golden_file_reads_as_what_was_written() -> None:
 
 
 @given(records)
-def test_a_record_comes_back_as_it_went(record: Record) -> None:
-    """Decoding is the inverse of encoding."""
+def test_decode_inverts_encode(record: Record) -> None:
+    """Every record survives a round trip."""
     value = encode(record)
 
     back = decode(value)
@@ -106,8 +106,8 @@ def test_a_record_comes_back_as_it_went(record: Record) -> None:
 
 
 @given(records, st.data())
-def test_a_cut_record_is_refused(record: Record, data: st.DataObject) -> None:
-    """No record's head is a record: damage is never taken for a smaller truth."""
+def test_a_truncated_record_is_refused(record: Record, data: st.DataObject) -> None:
+    """No prefix of a record is a valid record, so damage is never taken for a shorter record."""
     value = encode(record)
     size = data.draw(st.integers(0, len(value) - 1))
 
@@ -116,8 +116,8 @@ def test_a_cut_record_is_refused(record: Record, data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=64))
-def test_any_bytes_are_a_record_or_are_refused(value: bytes) -> None:
-    """Nothing but MetadataFormatError comes out of foreign bytes."""
+def test_arbitrary_bytes_decode_or_are_refused(value: bytes) -> None:
+    """Decoding raises nothing but MetadataFormatError."""
     try:
         decode(value)
     except MetadataFormatError as refused:
@@ -127,16 +127,16 @@ def test_any_bytes_are_a_record_or_are_refused(value: bytes) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (b"\x63\x00", "type 99 is not known here"),
+        (b"\x63\x00", "unknown metadata record type 99"),
         (b"\x02\x01\x01", "type 2 has version 1"),
-        (b"\x02\x00\x01\x01", "1 bytes more than its type has fields"),
+        (b"\x02\x00\x01\x01", "1 bytes after its last field"),
         (b"\x02\x00" + b"\x80" * 10 + b"\x01", "more than ten bytes"),
-        (b"\x04\x00" + bytes(16) + b"\x01a\x03", "topic kind 3 is not known here"),
+        (b"\x04\x00" + bytes(16) + b"\x01a\x03", "unknown topic kind 3"),
         (b"", "has no type and version"),
     ],
 )
-def test_what_cannot_be_read_is_named(value: bytes, message: str) -> None:
-    """Who must upgrade, or has damage, learns it from the error."""
+def test_a_format_error_names_its_cause(value: bytes, message: str) -> None:
+    """The message tells an upgrade that is needed from damage."""
     with pytest.raises(MetadataFormatError) as refused:
         decode(value)
 

@@ -1,4 +1,4 @@
-"""Which partitions make a shard, and who carries them."""
+"""How partitions are divided into shards, and which brokers carry them."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -26,12 +26,12 @@ racks_of_brokers = st.lists(st.none() | st.sampled_from("abc"), min_size=1, max_
 
 
 def brokers_on(racks: Sequence[str | None], down: Collection[int] = ()) -> list[Candidate]:
-    """Brokers 1, 2, …, one on each of these racks."""
+    """Return brokers 1, 2 and so on, one on each of the given racks."""
     return [Candidate(v, rack, v.broker_id not in down) for v, rack in zip(VOTERS, racks, strict=False)]
 
 
 def placed(candidates: list[Candidate], topics: Sequence[int], factor: int) -> list[tuple[int, ...]]:
-    """The brokers of every shard, when topics with so many partitions are created one after the other."""
+    """Return the brokers of every shard after creating topics with these partition counts one after the other."""
     loads = Loads()
     shards = []
     for partition_count in topics:
@@ -53,8 +53,10 @@ def imbalance(counts: Counter[int], among: Sequence[Candidate]) -> int:
 
 
 @given(st.integers(0, 100), st.integers(1, 500), racks_of_brokers, st.integers(1, 7))
-def test_ranges_are_whole_even_and_carried(first: int, count: int, racks: list[str | None], factor: int) -> None:
-    """Ranges follow one another without a gap, differ by one partition at most, and name different brokers."""
+def test_ranges_are_contiguous_even_and_replicated(
+    first: int, count: int, racks: list[str | None], factor: int
+) -> None:
+    """The ranges have no gaps, differ by at most one partition, and each shard's replicas are on different brokers."""
     factor = min(factor, len(racks))
 
     plans = place(
@@ -74,11 +76,8 @@ def test_ranges_are_whole_even_and_carried(first: int, count: int, racks: list[s
 
 
 @given(racks_of_brokers, st.integers(1, 7), st.lists(st.integers(1, 40), min_size=1, max_size=10))
-def test_leaders_are_spread_and_racks_are_used(racks: list[str | None], factor: int, topics: list[int]) -> None:
-    """
-    However many topics come: no broker leads two shards more than another, and a shard has its replicas on as many
-    racks as there are.
-    """
+def test_leaders_are_balanced_and_racks_are_used(racks: list[str | None], factor: int, topics: list[int]) -> None:
+    """No broker leads two shards more than another, and a shard's replicas are on as many racks as possible."""
     factor = min(factor, len(racks))
 
     shards = placed(brokers_on(racks), topics, factor)
@@ -90,8 +89,8 @@ def test_leaders_are_spread_and_racks_are_used(racks: list[str | None], factor: 
 
 
 @given(st.integers(1, 7), st.integers(1, 7), st.lists(st.integers(1, 40), min_size=1, max_size=10))
-def test_equal_brokers_carry_alike(count: int, factor: int, topics: list[int]) -> None:
-    """Leaders come first; what they leave uneven is two shards at most."""
+def test_equal_brokers_carry_nearly_equal_numbers_of_replicas(count: int, factor: int, topics: list[int]) -> None:
+    """Leadership is balanced first, which leaves a difference of at most two replicas."""
     brokers = brokers_on([None] * count)
 
     shards = placed(brokers, topics, min(factor, count))
@@ -100,8 +99,8 @@ def test_equal_brokers_carry_alike(count: int, factor: int, topics: list[int]) -
 
 
 @given(racks_of_brokers, st.sets(st.integers(1, 7)), st.integers(1, 7))
-def test_whoever_is_down_is_taken_last(racks: list[str | None], down: set[int], factor: int) -> None:
-    """As many live brokers as there are, and one of them leads."""
+def test_brokers_that_are_down_are_chosen_last(racks: list[str | None], down: set[int], factor: int) -> None:
+    """All live brokers are used first, and a live broker is the preferred leader."""
     factor = min(factor, len(racks))
     up = [broker_id for broker_id in range(1, len(racks) + 1) if broker_id not in down]
 
@@ -112,7 +111,7 @@ def test_whoever_is_down_is_taken_last(racks: list[str | None], down: set[int], 
 
 
 def test_a_new_broker_gets_the_next_leaders() -> None:
-    """What is there counts, so that a cluster that has grown fills up where it is empty."""
+    """Existing shards count, so a new broker receives new shards first."""
     loads = Loads([(VOTERS[0], VOTERS[1]), (VOTERS[1], VOTERS[0])])
 
     (plan,) = place(
@@ -127,8 +126,8 @@ def test_a_new_broker_gets_the_next_leaders() -> None:
 
 
 @given(st.lists(st.sampled_from(VOTERS[:2]).map(lambda voter: (voter,)), min_size=1, max_size=60))
-def test_what_was_told_is_followed(assignments: list[tuple[ReplicaKey, ...]]) -> None:
-    """Each partition lies with the brokers that were named for it, in shards no bigger than others."""
+def test_explicit_assignments_are_followed(assignments: list[tuple[ReplicaKey, ...]]) -> None:
+    """Each partition is on the assigned brokers, and no shard exceeds the usual size."""
     plans = place_as_told(first_partition=5, assignments=assignments)
 
     assert assignments == [plan.voters for plan in plans for _ in range(plan.partition_count)]

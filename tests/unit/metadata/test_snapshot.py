@@ -1,4 +1,4 @@
-"""A snapshot is a run of records, closed by its end."""
+"""Snapshots of the metadata log: a sequence of records closed by an end record."""
 
 from tidemill.metadata.apply import apply
 from tidemill.metadata.image import EMPTY, ClusterImage
@@ -33,8 +33,8 @@ def some_topics(count: int) -> ClusterImage:
     return apply(EMPTY, [*made, moved, RemoveTopicRecord(ids[-1])])
 
 
-def test_a_snapshot_restores_what_it_was_taken_of() -> None:
-    """Everything comes back, also the next shard id, whose shard is long gone."""
+def test_a_snapshot_restores_the_image() -> None:
+    """The whole state is restored, including the next shard id of a cluster whose newest shard was deleted."""
     image = some_topics(3)
 
     back = apply(EMPTY, snapshot_records(image), end_offset=image.offset)
@@ -44,15 +44,15 @@ def test_a_snapshot_restores_what_it_was_taken_of() -> None:
 
 
 def test_a_big_snapshot_comes_in_chunks() -> None:
-    """No chunk is more than a batch holds, and only the last has the end."""
+    """No chunk has more records than one batch, and only the last chunk has the end record."""
     chunks = list(snapshot_chunks(some_topics(20), records_max=10))
 
     assert [len(chunk) for chunk in chunks] == [10, 10, 10, 10, 6]
     assert SnapshotEndRecord(45) == chunks[-1][-1]
 
 
-def test_a_snapshot_of_long_names_comes_in_chunks_of_bounded_bytes() -> None:
-    """A group's name may have 32 KB: a thousand of those would fit no journal."""
+def test_chunks_are_bounded_in_bytes() -> None:
+    """A group's name may have 32 KB, and a thousand such records would exceed the journal's capacity for one append."""
     names = [f"{number}" + "g" * 32_000 for number in range(600)]
     image = apply(EMPTY, [ConfigRecord(ConfigResource(GROUP_RESOURCE, name), "key", "value") for name in names])
 

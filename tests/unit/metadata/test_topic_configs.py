@@ -1,4 +1,4 @@
-"""Compiled configurations are made again only where settings changed."""
+"""Compiled topic configurations are recompiled only after the settings change."""
 
 from tidemill.metadata.apply import apply
 from tidemill.metadata.image import EMPTY
@@ -19,8 +19,8 @@ TWO_TOPICS = apply(
 )
 
 
-def test_a_change_elsewhere_compiles_nothing() -> None:
-    """The same object comes back as long as the topic's settings are the same."""
+def test_a_change_of_another_topic_recompiles_nothing() -> None:
+    """The same object is returned as long as the topic's settings are unchanged."""
     configs = TopicConfigs(BrokerId(1), {})
     before = configs.of(TWO_TOPICS, "a")
     image = apply(TWO_TOPICS, [retention("b", "3")])
@@ -32,7 +32,7 @@ def test_a_change_elsewhere_compiles_nothing() -> None:
 
 
 def test_a_change_is_seen_at_once_and_only_in_its_image() -> None:
-    """An older image, which somebody may still read, tells what it told."""
+    """An older image, which another reader may still use, keeps its settings."""
     configs = TopicConfigs(BrokerId(1), {})
     image = apply(TWO_TOPICS, [retention("a", "3")])
 
@@ -41,8 +41,8 @@ def test_a_change_is_seen_at_once_and_only_in_its_image() -> None:
     assert seen == [1, 3, 1]
 
 
-def test_topics_without_settings_share_one() -> None:
-    """Ten thousand of them cost one compiled value."""
+def test_topics_without_settings_share_one_configuration() -> None:
+    """Ten thousand such topics need one compiled value."""
     configs = TopicConfigs(BrokerId(1), {"log.retention.ms": "9"})
 
     shared = [configs.of(TWO_TOPICS, name) for name in ("x", "y")]
@@ -51,8 +51,8 @@ def test_topics_without_settings_share_one() -> None:
     assert shared[0].retention_ms == 9
 
 
-def test_a_topic_that_comes_back_brings_nothing_along() -> None:
-    """A topic that is deleted and created again begins with the defaults."""
+def test_a_recreated_topic_starts_with_the_defaults() -> None:
+    """Settings of the deleted topic are not cached."""
     configs = TopicConfigs(BrokerId(1), {})
     configs.of(TWO_TOPICS, "a")
     image = apply(TWO_TOPICS, [RemoveTopicRecord(IDS[0]), TopicRecord(IDS[0], "a", "log")])
