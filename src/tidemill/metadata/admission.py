@@ -56,7 +56,7 @@ def admit_broker(context: DecisionContext, command: AdmitBroker) -> Result[Admit
         return _refused(image, errors.INVALID_REQUEST, why)
     held = image.brokers.get(broker_id)
     if command.was_admitted:
-        return _refused(image, *_no_longer(broker_id, command.directory_id, held))
+        return _refused(image, *_not_admitted_problem(broker_id, command.directory_id, held))
     record = BrokerRecord(broker_id, command.directory_id, (), None)
     admitted = Admitted(cluster_id=image.cluster_id, broker_id=broker_id)
     if held is None:
@@ -68,11 +68,11 @@ def admit_broker(context: DecisionContext, command: AdmitBroker) -> Result[Admit
             f"broker.id={broker_id} is refused for data directory {command.directory_id.hex()}: it is in use by a live "
             f"broker with data directory {held.directory_id.hex()}; leave broker.id out, or set an unused id",
         )
-    moved, warnings = _taken_over(image, held.voter, ReplicaKey(broker_id, command.directory_id))
+    moved, warnings = _replace_directory(image, held.voter, ReplicaKey(broker_id, command.directory_id))
     return Result((record, *moved), admitted, warnings)
 
 
-def _no_longer(broker_id: BrokerId, old: DirectoryId, held: Broker | None) -> Problem:
+def _not_admitted_problem(broker_id: BrokerId, old: DirectoryId, held: Broker | None) -> Problem:
     if held is None:
         why = f"broker {broker_id} was never admitted to this cluster with data directory {old.hex()}"
         return Problem(errors.BROKER_ID_NOT_REGISTERED, f"{why}; start it on an empty directory")
@@ -83,7 +83,7 @@ def _no_longer(broker_id: BrokerId, old: DirectoryId, held: Broker | None) -> Pr
     )
 
 
-def _taken_over(image: ClusterImage, old: ReplicaKey, new: ReplicaKey) -> tuple[list[Record], tuple[str, ...]]:
+def _replace_directory(image: ClusterImage, old: ReplicaKey, new: ReplicaKey) -> tuple[list[Record], tuple[str, ...]]:
     """Return the records that put directory `new` in the place of `old`, and a warning if shards are lost with `old`.
 
     The new directory replaces the old one in the replicas of every shard.  A shard whose only replica was in the old

@@ -47,16 +47,16 @@ def apply(image: ClusterImage, records: Iterable[Record], *, end_offset: int | N
 class _Table(Generic[K, V]):
     """Copy-on-write view of one mapping of the old image: copied before the first change."""
 
-    __slots__ = ("_copied", "now")
+    __slots__ = ("_copied", "current")
 
     def __init__(self, old: Mapping[K, V]) -> None:
-        self.now = old
+        self.current = old
         self._copied: dict[K, V] | None = None
 
-    def change(self) -> dict[K, V]:
+    def mutable(self) -> dict[K, V]:
         if self._copied is None:
-            self._copied = dict(self.now)
-            self.now = self._copied
+            self._copied = dict(self.current)
+            self.current = self._copied
         return self._copied
 
 
@@ -87,7 +87,7 @@ class _Draft:
                     )
                 self._feature_level = record.level
             case BrokerRecord():
-                self._brokers.change()[record.broker_id] = Broker(
+                self._brokers.mutable()[record.broker_id] = Broker(
                     broker_id=record.broker_id,
                     directory_id=record.directory_id,
                     endpoints=record.endpoints,
@@ -98,8 +98,8 @@ class _Draft:
             case ShardRecord():
                 self._apply_shard(record)
             case ReplicasRecord():
-                shard = self._shards.now[record.shard_id]
-                self._shards.change()[record.shard_id] = replace(shard, replicas=record.voters)
+                shard = self._shards.current[record.shard_id]
+                self._shards.mutable()[record.shard_id] = replace(shard, replicas=record.voters)
             case RemoveTopicRecord():
                 self._apply_remove_topic(record)
             case ConfigRecord():
@@ -115,9 +115,9 @@ class _Draft:
                 assert_never(record)
 
     def _apply_topic(self, record: TopicRecord) -> None:
-        if record.topic_id in self._topics_by_id.now:
+        if record.topic_id in self._topics_by_id.current:
             return  # a snapshot within the log repeats existing topics
-        assert record.name not in self._topics.now, "topic names are unique"
+        assert record.name not in self._topics.current, "topic names are unique"
         self._put_topic(
             Topic(
                 topic_id=record.topic_id,
@@ -129,11 +129,11 @@ class _Draft:
             )
         )
         if "." in record.name or "_" in record.name:
-            self._metric_names.change()[metric_name(record.name)] = record.name
+            self._metric_names.mutable()[metric_name(record.name)] = record.name
 
     def _apply_shard(self, record: ShardRecord) -> None:
-        topic = self._topics_by_id.now[record.topic_id]
-        known = self._shards.now.get(record.shard_id)
+        topic = self._topics_by_id.current[record.topic_id]
+        known = self._shards.current.get(record.shard_id)
         if (
             known is not None
         ):  # a snapshot within the log repeats existing shards; their replicas may have changed since
@@ -143,7 +143,7 @@ class _Draft:
             )
             return
         assert record.first_partition == topic.partition_count, "shard records are in the order of their partitions"
-        self._shards.change()[record.shard_id] = Shard(
+        self._shards.mutable()[record.shard_id] = Shard(
             shard_id=record.shard_id,
             topic_id=record.topic_id,
             first_partition=record.first_partition,
@@ -162,42 +162,42 @@ class _Draft:
         )
 
     def _apply_remove_topic(self, record: RemoveTopicRecord) -> None:
-        topic = self._topics_by_id.change().pop(record.topic_id)
-        del self._topics.change()[topic.name]
-        shards = self._shards.change()
+        topic = self._topics_by_id.mutable().pop(record.topic_id)
+        del self._topics.mutable()[topic.name]
+        shards = self._shards.mutable()
         for shard_id in topic.shard_ids:
             del shards[shard_id]
-        if self._metric_names.now.get(metric_name(topic.name)) == topic.name:
-            del self._metric_names.change()[metric_name(topic.name)]
+        if self._metric_names.current.get(metric_name(topic.name)) == topic.name:
+            del self._metric_names.mutable()[metric_name(topic.name)]
         resource = ConfigResource(TOPIC_RESOURCE, topic.name)
-        if resource in self._configs.now:
-            del self._configs.change()[resource]
+        if resource in self._configs.current:
+            del self._configs.mutable()[resource]
 
     def _apply_config(self, record: ConfigRecord) -> None:
-        settings = dict(self._configs.now.get(record.resource, {}))
+        settings = dict(self._configs.current.get(record.resource, {}))
         if record.value is None:
             settings.pop(record.key, None)
         else:
             settings[record.key] = record.value
         if settings:
-            self._configs.change()[record.resource] = settings
-        elif record.resource in self._configs.now:
-            del self._configs.change()[record.resource]
+            self._configs.mutable()[record.resource] = settings
+        elif record.resource in self._configs.current:
+            del self._configs.mutable()[record.resource]
 
     def _put_topic(self, topic: Topic) -> None:
-        self._topics.change()[topic.name] = topic
-        self._topics_by_id.change()[topic.topic_id] = topic
+        self._topics.mutable()[topic.name] = topic
+        self._topics_by_id.mutable()[topic.topic_id] = topic
 
     def image(self, offset: int) -> ClusterImage:
         return ClusterImage(
             cluster_id=self._cluster_id,
             feature_level=self._feature_level,
-            topics=self._topics.now,
-            topics_by_id=self._topics_by_id.now,
-            metric_names=self._metric_names.now,
-            shards=self._shards.now,
-            brokers=self._brokers.now,
-            configs=self._configs.now,
+            topics=self._topics.current,
+            topics_by_id=self._topics_by_id.current,
+            metric_names=self._metric_names.current,
+            shards=self._shards.current,
+            brokers=self._brokers.current,
+            configs=self._configs.current,
             next_producer_id=self._next_producer_id,
             next_shard_id=self._next_shard_id,
             offset=offset,

@@ -68,7 +68,7 @@ class AlteredResource:
 def incremental_alter_configs(
     context: DecisionContext, command: IncrementalAlterConfigs
 ) -> Result[tuple[AlteredResource, ...]]:
-    return _each_for_itself(context, command.resources, validate_only=command.validate_only)
+    return _alter_each(context, command.resources, validate_only=command.validate_only)
 
 
 def alter_configs(context: DecisionContext, command: AlterConfigs) -> Result[tuple[AlteredResource, ...]]:
@@ -80,7 +80,7 @@ def alter_configs(context: DecisionContext, command: AlterConfigs) -> Result[tup
             if key not in given and key != KIND:
                 changes.append(Change(key, Operation.DELETE, None))
         resources.append((resource, tuple(changes)))
-    return _each_for_itself(context, tuple(resources), validate_only=command.validate_only)
+    return _alter_each(context, tuple(resources), validate_only=command.validate_only)
 
 
 def check_topic_settings(settings: Sequence[tuple[str, str | None]], *, suggest: bool) -> dict[str, str]:
@@ -97,7 +97,7 @@ def check_topic_settings(settings: Sequence[tuple[str, str | None]], *, suggest:
     return checked
 
 
-def _each_for_itself(
+def _alter_each(
     context: DecisionContext, resources: tuple[tuple[ConfigResource, tuple[Change, ...]], ...], *, validate_only: bool
 ) -> Result[tuple[AlteredResource, ...]]:
     """Alter each resource completely or not at all; a rejected resource does not affect the others."""
@@ -109,7 +109,7 @@ def _each_for_itself(
         try:
             if times_named[resource] > 1:
                 raise KafkaError(errors.INVALID_REQUEST, f"resource {resource.name!r} is named more than once")
-            made = _changed(context, resource, changes, suggest=suggest)
+            made = _config_records(context, resource, changes, suggest=suggest)
         except KafkaError as refused:
             problem = Problem(refused.error_code, refused.message)
             answers[resource] = AlteredResource(resource=resource, problem=problem)
@@ -121,7 +121,7 @@ def _each_for_itself(
     return Result(() if validate_only else tuple(records), tuple(answers.values()))
 
 
-def _changed(
+def _config_records(
     context: DecisionContext, resource: ConfigResource, changes: tuple[Change, ...], *, suggest: bool
 ) -> list[ConfigRecord]:
     keys = _keys_of(context.image, resource)

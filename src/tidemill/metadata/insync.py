@@ -16,7 +16,7 @@ from tidemill.model.config_resolution import NOTHING, resolve_topic
 from tidemill.model.errors import KafkaError
 
 MIN_INSYNC: Final = "min.insync.replicas"
-NOBODY: Final = BrokerId(-1)  # the id of no broker, and therefore one without dynamic settings of its own
+NO_BROKER: Final = BrokerId(-1)  # the id of no broker, and therefore one without dynamic settings of its own
 
 
 def default_min_insync(image: ClusterImage, static: Mapping[str, str]) -> int:
@@ -25,7 +25,7 @@ def default_min_insync(image: ClusterImage, static: Mapping[str, str]) -> int:
     When individual brokers have different values, the result is the largest.
     """
     named = [BrokerId(int(name)) for kind, name in image.configs if kind == BROKER_RESOURCE and name]
-    layers = [image.broker_layers(broker_id, static) for broker_id in (NOBODY, *named)]
+    layers = [image.broker_layers(broker_id, static) for broker_id in (NO_BROKER, *named)]
     return max(int(resolve_topic(TOPIC_KEYS[MIN_INSYNC], NOTHING, it).value or "1") for it in layers)
 
 

@@ -38,7 +38,7 @@ def preferred_leader(shard: Shard) -> BrokerId:
 def imbalance(image: ClusterImage, leaders: Leaders, live: frozenset[BrokerId]) -> list[tuple[ShardId, BrokerId]]:
     """Return (shard, preferred leader) for the shards that another broker leads while their preferred leader is live.
 
-    At most HANDOVERS_MAX pairs.  Shards without a leader are left out: they elect one without the controller.
+    At most TRANSFERS_MAX pairs.  Shards without a leader are left out: they elect one without the controller.
     """
     moves = []
     for shard_id, leader in sorted(leaders.items()):

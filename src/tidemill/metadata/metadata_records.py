@@ -164,7 +164,7 @@ def encode(record: Record) -> bytes:
         case BrokerRecord(broker_id, directory_id, endpoints, rack):
             record_type = _BROKER
             _put_number(out, broker_id)
-            out += _sixteen(directory_id)
+            out += _id_bytes(directory_id)
             _put_number(out, len(endpoints))
             for endpoint in endpoints:
                 _put_text(out, endpoint.name)
@@ -174,13 +174,13 @@ def encode(record: Record) -> bytes:
             _put_text_or_none(out, rack)
         case TopicRecord(topic_id, name, kind):
             record_type = _TOPIC
-            out += _sixteen(topic_id)
+            out += _id_bytes(topic_id)
             _put_text(out, name)
             out.append(TOPIC_KINDS.index(kind))
         case ShardRecord(shard_id, topic_id, first_partition, partition_count, initial_voters):
             record_type = _SHARD
             _put_number(out, shard_id)
-            out += _sixteen(topic_id)
+            out += _id_bytes(topic_id)
             _put_number(out, first_partition)
             _put_number(out, partition_count)
             _put_voters(out, initial_voters)
@@ -190,7 +190,7 @@ def encode(record: Record) -> bytes:
             _put_voters(out, voters)
         case RemoveTopicRecord(topic_id):
             record_type = _REMOVE_TOPIC
-            out += _sixteen(topic_id)
+            out += _id_bytes(topic_id)
         case ConfigRecord(resource, key, value):
             record_type = _CONFIG
             out.append(resource.type)
@@ -331,7 +331,7 @@ def _put_voters(out: bytearray, voters: tuple[ReplicaKey, ...]) -> None:
     _put_number(out, len(voters))
     for voter in voters:
         _put_number(out, voter.broker_id)
-        out += _sixteen(voter.directory_id)
+        out += _id_bytes(voter.directory_id)
 
 
 def _put_text(out: bytearray, text: str) -> None:
@@ -346,6 +346,6 @@ def _put_text_or_none(out: bytearray, text: str | None) -> None:
         _put_text(out, text)
 
 
-def _sixteen(identifier: bytes) -> bytes:
+def _id_bytes(identifier: bytes) -> bytes:
     assert len(identifier) == 16, identifier
     return identifier

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tidemill.metadata.metadata_records import Record, ShardRecord
 from tidemill.metadata.placement import Loads
-from tidemill.metadata.replicas import loads_of, plan_chosen, plan_told, shard_records
+from tidemill.metadata.replicas import loads_of, plan_assigned, plan_automatic, shard_records
 from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.metadata.topics import PARTITIONS_MAX
 from tidemill.model import errors
@@ -46,7 +46,7 @@ def create_partitions(context: DecisionContext, command: CreatePartitions) -> Re
             answers[topic.name] = GrownTopic(name=topic.name, problem=problem)
             continue
         try:
-            made = _grown(context, loads, topic, ShardId(context.image.next_shard_id + len(records)))
+            made = _new_shards(context, loads, topic, ShardId(context.image.next_shard_id + len(records)))
             partition_count = sum(record.partition_count for record in made)
             if added + partition_count > PARTITIONS_MAX:
                 raise KafkaError(
@@ -64,7 +64,7 @@ def create_partitions(context: DecisionContext, command: CreatePartitions) -> Re
     return Result(() if command.validate_only else tuple(records), tuple(answers.values()))
 
 
-def _grown(
+def _new_shards(
     context: DecisionContext, loads: Loads, wanted: MorePartitions, next_shard_id: ShardId
 ) -> tuple[ShardRecord, ...]:
     image = context.image
@@ -86,7 +86,7 @@ def _grown(
         )
     replication_factor = image.replication_factor(topic)
     if wanted.assignments is None:
-        plans = plan_chosen(
+        plans = plan_automatic(
             context,
             loads,
             first_partition=topic.partition_count,
@@ -99,7 +99,7 @@ def _grown(
                 errors.INVALID_REPLICA_ASSIGNMENT,
                 f"{added} partitions are to be added, but {len(wanted.assignments)} assignments are given",
             )
-        plans = plan_told(context, first_partition=topic.partition_count, assignments=wanted.assignments)
+        plans = plan_assigned(context, first_partition=topic.partition_count, assignments=wanted.assignments)
         if len(plans[0].voters) != replication_factor:
             raise KafkaError(
                 errors.INVALID_REPLICA_ASSIGNMENT,

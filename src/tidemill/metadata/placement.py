@@ -114,7 +114,7 @@ def _leader_rank(candidate: Candidate, loads: Loads) -> tuple[bool, int, int]:
 
 
 def _follower_rank(
-    candidate: Candidate, on_rack: Counter[str | None], loads: Loads, steps_behind: int
+    candidate: Candidate, on_rack: Counter[str | None], loads: Loads, distance: int
 ) -> tuple[bool, int, int, int, bool, int]:
     """Return the sort key of a candidate follower; the least one is chosen.
 
@@ -127,12 +127,12 @@ def _follower_rank(
         on_rack[candidate.rack],
         loads.carried[broker_id],
         loads.led[broker_id],
-        steps_behind < 0,
-        steps_behind,
+        distance < 0,
+        distance,
     )
 
 
-def place_as_told(*, first_partition: int, assignments: Sequence[tuple[ReplicaKey, ...]]) -> tuple[ShardPlan, ...]:
+def place_as_assigned(*, first_partition: int, assignments: Sequence[tuple[ReplicaKey, ...]]) -> tuple[ShardPlan, ...]:
     """Return one shard per run of partitions with the same replicas, of at most PARTITIONS_PER_SHARD_MAX partitions."""
     plans: list[ShardPlan] = []
     for partition, voters in enumerate(assignments, first_partition):

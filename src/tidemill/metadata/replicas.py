@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.metadata_records import ShardRecord
-from tidemill.metadata.placement import Candidate, Loads, ShardPlan, place, place_as_told
+from tidemill.metadata.placement import Candidate, Loads, ShardPlan, place, place_as_assigned
 from tidemill.metadata.result import DecisionContext
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, ReplicaKey
@@ -24,7 +24,7 @@ def loads_of(image: ClusterImage) -> Loads:
     return Loads(shard.replicas for shard in image.shards.values())
 
 
-def plan_chosen(
+def plan_automatic(
     context: DecisionContext, loads: Loads, *, first_partition: int, partition_count: int, replication_factor: int
 ) -> tuple[ShardPlan, ...]:
     """Choose the replicas of new partitions; a broker that is down is chosen only when too few are live.
@@ -52,7 +52,7 @@ def plan_chosen(
     )
 
 
-def plan_told(
+def plan_assigned(
     context: DecisionContext, *, first_partition: int, assignments: Sequence[Sequence[BrokerId]]
 ) -> tuple[ShardPlan, ...]:
     """Plan shards from the user's assignments; KafkaError (INVALID_REPLICA_ASSIGNMENT) when one is not possible."""
@@ -63,7 +63,7 @@ def plan_told(
         if problem:
             raise KafkaError(errors.INVALID_REPLICA_ASSIGNMENT, f"the assignment of partition {partition} {problem}")
         voters.append(tuple(_voter(image, broker_id) for broker_id in broker_ids))
-    return place_as_told(first_partition=first_partition, assignments=voters)
+    return place_as_assigned(first_partition=first_partition, assignments=voters)
 
 
 def shard_records(plans: Sequence[ShardPlan], *, topic_id: TopicId, next_shard_id: ShardId) -> tuple[ShardRecord, ...]:

@@ -24,7 +24,7 @@ class TopicConfigs:
 
     def of(self, image: ClusterImage, topic: str) -> TopicConfig:
         if image is not self._image:
-            self._take(image)
+            self._adopt(image)
         overrides = image.topic_overrides(topic)
         if not overrides:
             return self._default
@@ -35,7 +35,7 @@ class TopicConfigs:
         self._compiled[topic] = (overrides, compiled)
         return compiled
 
-    def _take(self, image: ClusterImage) -> None:
+    def _adopt(self, image: ClusterImage) -> None:
         layers = image.broker_layers(self._broker_id, self._static)
         if layers.dynamic is not self._layers.dynamic or layers.dynamic_default is not self._layers.dynamic_default:
             self._compiled.clear()

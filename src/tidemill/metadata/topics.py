@@ -18,7 +18,7 @@ from tidemill.metadata.metadata_records import (
     TopicRecord,
 )
 from tidemill.metadata.placement import Loads
-from tidemill.metadata.replicas import loads_of, plan_chosen, plan_told, shard_records
+from tidemill.metadata.replicas import loads_of, plan_assigned, plan_automatic, shard_records
 from tidemill.metadata.result import DecisionContext, Problem, Result
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
@@ -109,7 +109,7 @@ def create_topics(context: DecisionContext, command: CreateTopics) -> Result[tup
             continue
         try:
             _check_new_name(context.image, topic.name, taken)
-            made, answer = _created(
+            made, answer = _plan_topic(
                 context, loads, topic, next_shard_id, suggest=len(command.topics) <= SUGGESTIONS_MAX
             )
             check_min_insync(topic.name, answer.settings, default, answer.replication_factor)
@@ -138,7 +138,7 @@ def create_topics(context: DecisionContext, command: CreateTopics) -> Result[tup
 def create_internal_topic(context: DecisionContext, command: CreateInternalTopic) -> Result[CreatedTopic]:
     known = context.image.topic(command.name)
     if known is not None:
-        return Result((), _as_created(context.image, known))
+        return Result((), _existing_topic(context.image, known))
     if command.name != OFFSETS_TOPIC:
         problem = Problem(
             errors.INVALID_TOPIC_EXCEPTION, f"{command.name!r} is not an internal topic that brokers can create"
@@ -151,7 +151,7 @@ def create_internal_topic(context: DecisionContext, command: CreateInternalTopic
         replication_factor=internal_replication_factor(OFFSETS_TOPIC, len(context.image.registered()), layers),
     )
     try:
-        made, answer = _created(context, loads_of(context.image), topic, context.image.next_shard_id, suggest=False)
+        made, answer = _plan_topic(context, loads_of(context.image), topic, context.image.next_shard_id, suggest=False)
     except KafkaError as refused:
         problem = Problem(refused.error_code, refused.message)
         return Result((), CreatedTopic(name=command.name, problem=problem))
@@ -231,14 +231,14 @@ def _check_new_name(image: ClusterImage, name: str, taken: dict[str, str]) -> No
         )
 
 
-def _created(
+def _plan_topic(
     context: DecisionContext, loads: Loads, topic: NewTopic, next_shard_id: ShardId, *, suggest: bool
 ) -> tuple[tuple[Record, ...], CreatedTopic]:
     settings = check_topic_settings(topic.settings, suggest=suggest)
     if topic.assignments:
-        plans = plan_told(context, first_partition=0, assignments=_checked_assignments(topic))
+        plans = plan_assigned(context, first_partition=0, assignments=_checked_assignments(topic))
     else:
-        plans = plan_chosen(
+        plans = plan_automatic(
             context,
             loads,
             first_partition=0,
@@ -288,7 +288,7 @@ def _checked_assignments(topic: NewTopic) -> list[tuple[BrokerId, ...]]:
     return [by_partition[partition] for partition in range(len(by_partition))]
 
 
-def _as_created(image: ClusterImage, topic: Topic) -> CreatedTopic:
+def _existing_topic(image: ClusterImage, topic: Topic) -> CreatedTopic:
     return CreatedTopic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 ENDPOINTS = (Endpoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
 
 
-class Counting:
+class CountingEntropy:
     """Deterministic entropy: every draw returns the next number."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Cluster:
     """A controller together with the records it has decided so far."""
 
     def __init__(self, brokers: int = 1, static: Mapping[str, str] = NOTHING) -> None:
-        self.controller = Controller(EMPTY, broker_id=BrokerId(1), static=static, entropy=Counting())
+        self.controller = Controller(EMPTY, broker_id=BrokerId(1), static=static, entropy=CountingEntropy())
         self.live: frozenset[BrokerId] | None = None
         self.do(BootstrapCluster(cluster_id="c", voter=voter(1)))
         for broker_id in range(1, brokers + 1):

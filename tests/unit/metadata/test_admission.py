@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.metadata.controller_world import NOW_MS, Cluster, Counting, admission, registration, voter
+from tests.unit.metadata.controller_world import NOW_MS, Cluster, CountingEntropy, admission, registration, voter
 from tidemill.metadata.admission import BROKER_ID_MAX, NO_BROKER
 from tidemill.metadata.brokers import BootstrapCluster
 from tidemill.metadata.controller import Controller
@@ -161,7 +161,7 @@ def test_a_founder_that_an_earlier_build_did_not_admit_still_registers() -> None
     cluster = Cluster(brokers=0)
     older = Cluster(brokers=0)
     image = replace(older.image, brokers={})
-    older.controller = Controller(image, broker_id=BrokerId(1), static={}, entropy=Counting())
+    older.controller = Controller(image, broker_id=BrokerId(1), static={}, entropy=CountingEntropy())
 
     older.do(BootstrapCluster(cluster_id="c", voter=voter(1)))
 

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.unit.metadata.controller_world import Counting
+from tests.unit.metadata.controller_world import CountingEntropy
 from tidemill.metadata.admission import AdmitBroker
 from tidemill.metadata.apply import apply
 from tidemill.metadata.brokers import BootstrapCluster, GrowReplicas, RegisterBroker
@@ -31,7 +31,7 @@ resources = st.builds(ConfigResource, st.sampled_from([2, 4, 32]), names | st.sa
 class AnyCommands(RuleBasedStateMachine):
     @initialize()
     def found(self) -> None:
-        self.controller = Controller(EMPTY, broker_id=BrokerId(1), static={}, entropy=Counting())
+        self.controller = Controller(EMPTY, broker_id=BrokerId(1), static={}, entropy=CountingEntropy())
         self.log: list[Record] = []
         self.shards_ever: set[ShardId] = set()
         self.producer_ids: list[range] = []

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.metadata.controller_world import Cluster, Counting
+from tests.unit.metadata.controller_world import Cluster, CountingEntropy
 from tidemill.metadata.configs import AlterConfigs, Change, IncrementalAlterConfigs, Operation
 from tidemill.metadata.controller import Controller
 from tidemill.metadata.metadata_records import ConfigResource
@@ -153,7 +153,7 @@ def test_changing_other_settings_does_not_check_min_insync() -> None:
     """A default raised later at a broker's start must not block unrelated changes."""
     cluster = Cluster(brokers=2)
     cluster.create("t", replication_factor=1)
-    cluster.controller = Controller(cluster.image, broker_id=BrokerId(1), static={KEY: "2"}, entropy=Counting())
+    cluster.controller = Controller(cluster.image, broker_id=BrokerId(1), static={KEY: "2"}, entropy=CountingEntropy())
 
     answer = cluster.set(TOPIC, Change("retention.ms", Operation.SET, "5"))
 

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemill.metadata.placement import PARTITIONS_PER_SHARD_MAX, Candidate, Loads, place, place_as_told, shard_count
+from tidemill.metadata.placement import (
+    PARTITIONS_PER_SHARD_MAX,
+    Candidate,
+    Loads,
+    place,
+    place_as_assigned,
+    shard_count,
+)
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 
 VOTERS = [ReplicaKey(BrokerId(broker_id), DirectoryId(bytes([broker_id]) * 16)) for broker_id in range(1, 8)]
@@ -128,7 +135,7 @@ def test_a_new_broker_gets_the_next_leaders() -> None:
 @given(st.lists(st.sampled_from(VOTERS[:2]).map(lambda voter: (voter,)), min_size=1, max_size=60))
 def test_explicit_assignments_are_followed(assignments: list[tuple[ReplicaKey, ...]]) -> None:
     """Each partition is on the assigned brokers, and no shard exceeds the usual size."""
-    plans = place_as_told(first_partition=5, assignments=assignments)
+    plans = place_as_assigned(first_partition=5, assignments=assignments)
 
     assert assignments == [plan.voters for plan in plans for _ in range(plan.partition_count)]
     assert max(plan.partition_count for plan in plans) <= PARTITIONS_PER_SHARD_MAX
