@@ -1,1 +1,1 @@
-"""Group state machines, pure: decide, replay, expire."""
+"""State machines of coordinators, free of I/O: they decide, replay and expire."""

@@ -1,1 +1,1 @@
-"""Consumer groups of the classic protocol, and their committed offsets.  Entrance: `coordinator.group.groups`."""
+"""Consumer groups of the classic protocol and their committed offsets.  Entry point: `coordinator.group.groups`."""

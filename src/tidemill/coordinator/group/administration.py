@@ -1,4 +1,4 @@
-"""DescribeGroups and ListGroups: what people and tools are shown of a group."""
+"""DescribeGroups and ListGroups: a group as tools and administrators see it."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,9 @@ GROUP_TYPE = "Classic"
 
 
 def describe(group_id: str, group: ClassicGroup | None) -> DescribedGroup:
-    """A group that is not there is Dead (and not found, for those who know the word: KIP-1043)."""
+    """Return the description of a group.  An unknown group has state Dead, and GROUP_ID_NOT_FOUND for v6+
+    (KIP-1043).
+    """
     if group is None:
         return DescribedGroup(
             group_id=group_id,

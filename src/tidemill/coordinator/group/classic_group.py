@@ -1,11 +1,13 @@
-"""One consumer group of the classic protocol: its members, and the life of a generation.
+"""One consumer group of the classic protocol: its members and its current generation.
 
-A group is EMPTY until somebody joins.  A join, a leave or a lost member begins a rebalance: while it is PREPARING every
-member has to join again.  When all have (or their time is over) a generation begins; the group is COMPLETING until the
-leader, one of the members, has sent everybody's assignment; then it is STABLE.  Who may do what in which state is in
-`membership`, how a rebalance goes is in `rebalance`; here stand the facts and the table of moves.
+A group is EMPTY until a member joins.  A join, a leave or the loss of a member starts a rebalance: while the group is
+PREPARING, every member has to join again.  When all have joined, or the rebalance timeout has passed, a new generation
+starts.  The group is then COMPLETING until the leader, one of its members, has sent the assignments of all members;
+after that it is STABLE.  `membership` has the requests that each state allows, and `rebalance` the course of a
+rebalance; this file has the group's state and the table of its transitions.
 
-All of this is soft state: of a generation only its end is logged (`state`), and a new leader begins from there.
+All of this is soft state: a generation is logged only when it is complete (`state`), and a new coordinator starts from
+there.
 """
 
 from dataclasses import dataclass
@@ -20,15 +22,15 @@ from tidemill.model import errors
 
 class GroupState(StrEnum):
     EMPTY = "Empty"  # no members; committed offsets may remain
-    PREPARING_REBALANCE = "PreparingRebalance"  # waits for every member to join again
-    COMPLETING_REBALANCE = "CompletingRebalance"  # waits for the leader's assignment
+    PREPARING_REBALANCE = "PreparingRebalance"  # waiting for every member to join again
+    COMPLETING_REBALANCE = "CompletingRebalance"  # waiting for the leader's assignment
     STABLE = "Stable"  # every member has, or can fetch, its assignment
     DEAD = "Dead"  # deleted
 
 
 class Signal(StrEnum):
     REBALANCE = "a member joined, changed, left or was lost"
-    JOINED = "all members that are awaited have joined"
+    JOINED = "all expected members have joined"
     EMPTIED = "joining ended without members"
     ASSIGNED = "the leader sent the assignment"
     DELETED = "the group was deleted or has expired"
@@ -36,7 +38,7 @@ class Signal(StrEnum):
 
 S, G = GroupState, Signal
 
-# Every legal move.  Requests that do not fit are refused before they get here: a pair not in the table is our bug.
+# Every legal transition.  Invalid requests are rejected earlier, so a pair that is not in the table is a bug.
 TRANSITIONS: dict[tuple[GroupState, Signal], GroupState] = {
     (S.EMPTY, G.REBALANCE): S.PREPARING_REBALANCE,
     (S.EMPTY, G.DELETED): S.DEAD,
@@ -56,9 +58,9 @@ class Member:
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]  # the most wanted first
+    protocols: tuple[tuple[str, bytes], ...]  # (name, metadata), in order of preference
     assignment: bytes = b""
-    is_new: bool = False  # its first JoinGroup is not answered yet; it cannot send heartbeats
+    is_new: bool = False  # its first JoinGroup is not answered yet, so it cannot send heartbeats
     join_waiter: Waiter | None = None  # only while PREPARING
     sync_waiter: Waiter | None = None  # only while COMPLETING
 
@@ -67,7 +69,10 @@ class Member:
 
     @property
     def awaits_others(self) -> bool:
-        """While a request of it is parked a member need not send heartbeats; a new one is not excused."""
+        """Whether the session is suspended: a member need not send heartbeats while a request of it is parked.
+
+        A new member's session is not: its client may have given up on its first JoinGroup.
+        """
         return not self.is_new and (self.join_waiter is not None or self.sync_waiter is not None)
 
 
@@ -97,21 +102,21 @@ class ClassicGroup:
         self.group_id = group_id
         self.state = S.EMPTY
         self.previous_state = S.DEAD
-        self.state_since_ms = state_since_ms  # -1: not known (a record of Kafka before 2.1)
-        self.generation = 0  # only grows
-        self.protocol_type: str | None = None  # None: nobody has ever joined, offsets are committed from outside
+        self.state_since_ms = state_since_ms  # -1: unknown (written by Kafka before 2.1)
+        self.generation = 0  # never decreases
+        self.protocol_type: str | None = None  # None: no member ever joined; only simple consumers commit offsets
         self.protocol_name: str | None = None
-        self.leader: str | None = None  # a member while there are members
+        self.leader: str | None = None  # the id of a member; None while there are none
         self.members: dict[str, Member] = {}  # in the order they joined
         self.static_members: dict[str, str] = {}  # instance id → member id
-        self.pending_joins: dict[str, None] = {}  # ids given out whose owners have not come back yet (KIP-394)
-        self.pending_syncs: dict[str, None] = {}  # joined this generation, have not asked for their assignment yet
+        self.pending_joins: dict[str, None] = {}  # assigned ids whose clients have not joined with them yet (KIP-394)
+        self.pending_syncs: dict[str, None] = {}  # members of this generation that have not sent SyncGroup yet
         self.joins_parked = 0  # members with a join waiter
-        self.subscribed_topics: frozenset[str] | None = None  # None: not known
-        self._protocol_counts: dict[str, int] = {}  # how many members support a protocol
-        self.joined_since_delay = False  # somebody new came while an initial rebalance was being delayed
-        self.initial_delay_ms = 0  # > 0 while an initial rebalance is being delayed
-        self.initial_remaining_ms = 0  # how much longer it may be delayed
+        self.subscribed_topics: frozenset[str] | None = None  # None: unknown
+        self._protocol_counts: dict[str, int] = {}  # protocol → number of members that support it
+        self.joined_since_delay = False  # a new member joined during the current initial delay
+        self.initial_delay_ms = 0  # > 0 during the initial delay of an empty group's rebalance
+        self.initial_remaining_ms = 0  # how much longer that delay may be extended
 
     @classmethod
     def from_log(cls, group_id: str, logged: GroupMetadata) -> "ClassicGroup":
@@ -140,7 +145,7 @@ class ClassicGroup:
         return group
 
     def logged(self) -> GroupMetadata:
-        """What the log keeps of the group."""
+        """Return the group's state as it is logged."""
         return GroupMetadata(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -162,7 +167,7 @@ class ClassicGroup:
             ),
         )
 
-    # Keys of its deadlines.
+    # Keys of the group's deadlines.
 
     @property
     def join_key(self) -> Key:
@@ -175,14 +180,14 @@ class ClassicGroup:
     def session_key(self, member_id: str) -> Key:
         return ("session", self.group_id, member_id)
 
-    # Moves.
+    # Transitions.
 
     def move(self, signal: Signal, now_ms: int) -> None:
         self.previous_state, self.state = self.state, TRANSITIONS[self.state, signal]
         self.state_since_ms = now_ms
 
     def begin_generation(self, now_ms: int) -> None:
-        """Joining is over: with members the group waits for its leader's assignment, without it is empty."""
+        """Start a generation: wait for the leader's assignment, or become empty when no members are left."""
         self.generation += 1
         self.pending_syncs.clear()
         self.protocol_name = self.select_protocol() if self.members else None
@@ -197,7 +202,7 @@ class ClassicGroup:
         if self.leader is None:
             self.leader = member.member_id
         if member.instance_id is not None:
-            assert member.instance_id not in self.static_members, "an instance has one member"
+            assert member.instance_id not in self.static_members, "an instance has at most one member"
             self.static_members[member.instance_id] = member.member_id
         self.members[member.member_id] = member
         self.pending_joins.pop(member.member_id, None)
@@ -205,7 +210,7 @@ class ClassicGroup:
         self.joins_parked += member.join_waiter is not None
 
     def remove(self, member_id: str) -> Member | None:
-        """Its parked waiters are the caller's to answer."""
+        """Remove a member or an assigned id.  The caller must answer the member's parked requests."""
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -220,14 +225,14 @@ class ClassicGroup:
         return member
 
     def replace_static(self, old: Member, member_id: str) -> None:
-        """The instance came back under a new member id, and keeps its place, its assignment, and its leadership."""
+        """Give a static member a new member id; it keeps its place in the order, its assignment and its leadership."""
         assert old.join_waiter is None and old.sync_waiter is None and old.instance_id is not None
         del self.members[old.member_id]
         self.pending_syncs.pop(old.member_id, None)
         if self.leader == old.member_id:
             self.leader = member_id
         old.member_id = member_id
-        old.is_new = False  # its instance is not: while its JoinGroup is parked nothing else is asked of it
+        old.is_new = False  # the instance is known: its session is suspended while its JoinGroup is parked
         self.members[member_id] = old
         self.static_members[old.instance_id] = member_id
 
@@ -245,10 +250,10 @@ class ClassicGroup:
         self.joins_parked -= waiter is not None
         return waiter
 
-    # Questions.
+    # Queries.
 
     def member_problem(self, member_id: str, instance_id: str | None) -> int:
-        """Why (member id, instance id) does not name a member, as an error code; NONE when it does."""
+        """Return the error code if (member id, instance id) does not identify a member; NONE if it does."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -266,7 +271,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether a member with these protocols can be in the group: one of them is supported by everybody."""
+        """Return whether a member with these protocols can join: all members must support one of them."""
         if self.state is S.EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and any(
@@ -274,7 +279,11 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """Each member votes for its most wanted protocol among those that all support; of equals the first one."""
+        """Return the protocol with most votes.
+
+        Each member votes for the first protocol of its list that all members support; a tie goes to the protocol voted
+        for first.
+        """
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = next(name for name, _ in member.protocols if self._protocol_counts[name] == len(self.members))
@@ -286,7 +295,10 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed(self, topic: str) -> bool:
-        """A consumer group whose members' metadata cannot be read may be subscribed to anything."""
+        """Return whether a member reads the topic.
+
+        A consumer group with unreadable member metadata counts as subscribed to every topic.
+        """
         return self.is_consumer if self.subscribed_topics is None else topic in self.subscribed_topics
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
@@ -304,23 +316,27 @@ class ClassicGroup:
         assert all(member_id == member.member_id for member_id, member in self.members.items())
         assert self.joins_parked == sum(member.join_waiter is not None for member in members)
         assert self.static_members == {m.instance_id: m.member_id for m in members if m.instance_id is not None}
-        assert not self.pending_joins.keys() & self.members.keys(), "an id waits to join or has joined, not both"
+        assert not self.pending_joins.keys() & self.members.keys(), "an id is pending or a member, not both"
         assert self.pending_syncs.keys() <= self.members.keys()
-        assert (self.leader in self.members) if self.members else self.leader is None, "a member leads, if there is one"
+        assert (self.leader in self.members) if self.members else self.leader is None, (
+            "a group with members has one of them as its leader"
+        )
         counts: dict[str, int] = {}
         for member in members:
             for name, _ in dict(member.protocols).items():
                 counts[name] = counts.get(name, 0) + 1
         assert counts == {name: count for name, count in self._protocol_counts.items() if count}
-        assert not self.members or len(self.members) in counts.values(), "some protocol is supported by everybody"
+        assert not self.members or len(self.members) in counts.values(), "all members support a common protocol"
         if self.state is S.EMPTY:
             assert not self.members and self.protocol_name is None
         if self.state in (S.COMPLETING_REBALANCE, S.STABLE):
             assert self.members and self.protocol_name is not None
         if self.state is not S.PREPARING_REBALANCE:
-            assert not self.joins_parked, "joins wait only while a rebalance is being prepared"
+            assert not self.joins_parked, "joins are parked only while a rebalance is being prepared"
         if self.state is not S.COMPLETING_REBALANCE:
-            assert all(member.sync_waiter is None for member in members), "syncs wait only for the leader's assignment"
+            assert all(member.sync_waiter is None for member in members), (
+                "syncs are parked only until the leader's assignment"
+            )
 
     def _count_protocols(self, member: Member, step: int) -> None:
         for name in dict(member.protocols):

@@ -1,8 +1,8 @@
-"""Committed offsets of all groups of one partition of `__consumer_offsets`.
+"""Committed offsets of all groups in one partition of `__consumer_offsets`.
 
-They are kept under the log's own key (group, topic name, partition): what the log overwrites is overwritten here too.
-But each belongs to a topic *id*, and is given only to who asks for that id: a topic that was deleted and made again
-under the same name does not see the commits of the one before.
+They are stored under the log's own key (group, topic name, partition), so a newer record replaces an older one here as
+it does in the log.  Each offset also belongs to a topic *id* and is returned only for that id: a topic that was deleted
+and created again under the same name does not see the offsets of the old one.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,9 @@ class CommittedOffsets:
     __slots__ = ("_by_group",)
 
     def __init__(self) -> None:
-        self._by_group: dict[str, dict[TopicPartitionKey, CommittedOffset]] = {}  # no group without an offset
+        self._by_group: dict[
+            str, dict[TopicPartitionKey, CommittedOffset]
+        ] = {}  # a group is present only while it has an offset
 
     def put(self, key: OffsetKey, value: CommittedOffset) -> None:
         self._by_group.setdefault(key.group_id, {})[key.topic, key.partition] = value
@@ -30,14 +32,18 @@ class CommittedOffsets:
                 del self._by_group[key.group_id]
 
     def get(self, group_id: str, topic: str, topic_id: TopicId, partition: int) -> CommittedOffset | None:
-        """`NO_TOPIC_ID` asks by name alone: there is no such topic now, so nothing can be mistaken for it."""
+        """Return a committed offset; None when there is none for this topic id.
+
+        `NO_TOPIC_ID` looks up by name alone: the caller found no topic of that name, so there is no newer topic to
+        confuse it with.
+        """
         committed = self._by_group.get(group_id, {}).get((topic, partition))
         if committed is None or topic_id not in (NO_TOPIC_ID, committed.topic_id):
             return None
         return committed
 
     def of_group(self, group_id: str) -> dict[TopicPartitionKey, CommittedOffset]:
-        """Not to be changed by the caller."""
+        """Return the offsets of a group.  The caller must not change the dict."""
         return self._by_group.get(group_id, {})
 
     def group_ids(self) -> Iterator[str]:
@@ -58,4 +64,4 @@ class CommittedOffsets:
     __hash__ = None  # type: ignore[assignment]
 
     def check_invariants(self) -> None:
-        assert all(self._by_group.values()), "a group without offsets is not kept"
+        assert all(self._by_group.values()), "every group has at least one offset"

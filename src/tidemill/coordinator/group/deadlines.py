@@ -1,7 +1,8 @@
-"""Deadlines of one coordinator: what is due when, and what the host has been told of it.
+"""The deadlines of one coordinator, and the changes to them that the host has not received yet.
 
-A heartbeat moves a session's deadline further away many times before it is ever reached.  The host is not told of
-that: it calls at the earlier time, and is then given the later one.  So a heartbeat costs two dict writes and no timer.
+Each heartbeat moves a session's deadline further into the future.  The host is not informed of such a move: its timer
+fires at the earlier time, and the coordinator then returns the later one.  A heartbeat therefore costs two dict writes
+and no timer.
 """
 
 from tidemill.coordinator.result import Key
@@ -12,8 +13,8 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._due: dict[Key, int] = {}
-        self._armed: dict[Key, int] = {}  # the host will call then; never later than what is due
-        self._changes: dict[Key, int | None] = {}  # not yet told to the host
+        self._armed: dict[Key, int] = {}  # when the host's timer fires; never later than `_due`
+        self._changes: dict[Key, int | None] = {}  # not yet returned by `take_changes`
 
     def set(self, key: Key, at_ms: int) -> None:
         self._due[key] = at_ms
@@ -27,7 +28,9 @@ class Deadlines:
             self._changes[key] = None
 
     def fired(self, key: Key, now_ms: int) -> bool:
-        """The host's timer went off: whether the deadline is really reached.  If not, the host is told the new time."""
+        """Return whether the deadline is reached, when the host's timer for it fires.  If it was moved, re-arm the
+        timer.
+        """
         self._armed.pop(key, None)
         at_ms = self._due.get(key)
         if at_ms is None:
@@ -47,9 +50,9 @@ class Deadlines:
         return key in self._due
 
     def check_invariants(self) -> None:
-        assert not self._changes, "every change was told"
-        assert self._due.keys() == self._armed.keys(), "the host knows of every deadline, and of no other"
-        assert all(self._armed[key] <= at_ms for key, at_ms in self._due.items()), "the host never calls too late"
+        assert not self._changes, "the host has received every change"
+        assert self._due.keys() == self._armed.keys(), "the host has a timer for each deadline and no other"
+        assert all(self._armed[key] <= at_ms for key, at_ms in self._due.items()), "no timer fires after its deadline"
 
     def _arm(self, key: Key, at_ms: int) -> None:
         self._armed[key] = at_ms

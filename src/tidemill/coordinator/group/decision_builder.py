@@ -1,4 +1,4 @@
-"""One turn of a coordinator: what it knows of the moment, and what it has decided so far."""
+"""One decision of a coordinator in progress: its inputs, and the records and replies decided so far."""
 
 from tidemill.coordinator.group.deadlines import Deadlines
 from tidemill.coordinator.group.group_settings import GroupSettings

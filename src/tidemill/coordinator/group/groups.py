@@ -1,10 +1,11 @@
-"""All groups of one partition of `__consumer_offsets`: the entrance.
+"""All groups of one partition of `__consumer_offsets`: the entry point of the group coordinator.
 
-Life: `replay` every record of the partition, then `loaded`, then `decide` and `expire` for as long as this broker leads
-the partition.  After each Result the host appends its records, replays them, and hands out the replies when the log is
-committed up to there; it does so before it asks again.  When an append fails or leadership is lost: `drain`, and drop.
+The host calls `replay` for every record of the partition, then `loaded`, then `decide` and `expire` while this broker
+leads the partition.  After each Result, and before the next call, the host appends the records and replays them.  It
+sends the replies once the log is committed up to those records.  When an append fails or leadership is lost, it calls
+`drain` and drops the coordinator.
 
-Each is told what time it is by the `Timestamps` that the host gives it.
+The host passes the current time as a `Timestamps`.
 """
 
 from tidemill.coordinator.group import administration, joining, membership, offsets, rebalance
@@ -51,30 +52,37 @@ from tidemill.model import errors
 from tidemill.model.entropy import Entropy
 from tidemill.model.topic import TopicId
 
-OFFSETS_KEY: Key = ("offsets",)  # the deadline of looking for expired offsets
+OFFSETS_KEY: Key = ("offsets",)  # the deadline of the next expiry step
 
 
 class Groups:
     __slots__ = ("_deadlines", "_entropy", "_groups", "_is_loaded", "_settings", "_state", "_to_examine")
 
     def __init__(self, settings: GroupSettings, entropy: Entropy, topic_id_of: TopicIdOf) -> None:
-        """`topic_id_of` names the id of a topic for commits whose record has none: old ones, those with retention."""
+        """Create a coordinator without state.
+
+        `topic_id_of` returns a topic's current id, for offsets whose record has none because an older version of Kafka
+        wrote it.
+        """
         self._settings = settings
         self._entropy = entropy
         self._state = LoggedState(topic_id_of)  # changed by replay only
-        self._groups: dict[str, ClassicGroup] = {}  # soft; also those that only have offsets
+        self._groups: dict[str, ClassicGroup] = {}  # soft state; includes groups with offsets but no members
         self._deadlines = Deadlines()
         self._is_loaded = False
-        self._to_examine: list[str] = []  # groups that this round of expiry has not come to
+        self._to_examine: list[str] = []  # groups not examined yet in this round of expiry
 
     # The log.
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """A record of the partition, in order: at load, and each record of a Result when its append was accepted."""
+        """Apply a record of the partition.
+
+        The host calls it in log order while loading, and for each record of a Result once its append is accepted.
+        """
         self._state.replay(key, value)
 
     def loaded(self, timestamps: Timestamps) -> Result:
-        """The whole partition was replayed: groups begin where the log left them, every session is renewed."""
+        """Start after the whole partition was replayed: restore the groups from the log and renew every session."""
         assert not self._is_loaded, "a coordinator is loaded once"
         self._is_loaded = True
         decision = self._decision(timestamps)
@@ -83,7 +91,9 @@ class Groups:
             for member in group.members.values():
                 rebalance.renew_session(group, member, decision)
             if len(group.members) > self._settings.size_max:
-                rebalance.prepare(group, decision)  # The bound was lowered: those that come back first stay.
+                rebalance.prepare(
+                    group, decision
+                )  # The limit was lowered; the members that join first keep their place.
         for group_id in self._state.offsets.group_ids():
             if group_id not in self._groups:
                 self._groups[group_id] = ClassicGroup(group_id, timestamps.append_time)
@@ -91,20 +101,25 @@ class Groups:
         return decision.result()
 
     def snapshot_chunks(self, records_max: int = CHUNK_RECORDS_MAX) -> SnapshotChunks:
-        """Lists of records to append, each computed when it is asked for; then its `end_record`."""
+        """Return an iterator over lists of records to append, each computed on demand; append its `end_record` after
+        them.
+        """
         return SnapshotChunks(self._state, records_max)
 
     @property
     def snapshot_end(self) -> SnapshotEnd | None:
-        """Of the newest closed snapshot: the log may begin at its `first_offset`."""
+        """The end record of the newest complete snapshot: the log may start at its `first_offset`."""
         return self._state.snapshot_end
 
     def topic_ids(self) -> set[TopicId]:
-        """Of all committed offsets: after a load the host asks to forget those that no longer exist."""
+        """Return the topic ids of all committed offsets.
+
+        After a load the host sends ForgetTopics for those that no longer exist.
+        """
         return self._state.offsets.topic_ids()
 
     def counts(self) -> tuple[int, int]:
-        """Groups, and their members."""
+        """Return the number of groups and the number of their members."""
         return len(self._groups), sum(len(group.members) for group in self._groups.values())
 
     # Decisions.
@@ -140,7 +155,7 @@ class Groups:
         return decision.result()
 
     def expire(self, key: Key, timestamps: Timestamps) -> Result:
-        """A deadline was reached.  Too early, or for something that is gone, it does nothing."""
+        """Handle a reached deadline.  Does nothing for a deadline that was moved or cancelled."""
         assert self._is_loaded
         decision = self._decision(timestamps)
         if self._deadlines.fired(key, timestamps.now_ms):
@@ -158,7 +173,7 @@ class Groups:
         return decision.result()
 
     def drain(self, error_code: int) -> tuple[tuple[Waiter, object], ...]:
-        """A reply for everybody who is parked; the coordinator is dropped afterwards."""
+        """Return an error reply for every parked request; the host drops the coordinator afterwards."""
         replies: list[tuple[Waiter, object]] = []
         for group in self._groups.values():
             for member in group.members.values():
@@ -171,7 +186,7 @@ class Groups:
         return tuple(replies)
 
     def check_invariants(self) -> None:
-        """Between turns, when all records of the last one are replayed."""
+        """Check the invariants; valid only between decisions, when all decided records are replayed."""
         self._deadlines.check_invariants()
         self._state.offsets.check_invariants()
         for group_id, group in self._groups.items():
@@ -187,7 +202,7 @@ class Groups:
             if group.state is GroupState.STABLE:
                 self._check_logged(group, self._state.groups[group_id])
         for group_id in (*self._state.groups, *self._state.offsets.group_ids()):
-            assert group_id in self._groups, "what the log knows exists"
+            assert group_id in self._groups, "every group of the log is in memory"
 
     @staticmethod
     def _check_logged(group: ClassicGroup, logged: GroupMetadata) -> None:
@@ -211,7 +226,7 @@ class Groups:
             return
         group = ClassicGroup(request.group_id, decision.timestamps.append_time)
         if joining.join(group, request, decision):
-            # A new group is logged at once: that this broker can write is known before its members wait for long.
+            # Log a new group at once: if this broker cannot write, its members learn so before they wait for long.
             self._groups[request.group_id] = group
             created = GroupMetadata(
                 protocol_type="",
@@ -293,7 +308,7 @@ class Groups:
         return errors.NONE
 
     def _delete_expired(self, decision: DecisionBuilder) -> None:
-        """One step of a round: a bounded number of offsets is looked at, the rest a moment later."""
+        """Run one step of an expiry round: examine a bounded number of offsets, and schedule the next step."""
         if not self._to_examine:
             self._to_examine = list(self._groups)
         examined = 0
@@ -303,7 +318,7 @@ class Groups:
                 continue
             examined += 1 + len(self._state.offsets.of_group(group.group_id))
             nothing_left = offsets.delete_expired(group, self._state.offsets, decision)
-            # An id that was given out keeps the group: its owner is about to join.  (Kafka lets the group go.)
+            # Keep a group with unused member ids: their clients are about to join.  (Kafka deletes the group.)
             if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
                 self._forget(group, decision)
         interval_ms = 1 if self._to_examine else self._settings.offsets_retention_check_interval_ms

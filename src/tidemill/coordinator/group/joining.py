@@ -1,4 +1,4 @@
-"""JoinGroup: who may enter, who is let back in, and when that begins a rebalance."""
+"""JoinGroup: admits members, readmits known ones, and starts a rebalance when one is needed."""
 
 from tidemill.coordinator.group import rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Member
@@ -13,14 +13,14 @@ S = GroupState
 
 
 def problem(request: Join, decision: DecisionBuilder) -> int:
-    """What is wrong with the request itself, whatever the group; NONE if nothing."""
+    """Return the error code of a request that is invalid for any group; NONE when it is valid."""
     settings = decision.settings
     if not request.group_id or not name_fits(request.group_id):
         return errors.INVALID_GROUP_ID
     if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
         return errors.INVALID_SESSION_TIMEOUT
     names = (request.client_host, request.protocol_type, *(name for name, _ in request.protocols))
-    # 64 bytes more: a member id is the client's or the instance's name with a UUID behind it.
+    # 64 bytes more: a member id is the client id or instance id followed by a UUID.
     longest = max(request.client_id, request.instance_id or "", key=len)
     if not name_fits(longest + " " * 64) or not all(map(name_fits, names)):
         return errors.INVALID_REQUEST
@@ -28,7 +28,7 @@ def problem(request: Join, decision: DecisionBuilder) -> int:
 
 
 def join(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> bool:
-    """Whether the group has taken notice of the request; a new group that has not is forgotten."""
+    """Handle a JoinGroup.  Return whether it changed the group; the caller drops a new group that is unchanged."""
     member_id = request.member_id
     if not _has_room(group, member_id, decision):
         if (member := group.members.get(member_id)) is not None:
@@ -53,7 +53,11 @@ def join(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> bool:
 
 
 def _has_room(group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> bool:
-    """group.max.size.  While a rebalance is prepared those that have joined count: the last to come are turned away."""
+    """Return whether group.max.size admits the member.
+
+    While a rebalance is being prepared, only members that have joined again count, so the last ones to join are
+    rejected.
+    """
     member = group.members.get(member_id)
     if group.state is S.EMPTY:
         return True
@@ -65,7 +69,10 @@ def _has_room(group: ClassicGroup, member_id: str, decision: DecisionBuilder) ->
 
 
 def _give_member_id(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> bool:
-    """A client that gives up between its two requests leaves an id behind, not a member (KIP-394)."""
+    """Answer a new dynamic member with an id to join with (KIP-394).
+
+    A client that gives up between its two requests then leaves an unused id behind instead of a member.
+    """
     if len(group.pending_joins) >= PENDING_MEMBERS_MAX:
         decision.reply(request.waiter, Joined(error_code=errors.GROUP_MAX_SIZE_REACHED))
         return False
@@ -77,7 +84,7 @@ def _give_member_id(group: ClassicGroup, request: Join, decision: DecisionBuilde
 
 
 def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> None:
-    """An instance that does not know its member id: new, or back after a restart."""
+    """Handle a join of an instance without a member id: it is new, or was restarted."""
     assert request.instance_id is not None
     new_member_id = _new_member_id(request, decision)
     current = group.static_members.get(request.instance_id)
@@ -87,7 +94,9 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
     member = group.members[current]
     old_leader = group.leader or ""
     fenced = Joined(error_code=errors.FENCED_INSTANCE_ID, member_id=current)
-    rebalance.answer_join(group, member, decision, fenced)  # Two processes with one instance id: the later one wins.
+    rebalance.answer_join(
+        group, member, decision, fenced
+    )  # Of two processes with the same instance id, the later one wins.
     rebalance.answer_sync(member, decision, Synced(error_code=errors.FENCED_INSTANCE_ID))
     decision.deadlines.cancel(group.session_key(current))
     group.replace_static(member, new_member_id)
@@ -96,7 +105,7 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
     rebalance.renew_session(group, member, decision)
 
     if group.state is not S.STABLE:
-        # COMPLETING: the leader may already be assigning to the old member id; nobody would get what it assigns.
+        # COMPLETING: the leader may be assigning to the old member id, and that assignment would reach no member.
         group.park_join(member, request.waiter)
         rebalance.prepare_or_complete(group, decision)
         return
@@ -106,7 +115,7 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
         group.park_join(member, request.waiter)
         rebalance.prepare(group, decision)
         return
-    # Nothing changes for the others: the instance gets back what it had, and only its new id is logged (KIP-345).
+    # No rebalance is needed: the instance keeps its assignment, and only its new member id is logged (KIP-345).
     decision.records.append(record)
     leads = group.leader == new_member_id
     skip = leads and request.can_skip_assignment
@@ -117,7 +126,7 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
             generation=group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
-            # Before v9 a leader cannot be told to skip its assignment: the old id makes it believe it is a follower.
+            # Before v9 the response cannot tell a leader to skip its assignment: the old id makes it act as a follower.
             leader=(group.leader or "") if request.can_skip_assignment else old_leader,
             skip_assignment=skip,
             members=group.joined_members() if skip else (),
@@ -126,7 +135,7 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
 
 
 def _join_known(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> None:
-    """A member that comes again, or an id that was given out and is used now."""
+    """Handle a join with a member id: a member that joins again, or the first use of an assigned id."""
     member_id = request.member_id
     if member_id in group.pending_joins and request.instance_id is None:
         _add(group, request, member_id, decision)
@@ -139,7 +148,7 @@ def _join_known(group: ClassicGroup, request: Join, decision: DecisionBuilder) -
     leads = group.leader == member_id
     unchanged = member.protocols == request.protocols
     if unchanged and (group.state is S.COMPLETING_REBALANCE or (group.state is S.STABLE and not leads)):
-        # Its answer to the last JoinGroup was lost; the generation stands.
+        # The member missed the response to its last JoinGroup; it is still part of this generation.
         decision.reply(
             request.waiter,
             Joined(
@@ -152,7 +161,7 @@ def _join_known(group: ClassicGroup, request: Join, decision: DecisionBuilder) -
             ),
         )
         return
-    # A leader that joins a stable group again wants to assign again: it has seen partitions or topics change.
+    # A leader that joins a stable group again wants a new assignment: topics or partitions have changed.
     _park(group, member, request, decision)
     rebalance.prepare_or_complete(group, decision)
 
@@ -176,7 +185,9 @@ def _add(group: ClassicGroup, request: Join, member_id: str, decision: DecisionB
 
 
 def _park(group: ClassicGroup, member: Member, request: Join, decision: DecisionBuilder) -> None:
-    """Of two JoinGroups of one member the earlier is answered at once: its connection is most likely gone."""
+    """Park the request.  An earlier JoinGroup of the same member is answered at once: its connection is most likely
+    closed.
+    """
     rebalance.answer_join(group, member, decision, Joined(error_code=errors.REBALANCE_IN_PROGRESS))
     _update(group, member, request)
     group.park_join(member, request.waiter)
@@ -193,7 +204,7 @@ def _rebalance_timeout_ms(request: Join) -> int:
 
 
 def _new_member_id(request: Join, decision: DecisionBuilder) -> str:
-    """Kafka's form: client id or instance id, and a version 4 UUID."""
+    """Return a member id in Kafka's form: client id or instance id, then a version 4 UUID."""
     drawn = bytearray(decision.entropy.random_bytes(16))
     drawn[6] = drawn[6] & 0x0F | 0x40
     drawn[8] = drawn[8] & 0x3F | 0x80

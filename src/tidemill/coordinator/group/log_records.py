@@ -1,10 +1,10 @@
-"""The bytes of `__consumer_offsets`: Kafka's own keys and values, and one record of ours that closes a snapshot.
+"""The encoding of `__consumer_offsets`: Kafka's keys and values, and one record of our own that closes a snapshot.
 
-Every key and value begins with an int16 version; the version of a key tells its kind.  All of Kafka's versions are
-read; what Kafka 4.3 writes is written: offset value 4 (with a tag of ours when the client asked for a retention, where
-Kafka writes value 1 and forgets the topic's id), group value 3.
-Kinds that belong to Kafka's other group types are not ours and are passed over.  A key without a value is a tombstone.
-The byte table is `docs/formats/consumer_offsets.md`.
+Every key and value begins with an int16 version; the version of a key tells its kind.  All of Kafka's value versions
+can be read.  Written are the versions of Kafka 4.3: offset value 4 and group value 3.  When the client requested a
+retention, offset value 4 has an additional tag of our own, where Kafka writes value 1 without a topic id.  Keys of
+Kafka's other group types are ignored.  A key without a value is a tombstone.  The format is specified in
+`docs/formats/consumer_offsets.md`.
 """
 
 import struct
@@ -20,18 +20,18 @@ OFFSET_VALUE_VERSION = 4
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSIONS = range(5)
 GROUP_VALUE_VERSION = 3
-SNAPSHOT_END_KEY_VERSION = 32_000  # far above Kafka's kinds, whose tools pass over what they do not know
+SNAPSHOT_END_KEY_VERSION = 32_000  # far above Kafka's own kinds; Kafka's tools ignore unknown kinds
 SNAPSHOT_END_VALUE_VERSION = 0
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _TOPIC_ID_TAG = 0
-_EXPIRY_TAG = 10_000  # ours: only Kafka's version 1 has an expiry, and neither leader epoch nor topic id
+_EXPIRY_TAG = 10_000  # our own: in Kafka only version 1 has an expiry, and it lacks leader epoch and topic id
 
 
 class BadRecord(ValueError):
-    """Bytes that are no record of `__consumer_offsets`: damage, or a writer newer than we are."""
+    """Bytes that are not a valid record of `__consumer_offsets`: damaged, or written by a newer version."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class CommittedOffset:
     leader_epoch: int = -1
     metadata: str = ""
     committed_at_ms: int
-    expires_at_ms: int = -1  # -1: when the broker's retention says so
+    expires_at_ms: int = -1  # -1: the broker's retention applies
     topic_id: TopicId = NO_TOPIC_ID
 
 
@@ -85,7 +85,7 @@ class SnapshotEndKey:
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotEnd:
-    first_offset: int  # of the snapshot's first record: the log may begin there once this record has committed
+    first_offset: int  # of the snapshot's first record: the log may start there once this record is committed
     record_count: int
     written_at_ms: int
 
@@ -155,7 +155,7 @@ def snapshot_end(value: SnapshotEnd) -> LogRecord:
 
 
 def read_key(data: bytes) -> RecordKey | None:
-    """None for a kind that is not ours."""
+    """Decode a key; None for a kind of record that is ignored."""
     reader = _Reader(data)
     version = reader.int16()
     if version in OFFSET_KEY_VERSIONS:
@@ -182,12 +182,12 @@ def read_offset(data: bytes) -> CommittedOffset:
     expiry = tags.get(_EXPIRY_TAG)
     if expiry is not None:
         if len(expiry) != _INT64.size:
-            raise BadRecord(f"an expiry of {len(expiry)} bytes; {_INT64.size} are wanted")
+            raise BadRecord(f"expiry of {len(expiry)} bytes; expected {_INT64.size}")
         (value.expires_at_ms,) = _INT64.unpack(expiry)
     topic_id = tags.get(_TOPIC_ID_TAG)
     if topic_id is not None:
         if len(topic_id) != 16:
-            raise BadRecord(f"topic id of {len(topic_id)} bytes; 16 are wanted")
+            raise BadRecord(f"topic id of {len(topic_id)} bytes; expected 16")
         value.topic_id = TopicId(topic_id)
     return value
 
@@ -261,7 +261,7 @@ def _unsigned_varint(value: int) -> bytes:
 
 
 class _Reader:
-    """Walks one key or value; every length is held against the bytes that are there."""
+    """Reads one key or value field by field; every length is checked against the bytes that are left."""
 
     __slots__ = ("_at", "_data", "flexible")
 
@@ -273,7 +273,7 @@ class _Reader:
     def take(self, size: int) -> bytes:
         end = self._at + size
         if size < 0 or end > len(self._data):
-            raise BadRecord(f"{size} bytes wanted at {self._at}; the record has {len(self._data)}")
+            raise BadRecord(f"{size} bytes expected at position {self._at}; the record has {len(self._data)} bytes")
         taken = self._data[self._at : end]
         self._at = end
         return taken
@@ -294,18 +294,18 @@ class _Reader:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
-        raise BadRecord("a varint of more than five bytes")
+        raise BadRecord("varint of more than five bytes")
 
     def version(self, known: range) -> int:
         version = self.int16()
         if version not in known:
-            raise BadRecord(f"value version {version}; {known.start} to {known.stop - 1} are known")
+            raise BadRecord(f"value version {version}; versions {known.start} to {known.stop - 1} are supported")
         return version
 
     def string(self) -> str:
         value = self.nullable_string()
         if value is None:
-            raise BadRecord("null where a string must be")
+            raise BadRecord("null instead of a string")
         return value
 
     def nullable_string(self) -> str | None:
@@ -315,19 +315,19 @@ class _Reader:
         try:
             return self.take(size).decode()
         except UnicodeDecodeError as error:
-            raise BadRecord(f"a string is not UTF-8: {error}") from error
+            raise BadRecord(f"string is not UTF-8: {error}") from error
 
     def sized_bytes(self) -> bytes:
         return self.take(self.unsigned_varint() - 1 if self.flexible else self.int32())
 
     def count(self) -> int:
         count = self.unsigned_varint() - 1 if self.flexible else self.int32()
-        if not 0 <= count <= len(self._data) - self._at:  # a member is longer than a byte
-            raise BadRecord(f"{count} members in {len(self._data) - self._at} bytes")
+        if not 0 <= count <= len(self._data) - self._at:  # a member takes more than one byte
+            raise BadRecord(f"claims to have {count} members in {len(self._data) - self._at} bytes")
         return count
 
     def tags(self) -> dict[int, bytes]:
-        """Tagged fields by number; a version without them has none."""
+        """Read the tagged fields by number; empty for a version that has none."""
         if not self.flexible:
             return {}
         found: dict[int, bytes] = {}

@@ -1,4 +1,4 @@
-"""Life in a group: SyncGroup, Heartbeat, LeaveGroup, and two ways to be lost: silence, and joining without syncing."""
+"""SyncGroup, Heartbeat and LeaveGroup, and the removal of members by session timeout or for never sending SyncGroup."""
 
 from tidemill.coordinator.group import rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Signal
@@ -12,7 +12,7 @@ S = GroupState
 
 
 def sync(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> None:
-    """A member asks for its assignment; the leader brings everybody's."""
+    """Handle a SyncGroup: a member requests its assignment, and the leader sends the assignments of all members."""
     error_code = _sync_problem(group, request)
     if error_code != errors.NONE:
         decision.reply(request.waiter, Synced(error_code=error_code))
@@ -23,7 +23,7 @@ def sync(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> None:
     if group.state is S.STABLE:
         decision.reply(request.waiter, _synced(group, member.assignment))
         return
-    # Of two SyncGroups of one member the earlier is answered at once: its connection is most likely gone.
+    # An earlier SyncGroup of the same member is answered at once: its connection is most likely closed.
     rebalance.answer_sync(member, decision, Synced(error_code=errors.REBALANCE_IN_PROGRESS))
     member.sync_waiter = request.waiter
     if group.leader == member.member_id:
@@ -46,7 +46,7 @@ def _sync_problem(group: ClassicGroup, request: Sync) -> int:
 
 
 def _assign(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> None:
-    """The generation is complete: log it, and answer everybody who waits."""
+    """Complete the generation: log it, and answer all parked SyncGroups."""
     assignments = dict(request.assignments)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
@@ -54,7 +54,7 @@ def _assign(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> No
     group.state_since_ms = decision.timestamps.append_time
     record = group_metadata(group.group_id, group.logged())
     if len(record.value or b"") > decision.settings.group_metadata_bytes_max:
-        # It would not fit the log.  Kafka finds that out when it appends, and answers the same.
+        # The record would not fit the log.  Kafka finds that out when it appends, and answers the same.
         group.state_since_ms = previous
         rebalance.refuse_syncs(group, decision, errors.UNKNOWN_SERVER_ERROR)
         rebalance.prepare(group, decision)
@@ -100,7 +100,7 @@ def leave(group: ClassicGroup, request: Leave, decision: DecisionBuilder) -> Non
 
 def _leave(group: ClassicGroup, leaving: LeavingMember, decision: DecisionBuilder) -> int:
     member_id = leaving.member_id
-    if not member_id:  # An administrator names the instance only.
+    if not member_id:  # An administrator sends only the instance id.
         member_id = group.static_members.get(leaving.instance_id or "", "")
         if not member_id:
             return errors.UNKNOWN_MEMBER_ID
@@ -115,7 +115,7 @@ def _leave(group: ClassicGroup, leaving: LeavingMember, decision: DecisionBuilde
 
 
 def session_is_over(group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> None:
-    """Nothing was heard of a member, or of an id that was given out, for its session timeout."""
+    """Handle the end of a session: nothing was received of a member, or an assigned id was not used."""
     if member_id in group.pending_joins:
         group.remove(member_id)
         rebalance.complete_if_all_joined(group, decision)
@@ -131,7 +131,9 @@ def session_is_over(group: ClassicGroup, member_id: str, decision: DecisionBuild
 
 
 def syncing_is_over(group: ClassicGroup, decision: DecisionBuilder) -> None:
-    """Members that joined the generation and never asked for their assignment hold up everybody's partitions."""
+    """Remove the members that have not sent SyncGroup in time, since the partitions assigned to them are not
+    consumed.
+    """
     for member_id in tuple(group.pending_syncs):
         rebalance.lose_member(group, group.members[member_id], decision)
     rebalance.prepare(group, decision)

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete, and the end of offsets that nobody needs any more."""
+"""OffsetCommit, OffsetFetch, OffsetDelete, and the expiry of committed offsets."""
 
 from tidemill.coordinator.group import rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState
@@ -19,7 +19,7 @@ S = GroupState
 
 
 def commit(group: ClassicGroup, request: CommitOffsets, decision: DecisionBuilder) -> bool:
-    """Whether anything is committed; a new group without is forgotten."""
+    """Handle an OffsetCommit.  Return whether any offset is committed; otherwise the caller drops a new group."""
     error_code = _commit_problem(group, request)
     if error_code != errors.NONE:
         refuse_commit(request, error_code, decision)
@@ -37,7 +37,7 @@ def refuse_commit(request: CommitOffsets, error_code: int, decision: DecisionBui
 
 def _commit_problem(group: ClassicGroup, request: CommitOffsets) -> int:
     if request.generation < 0 and group.state is S.EMPTY:
-        return errors.NONE  # from outside: an administrator, or a consumer that assigns partitions by itself
+        return errors.NONE  # an administrator, or a simple consumer, which assigns its partitions itself
     if request.generation < 0 and not request.member_id and request.instance_id is None:
         return errors.UNKNOWN_MEMBER_ID
     error_code = group.member_problem(request.member_id, request.instance_id)
@@ -46,12 +46,12 @@ def _commit_problem(group: ClassicGroup, request: CommitOffsets) -> int:
     if request.generation != group.generation:
         return errors.ILLEGAL_GENERATION
     if group.state is S.COMPLETING_REBALANCE:
-        return errors.REBALANCE_IN_PROGRESS  # Its partitions may be somebody else's by now.
+        return errors.REBALANCE_IN_PROGRESS  # The leader may be assigning the partition to another member.
     return errors.NONE
 
 
 def _commit_one(request: CommitOffsets, offset: OffsetToCommit, decision: DecisionBuilder) -> int:
-    # Kafka compares characters with this bound, which its name calls bytes; so do we.
+    # As in Kafka, this limit is compared with characters, although its name says bytes.
     if len(offset.metadata) > decision.settings.offset_metadata_bytes_max or not name_fits(offset.metadata):
         return errors.OFFSET_METADATA_TOO_LARGE
     committed = CommittedOffset(
@@ -68,7 +68,7 @@ def _commit_one(request: CommitOffsets, offset: OffsetToCommit, decision: Decisi
 
 
 def fetch(offsets: CommittedOffsets, request: FetchOffsets, decision: DecisionBuilder) -> None:
-    """A group that nobody knows has committed nothing; that is no error."""
+    """Handle an OffsetFetch.  An unknown group is not an error: it has no committed offsets."""
     group_id = request.group_id
     if request.partitions is None:
         found = tuple(
@@ -97,7 +97,11 @@ def _fetched(topic: str, partition: int, committed: CommittedOffset) -> FetchedO
 
 
 def delete(group: ClassicGroup, offsets: CommittedOffsets, request: DeleteOffsets, decision: DecisionBuilder) -> None:
-    """A group in use keeps the offsets of what it reads; what other kinds of groups read, nobody can tell."""
+    """Handle an OffsetDelete.
+
+    A consumer group in use keeps the offsets of the topics it is subscribed to.  A group in use of any other protocol
+    type keeps all of its offsets, since its subscriptions are unknown.
+    """
     if group.state is not S.EMPTY and not group.is_consumer:
         decision.reply(request.waiter, OffsetsDeleted(error_code=errors.NON_EMPTY_GROUP))
         return
@@ -119,10 +123,11 @@ def delete_all(group_id: str, offsets: CommittedOffsets, decision: DecisionBuild
 
 
 def delete_expired(group: ClassicGroup, offsets: CommittedOffsets, decision: DecisionBuilder) -> bool:
-    """Whether nothing is left of the group's offsets (KIP-211).
+    """Delete the group's expired offsets (KIP-211).  Return whether no offsets are left.
 
-    An empty group's offsets go a retention after it became empty, a simple consumer's a retention after the commit;
-    those of a stable group only where it no longer reads the topic.  While it rebalances nothing goes.
+    The retention of an empty group's offsets starts when the group became empty, and that of a simple consumer's at the
+    commit.  A stable group loses only offsets of topics it is no longer subscribed to, counted from the commit.  A
+    rebalancing group loses none.
     """
     committed_offsets = offsets.of_group(group.group_id)
     if not committed_offsets:

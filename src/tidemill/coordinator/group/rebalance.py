@@ -1,9 +1,9 @@
-"""How a rebalance goes: begin it, wait for everybody, begin a generation.
+"""The course of a rebalance: prepare it, wait until the members have joined, start a generation.
 
-The first rebalance of an empty group is delayed a little, and a little more whenever somebody new comes, so that a
-fleet that starts together is assigned once.  Every later one waits until all members have joined again, at most for the
-longest rebalance timeout among them.  Dynamic members that did not come are removed; static ones stay until their
-session ends (KIP-345), that is the point of being static.
+The first rebalance of an empty group is delayed by group.initial.rebalance.delay.ms, and again whenever a new member
+joins, so that clients that start together are assigned once.  Every later rebalance waits until all members have joined
+again, at most for the longest rebalance timeout among them.  Dynamic members that have not joined by then are removed;
+static members stay until their session ends (KIP-345).
 """
 
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Signal
@@ -16,7 +16,7 @@ S = GroupState
 
 
 def prepare(group: ClassicGroup, decision: DecisionBuilder) -> None:
-    """Everybody has to join again."""
+    """Start a rebalance: every member has to join again."""
     if group.state is S.COMPLETING_REBALANCE:
         refuse_syncs(group, decision, errors.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
@@ -37,7 +37,7 @@ def prepare(group: ClassicGroup, decision: DecisionBuilder) -> None:
 
 
 def prepare_or_complete(group: ClassicGroup, decision: DecisionBuilder) -> None:
-    """A member came or changed: begin a rebalance, or go on with the one that is being prepared."""
+    """Handle a new or changed member: start a rebalance, or continue the one that is being prepared."""
     if group.state is S.PREPARING_REBALANCE:
         complete_if_all_joined(group, decision)
     else:
@@ -45,13 +45,15 @@ def prepare_or_complete(group: ClassicGroup, decision: DecisionBuilder) -> None:
 
 
 def complete_if_all_joined(group: ClassicGroup, decision: DecisionBuilder) -> None:
-    """An initial rebalance is not shortened: others may still be starting."""
+    """Complete the joining phase if no member is missing.  The initial delay is never cut short: others may be
+    starting.
+    """
     if group.state is S.PREPARING_REBALANCE and group.previous_state is not S.EMPTY and group.all_joined:
         complete_join(group, decision)
 
 
 def joining_is_over(group: ClassicGroup, decision: DecisionBuilder) -> None:
-    """The join deadline is reached: delay an initial rebalance further, or go on with those that have joined."""
+    """Handle the join deadline: extend the initial delay, or continue with the members that have joined."""
     if group.initial_delay_ms and group.joined_since_delay and group.initial_remaining_ms:
         group.joined_since_delay = False
         delay_ms = min(decision.settings.initial_rebalance_delay_ms, group.initial_remaining_ms)
@@ -70,7 +72,7 @@ def complete_join(group: ClassicGroup, decision: DecisionBuilder) -> None:
         group.remove(member_id)
         decision.deadlines.cancel(group.session_key(member_id))
     if group.members and not _leader_has_joined(group):
-        # Only static members are left and none of them has come: they have until their sessions end.
+        # Only static members are left, and none has joined: wait until they join or their sessions end.
         decision.wake_after(group.join_key, group.rebalance_timeout_ms)
         return
     group.begin_generation(decision.timestamps.append_time)
@@ -98,13 +100,13 @@ def complete_join(group: ClassicGroup, decision: DecisionBuilder) -> None:
 
 
 def await_syncs_left(group: ClassicGroup, decision: DecisionBuilder) -> None:
-    """Somebody's SyncGroup is not awaited any more: it came, or the member is another."""
+    """Cancel the sync deadline when no SyncGroup is outstanding."""
     if not group.pending_syncs:
         decision.deadlines.cancel(group.sync_key)
 
 
 def refuse_syncs(group: ClassicGroup, decision: DecisionBuilder, error_code: int) -> None:
-    """No assignment comes in this generation: who waits for it is told, and everybody loses the one before."""
+    """Abandon the assignment of this generation: answer parked SyncGroups with an error and drop all assignments."""
     for member in group.members.values():
         member.assignment = b""
         if answer_sync(member, decision, Synced(error_code=error_code)):
@@ -112,7 +114,7 @@ def refuse_syncs(group: ClassicGroup, decision: DecisionBuilder, error_code: int
 
 
 def lose_member(group: ClassicGroup, member: Member, decision: DecisionBuilder) -> None:
-    """Out of the group; whether a rebalance follows is the caller's decision."""
+    """Remove a member and answer its parked requests.  The caller decides whether to rebalance."""
     answer_join(group, member, decision, Joined(error_code=errors.UNKNOWN_MEMBER_ID))
     answer_sync(member, decision, Synced(error_code=errors.UNKNOWN_MEMBER_ID))
     decision.deadlines.cancel(group.session_key(member.member_id))
@@ -138,7 +140,7 @@ def answer_sync(member: Member, decision: DecisionBuilder, response: Synced) -> 
 
 
 def _leader_has_joined(group: ClassicGroup) -> bool:
-    """A leader that did not come hands its office to the first member that did."""
+    """Return whether the leader has joined; if not, make the first member that has joined the leader."""
     assert group.leader is not None
     if group.members[group.leader].join_waiter is not None:
         return True

@@ -1,4 +1,4 @@
-"""What a request is answered when no group is asked: the coordinator is elsewhere, still loads, or cannot write now."""
+"""Error responses for requests that no group handles: the coordinator is elsewhere, still loading, or cannot write."""
 
 from typing import assert_never
 
@@ -32,7 +32,7 @@ from tidemill.coordinator.group.responses import (
 
 
 def refused(request: GroupRequest, error_code: int) -> object:
-    """The reply of the request's own kind that says `error_code` and nothing else; None where nobody waits."""
+    """Return the response of the request's own type with `error_code`; None for a request without a reply."""
     match request:
         case Heartbeat():
             return HeartbeatTaken(error_code=error_code)

@@ -1,7 +1,7 @@
-"""What a group can be asked: small values that handlers make of wire requests, so that groups know no wire version.
+"""Requests to the group coordinator: values that handlers build from wire requests, independent of the wire version.
 
-`waiter` is the host's own handle of the request; it comes back with the reply.  What depends on a request's version is
-a flag here, and its comment names the version.
+`waiter` is the host's handle of the request and is returned with the reply.  Behaviour that depends on the request's
+version is a flag here, and the comment beside it names the version.
 """
 
 from dataclasses import dataclass, field
@@ -19,11 +19,11 @@ class Join:
     client_id: str = ""
     client_host: str = ""  # as Kafka shows it: "/127.0.0.1"
     session_timeout_ms: int
-    rebalance_timeout_ms: int = -1  # v0 has none: the session timeout serves
+    rebalance_timeout_ms: int = -1  # absent in v0: the session timeout applies
     protocol_type: str
-    protocols: tuple[tuple[str, bytes], ...]  # (name, metadata), the most wanted first
-    must_know_member_id: bool = True  # v4+: a new dynamic member is told its id and asked to come again (KIP-394)
-    can_skip_assignment: bool = True  # v9+: a returning static leader is told not to assign (KIP-814)
+    protocols: tuple[tuple[str, bytes], ...]  # (name, metadata), in order of preference
+    must_know_member_id: bool = True  # v4+: a new dynamic member gets MEMBER_ID_REQUIRED and its id (KIP-394)
+    can_skip_assignment: bool = True  # v9+: the response can tell a returning static leader not to assign (KIP-814)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Sync:
     instance_id: str | None = None
     protocol_type: str | None = None  # v5+
     protocol_name: str | None = None  # v5+
-    assignments: tuple[tuple[str, bytes], ...] = ()  # (member id, assignment): from the leader
+    assignments: tuple[tuple[str, bytes], ...] = ()  # (member id, assignment); only the group leader sends them
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Heartbeat:
 
 @dataclass(slots=True, kw_only=True)
 class LeavingMember:
-    member_id: str = ""  # empty: an administrator removes a static member by its instance id
+    member_id: str = ""  # empty when an administrator removes a static member by its instance id
     instance_id: str | None = None
 
 
@@ -57,15 +57,17 @@ class LeavingMember:
 class Leave:
     waiter: Waiter
     group_id: str
-    members: tuple[LeavingMember, ...]  # v0-2 name one
+    members: tuple[LeavingMember, ...]  # exactly one in v0-2
 
 
 @dataclass(slots=True, kw_only=True)
 class TopicPartitionId:
-    """A partition by both names of its topic; the handler has resolved the one the client did not give."""
+    """A partition with both the name and the id of its topic; the handler resolves the one that the client did not
+    send.
+    """
 
     topic: str
-    topic_id: TopicId = NO_TOPIC_ID  # NO_TOPIC_ID where no such topic exists
+    topic_id: TopicId = NO_TOPIC_ID  # NO_TOPIC_ID when no such topic exists
     partition: int
 
 
@@ -80,21 +82,21 @@ class OffsetToCommit(TopicPartitionId):
 class CommitOffsets:
     waiter: Waiter
     group_id: str
-    generation: int = -1  # -1 with an empty member id: a consumer that assigns partitions by itself
+    generation: int = -1  # -1 with an empty member id: a simple consumer, which assigns its partitions itself
     member_id: str = ""
     instance_id: str | None = None
-    retention_ms: int = -1  # v2-4: asked for by the client; -1 leaves it to the broker
-    knows_group_id_not_found: bool = True  # v9+: an unknown group is GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION
+    retention_ms: int = -1  # v2-4: requested by the client; -1 selects the broker's retention
+    knows_group_id_not_found: bool = True  # v9+: unknown groups get GROUP_ID_NOT_FOUND; before v9 ILLEGAL_GENERATION
     offsets: tuple[OffsetToCommit, ...]
 
 
 @dataclass(slots=True, kw_only=True)
 class FetchOffsets:
-    """Member id and epoch (v9+) are not here: for classic groups Kafka does not look at them."""
+    """Fetch committed offsets.  Member id and epoch (v9+) are left out: Kafka ignores them for classic groups."""
 
     waiter: Waiter
     group_id: str
-    partitions: tuple[TopicPartitionId, ...] | None  # None: all that the group has
+    partitions: tuple[TopicPartitionId, ...] | None  # None: all committed offsets of the group
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,25 +109,25 @@ class DeleteOffsets:
 @dataclass(slots=True, kw_only=True)
 class DescribeGroups:
     waiter: Waiter
-    group_ids: tuple[str, ...]  # those that belong to this partition
+    group_ids: tuple[str, ...]  # only groups that this partition holds
 
 
 @dataclass(slots=True, kw_only=True)
 class ListGroups:
     waiter: Waiter
-    states: tuple[str, ...] = ()  # v4+: any of these, in any case; empty: all
-    types: tuple[str, ...] = ()  # v5+: likewise
+    states: tuple[str, ...] = ()  # v4+: list groups in any of these states, case-insensitive; empty: all
+    types: tuple[str, ...] = ()  # v5+: likewise for the group type
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteGroups:
     waiter: Waiter
-    group_ids: tuple[str, ...]  # those that belong to this partition
+    group_ids: tuple[str, ...]  # only groups that this partition holds
 
 
 @dataclass(slots=True, kw_only=True)
 class ForgetTopics:
-    """From the host, when topics were deleted: their committed offsets go.  Nobody waits for it."""
+    """Delete the committed offsets of deleted topics.  The host sends it and expects no reply."""
 
     topic_ids: frozenset[TopicId] = field(default_factory=frozenset)
 

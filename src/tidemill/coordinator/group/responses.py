@@ -1,4 +1,4 @@
-"""What a group answers: small values that handlers turn into wire responses."""
+"""Responses of the group coordinator: values that handlers turn into wire responses."""
 
 from dataclasses import dataclass
 
@@ -19,10 +19,10 @@ class Joined:
     member_id: str = ""
     generation: int = -1
     protocol_type: str | None = None
-    protocol_name: str | None = None  # before v7 the wire has no null here: write ""
+    protocol_name: str | None = None  # null does not exist on the wire before v7: the handler writes ""
     leader: str = ""
     skip_assignment: bool = False
-    members: tuple[JoinedMember, ...] = ()  # for the leader only
+    members: tuple[JoinedMember, ...] = ()  # only in the leader's response
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,13 +47,15 @@ class LeftMember:
 
 @dataclass(slots=True, kw_only=True)
 class Left:
-    error_code: int = errors.NONE  # before v3 the single member's error stands here: the handler moves it up
+    error_code: int = errors.NONE  # before v3 the handler copies the single member's error here
     members: tuple[LeftMember, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetsCommitted:
-    """One code for each offset of the request, in its order.  A refusal of the whole is in all of them."""
+    """One error code per offset of the request, in its order.  A request rejected as a whole has the same code in
+    all.
+    """
 
     error_codes: tuple[int, ...]
 
@@ -63,7 +65,7 @@ class FetchedOffset:
     topic: str
     topic_id: TopicId = NO_TOPIC_ID
     partition: int
-    offset: int = -1  # -1, and no error: nothing is committed
+    offset: int = -1  # -1 without an error when no offset is committed
     leader_epoch: int = -1
     metadata: str = ""
 
@@ -76,7 +78,7 @@ class OffsetsFetched:
 
 @dataclass(slots=True, kw_only=True)
 class OffsetsDeleted:
-    """One code for each partition of the request, in its order, unless the whole was refused."""
+    """One error code per partition of the request, in its order; empty when the whole request was rejected."""
 
     error_code: int = errors.NONE
     error_codes: tuple[int, ...] = ()
@@ -88,14 +90,14 @@ class DescribedMember:
     instance_id: str | None
     client_id: str
     client_host: str
-    metadata: bytes  # only while the group is stable
+    metadata: bytes  # empty unless the group is stable
     assignment: bytes
 
 
 @dataclass(slots=True, kw_only=True)
 class DescribedGroup:
     group_id: str
-    error_code: int = errors.NONE  # GROUP_ID_NOT_FOUND is for v6+; earlier versions say NONE and state Dead
+    error_code: int = errors.NONE  # GROUP_ID_NOT_FOUND for v6+; the handler writes NONE before v6
     error_message: str | None = None
     state: str = "Dead"
     protocol_type: str = ""
@@ -124,6 +126,6 @@ class GroupsListed:
 
 @dataclass(slots=True, kw_only=True)
 class GroupsDeleted:
-    """One code for each group of the request, in its order."""
+    """One error code per group of the request, in its order."""
 
     error_codes: tuple[int, ...]

@@ -1,10 +1,10 @@
-"""A snapshot of a partition of `__consumer_offsets`: its state, written again at the end of its own log.
+"""Snapshots of a partition of `__consumer_offsets`: the state, written again at the end of the partition's own log.
 
-The records of a chunk are computed when they are asked for, and the host appends them before anything else: so each is
-as new as its place in the log, and whatever changes afterwards is written behind it.  What did not exist when the
-snapshot began need not be in it: its record lies behind the snapshot's beginning anyway.  When all chunks are appended
-the host appends the end record, and only when that has committed may the log begin at the snapshot's first record.
-A leader that is lost on the way leaves a run without an end: it changes nothing, and the next leader begins a new one.
+Each chunk is computed on demand, and the host appends it before anything else.  Its records are therefore current at
+their position in the log, and later changes follow them.  Groups and offsets created after the snapshot began need not
+be in it, since their records are behind its start anyway.  After the last chunk the host appends the end record; once
+that is committed, the log may start at the snapshot's first record.  If the leader changes before that, the incomplete
+snapshot is harmless, and the next leader begins a new one.
 """
 
 from tidemill.coordinator.group.log_records import (
@@ -17,12 +17,12 @@ from tidemill.coordinator.group.log_records import (
 from tidemill.coordinator.group.state import LoggedState
 from tidemill.coordinator.result import LogRecord
 
-CHUNK_RECORDS_MAX = 1_000  # about 100 kB of offsets: one append, far below a batch's bound and a turn's patience
-CHUNK_BYTES_MAX = 512 * 1024  # a chunk ends with the record that reaches it; a group's record may be 1 MB
+CHUNK_RECORDS_MAX = 1_000  # usually about 100 kB of offsets: one append, well below the maximum batch size
+CHUNK_BYTES_MAX = 512 * 1024  # the record that reaches it is the chunk's last; a group's record may have 1 MB
 
 
 class SnapshotChunks:
-    """Yields lists of records.  `record_count` is how many there were so far."""
+    """An iterator over lists of records; `record_count` is the number of records yielded so far."""
 
     def __init__(self, state: LoggedState, records_max: int = CHUNK_RECORDS_MAX) -> None:
         self._state = state
@@ -30,7 +30,7 @@ class SnapshotChunks:
         self._groups = [*dict.fromkeys((*state.groups, *state.offsets.group_ids()))]
         self._groups.reverse()
         self._group_id = ""
-        self._keys: list[tuple[str, int]] = []  # of that group, still to be written
+        self._keys: list[tuple[str, int]] = []  # offsets of `_group_id` that are still to be written
         self.record_count = 0
 
     def __iter__(self) -> "SnapshotChunks":
@@ -51,13 +51,18 @@ class SnapshotChunks:
         return chunk
 
     def end_record(self, first_offset: int, now_ms: int) -> LogRecord:
-        """To append behind the last chunk; `first_offset` is that of the first chunk's first record."""
+        """Return the record to append after the last chunk; `first_offset` is the offset of the first chunk's first
+        record.
+        """
         return snapshot_end(
             SnapshotEnd(first_offset=first_offset, record_count=self.record_count, written_at_ms=now_ms)
         )
 
     def _next_record(self) -> LogRecord | None:
-        """Of what is still there: what was deleted since the beginning has its tombstone behind it."""
+        """Return the next record of the state, or None at the end.
+
+        Groups and offsets deleted since the snapshot began are left out: their tombstones are behind its start.
+        """
         while True:
             while self._keys:
                 topic, partition = self._keys.pop()

@@ -1,4 +1,4 @@
-"""What the log says of groups: the one state that outlives a leader, changed by `replay` and by nothing else."""
+"""The logged state of all groups: it survives a change of leader and is changed only by `replay`."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from tidemill.coordinator.group.log_records import (
 )
 from tidemill.model.topic import NO_TOPIC_ID, TopicId
 
-TopicIdOf = Callable[[str], TopicId | None]  # the id that a topic's name has now; None: there is none
+TopicIdOf = Callable[[str], TopicId | None]  # the current id of a topic name; None: no such topic
 
 
 class LoggedState:
@@ -25,17 +25,19 @@ class LoggedState:
         self._topic_id_of = topic_id_of
         self.groups: dict[str, GroupMetadata] = {}
         self.offsets = CommittedOffsets()
-        self.snapshot_end: SnapshotEnd | None = None  # of the newest closed snapshot
+        self.snapshot_end: SnapshotEnd | None = None  # the end record of the newest complete snapshot
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """One record, in the log's order.  Raises BadRecord when it is none."""
+        """Apply one record; records must be replayed in the order of the log.  Raises BadRecord when it is
+        malformed.
+        """
         named = read_key(key)
         if isinstance(named, OffsetKey):
             if value is None:
                 self.offsets.remove(named)
                 return
             committed = read_offset(value)
-            if committed.topic_id == NO_TOPIC_ID:  # an older version, of Kafka's
+            if committed.topic_id == NO_TOPIC_ID:  # a value written by Kafka before version 4
                 committed.topic_id = self._topic_id_of(named.topic) or NO_TOPIC_ID
             self.offsets.put(named, committed)
         elif isinstance(named, GroupKey):

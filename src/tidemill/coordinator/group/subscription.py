@@ -1,4 +1,4 @@
-"""What a consumer's member metadata says it reads: the topics, which is the part that every version begins with."""
+"""Reads the subscribed topics from a consumer's member metadata; they come first in every version of its format."""
 
 from tidemill.coordinator.group.log_records import BadRecord
 
@@ -6,12 +6,14 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """int16 version, then an array of topic names; BadRecord when it is not that."""
+    """Return the subscribed topics.  The format is an int16 version, then an array of names; raises BadRecord if
+    malformed.
+    """
     at = 6
     if len(metadata) < at:
         raise BadRecord("consumer metadata ends before its topics")
     count = int.from_bytes(metadata[2:6], "big", signed=True)
-    if not 0 <= count <= len(metadata) // 2:  # a name has a length of two bytes
+    if not 0 <= count <= len(metadata) // 2:  # each name has a length prefix of two bytes
         raise BadRecord(f"consumer metadata claims {count} topics in {len(metadata)} bytes")
     topics = []
     for _ in range(count):
