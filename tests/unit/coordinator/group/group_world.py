@@ -1,4 +1,4 @@
-"""A host in miniature: one coordinator, its log, a clock that a test moves, and everything that was answered."""
+"""A small host for tests: one coordinator, its log, a clock that the test advances, and all replies."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        """Another broker leads: the log is all it has."""
+        """Another broker takes over: its coordinator starts from the log alone."""
         self.timers.clear()
         self.groups = self.replayed()
         self.execute(self.groups.loaded(self.timestamps))
@@ -80,7 +80,7 @@ class World:
         self.groups.check_invariants()
 
     def wait(self, ms: int) -> None:
-        """Time passes; every deadline fires when it is due."""
+        """Advance the clock; every deadline fires when it is reached."""
         until_ms = self.now_ms + ms
         while self.timers:
             key = min(self.timers, key=self.timers.__getitem__)
@@ -91,7 +91,7 @@ class World:
         self.now_ms = until_ms
 
     def ask(self, request: Any) -> Any:
-        """The answer, or None while it is parked."""
+        """Return the response, or None while the request is parked."""
         self.execute(self.groups.decide(request, self.timestamps))
         return self.answer(getattr(request, "waiter", None))
 
@@ -99,14 +99,14 @@ class World:
         answers = self.answers.get(waiter)
         if answers is None:
             return None
-        assert len(answers) == 1, "a waiter gets one reply"
+        assert len(answers) == 1, "each request gets one reply"
         return answers[0]
 
     def waiter(self) -> str:
         self.asked += 1
         return f"request {self.asked}"
 
-    # The requests, with what most tests do not care for filled in.
+    # The requests, with defaults for the fields that most tests do not care about.
 
     def joining(self, group_id: str = "g", **fields: Any) -> Join:
         wanted = {
@@ -123,7 +123,7 @@ class World:
         return Join(**{**wanted, **fields})
 
     def join(self, **fields: Any) -> Any:
-        """The answer, or the waiter's name while the join is parked."""
+        """Return the response, or the waiter's name while the join is parked."""
         request = self.joining(**fields)
         return self.ask(request) or request.waiter
 
@@ -182,10 +182,10 @@ class World:
         codes: tuple[int, ...] = self.ask(DeleteGroups(waiter=self.waiter(), group_ids=group_ids)).error_codes
         return codes
 
-    # Worlds that many tests begin with.
+    # Initial states that many tests use.
 
     def stable(self, count: int = 1, **fields: Any) -> list[Joined]:
-        """`count` members joined, the first leads, and each is assigned its place in the list as a byte."""
+        """Let `count` members join; the first leads, and each gets its index as a one-byte assignment."""
         joins = [self.join(**fields) for _ in range(count)]
         self.wait(self.settings.initial_rebalance_delay_ms * min(count, 2))
         return self.assigned([self.answer(join) for join in joins])
@@ -196,7 +196,7 @@ class World:
         return self.assigned([self.answer(join) for join in joins])
 
     def assigned(self, members: list[Joined]) -> list[Joined]:
-        """The generation is brought to its end: all sync, the leader assigns."""
+        """Complete the generation: all members send SyncGroup, and the leader assigns."""
         assignments = tuple((member.member_id, bytes([index])) for index, member in enumerate(members))
         for member in members:
             leads = member.member_id == member.leader

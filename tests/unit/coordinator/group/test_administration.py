@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups, DeleteGroups."""
+"""DescribeGroups, ListGroups and DeleteGroups."""
 
 from tests.unit.coordinator.group.group_world import RANGE, World
 from tidemill.coordinator.group.requests import ListGroups
@@ -10,10 +10,8 @@ def listed(world, **filters):
     return {group.group_id: (group.protocol_type, group.state, group.type) for group in groups}
 
 
-def test_a_stable_group_is_described_with_what_its_members_said_and_got():
-    """
-    Metadata and assignment are shown as they are.
-    """
+def test_a_stable_group_is_described_with_metadata_and_assignments():
+    """Both are returned unchanged."""
     world = World()
     (member,) = world.static("desk")
 
@@ -27,9 +25,7 @@ def test_a_stable_group_is_described_with_what_its_members_said_and_got():
 
 
 def test_a_group_that_is_not_stable_shows_no_metadata():
-    """
-    Which protocol's it would be is not decided.
-    """
+    """The protocol, and so which metadata applies, is not decided yet."""
     world = World()
     world.join()
 
@@ -40,9 +36,7 @@ def test_a_group_that_is_not_stable_shows_no_metadata():
 
 
 def test_an_unknown_group_is_dead():
-    """
-    And, from v6, not found (KIP-1043).
-    """
+    """From v6 on it is also reported as not found (KIP-1043)."""
     world = World()
 
     described = world.describe("other")
@@ -51,10 +45,8 @@ def test_an_unknown_group_is_dead():
     assert described.error_message == "Group other not found."
 
 
-def test_groups_are_listed_by_state_and_type_in_any_case():
-    """
-    No filter lists all.
-    """
+def test_the_filters_of_list_groups_ignore_case():
+    """Without a filter all groups are listed."""
     world = World()
     world.join(group_id="reads")
     world.commit("simple")
@@ -68,10 +60,8 @@ def test_groups_are_listed_by_state_and_type_in_any_case():
     assert listed(world, types=("consumer",)) == {}
 
 
-def test_a_deleted_group_is_gone_with_its_offsets_for_good():
-    """
-    Its tombstones are in the log.
-    """
+def test_deleting_a_group_deletes_its_offsets():
+    """Tombstones in the log make the deletion permanent."""
     world = World()
     world.commit("done")
     world.join(group_id="busy")

@@ -1,4 +1,4 @@
-"""The table of moves, and what a group reads from its members."""
+"""The table of transitions, and the subscriptions read from the members' metadata."""
 
 import itertools
 
@@ -11,10 +11,8 @@ ILLEGAL = [pair for pair in itertools.product(GroupState, Signal) if pair not in
 
 
 @pytest.mark.parametrize(("state", "signal"), ILLEGAL, ids=str)
-def test_a_move_that_is_not_in_the_table_is_our_own_bug(state, signal):
-    """
-    Requests that do not fit are refused before.
-    """
+def test_an_illegal_transition_raises(state, signal):
+    """Invalid requests are rejected earlier, so such a transition is a bug."""
     group = ClassicGroup("g", 0)
     group.state = state
 
@@ -23,18 +21,14 @@ def test_a_move_that_is_not_in_the_table_is_our_own_bug(state, signal):
 
 
 def test_every_state_can_be_reached_and_only_dead_is_final():
-    """
-    The table has no islands.
-    """
+    """Every state can be entered, and every state except DEAD can be left."""
     assert {GroupState.EMPTY, *TRANSITIONS.values()} == set(GroupState)
     assert {state for state, _ in TRANSITIONS} == set(GroupState) - {GroupState.DEAD}
 
 
 @pytest.mark.parametrize("metadata", [b"", b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\x00\x00\x00\x00\x00\x01\x00\x09ab"])
-def test_metadata_that_cannot_be_read_leaves_the_subscription_unknown(metadata):
-    """
-    Only the members' own assignor has to understand it; an unknown subscription may be to anything.
-    """
+def test_unreadable_metadata_leaves_the_subscription_unknown(metadata):
+    """Only the members' own assignor has to understand it; an unknown subscription may include any topic."""
     world = World()
 
     world.stable(protocols=(("own", metadata),))

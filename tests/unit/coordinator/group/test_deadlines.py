@@ -1,14 +1,12 @@
-"""Deadlines that move away cost the host nothing."""
+"""Moving a deadline into the future causes no work for the host."""
 
 from tidemill.coordinator.group.deadlines import Deadlines
 
 KEY = ("session", "g", "m")
 
 
-def test_the_host_is_told_of_a_deadline_once_however_often_it_moves_away():
-    """
-    It calls at the first time, and is then given the newest.
-    """
+def test_moving_a_deadline_later_does_not_re_arm_the_timer():
+    """The timer fires at the first time and is then armed for the latest one."""
     deadlines = Deadlines()
     for at_ms in (100, 200, 300):
         deadlines.set(KEY, at_ms)
@@ -23,10 +21,8 @@ def test_the_host_is_told_of_a_deadline_once_however_often_it_moves_away():
     assert due and KEY not in deadlines
 
 
-def test_a_deadline_that_comes_nearer_is_told_at_once():
-    """
-    The host must never call too late.
-    """
+def test_moving_a_deadline_earlier_re_arms_the_timer():
+    """The timer must never fire after the deadline."""
     deadlines = Deadlines()
     deadlines.set(KEY, 300)
     deadlines.take_changes()
@@ -37,9 +33,7 @@ def test_a_deadline_that_comes_nearer_is_told_at_once():
 
 
 def test_a_cancelled_deadline_is_not_reached():
-    """
-    Even if the host's timer was faster than the news.
-    """
+    """This holds even if the host's timer fires before the host handles the cancellation."""
     deadlines = Deadlines()
     deadlines.set(KEY, 100)
     deadlines.take_changes()

@@ -1,4 +1,4 @@
-"""Groups are found where Kafka's clients and tools look for them."""
+"""The mapping of groups to partitions is Kafka's."""
 
 import pytest
 
@@ -18,9 +18,9 @@ from tidemill.coordinator.group.group_partition import partition_for
         ("a-much-longer-group-name-0123456789", 1, 45),
     ],
 )
-def test_a_group_lies_where_kafkas_own_hash_puts_it(group_id, of_8, of_50):
-    """
-    Figures of Apache Kafka 4.3.1's own code, with names whose hash is negative, the most negative, or not ASCII.
+def test_groups_map_to_the_same_partition_as_in_kafka(group_id, of_8, of_50):
+    """The expected values come from Apache Kafka 4.3.1; some names have a negative hash, the most negative one, or
+    non-ASCII characters.
     """
     assert partition_for(group_id, 8) == of_8
     assert partition_for(group_id, 50) == of_50

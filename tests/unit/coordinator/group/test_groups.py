@@ -1,4 +1,4 @@
-"""The laws of a coordinator, over random lives of groups, and a few stories of leaders that come and go."""
+"""Invariants of the coordinator over random sequences of requests, and examples of leader changes."""
 
 from typing import Any
 
@@ -29,10 +29,8 @@ SESSIONS_MS = st.sampled_from([10_000, 100_000])
 REBALANCES_MS = st.sampled_from([5_000, 60_000])
 
 
-def test_a_new_leader_finds_a_stable_group_and_gives_every_member_a_whole_session():
-    """
-    Members notice nothing but a new coordinator.
-    """
+def test_a_new_coordinator_renews_the_sessions_of_a_stable_group():
+    """Members notice nothing but a new coordinator."""
     world = World()
     leader, follower = world.stable(2)
     world.wait(5_000)
@@ -44,10 +42,8 @@ def test_a_new_leader_finds_a_stable_group_and_gives_every_member_a_whole_sessio
     assert world.sync(follower).assignment == b"\x01"
 
 
-def test_a_generation_that_was_not_complete_is_forgotten_with_its_leader():
-    """
-    Its members are told to begin again.
-    """
+def test_an_incomplete_generation_is_lost_with_the_coordinator():
+    """Its members have to join again."""
     world = World()
     parked = world.join()
     world.wait(3_000)
@@ -58,10 +54,8 @@ def test_a_generation_that_was_not_complete_is_forgotten_with_its_leader():
     assert world.state() == "Empty"
 
 
-def test_everybody_who_is_parked_is_told_when_leadership_is_lost():
-    """
-    Joins and syncs; the rest has its answer already.
-    """
+def test_losing_leadership_answers_all_parked_requests():
+    """These are parked joins and syncs; all other requests are answered already."""
     world = World()
     joins = [world.join() for _ in range(2)]
     world.wait(6_000)
@@ -77,10 +71,8 @@ def test_everybody_who_is_parked_is_told_when_leadership_is_lost():
     assert world.groups.drain(errors.NOT_COORDINATOR) == ()
 
 
-def test_a_group_over_a_lowered_bound_rebalances_when_it_is_loaded():
-    """
-    Its members may commit before some of them are turned away.
-    """
+def test_a_group_above_a_lowered_size_limit_rebalances_at_load():
+    """Its members may commit before some of them are rejected."""
     world = World()
     first, *_ = world.stable(3)
     world.settings = type(world.settings)(size_max=2)
@@ -91,10 +83,8 @@ def test_a_group_over_a_lowered_bound_rebalances_when_it_is_loaded():
     assert world.commit(generation=1, member_id=first.member_id) == errors.NONE
 
 
-def test_a_heartbeat_in_time_gives_the_host_nothing_to_do():
-    """
-    No record, no timer.
-    """
+def test_a_heartbeat_writes_no_record_and_sets_no_timer():
+    """The host has nothing to do for it."""
     world = World()
     (member,) = world.stable()
     beat = Heartbeat(waiter="w", group_id="g", generation=member.generation, member_id=member.member_id)
@@ -105,7 +95,7 @@ def test_a_heartbeat_in_time_gives_the_host_nothing_to_do():
 
 
 class LivesOfGroups(RuleBasedStateMachine):
-    """Clients that do anything in any order, a clock that jumps, leaders that come and go."""
+    """Clients that send any request at any time, a clock that jumps, and changes of leadership."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +117,7 @@ class LivesOfGroups(RuleBasedStateMachine):
 
     def learn(self, before: dict[Any, int]) -> None:
         for waiter, answers in self.world.answers.items():
-            assert len(answers) == 1, "a waiter gets one reply"
+            assert len(answers) == 1, "each request gets one reply"
             if waiter not in before and isinstance(answers[0], Joined) and answers[0].member_id:
                 joined = answers[0]
                 group_id, instance_id = self.asked[waiter]
@@ -138,7 +128,9 @@ class LivesOfGroups(RuleBasedStateMachine):
         return self.__dict__.setdefault("_asked", {})
 
     def pick(self, data: st.DataObject) -> tuple[str, str, int, str | None]:
-        """Mostly one of the newest identities, so that lives go on; sometimes an old one."""
+        """Return a known identity: usually one of the newest, so that groups make progress, and sometimes an old
+        one.
+        """
         return data.draw(st.sampled_from(self.known[-6:]))
 
     @rule(
@@ -196,7 +188,7 @@ class LivesOfGroups(RuleBasedStateMachine):
 
     @rule(group_id=st.sampled_from(GROUPS), but_one=st.booleans(), goes_on=st.booleans())
     def everybody_joins(self, group_id, but_one, goes_on):
-        """A story that random requests seldom find: all members join again, and a generation is brought to its end."""
+        """A sequence that random requests seldom produce: all members join again, and the generation completes."""
         group = self.world.groups._groups.get(group_id)
         for member in list(group.members.values())[but_one:] if group is not None else ():
             if member.member_id in group.members:
@@ -230,7 +222,7 @@ class LivesOfGroups(RuleBasedStateMachine):
         group = self.world.groups._groups.get(group_id)
         for member_id in list(group.members)[but_one:] if group is not None else ():
             if member_id not in group.members:
-                continue  # It went when an assignment did not fit.
+                continue  # It was removed when an assignment did not fit.
             self.ask(
                 Sync(
                     waiter=self.world.waiter(),
@@ -312,7 +304,7 @@ class LivesOfGroups(RuleBasedStateMachine):
         for waiter, response in self.world.groups.drain(errors.NOT_COORDINATOR):
             self.world.answers.setdefault(waiter, []).append(response)
         self.world.restart()
-        self.generations.clear()  # A generation that was never complete may be counted again.
+        self.generations.clear()  # The number of an incomplete generation may be used again.
 
     @rule()
     def snapshot(self):
@@ -335,7 +327,7 @@ class LivesOfGroups(RuleBasedStateMachine):
         groups = self.world.groups._groups
         for group_id in list(self.generations):
             if group_id not in groups:
-                del self.generations[group_id]  # deleted: a group of that name begins anew
+                del self.generations[group_id]  # deleted: a new group of that name starts at generation 0
         for group_id, group in groups.items():
             assert group.generation >= self.generations.get(group_id, 0)
             self.generations[group_id] = group.generation
@@ -346,7 +338,7 @@ class LivesOfGroups(RuleBasedStateMachine):
             assert group.leader is None or list(group.members).count(group.leader) == 1
 
     def teardown(self):
-        """In the end everybody has been answered: by others, by a deadline, or at the loss of leadership."""
+        """In the end every request is answered: by other requests, by a deadline, or by the loss of leadership."""
         self.world.wait(1_000_000)
         for waiter, response in self.world.groups.drain(errors.NOT_COORDINATOR):
             self.world.answers.setdefault(waiter, []).append(response)
@@ -360,9 +352,7 @@ TestLivesOfGroups = LivesOfGroups.TestCase
 
 
 def test_a_coordinator_decides_nothing_before_it_is_loaded():
-    """
-    What it would answer could be old.
-    """
+    """Its answers could be based on outdated state."""
     world = World()
     groups = Groups(world.settings, world.entropy, world.topic_ids.get)
 

@@ -1,4 +1,4 @@
-"""JoinGroup, as Kafka's clients meet it."""
+"""JoinGroup, as Kafka's clients use it."""
 
 import pytest
 
@@ -8,10 +8,8 @@ from tidemill.model import errors
 STICKY_TOO = (("sticky", b"s"), *RANGE)
 
 
-def test_a_new_dynamic_member_is_told_its_id_and_asked_to_come_again():
-    """
-    A client that gives up between the two requests leaves no member behind (KIP-394).
-    """
+def test_a_new_dynamic_member_gets_an_id_and_joins_with_it():
+    """A client that gives up between the two requests leaves no member behind (KIP-394)."""
     world = World()
 
     first = world.join(must_know_member_id=True)
@@ -24,10 +22,8 @@ def test_a_new_dynamic_member_is_told_its_id_and_asked_to_come_again():
     assert world.answer(second).member_id == first.member_id
 
 
-def test_an_id_that_is_not_used_within_the_session_is_forgotten():
-    """
-    What was promised to a client that never came back holds nobody up.
-    """
+def test_an_unused_member_id_expires_with_its_session():
+    """A client that never joins with its id does not delay a rebalance."""
     world = World()
     promised = world.join(must_know_member_id=True)
 
@@ -50,10 +46,8 @@ def test_an_id_that_is_not_used_within_the_session_is_forgotten():
         ({"client_id": "c" * 40_000}, errors.INVALID_REQUEST),
     ],
 )
-def test_a_join_that_cannot_be_is_refused_and_leaves_nothing(fields, error_code):
-    """
-    Each refusal has Kafka's code; a group that nobody could join does not exist.
-    """
+def test_an_invalid_join_is_refused_and_creates_no_group(fields, error_code):
+    """Each refusal has Kafka's error code."""
     world = World()
 
     refused = world.join(**fields)
@@ -64,9 +58,7 @@ def test_a_join_that_cannot_be_is_refused_and_leaves_nothing(fields, error_code)
 
 
 def test_members_of_one_generation_share_a_protocol_and_a_leader():
-    """
-    All support the chosen protocol; only the leader sees the members' metadata.
-    """
+    """All members support the selected protocol, and only the leader receives their metadata."""
     world = World()
     first = world.join(protocols=STICKY_TOO)
     second = world.join(protocols=RANGE)
@@ -80,10 +72,8 @@ def test_members_of_one_generation_share_a_protocol_and_a_leader():
     assert follower.members == ()
 
 
-def test_the_protocol_with_most_votes_is_chosen_among_those_all_support():
-    """
-    Each member votes for the first in its list that everybody supports.
-    """
+def test_the_commonly_supported_protocol_with_most_votes_is_selected():
+    """Each member votes for the first protocol of its list that all members support."""
     world = World()
     both = (("sticky", b"s"), ("range", b"r"), ("own", b"o"))
     range_first = (("range", b"r"), ("sticky", b"s"))
@@ -94,10 +84,8 @@ def test_the_protocol_with_most_votes_is_chosen_among_those_all_support():
     assert world.answer(joins[0]).protocol_name == "range"
 
 
-def test_a_member_that_shares_no_protocol_is_refused():
-    """
-    One group speaks one language, of one type.
-    """
+def test_a_member_without_a_common_protocol_is_refused():
+    """All members of a group have one protocol type and one common protocol."""
     world = World()
     world.stable()
 
@@ -108,10 +96,8 @@ def test_a_member_that_shares_no_protocol_is_refused():
     assert other_type.error_code == errors.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_full_group_takes_nobody_else():
-    """
-    group.max.size; members that are in may come again.
-    """
+def test_a_full_group_refuses_new_members():
+    """group.max.size applies; existing members may join again."""
     world = World(size_max=2)
     first, second = world.stable(2)
 
@@ -122,14 +108,14 @@ def test_a_full_group_takes_nobody_else():
     assert again.generation == first.generation
 
 
-def test_while_a_rebalance_is_prepared_the_last_to_come_find_a_full_group():
-    """
-    The bound counts those that have joined: a group over its bound sheds whoever is slow.
+def test_the_last_members_to_join_a_full_group_are_refused():
+    """During a rebalance the limit counts members that have joined, so a group above its limit loses the slowest
+    ones.
     """
     world = World(size_max=3)
     first, second, third = world.stable(3)
     world.settings = world.groups._settings = type(world.settings)(size_max=2)
-    world.join(member_id=first.member_id)  # the leader: a rebalance begins
+    world.join(member_id=first.member_id)  # the leader: this starts a rebalance
 
     world.join(member_id=second.member_id)
     refused = world.join(member_id=third.member_id)
@@ -137,10 +123,8 @@ def test_while_a_rebalance_is_prepared_the_last_to_come_find_a_full_group():
     assert refused.error_code == errors.GROUP_MAX_SIZE_REACHED
 
 
-def test_a_follower_that_joins_a_stable_group_again_unchanged_disturbs_nobody():
-    """
-    Its first answer was lost; the generation stands.
-    """
+def test_an_unchanged_follower_that_joins_again_causes_no_rebalance():
+    """The response to its first join was lost; the generation continues."""
     world = World()
     leader, follower = world.stable(2)
 
@@ -150,10 +134,8 @@ def test_a_follower_that_joins_a_stable_group_again_unchanged_disturbs_nobody():
     assert world.state() == "Stable"
 
 
-def test_a_leader_that_joins_a_stable_group_again_begins_a_rebalance():
-    """
-    It has seen topics or partitions change and wants to assign again.
-    """
+def test_a_leader_that_joins_again_starts_a_rebalance():
+    """Topics or partitions have changed, and it wants to assign again."""
     world = World()
     leader, follower = world.stable(2)
 
@@ -166,10 +148,8 @@ def test_a_leader_that_joins_a_stable_group_again_begins_a_rebalance():
     assert again.leader == leader.member_id
 
 
-def test_a_follower_with_new_metadata_begins_a_rebalance():
-    """
-    It subscribes to something else.
-    """
+def test_a_follower_with_new_metadata_starts_a_rebalance():
+    """Its subscription has changed."""
     world = World()
     leader, follower = world.stable(2)
 
@@ -179,10 +159,8 @@ def test_a_follower_with_new_metadata_begins_a_rebalance():
     assert world.heartbeat(leader) == errors.REBALANCE_IN_PROGRESS
 
 
-def test_a_join_while_the_leader_assigns_begins_again():
-    """
-    Who waits for its assignment is told to join again.
-    """
+def test_a_new_member_while_the_leader_assigns_starts_a_rebalance():
+    """Members waiting for their assignment are told to join again."""
     world = World()
     first, second = world.join(), world.join()
     world.wait(9_000)
@@ -196,10 +174,8 @@ def test_a_join_while_the_leader_assigns_begins_again():
     assert world.state() == "PreparingRebalance"
 
 
-def test_an_unchanged_member_that_joins_while_the_leader_assigns_gets_its_answer_again():
-    """
-    The leader gets the members with it, for it has to assign.
-    """
+def test_a_repeated_join_while_the_leader_assigns_gets_the_same_response():
+    """The leader's response has the members, since it has to assign."""
     world = World()
     first, second = world.join(), world.join()
     world.wait(9_000)
@@ -212,10 +188,8 @@ def test_an_unchanged_member_that_joins_while_the_leader_assigns_gets_its_answer
     assert follower_again == follower
 
 
-def test_of_two_joins_of_one_member_the_earlier_is_answered_at_once():
-    """
-    Every request gets an answer, also one whose connection is gone.
-    """
+def test_a_second_join_of_a_member_answers_the_first():
+    """Every request gets a reply, even if its connection is closed."""
     world = World()
     leader, _ = world.stable(2)
     parked = world.join(member_id=leader.member_id)
@@ -225,10 +199,8 @@ def test_of_two_joins_of_one_member_the_earlier_is_answered_at_once():
     assert world.answer(parked).error_code == errors.REBALANCE_IN_PROGRESS
 
 
-def test_a_restarted_consumer_waits_until_the_dead_one_is_given_up():
-    """
-    Without an instance id the coordinator cannot know that they are one.
-    """
+def test_a_restarted_dynamic_member_waits_for_the_old_session_to_end():
+    """Without an instance id the coordinator cannot know that both are the same consumer."""
     world = World()
     (dead,) = world.stable()
 
@@ -244,10 +216,8 @@ def test_a_restarted_consumer_waits_until_the_dead_one_is_given_up():
 # Static members (KIP-345).
 
 
-def test_a_static_member_that_comes_back_gets_its_place_without_a_rebalance():
-    """
-    That is what an instance id is for; the new member id is logged.
-    """
+def test_a_returning_static_member_keeps_its_assignment_without_a_rebalance():
+    """This is the purpose of instance ids; the new member id is logged."""
     world = World()
     _, desk = world.static("tower", "desk")
     records_before = len(world.log)
@@ -262,10 +232,8 @@ def test_a_static_member_that_comes_back_gets_its_place_without_a_rebalance():
     assert world.sync(back).assignment == b"\x01"
 
 
-def test_who_was_replaced_is_fenced():
-    """
-    Of two processes with one instance id the later one wins.
-    """
+def test_a_replaced_static_member_is_fenced():
+    """Of two processes with the same instance id the later one wins."""
     world = World()
     tower, desk = world.static("tower", "desk")
     world.join(instance_id="desk")
@@ -277,10 +245,8 @@ def test_who_was_replaced_is_fenced():
     assert unaffected == errors.NONE
 
 
-def test_a_returning_static_leader_need_not_assign():
-    """
-    It gets the members to watch, and is told to skip the assignment (KIP-814).
-    """
+def test_a_returning_static_leader_skips_the_assignment():
+    """It gets the members, for monitoring them, and is told to skip the assignment (KIP-814)."""
     world = World()
     tower, desk = world.static("tower", "desk")
 
@@ -291,10 +257,8 @@ def test_a_returning_static_leader_need_not_assign():
     assert tower.leader == desk.leader != back.leader
 
 
-def test_a_returning_static_leader_of_an_old_version_believes_it_is_a_follower():
-    """
-    Before v9 it cannot be told to skip; the old leader's id keeps it from assigning.
-    """
+def test_a_returning_static_leader_before_v9_gets_the_old_leader_id():
+    """Before v9 the response cannot tell it to skip the assignment; with the old leader's id it acts as a follower."""
     world = World()
     tower, _ = world.static("tower", "desk")
 
@@ -303,10 +267,8 @@ def test_a_returning_static_leader_of_an_old_version_believes_it_is_a_follower()
     assert (back.leader, back.skip_assignment, back.members) == (tower.member_id, False, ())
 
 
-def test_a_static_member_that_changes_the_protocol_begins_a_rebalance():
-    """
-    Keeping its place would keep a protocol that no vote would choose now.
-    """
+def test_a_returning_static_member_that_changes_the_protocol_starts_a_rebalance():
+    """Otherwise the group would keep a protocol that it would not select now."""
     world = World()
     protocols = (("range", b"r"), ("sticky", b"s"))
     parked = world.join(instance_id="desk", protocols=protocols)
@@ -318,10 +280,8 @@ def test_a_static_member_that_changes_the_protocol_begins_a_rebalance():
     assert (again.generation, again.protocol_name) == (2, "sticky")
 
 
-def test_a_static_member_that_comes_back_while_others_join_takes_the_parked_join_over():
-    """
-    The old process is fenced, the new one waits in its place.
-    """
+def test_a_static_member_that_returns_while_others_join_replaces_the_parked_join():
+    """The old process is fenced, and the new one waits in its place."""
     world = World()
     parked = world.join(instance_id="desk")
 
@@ -332,10 +292,8 @@ def test_a_static_member_that_comes_back_while_others_join_takes_the_parked_join
     assert world.answer(back).generation == 1
 
 
-def test_a_static_member_that_comes_back_while_the_leader_assigns_begins_again():
-    """
-    The leader may be assigning to the old member id already.
-    """
+def test_a_static_member_that_returns_while_the_leader_assigns_starts_a_rebalance():
+    """The leader may already be assigning to the old member id."""
     world = World()
     first, second = world.join(instance_id="tower"), world.join(instance_id="desk")
     world.wait(9_000)
@@ -349,13 +307,11 @@ def test_a_static_member_that_comes_back_while_the_leader_assigns_begins_again()
 
 
 def test_a_member_that_has_joined_a_full_group_may_join_again():
-    """
-    It has its place; only its parked request changes.
-    """
+    """It has its place already; only its parked request is replaced."""
     world = World(size_max=2)
     leader, follower = world.stable(2)
     world.join(member_id=leader.member_id, protocols=STICKY_TOO)
-    world.join(must_know_member_id=True)  # An id given out keeps the rebalance from ending.
+    world.join(must_know_member_id=True)  # The unused id keeps the rebalance from completing.
     world.join(member_id=follower.member_id)
 
     again = world.join(member_id=leader.member_id, protocols=STICKY_TOO)
@@ -363,10 +319,8 @@ def test_a_member_that_has_joined_a_full_group_may_join_again():
     assert world.answer(again) is None
 
 
-def test_a_static_member_that_comes_back_before_it_has_synced_is_not_missed():
-    """
-    Its old id was the last whose SyncGroup was awaited.  Found by the random lives of groups.
-    """
+def test_a_static_member_that_returns_before_its_sync_keeps_the_group_stable():
+    """Its old id was the last with an outstanding SyncGroup.  Found by the random test."""
     world = World()
     joins = [world.join(instance_id=name) for name in ("tower", "desk")]
     world.wait(6_000)
@@ -385,10 +339,8 @@ def test_a_static_member_that_comes_back_before_it_has_synced_is_not_missed():
     assert (generation, "Stable", b"2") == (tower.generation, world.state(), world.sync(back).assignment)
 
 
-def test_a_static_member_that_comes_back_during_its_first_join_waits_longer_than_a_session():
-    """
-    It cannot send heartbeats while its JoinGroup is parked, whichever of the two it is.
-    """
+def test_a_static_member_that_returns_during_its_first_join_does_not_expire():
+    """Neither process can send heartbeats while its JoinGroup is parked."""
     world = World()
     (desk,) = world.static("desk")
     world.join(instance_id="tower")

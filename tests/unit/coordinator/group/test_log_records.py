@@ -1,4 +1,4 @@
-"""The bytes of `__consumer_offsets`, held against Kafka's own."""
+"""The encoding of `__consumer_offsets`, compared with Kafka's own bytes."""
 
 import contextlib
 
@@ -126,36 +126,28 @@ def empty_group_value(version):
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_every_version_of_kafkas_values_is_read(version):
-    """
-    A partition that Kafka wrote over the years can be taken over.
-    """
+def test_every_version_of_kafkas_values_can_be_read(version):
+    """A partition may contain values that older versions of Kafka wrote."""
     assert log_records.read_offset(bytes.fromhex(OFFSET_VALUES[version])) == offset_value(version)
     assert log_records.read_group(bytes.fromhex(GROUP_VALUES[version])) == group_value(version)
     assert log_records.read_group(bytes.fromhex(EMPTY_GROUP_VALUES[version])) == empty_group_value(version)
 
 
-def test_kafkas_keys_are_read():
-    """
-    The version of a key tells its kind.
-    """
+def test_kafkas_keys_can_be_read():
+    """The version of a key tells its kind."""
     assert log_records.read_key(bytes.fromhex(OFFSET_KEYS[0])) == OFFSET_KEY
     assert log_records.read_key(bytes.fromhex(OFFSET_KEYS[1])) == OFFSET_KEY
     assert log_records.read_key(bytes.fromhex(GROUP_KEY)) == GroupKey(group_id="billing")
 
 
 @pytest.mark.parametrize("version", [*range(3, 23), 31_999])
-def test_kinds_that_are_not_ours_are_passed_over(version):
-    """
-    Kafka's newer group types have their records in the same topic.
-    """
+def test_unknown_key_versions_are_ignored(version):
+    """Kafka's newer group types have their records in the same topic."""
     assert log_records.read_key(version.to_bytes(2, "big") + b"whatever") is None
 
 
-def test_what_we_write_is_what_kafka_writes():
-    """
-    Byte for byte: offsets in version 4, groups in version 3.
-    """
+def test_written_records_equal_kafkas():
+    """The bytes are identical: offsets in version 4, groups in version 3."""
     plain = log_records.offset_commit(OFFSET_KEY, offset_value(4))
     group = log_records.group_metadata("billing", group_value(3))
     empty = log_records.group_metadata("billing", empty_group_value(3))
@@ -166,8 +158,8 @@ def test_what_we_write_is_what_kafka_writes():
 
 
 def test_a_commit_with_a_retention_keeps_its_topic_id():
-    """
-    Kafka writes version 1, which has none: read before the topic's name is known, the commit belonged to nobody.
+    """Kafka writes version 1 for these, which lacks the topic id; if replayed before the topic's name is known, the
+    commit would match no topic.
     """
     value = offset_value(4)
     value.expires_at_ms = NOW_MS + 600_000
@@ -178,20 +170,16 @@ def test_a_commit_with_a_retention_keeps_its_topic_id():
     assert written.hex().endswith("02" + "0010" + TOPIC_ID.hex() + "904e08" + "0000018bcfee8fc0")
 
 
-def test_an_expiry_of_another_length_is_refused():
-    """
-    Damage, or another writer's tag.
-    """
+def test_an_expiry_of_wrong_length_is_refused():
+    """The record is damaged, or another writer uses the same tag."""
     damaged = bytes.fromhex(OFFSET_VALUE_WITHOUT_TOPIC_ID[:-2] + "01" + "904e04" + "00000000")
 
-    with pytest.raises(log_records.BadRecord, match="an expiry of 4 bytes"):
+    with pytest.raises(log_records.BadRecord, match="expiry of 4 bytes"):
         log_records.read_offset(damaged)
 
 
 def test_a_commit_without_a_topic_id_has_no_tag():
-    """
-    As Kafka leaves out a tagged field with its default.
-    """
+    """Kafka, too, omits tagged fields that have their default value."""
     value = offset_value(4)
     value.topic_id = TopicId(bytes(16))
 
@@ -199,17 +187,13 @@ def test_a_commit_without_a_topic_id_has_no_tag():
 
 
 def test_tombstones_are_keys_without_a_value():
-    """
-    What compaction and Kafka's tools expect.
-    """
+    """Compaction and Kafka's tools expect this form."""
     assert log_records.offset_tombstone(OFFSET_KEY) == (bytes.fromhex(OFFSET_KEYS[1]), None)
     assert log_records.group_tombstone("billing") == (bytes.fromhex(GROUP_KEY), None)
 
 
 def test_a_snapshot_ends_with_a_record_of_our_own():
-    """
-    Its bytes, as the format page has them.
-    """
+    """Its bytes are those of the format page."""
     end = SnapshotEnd(first_offset=4200, record_count=36, written_at_ms=NOW_MS)
 
     record = log_records.snapshot_end(end)
@@ -221,10 +205,8 @@ def test_a_snapshot_ends_with_a_record_of_our_own():
 
 
 @pytest.mark.parametrize("tag_bytes", ["0105021234", "02001011223344556677889900112233445566" + "0905aabbccddee"])
-def test_tags_of_a_newer_writer_are_skipped(tag_bytes):
-    """
-    KIP-915: later Kafkas add tagged fields only.
-    """
+def test_unknown_tags_are_skipped(tag_bytes):
+    """KIP-915: later versions of Kafka only add tagged fields."""
     plain = OFFSET_VALUE_WITHOUT_TOPIC_ID[:-2]
 
     assert log_records.read_offset(bytes.fromhex(plain + tag_bytes)).offset == 4200
@@ -236,10 +218,8 @@ def test_tags_of_a_newer_writer_are_skipped(tag_bytes):
     metadata=st.text(max_size=200),
     topic_id=st.binary(min_size=16, max_size=16),
 )
-def test_what_is_written_is_read_again(offset, epoch, metadata, topic_id):
-    """
-    Any offset, any text.
-    """
+def test_an_offset_survives_a_round_trip(offset, epoch, metadata, topic_id):
+    """This holds for any offset and any metadata text."""
     value = CommittedOffset(
         offset=offset, leader_epoch=epoch, metadata=metadata, committed_at_ms=NOW_MS, topic_id=TopicId(topic_id)
     )
@@ -254,10 +234,8 @@ def test_what_is_written_is_read_again(offset, epoch, metadata, topic_id):
     cut=st.integers(0, 200),
     flips=st.lists(st.tuples(st.integers(0, 199), st.integers(0, 255)), max_size=3),
 )
-def test_damage_is_told_and_never_anything_else(golden, cut, flips):
-    """
-    Every length is held against the bytes that are there.
-    """
+def test_damaged_records_raise_only_bad_record(golden, cut, flips):
+    """Every length is checked against the bytes that are left."""
     data = bytearray.fromhex(golden)[:cut]
     for at, byte in flips:
         if at < len(data):

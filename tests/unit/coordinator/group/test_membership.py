@@ -1,4 +1,4 @@
-"""Life in a group: SyncGroup, Heartbeat, LeaveGroup, silence."""
+"""SyncGroup, Heartbeat, LeaveGroup, and session timeouts."""
 
 import pytest
 
@@ -14,9 +14,7 @@ def joined(world, count=2):
 
 
 def test_followers_wait_for_the_leaders_assignment():
-    """
-    All are answered when the leader has assigned; who was forgotten gets nothing.
-    """
+    """All are answered once the leader has sent the assignments; a member it left out gets an empty assignment."""
     world = World()
     leader, follower, forgotten = joined(world, 3)
     waits, waits_too = world.sync(follower), world.sync(forgotten)
@@ -29,9 +27,7 @@ def test_followers_wait_for_the_leaders_assignment():
 
 
 def test_a_late_follower_fetches_its_assignment_from_a_stable_group():
-    """
-    As often as it asks.
-    """
+    """The assignment can be fetched repeatedly."""
     world = World()
     _, follower = world.stable(2)
 
@@ -49,10 +45,8 @@ def test_a_late_follower_fetches_its_assignment_from_a_stable_group():
         ({"generation": 7}, errors.ILLEGAL_GENERATION),
     ],
 )
-def test_who_is_not_a_member_of_this_generation_neither_syncs_nor_lives(fields, error_code):
-    """
-    The same checks for SyncGroup and Heartbeat.
-    """
+def test_only_members_of_this_generation_may_sync_and_send_heartbeats(fields, error_code):
+    """SyncGroup and Heartbeat share the same checks."""
     world = World()
     (member,) = world.stable()
 
@@ -61,20 +55,16 @@ def test_who_is_not_a_member_of_this_generation_neither_syncs_nor_lives(fields, 
 
 
 @pytest.mark.parametrize("fields", [{"protocol_type": "connect"}, {"protocol_name": "sticky"}])
-def test_a_sync_that_believes_in_another_protocol_is_refused(fields):
-    """
-    v5+ says what it believes (KIP-559).
-    """
+def test_a_sync_with_another_protocol_is_refused(fields):
+    """From v5 on the request names its protocol (KIP-559)."""
     world = World()
     (member,) = world.stable()
 
     assert world.sync(member, **fields).error_code == errors.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_syncs_and_heartbeats_hear_of_a_rebalance():
-    """
-    Their members have to join again.
-    """
+def test_syncs_and_heartbeats_report_a_rebalance():
+    """The members that sent them have to join again."""
     world = World()
     (member,) = world.stable()
     world.join()
@@ -83,10 +73,8 @@ def test_syncs_and_heartbeats_hear_of_a_rebalance():
     assert world.sync(member).error_code == errors.REBALANCE_IN_PROGRESS
 
 
-def test_a_heartbeat_is_welcome_while_the_leader_assigns():
-    """
-    Consumers begin to send them with the answer to their join.
-    """
+def test_a_heartbeat_succeeds_while_the_leader_assigns():
+    """Consumers start sending heartbeats once their join is answered."""
     world = World()
     _, follower = joined(world)
 
@@ -94,9 +82,7 @@ def test_a_heartbeat_is_welcome_while_the_leader_assigns():
 
 
 def test_members_that_never_sync_are_removed():
-    """
-    After the rebalance timeout; who waits for them is told to join again.
-    """
+    """They are removed after the rebalance timeout, and members waiting for an assignment are told to join again."""
     world = World()
     joins = [world.join(session_timeout_ms=100_000) for _ in range(2)]
     world.wait(9_000)
@@ -110,10 +96,8 @@ def test_members_that_never_sync_are_removed():
     assert world.heartbeat(follower) == errors.REBALANCE_IN_PROGRESS
 
 
-def test_a_member_that_falls_silent_is_lost_when_its_session_ends():
-    """
-    The others are told to join again; heartbeats move the end away.
-    """
+def test_a_member_without_heartbeats_is_removed_when_its_session_ends():
+    """The other members are told to join again; each heartbeat extends a session."""
     world = World()
     silent, lively = world.stable(2)
     world.wait(9_000)
@@ -126,9 +110,7 @@ def test_a_member_that_falls_silent_is_lost_when_its_session_ends():
 
 
 def test_a_commit_renews_the_session():
-    """
-    A consumer that commits is alive.
-    """
+    """A consumer that commits is alive."""
     world = World()
     (member,) = world.stable()
     world.wait(9_000)
@@ -139,10 +121,8 @@ def test_a_commit_renews_the_session():
     assert world.heartbeat(member) == errors.NONE
 
 
-def test_a_member_that_leaves_lets_the_others_go_on_at_once():
-    """
-    No session has to run out.
-    """
+def test_leaving_starts_a_rebalance_at_once():
+    """The other members need not wait for a session to expire."""
     world = World()
     leader, follower = world.stable(2)
 
@@ -153,10 +133,8 @@ def test_a_member_that_leaves_lets_the_others_go_on_at_once():
     assert (again.leader, again.generation) == (follower.member_id, 2)
 
 
-def test_when_the_last_member_leaves_the_group_is_empty_and_says_so_in_the_log():
-    """
-    Retention of its offsets is counted from here.
-    """
+def test_when_the_last_member_leaves_the_empty_group_is_logged():
+    """The retention of its offsets starts at this time."""
     world = World()
     (member,) = world.stable()
 
@@ -167,10 +145,8 @@ def test_when_the_last_member_leaves_the_group_is_empty_and_says_so_in_the_log()
     assert world.describe().protocol_type == "consumer"
 
 
-def test_members_leave_in_a_batch_each_with_its_own_answer():
-    """
-    By member id, or a static one by its instance id alone, as an administrator asks (KIP-345).
-    """
+def test_each_member_of_a_leave_request_gets_its_own_error_code():
+    """A member is given by its id, or a static one by its instance id alone, as administrators do (KIP-345)."""
     world = World()
     world.static("tower", "desk")
     pending = world.join(must_know_member_id=True)
@@ -192,19 +168,15 @@ def test_members_leave_in_a_batch_each_with_its_own_answer():
     ]
 
 
-def test_leaving_an_unknown_group_is_answered_for_every_member():
-    """
-    As Kafka: the error stands with the members.
-    """
+def test_leaving_an_unknown_group_fails_for_every_member():
+    """As in Kafka, the error is in the members and not at the top level."""
     world = World()
 
     assert world.leave(LeavingMember(member_id="m"), group_id="other") == [errors.UNKNOWN_MEMBER_ID]
 
 
-def test_a_member_that_is_thrown_out_while_it_waits_is_answered():
-    """
-    Whatever it waits for.
-    """
+def test_removing_a_member_answers_its_parked_request():
+    """This holds for a parked SyncGroup as for a JoinGroup."""
     world = World()
     joins = [world.join(instance_id=name) for name in ("tower", "desk")]
     world.wait(9_000)
@@ -215,10 +187,8 @@ def test_a_member_that_is_thrown_out_while_it_waits_is_answered():
     assert world.answer(waits).error_code == errors.UNKNOWN_MEMBER_ID
 
 
-def test_of_two_syncs_of_one_member_the_earlier_is_answered_at_once():
-    """
-    Every request gets an answer, also one whose connection is gone.
-    """
+def test_a_second_sync_of_a_member_answers_the_first():
+    """Every request gets a reply, even if its connection is closed."""
     world = World()
     _, follower = joined(world)
     waits = world.sync(follower)

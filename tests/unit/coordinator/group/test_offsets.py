@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete, and when offsets go."""
+"""OffsetCommit, OffsetFetch, OffsetDelete, and the expiry of offsets."""
 
 import pytest
 
@@ -23,10 +23,8 @@ def forget_offsets(world, *, topic="flights", group_id="g"):
     return world.ask(DeleteOffsets(waiter=world.waiter(), group_id=group_id, partitions=(asked,)))
 
 
-def test_what_was_committed_is_fetched_by_any_later_leader():
-    """
-    With its leader epoch and metadata.
-    """
+def test_committed_offsets_survive_a_change_of_leader():
+    """Leader epoch and metadata are kept as well."""
     world = World()
     world.commit(offset=42, metadata="here", leader_epoch=3)
 
@@ -38,10 +36,8 @@ def test_what_was_committed_is_fetched_by_any_later_leader():
     assert found.topic_id == FLIGHTS_ID
 
 
-def test_what_was_never_committed_is_minus_one_and_no_error():
-    """
-    Also for a group that nobody knows.
-    """
+def test_fetching_without_a_commit_returns_minus_one():
+    """This is not an error, even if the group is unknown."""
     world = World()
     world.commit()
 
@@ -50,10 +46,8 @@ def test_what_was_never_committed_is_minus_one_and_no_error():
     assert world.fetch_all("other") == {}
 
 
-def test_all_offsets_of_a_group_are_fetched_without_naming_them():
-    """
-    OffsetFetch with null topics.
-    """
+def test_all_offsets_of_a_group_can_be_fetched():
+    """OffsetFetch with null topics requests them."""
     world = World()
     world.commit(offset=1)
     world.commit(offset=2, partition=1)
@@ -72,9 +66,7 @@ def test_all_offsets_of_a_group_are_fetched_without_naming_them():
     ],
 )
 def test_only_members_commit_for_a_group_in_use(fields, error_code):
-    """
-    A consumer that assigns partitions by itself may commit only while nobody is in the group.
-    """
+    """A simple consumer, which assigns its partitions itself, may commit only while the group has no members."""
     world = World()
     world.stable()
 
@@ -82,9 +74,7 @@ def test_only_members_commit_for_a_group_in_use(fields, error_code):
 
 
 def test_a_fenced_instance_cannot_commit():
-    """
-    Its partitions belong to the process that replaced it.
-    """
+    """Its partitions belong to the process that replaced it."""
     world = World()
     (desk,) = world.static("desk")
     world.join(instance_id="desk")
@@ -94,10 +84,8 @@ def test_a_fenced_instance_cannot_commit():
     assert code == errors.FENCED_INSTANCE_ID
 
 
-def test_a_commit_into_a_generation_without_assignment_is_refused():
-    """
-    REBALANCE_IN_PROGRESS, so that the client joins again instead of failing.
-    """
+def test_a_commit_is_refused_while_the_leader_assigns():
+    """REBALANCE_IN_PROGRESS makes the client join again instead of failing."""
     world = World()
     parked = world.join()
     world.wait(3_000)
@@ -107,9 +95,7 @@ def test_a_commit_into_a_generation_without_assignment_is_refused():
 
 
 def test_a_member_may_commit_while_a_rebalance_is_prepared():
-    """
-    It commits what it has read before it gives its partitions up.
-    """
+    """It commits what it has processed before it gives up its partitions."""
     world = World()
     (member,) = world.stable()
     world.join()
@@ -117,10 +103,8 @@ def test_a_member_may_commit_while_a_rebalance_is_prepared():
     assert world.commit(generation=1, member_id=member.member_id) == errors.NONE
 
 
-def test_a_generation_of_an_unknown_group_is_refused_in_the_words_of_the_version():
-    """
-    GROUP_ID_NOT_FOUND from v9, ILLEGAL_GENERATION before.
-    """
+def test_the_error_for_an_unknown_group_depends_on_the_version():
+    """It is GROUP_ID_NOT_FOUND from v9 on, and ILLEGAL_GENERATION before."""
     world = World()
 
     assert world.commit(generation=1, member_id="m") == errors.GROUP_ID_NOT_FOUND
@@ -128,10 +112,8 @@ def test_a_generation_of_an_unknown_group_is_refused_in_the_words_of_the_version
     assert world.state() == "Dead"
 
 
-def test_metadata_has_a_bound_for_each_partition():
-    """
-    offset.metadata.max.bytes; the other partitions of the request are committed.
-    """
+def test_too_large_metadata_fails_only_its_partition():
+    """offset.metadata.max.bytes applies to each partition; the others of the request are committed."""
     world = World()
     offsets = tuple(
         OffsetToCommit(topic="flights", topic_id=FLIGHTS_ID, partition=index, offset=5, metadata="m" * size)
@@ -144,10 +126,8 @@ def test_metadata_has_a_bound_for_each_partition():
     assert world.fetch_all() == {("flights", 0): 5}
 
 
-def test_a_topic_made_again_under_its_old_name_does_not_see_the_old_commits():
-    """
-    Committed offsets belong to a topic id.
-    """
+def test_a_recreated_topic_does_not_see_the_old_commits():
+    """Committed offsets belong to a topic id."""
     world = World()
     world.commit(offset=42)
     world.topic_ids["flights"] = TopicId(b"made again 12345")
@@ -160,10 +140,8 @@ def test_a_topic_made_again_under_its_old_name_does_not_see_the_old_commits():
     assert world.fetch() == 1
 
 
-def test_forgetting_a_deleted_topic_does_not_touch_the_one_made_again():
-    """
-    However late the news of the deletion comes.
-    """
+def test_forgetting_a_deleted_topic_keeps_the_offsets_of_the_recreated_one():
+    """This holds however late the coordinator learns of the deletion."""
     world = World()
     world.commit(offset=42)
     world.commit(offset=43, partition=1)
@@ -176,10 +154,8 @@ def test_forgetting_a_deleted_topic_does_not_touch_the_one_made_again():
     assert FLIGHTS_ID not in world.groups.topic_ids()
 
 
-def test_offsets_of_topics_that_a_group_reads_cannot_be_deleted():
-    """
-    Those that it does not read can.
-    """
+def test_offsets_of_subscribed_topics_cannot_be_deleted():
+    """Offsets of other topics can."""
     world = World()
     (member,) = world.stable()
     world.commit(generation=1, member_id=member.member_id)
@@ -193,10 +169,8 @@ def test_offsets_of_topics_that_a_group_reads_cannot_be_deleted():
     assert world.fetch_all() == {("flights", 0): 42}
 
 
-def test_offsets_of_a_group_that_is_no_consumer_are_kept_while_it_is_in_use():
-    """
-    Nobody can tell what it reads.
-    """
+def test_offsets_of_other_protocol_types_cannot_be_deleted_while_in_use():
+    """The subscriptions of such a group are unknown."""
     world = World()
     world.stable(protocol_type="connect")
 
@@ -204,10 +178,8 @@ def test_offsets_of_a_group_that_is_no_consumer_are_kept_while_it_is_in_use():
     assert forget_offsets(world, group_id="other").error_code == errors.GROUP_ID_NOT_FOUND
 
 
-def test_a_simple_consumers_offsets_expire_a_retention_after_the_commit():
-    """
-    And the group with the last of them.
-    """
+def test_a_simple_consumers_offsets_expire_after_the_retention():
+    """The retention starts at the commit, and the group is deleted with its last offset."""
     world = World()
     world.commit()
     world.wait(DAY_MS)
@@ -222,10 +194,8 @@ def test_a_simple_consumers_offsets_expire_a_retention_after_the_commit():
     assert world.state() == "Dead"
 
 
-def test_a_groups_offsets_expire_a_retention_after_it_became_empty():
-    """
-    Not after the commit: a quiet topic's offsets live as long as somebody reads it (KIP-211).
-    """
+def test_the_retention_of_a_group_starts_when_it_becomes_empty():
+    """It does not start at the commit: the offsets of an idle topic remain while a member reads it (KIP-211)."""
     world = World()
     (member,) = world.stable(session_timeout_ms=1_800_000)
     world.commit(generation=1, member_id=member.member_id)
@@ -243,10 +213,8 @@ def test_a_groups_offsets_expire_a_retention_after_it_became_empty():
     assert world.state() == "Dead"
 
 
-def test_a_stable_groups_offsets_expire_only_for_what_it_no_longer_reads():
-    """
-    The subscription is read from the members' metadata.
-    """
+def test_a_stable_group_loses_only_offsets_of_unsubscribed_topics():
+    """The subscription is read from the members' metadata."""
     world = World()
     (member,) = world.stable(session_timeout_ms=1_800_000)
     world.commit(generation=1, member_id=member.member_id)
@@ -259,10 +227,8 @@ def test_a_stable_groups_offsets_expire_only_for_what_it_no_longer_reads():
     assert world.fetch_all() == {("flights", 0): 42}
 
 
-def test_a_retention_that_the_client_asked_for_counts():
-    """
-    v2-4; such a record has no topic id in Kafka's format: it is the topic of that name when it is read.
-    """
+def test_a_retention_requested_by_the_client_applies():
+    """Versions 2 to 4 of OffsetCommit can request one."""
     world = World()
     world.commit(retention_ms=3_600_000, topic="tides")
     world.restart()
@@ -275,20 +241,16 @@ def test_a_retention_that_the_client_asked_for_counts():
     assert world.groups.topic_ids() == set()
 
 
-def test_an_old_record_is_of_the_topic_that_has_the_name_now():
-    """
-    Values before version 4 have no topic id; the host resolves the name.
-    """
+def test_a_record_with_a_retention_keeps_its_topic_id():
+    """The topic id is stored although Kafka's own record for such a commit has none."""
     world = World()
     world.commit(retention_ms=3_600_000, topic="tides")
 
     assert world.groups.topic_ids() == {TIDES_ID}
 
 
-def test_many_expired_offsets_go_in_bounded_steps():
-    """
-    No step holds the broker up; all are gone in the end.
-    """
+def test_expired_offsets_are_deleted_in_bounded_steps():
+    """No step blocks the broker for long, and all of them are deleted in the end."""
     world = World()
     for group_index in range(4):
         offsets = tuple(

@@ -1,13 +1,11 @@
-"""How a rebalance goes, on the clock."""
+"""The course of a rebalance over time."""
 
 from tests.unit.coordinator.group.group_world import World
 from tidemill.model import errors
 
 
-def test_the_first_rebalance_waits_a_little_for_the_rest_of_the_fleet():
-    """
-    group.initial.rebalance.delay.ms, counted from the first join.
-    """
+def test_the_first_rebalance_is_delayed():
+    """group.initial.rebalance.delay.ms is counted from the first join."""
     world = World()
     parked = world.join()
 
@@ -19,10 +17,8 @@ def test_the_first_rebalance_waits_a_little_for_the_rest_of_the_fleet():
     assert world.answer(parked).generation == 1
 
 
-def test_every_newcomer_extends_the_first_rebalance():
-    """
-    As long as members keep coming, and not beyond the longest rebalance timeout.
-    """
+def test_each_new_member_extends_the_initial_delay():
+    """The delay never exceeds the longest rebalance timeout."""
     world = World()
     first = world.join(rebalance_timeout_ms=7_000)
 
@@ -38,10 +34,8 @@ def test_every_newcomer_extends_the_first_rebalance():
     assert len(world.answer(first).members) == 3
 
 
-def test_an_id_that_is_never_used_does_not_shorten_the_first_rebalance():
-    """
-    Its session ends while others still come; they are assigned together.
-    """
+def test_an_unused_member_id_does_not_shorten_the_initial_delay():
+    """Its session expires while other members are still joining; they are assigned together."""
     world = World()
     first = world.join()
     world.join(must_know_member_id=True, session_timeout_ms=7_000)
@@ -57,10 +51,8 @@ def test_an_id_that_is_never_used_does_not_shorten_the_first_rebalance():
     assert len(world.answer(first).members) == 4
 
 
-def test_no_delay_means_the_first_member_is_answered_at_once():
-    """
-    group.initial.rebalance.delay.ms = 0, as test set-ups have it.
-    """
+def test_without_an_initial_delay_the_first_member_is_answered_at_once():
+    """Tests of applications often set group.initial.rebalance.delay.ms = 0."""
     world = World(initial_rebalance_delay_ms=0)
 
     parked = world.join()
@@ -69,10 +61,8 @@ def test_no_delay_means_the_first_member_is_answered_at_once():
     assert world.answer(parked).generation == 1
 
 
-def test_a_later_rebalance_ends_as_soon_as_all_have_joined():
-    """
-    Nobody else is expected.
-    """
+def test_a_later_rebalance_completes_when_all_members_have_joined():
+    """No further members are expected."""
     world = World()
     (old,) = world.stable()
 
@@ -84,9 +74,7 @@ def test_a_later_rebalance_ends_as_soon_as_all_have_joined():
 
 
 def test_a_dynamic_member_that_does_not_join_again_is_removed():
-    """
-    After the longest rebalance timeout the others go on without it, however lively its heartbeats are.
-    """
+    """It is removed after the longest rebalance timeout, even if it still sends heartbeats."""
     world = World()
     slow, quick = world.stable(2, rebalance_timeout_ms=20_000, session_timeout_ms=30_000)
     newcomer = world.join(rebalance_timeout_ms=20_000)
@@ -105,9 +93,7 @@ def test_a_dynamic_member_that_does_not_join_again_is_removed():
 
 
 def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends():
-    """
-    It may be restarting; that is what its session is for.  Another member leads meanwhile.
-    """
+    """It may be restarting.  Another member leads meanwhile."""
     world = World()
     tower, desk = world.static("tower", "desk")
     world.join(instance_id="extra", rebalance_timeout_ms=8_000, session_timeout_ms=9_000)
@@ -126,9 +112,7 @@ def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends()
 
 
 def test_when_only_absent_static_members_are_left_the_group_waits_for_their_sessions():
-    """
-    A generation needs somebody who leads.
-    """
+    """A generation cannot start without a member that leads."""
     world = World()
     (desk,) = world.static("desk")
     extra = world.join(member_id="", rebalance_timeout_ms=5_000, must_know_member_id=True)
@@ -141,10 +125,8 @@ def test_when_only_absent_static_members_are_left_the_group_waits_for_their_sess
     assert world.describe().members == ()
 
 
-def test_a_new_member_that_waits_too_long_is_told_to_begin_again():
-    """
-    Its client has most likely given up; five minutes, as Kafka.
-    """
+def test_a_new_member_that_waits_too_long_is_removed():
+    """Its client has most likely given up; the timeout is five minutes, as in Kafka."""
     world = World()
     slow, _ = world.stable(2, rebalance_timeout_ms=400_000, session_timeout_ms=1_000_000)
 
@@ -156,9 +138,7 @@ def test_a_new_member_that_waits_too_long_is_told_to_begin_again():
 
 
 def test_an_assignment_that_does_not_fit_the_log_is_refused():
-    """
-    As Kafka answers when its append fails for size; the group joins again.
-    """
+    """The answer is that of Kafka when its append fails for size; the group rebalances."""
     world = World(group_metadata_bytes_max=1_000)
     parked = world.join()
     world.wait(3_000)

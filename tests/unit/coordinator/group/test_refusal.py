@@ -1,4 +1,4 @@
-"""Every request can be refused in its own words."""
+"""Error responses for every type of request."""
 
 import pytest
 
@@ -60,8 +60,6 @@ OFFSETS = tuple(OffsetToCommit(topic="flights", partition=number, offset=1) for 
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_refusal_has_the_form_of_the_answer(request_: GroupRequest, reply: object) -> None:
-    """
-    A handler needs no second way to write what it was told.
-    """
+def test_a_refusal_has_the_type_of_the_response(request_: GroupRequest, reply: object) -> None:
+    """Handlers need no separate code to encode a refusal."""
     assert reply == refused(request_, CODE)

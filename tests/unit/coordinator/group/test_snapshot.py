@@ -1,4 +1,4 @@
-"""A snapshot stands for everything before its first record."""
+"""A snapshot replaces all records before its first one."""
 
 from tests.unit.coordinator.group.group_world import FLIGHTS_ID, World
 from tidemill.coordinator.group.requests import CommitOffsets, OffsetToCommit
@@ -22,10 +22,8 @@ def busy_world():
     return world
 
 
-def test_the_log_behind_a_snapshot_says_the_same_as_the_whole_log():
-    """
-    So the log may begin there.
-    """
+def test_the_log_from_the_snapshot_on_restores_the_whole_state():
+    """The log may therefore start there."""
     world = busy_world()
     first_offset = len(world.log)
 
@@ -42,10 +40,8 @@ def test_the_log_behind_a_snapshot_says_the_same_as_the_whole_log():
     assert (sum(sizes), max(sizes)) == (36, 4)
 
 
-def test_what_changes_between_chunks_ends_up_as_it_is():
-    """
-    Commits, deletions, new groups: before and behind the chunk they would have been in.
-    """
+def test_changes_between_chunks_are_not_lost():
+    """Commits, deletions and new groups may happen before and after the chunk they belong to."""
     world = busy_world()
     first_offset = len(world.log)
     chunks = world.groups.snapshot_chunks(records_max=3)
@@ -63,10 +59,8 @@ def test_what_changes_between_chunks_ends_up_as_it_is():
     assert world.replayed()._state == whole._state
 
 
-def test_the_end_record_tells_every_later_leader_where_the_log_may_begin():
-    """
-    A run without an end record, of a leader that was lost, tells nothing.
-    """
+def test_the_end_record_tells_later_leaders_where_the_log_may_start():
+    """A snapshot without an end record, left by a leader that lost its leadership, is ignored."""
     world = busy_world()
     chunks = world.groups.snapshot_chunks()
     for chunk in chunks:
@@ -80,10 +74,8 @@ def test_the_end_record_tells_every_later_leader_where_the_log_may_begin():
     assert (after.first_offset, after.record_count, after.written_at_ms) == (6, 36, world.now_ms)
 
 
-def test_a_snapshot_of_nothing_is_an_end_record_alone():
-    """
-    A partition without groups can be emptied.
-    """
+def test_the_snapshot_of_an_empty_partition_has_no_chunks():
+    """The end record alone lets the log of a partition without groups be trimmed."""
     world = World()
 
     chunks = world.groups.snapshot_chunks()
@@ -92,10 +84,8 @@ def test_a_snapshot_of_nothing_is_an_end_record_alone():
     assert chunks.record_count == 0
 
 
-def test_what_is_deleted_before_its_chunk_is_not_written_again():
-    """
-    A record behind its tombstone would bring it back.
-    """
+def test_state_deleted_before_its_chunk_is_not_written():
+    """A record behind its tombstone would restore it."""
     world = busy_world()
     chunks = world.groups.snapshot_chunks(records_max=3)
     first = next(chunks)  # the group that is in use, and two of the seven offsets of the next
