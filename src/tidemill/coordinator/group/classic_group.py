@@ -68,7 +68,7 @@ class Member:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
     @property
-    def awaits_others(self) -> bool:
+    def is_session_suspended(self) -> bool:
         """Whether the session is suspended: a member need not send heartbeats while a request of it is parked.
 
         A new member's session is not: its client may have given up on its first JoinGroup.
@@ -182,7 +182,7 @@ class ClassicGroup:
 
     # Transitions.
 
-    def move(self, signal: Signal, now_ms: int) -> None:
+    def transition(self, signal: Signal, now_ms: int) -> None:
         self.previous_state, self.state = self.state, TRANSITIONS[self.state, signal]
         self.state_since_ms = now_ms
 
@@ -192,7 +192,7 @@ class ClassicGroup:
         self.pending_syncs.clear()
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self._read_subscriptions()
-        self.move(G.JOINED if self.members else G.EMPTIED, now_ms)
+        self.transition(G.JOINED if self.members else G.EMPTIED, now_ms)
 
     # Members.
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-OFFSETS_EXAMINED_AT_ONCE_MAX = 5_000  # per expiry step, which blocks the event loop; the next step continues
+OFFSETS_PER_EXPIRY_STEP_MAX = 5_000  # per expiry step, which blocks the event loop; the next step continues
 PENDING_MEMBERS_MAX = 10_000  # member ids not used yet; joins beyond get GROUP_MAX_SIZE_REACHED
 NAME_BYTES_MAX = 32_767  # the largest int16 length; longer names are refused
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000  # as in Kafka: a new member cannot send heartbeats while its JoinGroup is parked

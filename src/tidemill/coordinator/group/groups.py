@@ -12,7 +12,7 @@ from tidemill.coordinator.group import administration, joining, membership, offs
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Signal
 from tidemill.coordinator.group.deadlines import Deadlines
 from tidemill.coordinator.group.decision_builder import DecisionBuilder
-from tidemill.coordinator.group.group_settings import OFFSETS_EXAMINED_AT_ONCE_MAX, GroupSettings, name_fits
+from tidemill.coordinator.group.group_settings import OFFSETS_PER_EXPIRY_STEP_MAX, GroupSettings, name_fits
 from tidemill.coordinator.group.log_records import (
     GroupMetadata,
     SnapshotEnd,
@@ -56,7 +56,7 @@ OFFSETS_KEY: Key = ("offsets",)  # the deadline of the next expiry step
 
 
 class Groups:
-    __slots__ = ("_deadlines", "_entropy", "_groups", "_is_loaded", "_settings", "_state", "_to_examine")
+    __slots__ = ("_deadlines", "_entropy", "_expiry_queue", "_groups", "_is_loaded", "_settings", "_state")
 
     def __init__(self, settings: GroupSettings, entropy: Entropy, topic_id_of: TopicIdOf) -> None:
         """Create a coordinator without state.
@@ -70,7 +70,7 @@ class Groups:
         self._groups: dict[str, ClassicGroup] = {}  # soft state; includes groups with offsets but no members
         self._deadlines = Deadlines()
         self._is_loaded = False
-        self._to_examine: list[str] = []  # groups not examined yet in this round of expiry
+        self._expiry_queue: list[str] = []  # groups not examined yet in this round of expiry
 
     # The log.
 
@@ -165,11 +165,11 @@ class Groups:
                 group = self._groups[key[1]]
                 match key[0]:
                     case "session":
-                        membership.session_is_over(group, key[2], decision)
+                        membership.expire_session(group, key[2], decision)
                     case "join":
-                        rebalance.joining_is_over(group, decision)
+                        rebalance.expire_join(group, decision)
                     case "sync":
-                        membership.syncing_is_over(group, decision)
+                        membership.expire_sync(group, decision)
         return decision.result()
 
     def drain(self, error_code: int) -> tuple[tuple[Waiter, object], ...]:
@@ -198,14 +198,14 @@ class Groups:
             assert not group.pending_syncs or group.sync_key in self._deadlines
             assert all(group.session_key(member_id) in self._deadlines for member_id in group.pending_joins)
             for member in group.members.values():
-                assert member.awaits_others or group.session_key(member.member_id) in self._deadlines
+                assert member.is_session_suspended or group.session_key(member.member_id) in self._deadlines
             if group.state is GroupState.STABLE:
-                self._check_logged(group, self._state.groups[group_id])
+                self._check_matches_log(group, self._state.groups[group_id])
         for group_id in (*self._state.groups, *self._state.offsets.group_ids()):
             assert group_id in self._groups, "every group of the log is in memory"
 
     @staticmethod
-    def _check_logged(group: ClassicGroup, logged: GroupMetadata) -> None:
+    def _check_matches_log(group: ClassicGroup, logged: GroupMetadata) -> None:
         assert (group.generation, group.leader) == (logged.generation, logged.leader), "a stable generation is logged"
         assignments = {member.member_id: member.assignment for member in group.members.values()}
         assert assignments == {member.member_id: member.assignment for member in logged.members}
@@ -278,15 +278,15 @@ class Groups:
         if group is not None:
             offsets.commit(group, request, decision)
         elif not name_fits(request.group_id):
-            offsets.refuse_commit(request, errors.INVALID_GROUP_ID, decision)
+            offsets.reject_commit(request, errors.INVALID_GROUP_ID, decision)
         elif request.generation < 0:
             group = ClassicGroup(request.group_id, decision.timestamps.append_time)
             if offsets.commit(group, request, decision):
                 self._groups[request.group_id] = group
         elif request.knows_group_id_not_found:
-            offsets.refuse_commit(request, errors.GROUP_ID_NOT_FOUND, decision)
+            offsets.reject_commit(request, errors.GROUP_ID_NOT_FOUND, decision)
         else:
-            offsets.refuse_commit(request, errors.ILLEGAL_GENERATION, decision)
+            offsets.reject_commit(request, errors.ILLEGAL_GENERATION, decision)
 
     def _delete_offsets(self, request: DeleteOffsets, decision: DecisionBuilder) -> None:
         group = self._groups.get(request.group_id)
@@ -304,30 +304,30 @@ class Groups:
         if group.state is not GroupState.EMPTY:
             return errors.NON_EMPTY_GROUP
         offsets.delete_all(group_id, self._state.offsets, decision)
-        self._forget(group, decision)
+        self._remove_group(group, decision)
         return errors.NONE
 
     def _delete_expired(self, decision: DecisionBuilder) -> None:
         """Run one step of an expiry round: examine a bounded number of offsets, and schedule the next step."""
-        if not self._to_examine:
-            self._to_examine = list(self._groups)
+        if not self._expiry_queue:
+            self._expiry_queue = list(self._groups)
         examined = 0
-        while self._to_examine and examined < OFFSETS_EXAMINED_AT_ONCE_MAX:
-            group = self._groups.get(self._to_examine.pop())
+        while self._expiry_queue and examined < OFFSETS_PER_EXPIRY_STEP_MAX:
+            group = self._groups.get(self._expiry_queue.pop())
             if group is None:
                 continue
             examined += 1 + len(self._state.offsets.of_group(group.group_id))
             nothing_left = offsets.delete_expired(group, self._state.offsets, decision)
             # Keep a group with unused member ids: their clients are about to join.  (Kafka deletes the group.)
             if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
-                self._forget(group, decision)
-        interval_ms = 1 if self._to_examine else self._settings.offsets_retention_check_interval_ms
+                self._remove_group(group, decision)
+        interval_ms = 1 if self._expiry_queue else self._settings.offsets_retention_check_interval_ms
         decision.wake_after(OFFSETS_KEY, interval_ms)
 
-    def _forget(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
+    def _remove_group(self, group: ClassicGroup, decision: DecisionBuilder) -> None:
         for member_id in group.pending_joins:
             decision.deadlines.cancel(group.session_key(member_id))
-        group.move(Signal.DELETED, decision.timestamps.append_time)
+        group.transition(Signal.DELETED, decision.timestamps.append_time)
         del self._groups[group.group_id]
         if group.group_id in self._state.groups:
             decision.records.append(group_tombstone(group.group_id))

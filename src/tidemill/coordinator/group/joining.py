@@ -30,9 +30,9 @@ def problem(request: Join, decision: DecisionBuilder) -> int:
 def join(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> bool:
     """Handle a JoinGroup.  Return whether it changed the group; the caller drops a new group that is unchanged."""
     member_id = request.member_id
-    if not _has_room(group, member_id, decision):
+    if not _fits_group_size(group, member_id, decision):
         if (member := group.members.get(member_id)) is not None:
-            rebalance.lose_member(group, member, decision)
+            rebalance.remove_member(group, member, decision)
         elif member_id in group.pending_joins:
             group.remove(member_id)
             decision.deadlines.cancel(group.session_key(member_id))
@@ -46,13 +46,13 @@ def join(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> bool:
     elif request.instance_id is not None:
         _join_static(group, request, decision)
     elif request.must_know_member_id:
-        return _give_member_id(group, request, decision)
+        return _assign_member_id(group, request, decision)
     else:
         _add(group, request, _new_member_id(request, decision), decision)
     return True
 
 
-def _has_room(group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> bool:
+def _fits_group_size(group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> bool:
     """Return whether group.max.size admits the member.
 
     While a rebalance is being prepared, only members that have joined again count, so the last ones to join are
@@ -68,7 +68,7 @@ def _has_room(group: ClassicGroup, member_id: str, decision: DecisionBuilder) ->
     return member is not None or len(group.members) < decision.settings.size_max
 
 
-def _give_member_id(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> bool:
+def _assign_member_id(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> bool:
     """Answer a new dynamic member with an id to join with (KIP-394).
 
     A client that gives up between its two requests then leaves an unused id behind instead of a member.
@@ -100,7 +100,7 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
     rebalance.answer_sync(member, decision, Synced(error_code=errors.FENCED_INSTANCE_ID))
     decision.deadlines.cancel(group.session_key(current))
     group.replace_static(member, new_member_id)
-    rebalance.await_syncs_left(group, decision)
+    rebalance.cancel_sync_deadline_if_done(group, decision)
     _update(group, member, request)
     rebalance.renew_session(group, member, decision)
 

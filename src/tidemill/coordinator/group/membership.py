@@ -19,7 +19,7 @@ def sync(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> None:
         return
     member = group.members[request.member_id]
     group.pending_syncs.pop(member.member_id, None)
-    rebalance.await_syncs_left(group, decision)
+    rebalance.cancel_sync_deadline_if_done(group, decision)
     if group.state is S.STABLE:
         decision.reply(request.waiter, _synced(group, member.assignment))
         return
@@ -56,11 +56,11 @@ def _assign(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> No
     if len(record.value or b"") > decision.settings.group_metadata_bytes_max:
         # The record would not fit the log.  Kafka finds that out when it appends, and answers the same.
         group.state_since_ms = previous
-        rebalance.refuse_syncs(group, decision, errors.UNKNOWN_SERVER_ERROR)
+        rebalance.reject_syncs(group, decision, errors.UNKNOWN_SERVER_ERROR)
         rebalance.prepare(group, decision)
         return
     decision.records.append(record)
-    group.move(Signal.ASSIGNED, decision.timestamps.append_time)
+    group.transition(Signal.ASSIGNED, decision.timestamps.append_time)
     for member in group.members.values():
         if rebalance.answer_sync(member, decision, _synced(group, member.assignment)):
             rebalance.renew_session(group, member, decision)
@@ -110,30 +110,30 @@ def _leave(group: ClassicGroup, leaving: LeavingMember, decision: DecisionBuilde
         return errors.NONE
     error_code = group.member_problem(member_id, leaving.instance_id)
     if error_code == errors.NONE:
-        rebalance.lose_member(group, group.members[member_id], decision)
+        rebalance.remove_member(group, group.members[member_id], decision)
     return error_code
 
 
-def session_is_over(group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> None:
+def expire_session(group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> None:
     """Handle the end of a session: nothing was received of a member, or an assigned id was not used."""
     if member_id in group.pending_joins:
         group.remove(member_id)
         rebalance.complete_if_all_joined(group, decision)
         return
     member = group.members[member_id]
-    if member.awaits_others:
+    if member.is_session_suspended:
         return  # Its session is renewed when its parked request is answered.
-    rebalance.lose_member(group, member, decision)
+    rebalance.remove_member(group, member, decision)
     if group.state in (S.STABLE, S.COMPLETING_REBALANCE):
         rebalance.prepare(group, decision)
     else:
         rebalance.complete_if_all_joined(group, decision)
 
 
-def syncing_is_over(group: ClassicGroup, decision: DecisionBuilder) -> None:
+def expire_sync(group: ClassicGroup, decision: DecisionBuilder) -> None:
     """Remove the members that have not sent SyncGroup in time, since the partitions assigned to them are not
     consumed.
     """
     for member_id in tuple(group.pending_syncs):
-        rebalance.lose_member(group, group.members[member_id], decision)
+        rebalance.remove_member(group, group.members[member_id], decision)
     rebalance.prepare(group, decision)

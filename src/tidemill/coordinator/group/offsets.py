@@ -22,7 +22,7 @@ def commit(group: ClassicGroup, request: CommitOffsets, decision: DecisionBuilde
     """Handle an OffsetCommit.  Return whether any offset is committed; otherwise the caller drops a new group."""
     error_code = _commit_problem(group, request)
     if error_code != errors.NONE:
-        refuse_commit(request, error_code, decision)
+        reject_commit(request, error_code, decision)
         return False
     if group.state in (S.STABLE, S.PREPARING_REBALANCE):
         rebalance.renew_session(group, group.members[request.member_id], decision)
@@ -31,7 +31,7 @@ def commit(group: ClassicGroup, request: CommitOffsets, decision: DecisionBuilde
     return errors.NONE in error_codes
 
 
-def refuse_commit(request: CommitOffsets, error_code: int, decision: DecisionBuilder) -> None:
+def reject_commit(request: CommitOffsets, error_code: int, decision: DecisionBuilder) -> None:
     decision.reply(request.waiter, OffsetsCommitted(error_codes=(error_code,) * len(request.offsets)))
 
 

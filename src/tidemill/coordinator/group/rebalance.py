@@ -18,7 +18,7 @@ S = GroupState
 def prepare(group: ClassicGroup, decision: DecisionBuilder) -> None:
     """Start a rebalance: every member has to join again."""
     if group.state is S.COMPLETING_REBALANCE:
-        refuse_syncs(group, decision, errors.REBALANCE_IN_PROGRESS)
+        reject_syncs(group, decision, errors.REBALANCE_IN_PROGRESS)
     group.pending_syncs.clear()
     decision.deadlines.cancel(group.sync_key)
     if group.state is S.EMPTY:
@@ -26,10 +26,10 @@ def prepare(group: ClassicGroup, decision: DecisionBuilder) -> None:
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         group.joined_since_delay = False
-        group.move(Signal.REBALANCE, decision.timestamps.append_time)
+        group.transition(Signal.REBALANCE, decision.timestamps.append_time)
         decision.wake_after(group.join_key, delay_ms)
         return
-    group.move(Signal.REBALANCE, decision.timestamps.append_time)
+    group.transition(Signal.REBALANCE, decision.timestamps.append_time)
     if group.all_joined:
         complete_join(group, decision)
     else:
@@ -52,7 +52,7 @@ def complete_if_all_joined(group: ClassicGroup, decision: DecisionBuilder) -> No
         complete_join(group, decision)
 
 
-def joining_is_over(group: ClassicGroup, decision: DecisionBuilder) -> None:
+def expire_join(group: ClassicGroup, decision: DecisionBuilder) -> None:
     """Handle the join deadline: extend the initial delay, or continue with the members that have joined."""
     if group.initial_delay_ms and group.joined_since_delay and group.initial_remaining_ms:
         group.joined_since_delay = False
@@ -99,13 +99,13 @@ def complete_join(group: ClassicGroup, decision: DecisionBuilder) -> None:
     decision.wake_after(group.sync_key, group.rebalance_timeout_ms)
 
 
-def await_syncs_left(group: ClassicGroup, decision: DecisionBuilder) -> None:
+def cancel_sync_deadline_if_done(group: ClassicGroup, decision: DecisionBuilder) -> None:
     """Cancel the sync deadline when no SyncGroup is outstanding."""
     if not group.pending_syncs:
         decision.deadlines.cancel(group.sync_key)
 
 
-def refuse_syncs(group: ClassicGroup, decision: DecisionBuilder, error_code: int) -> None:
+def reject_syncs(group: ClassicGroup, decision: DecisionBuilder, error_code: int) -> None:
     """Abandon the assignment of this generation: answer parked SyncGroups with an error and drop all assignments."""
     for member in group.members.values():
         member.assignment = b""
@@ -113,7 +113,7 @@ def refuse_syncs(group: ClassicGroup, decision: DecisionBuilder, error_code: int
             renew_session(group, member, decision)
 
 
-def lose_member(group: ClassicGroup, member: Member, decision: DecisionBuilder) -> None:
+def remove_member(group: ClassicGroup, member: Member, decision: DecisionBuilder) -> None:
     """Remove a member and answer its parked requests.  The caller decides whether to rebalance."""
     answer_join(group, member, decision, Joined(error_code=errors.UNKNOWN_MEMBER_ID))
     answer_sync(member, decision, Synced(error_code=errors.UNKNOWN_MEMBER_ID))

@@ -17,7 +17,7 @@ def test_an_illegal_transition_raises(state, signal):
     group.state = state
 
     with pytest.raises(KeyError):
-        group.move(signal, 1)
+        group.transition(signal, 1)
 
 
 def test_every_state_can_be_reached_and_only_dead_is_final():
