@@ -1,1 +1,1 @@
-"""What two broker processes say to each other below the level of shards, pure.  Entrance: `peer.session`."""
+"""The protocol between two brokers below the level of shards, free of I/O.  Entry point: `peer.session`."""

@@ -1,4 +1,6 @@
-"""AllocateProducerIds: a broker asks for a block of producer ids.  Answered by the controller, once it is committed."""
+"""AllocateProducerIds: a broker requests a block of producer ids; the controller answers once the block is
+committed.
+"""
 
 from tidemill.wire.primitives import INT16, INT32, INT64, STRING
 from tidemill.wire.schema import Api, Message, field
@@ -11,7 +13,7 @@ class Request(Message):
 class Response(Message):
     error_code: int = field(INT16, default=0)
     error_message: str | None = field(STRING, default=None)
-    first: int = field(INT64, default=0)  # id of the block
+    first: int = field(INT64, default=0)  # the first id of the block
     count: int = field(INT32, default=0)
 
 

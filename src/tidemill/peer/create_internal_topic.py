@@ -1,4 +1,4 @@
-"""CreateInternalTopic: a broker needs a topic that clients cannot make.  The controller answers when it is there."""
+"""CreateInternalTopic: a broker needs an internal topic; the controller answers once the topic exists."""
 
 from tidemill.wire.primitives import INT16, STRING
 from tidemill.wire.schema import Api, Message, field

@@ -1,7 +1,8 @@
-"""What one frame between two brokers carries: sections, each of a kind.  Byte table: `docs/formats/peer.md`.
+"""The contents of a frame between two brokers: typed sections.  Format: `docs/formats/peer.md`.
 
-A frame is what one turn of the loop has to say to one broker, for all shards.  Bytes of messages, requests and
-responses are neither copied nor looked into: they are parts of what is written, and views on what came.
+A frame carries everything that one turn of the event loop sends to one broker, for all shards.  The bytes of messages,
+requests and responses are neither copied nor inspected: they are parts of the written frame, and views of the received
+one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,51 +21,51 @@ REQUEST: Final = 4
 RESPONSE: Final = 5
 
 DRAINING: Final = 1
-"""The sender of the heartbeat hands over what it leads, or would: nobody shall hand anything over to it."""
+"""The sender is draining its leadership: do not transfer leadership to it."""
 HEARS_CONTROLLER: Final = 2
-"""The sender is the controller, or hears it."""
+"""The sender is the controller, or has contact with it."""
 HEARS_YOU: Final = 4
-"""The sender hears the broker that it sends this to: a cut may be open in one direction."""
+"""The sender receives from this broker; a network partition may cut only one direction."""
 
 FRAME_BYTES_MAX: Final = 64 << 20
-"""Of all sections of one frame; what does not fit is for the next."""
+"""The total size of a frame's sections; the rest is sent in the next frame."""
 
-_SECTION: Final = Struct(">BI")  # kind, length of what follows
+_SECTION: Final = Struct(">BI")  # kind, length of the body
 _U32: Final = Struct(">I")
 _U64: Final = Struct(">Q")
 _PAIR: Final = Struct(">QQ")
 _HEARTBEAT: Final = Struct(">QB")  # version, flags
-_MESSAGE: Final = Struct(">BIQ")  # a section's head, and its first field
+_MESSAGE: Final = Struct(">BIQ")  # a section's header and its first field
 _REQUEST: Final = Struct(">BII")
 
 
 class MalformedFrame(ValueError):
-    """What came from a peer is no frame; its link is closed."""
+    """Received bytes that are not a valid frame; the link is closed."""
 
 
 @dataclass(slots=True)
 class Heartbeat:
     leader_version: int
-    """Of the sender's table of what it leads."""
+    """The version of the sender's leader table."""
     flags: int
-    """LEAVES_OFFICE, HEARS_CONTROLLER, HEARS_YOU; those that are not known here say nothing."""
+    """LEAVES_OFFICE, HEARS_CONTROLLER, HEARS_YOU; unknown flags are ignored."""
     lagging: tuple[tuple[ShardId, BrokerId], ...]
-    """Replicas that are out of sync, of shards that the sender leads: shard and broker, ascending."""
+    """Out-of-sync replicas of the shards that the sender leads: (shard, broker), ascending."""
 
 
 @dataclass(slots=True)
 class Leaders:
-    """How the sender's table of what it leads went from one version to another; from 0: the whole table."""
+    """The changes of the sender's leader table from one version to another; from version 0: the whole table."""
 
     from_version: int
     to_version: int
     terms: tuple[tuple[ShardId, int], ...]
-    """Shard and confirmed term; 0: it leads that shard no more."""
+    """Shard and confirmed term; term 0: the sender no longer leads the shard."""
 
 
 @dataclass(slots=True)
 class Message:
-    """To the other end's replica of a shard: `raft/message_codec`."""
+    """A Raft message to the receiver's replica of a shard (`raft/message_codec`)."""
 
     shard: ShardId
     data: memoryview
@@ -72,7 +73,7 @@ class Message:
 
 @dataclass(slots=True)
 class Request:
-    """Kafka's header and body."""
+    """A request: header and body in Kafka's encoding."""
 
     correlation: int
     data: memoryview
@@ -80,7 +81,7 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """To the request of this number on this link."""
+    """The response to the request with this correlation number on the same link."""
 
     correlation: int
     data: memoryview
@@ -114,15 +115,15 @@ def encode_response(correlation: int, parts: Sequence[Buffer]) -> list[Buffer]:
 
 
 def sections(frame: memoryview) -> Iterator[Section]:
-    """All of a frame, in the order they were sent; each is checked when it is asked for.  MalformedFrame."""
+    """Yield the sections of a frame in order.  Each is checked when it is yielded; raises MalformedFrame."""
     at = 0
     while at < len(frame):
         if len(frame) - at < _SECTION.size:
-            raise MalformedFrame(f"{len(frame) - at} bytes at the end of a frame are no section")
+            raise MalformedFrame(f"{len(frame) - at} bytes at the end of a frame are too few for a section")
         kind, length = _SECTION.unpack_from(frame, at)
         at += _SECTION.size
         if length > len(frame) - at:
-            raise MalformedFrame(f"a section of kind {kind} announces {length} bytes; {len(frame) - at} are left")
+            raise MalformedFrame(f"a section of kind {kind} has length {length}, but {len(frame) - at} bytes are left")
         yield _decode(kind, frame[at : at + length])
         at += length
 
@@ -142,7 +143,7 @@ def _decode(kind: int, body: memoryview) -> Section:
         return Request(_U32.unpack_from(body)[0], body[_U32.size :])
     if kind == RESPONSE and size >= _U32.size:
         return Response(_U32.unpack_from(body)[0], body[_U32.size :])
-    raise MalformedFrame(f"{size} bytes are no section of kind {kind} that is known here")
+    raise MalformedFrame(f"{size} bytes are not a valid section of kind {kind}")
 
 
 def _bytes_in(parts: Sequence[Buffer]) -> int:

@@ -1,8 +1,9 @@
-"""Join: a broker without a cluster asks to be one of this one's.  Answered by the controller.
+"""Join: a broker without a cluster asks to be admitted.  The controller answers.
 
-The same directory that asks again is answered the same.  Errors: DUPLICATE_BROKER_REGISTRATION when the wished id is
-that of a live broker with another directory; for who was admitted before, when another directory has it, live or not,
-or BROKER_ID_NOT_REGISTERED when nobody has.  NOT_CONTROLLER: ask again, perhaps somebody else.
+A repeated request of the same directory gets the same response.  DUPLICATE_BROKER_REGISTRATION: the requested id
+belongs to a live broker with another directory, or, for a directory admitted before, to another directory, live or not.
+BROKER_ID_NOT_REGISTERED: the directory claims to be admitted, but its id is unknown.  NOT_CONTROLLER: retry, possibly
+on another broker.
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,8 @@ from tidemill.wire.schema import Api, Message, field
 
 class Request(Message):
     directory_id: bytes = field(UUID)
-    broker_id: int = field(INT32, default=-1)  # that it wishes to have; -1: any
-    was_admitted: bool = field(BOOL, tag=0, default=False)  # under that number; it asks whether it is so still
+    broker_id: int = field(INT32, default=-1)  # the requested id; -1: the controller assigns one
+    was_admitted: bool = field(BOOL, tag=0, default=False)  # the directory was admitted with this id; confirm it
 
 
 class Response(Message):

@@ -1,11 +1,11 @@
 """The ports between a broker and the connections to its peers.
 
-Twins of `Link` and `Links`: `runtime/peer_transport`, and the simulated network.  All calls are made on the loop's
-thread, both ways.
+`Link` and `Links` are implemented by `runtime/peer_transport` and by the simulated network.  All calls, in both
+directions, are made on the event loop's thread.
 
     dialled or accepted, and proven ──▶ owner.linked ──▶ received … ──▶ lost(why), once, the last call
 
-The owner never has two links to one voter: what a new link replaces is `lost` before the new one is `linked`.
+The owner never has two links to one voter: a replaced link is `lost` before the new one is `linked`.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,61 +21,70 @@ class Link(Protocol):
 
     @property
     def hello(self) -> Hello:
-        """The other end's."""
+        """The other end's Hello."""
         ...
 
     def send(self, parts: Sequence[Buffer]) -> bool:
-        """One frame, uncopied: the parts must not change afterwards.
+        """Send one frame without copying it; the parts must not change afterwards.
 
-        False: the link is closed, or its queue is full.  Then the frame is dropped; whoever sent it asks again.
+        Return False when the link is closed or its queue is full: the frame is dropped, and the sender must retry.
         """
         ...
 
     def close(self, why: str) -> None:
-        """The other end is told why.  The owner hears `lost` before this returns; closing again does nothing."""
+        """Close the link and send the reason to the other end.
+
+        The owner's `lost` is called before this returns.  Closing again does nothing.
+        """
         ...
 
 
 class Links(Protocol):
-    """All of them."""
+    """All links of a broker."""
 
     @property
     def last_failure(self) -> str | None:
-        """Why what was tried last became no link; None while nothing has failed."""
+        """Why the last attempt to establish a link failed; None while none has failed."""
         ...
 
     def reach(self, addresses: Collection[str]) -> None:
-        """host:port of everybody a link is wanted to.
+        """Keep a link to each of these addresses (host:port).
 
-        Dialled until it stands, with jittered back-off (50 ms … 1 s), and again when it is lost.  Replaces what was
-        asked before; links to others stay until somebody closes them.
+        Each is dialled until a link is established, with jittered back-off of 50 ms to 1 s, and again when the link is
+        lost.  A further call replaces the set of addresses; links to other addresses stay open until either end closes
+        them.
         """
         ...
 
     async def listen(self) -> str:
-        """Take links from others, too; host:port as they reach it.  A broker that only asks to join does not."""
+        """Accept links from other brokers; return the advertised host:port.  A broker that only asks to join does not
+        listen.
+        """
         ...
 
     def close(self) -> None:
-        """End every link, and make none any more."""
+        """Close every link, and establish no further ones."""
         ...
 
 
 class LinkOwner(Protocol):
-    """The broker's side.  An error that it raises closes that link and is reported; it ends nothing else."""
+    """The broker's side of its links.  An exception it raises is reported and closes only the link concerned."""
 
     def hello(self) -> Hello:
-        """Ours, as it is now."""
+        """Return this broker's current Hello."""
         ...
 
     def linked(self, link: Link) -> str | None:
-        """A link stands: it may be sent to at once.  A sentence refuses it; then it is closed, and never `lost`."""
+        """Take a new link, which can be used at once.
+
+        Return None, or a sentence that refuses the link: the link is then closed without a call of `lost`.
+        """
         ...
 
     def received(self, link: Link, frame: memoryview) -> None:
-        """One frame (`peer/frame.sections`), whose writable memory is the owner's to keep."""
+        """Handle one frame (`peer/frame.sections`).  The owner may keep its memory, which is writable."""
         ...
 
     def lost(self, link: Link, why: str) -> None:
-        """Once for each link that was not refused, whoever ended it."""
+        """Handle the end of a link, whichever end closed it; called once for each link that was not refused."""
         ...

@@ -1,6 +1,6 @@
-"""Register: a member of the cluster says where it is reached.  Answered by the controller.
+"""Register: a member of the cluster registers its endpoints.  The controller answers.
 
-Errors: DUPLICATE_BROKER_REGISTRATION when the id belongs to another directory.
+DUPLICATE_BROKER_REGISTRATION: the broker id belongs to another directory.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Request(Message):
 class Response(Message):
     error_code: int = field(INT16, default=0)
     error_message: str | None = field(STRING, default=None)
-    image_offset: int = field(INT64, tag=0, default=0)  # of the metadata log: the answer goes by what lies before it
+    image_offset: int = field(INT64, tag=0, default=0)  # metadata log offset; the answer reflects the log before it
 
 
 API = Api(key=10_001, versions=range(1), flexible_from=0, request=Request, response=Response)

@@ -1,7 +1,7 @@
-"""HandOver: the controller asks a leader to let others lead.  Answered at once, by whoever leads or does not.
+"""HandOver: the controller asks a leader to transfer the leadership of shards.  The broker answers at once.
 
-`refused` are the shards that cannot be handed over: not led here, or the other one is not alive, or lacks too much.  Of
-those that can, the leader tables tell when it is done.
+`refused` has the shards that cannot be transferred: this broker does not lead them, or the target is not alive or lags
+too far behind.  The leader tables show when the other transfers are complete.
 """
 
 from collections.abc import Sequence

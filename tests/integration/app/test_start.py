@@ -168,7 +168,7 @@ def test_who_cannot_join_tells_why(tmp_path: Path) -> None:
 
     assert all(f"no link to 127.0.0.1:{port}: " in problems[name] for name, port in asked.items())
     assert "give tidemill.cluster.key the same value" in problems["kafka"]
-    assert "only brokers connect to tidemill.peer.listener" in problems["http"]
+    assert "only brokers may connect to tidemill.peer.listener" in problems["http"]
 
 
 @pytest.mark.parametrize("is_up", [True, False])

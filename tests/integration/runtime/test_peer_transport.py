@@ -594,7 +594,7 @@ def test_a_broker_that_dials_itself_is_told_so() -> None:
         one.transport.reach([await one.listen()])
         await scene.until(lambda: len(one.told) == 2)
 
-        assert all("is this broker itself: name the addresses of other brokers" in told for told in one.told)
+        assert all("is this broker itself: set the addresses of other brokers" in told for told in one.told)
         assert [] == one.events
 
     assert [] == play(act).errors
@@ -658,7 +658,7 @@ def test_what_breaks_the_protocol_ends_its_link_alone() -> None:
             await scene.loop.sock_sendall(raw, sealed + sealed)
             await scene.until(lambda: len(two.links) == 1)
 
-        assert [b"x"] == two.frames and "lost 77: a frame is not the next one" in two.events[-1]
+        assert [b"x"] == two.frames and "lost 77: a frame is out of sequence" in two.events[-1]
         assert one.links[0].send([b"y"])
         await scene.until(lambda: two.frames[-1] == b"y")
 

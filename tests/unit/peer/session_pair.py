@@ -1,4 +1,4 @@
-"""Two sessions in memory, and who may sit between them."""
+"""Two sessions in memory, with full control over the bytes between them."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ def joined(parts: Iterable[Buffer]) -> bytes:
 
 
 def feed(session: Session, data: bytes, pieces: Sequence[int] = (1 << 20,)) -> tuple[bytes, list[bytes]]:
-    """What it answers, and the frames that come out."""
+    """Return the session's answers and the frames it delivers."""
     answers, frames = b"", []
     position = turn = 0
     while position < len(data):
@@ -52,7 +52,7 @@ def feed(session: Session, data: bytes, pieces: Sequence[int] = (1 << 20,)) -> t
 
 
 def handshake(one: Session, other: Session) -> list[bytes]:
-    """What went over the wire, each end in its turn."""
+    """Run a handshake; return the messages of both ends in turn."""
     said = [joined(one.opening())]
     listener, speaker = other, one
     while said[-1]:

@@ -1,4 +1,4 @@
-"""What a frame between two brokers carries, as bytes."""
+"""The encoding of a frame between two brokers."""
 
 import pytest
 from hypothesis import given, settings
@@ -59,18 +59,14 @@ def frame(*of: Section) -> memoryview:
 
 @settings(deadline=None)
 @given(sent=st.lists(SECTIONS, max_size=6))
-def test_sections_come_as_they_went(sent: list[Section]) -> None:
-    """
-    In their order, every field of each.
-    """
+def test_sections_survive_a_round_trip(sent: list[Section]) -> None:
+    """Their order and every field are preserved."""
     assert sent == list(sections(frame(*sent)))
 
 
 @pytest.mark.parametrize("section", [Message(ShardId(7), memoryview(b"data")), Request(7, memoryview(b"data"))])
 def test_bytes_are_not_copied(section: Message | Request) -> None:
-    """
-    What leaves are the parts that were given; what comes is a view on the frame, and may be written to.
-    """
+    """The given parts are written as they are; received data is a writable view of the frame."""
     parts: list[Buffer] = [bytearray(b"head"), memoryview(b"batch")]
     _, *sent = encode_message(ShardId(7), parts)
     received = frame(section)
@@ -84,9 +80,7 @@ def test_bytes_are_not_copied(section: Message | Request) -> None:
 
 
 def test_every_truncation_within_a_section_is_refused() -> None:
-    """
-    What comes before it has been handed out.
-    """
+    """The complete sections before it are delivered."""
     last = Message(ShardId(7), memoryview(b"data"))
     whole = frame(Heartbeat(3, 0, ((ShardId(4), BrokerId(2)),)), Leaders(0, 2, ((ShardId(5), 6),)), last)
     borders = {0, 30, 30 + 37}
@@ -103,11 +97,9 @@ def test_every_truncation_within_a_section_is_refused() -> None:
     "section",
     [(0, 8), (6, 8), (255, 0), (1, 0), (1, 8), (1, 12), (2, 0), (2, 8), (2, 24), (3, 7), (4, 3), (5, 0)],
 )
-def test_a_section_that_is_none_is_refused(section: tuple[int, int]) -> None:
-    """
-    A kind that is not known, a body that does not hold its fields, or half a row.
-    """
+def test_an_invalid_section_is_refused(section: tuple[int, int]) -> None:
+    """The kind is unknown, the body is too short for its fields, or a row is incomplete."""
     kind, length = section
 
-    with pytest.raises(MalformedFrame, match=f"{length} bytes are no section of kind {kind} "):
+    with pytest.raises(MalformedFrame, match=f"{length} bytes are not a valid section of kind {kind}"):
         list(sections(memoryview(bytes([kind]) + length.to_bytes(4, "big") + bytes(length))))

@@ -1,4 +1,4 @@
-"""Who a broker says it is, as bytes."""
+"""The encoding of a broker's identity."""
 
 import pytest
 from hypothesis import given, settings
@@ -20,20 +20,16 @@ JOINING = Hello(cluster_id="", voter=None, incarnation=1, address="broker:9094")
 
 @settings(deadline=None)
 @given(hello=HELLOS)
-def test_a_hello_comes_as_it_went(hello: Hello) -> None:
-    """
-    Every field of it, also of one that asks to join; and it fits into the handshake's frame.
-    """
+def test_a_hello_survives_a_round_trip(hello: Hello) -> None:
+    """This includes a broker that asks to join; the encoding fits into a handshake frame."""
     encoded = encode_hello(hello)
 
     assert hello == decode_hello(memoryview(encoded))
     assert len(encoded) < 4096 - 17
 
 
-def test_bytes_that_do_not_add_up_are_refused() -> None:
-    """
-    Every truncation, a byte too many, texts that are no UTF-8, a flag that does not exist.
-    """
+def test_malformed_hellos_are_refused() -> None:
+    """Every truncation, an additional byte, strings that are not UTF-8, and an undefined flag."""
     whole = encode_hello(JOINING)
 
     for wrong in [
@@ -46,10 +42,8 @@ def test_bytes_that_do_not_add_up_are_refused() -> None:
             decode_hello(wrong)
 
 
-def test_a_text_that_is_too_long_is_refused_by_its_name() -> None:
-    """
-    Before it is sent; and when somebody else sends it.
-    """
+def test_a_string_that_is_too_long_is_refused() -> None:
+    """It is refused before it is sent, with the field's name, and also when it is received."""
     with pytest.raises(ValueError, match="the address has 1025 bytes of UTF-8; choose one of at most 1024"):
         encode_hello(Hello(cluster_id="", voter=None, incarnation=1, address="b" * 1025))
     longest = encode_hello(Hello(cluster_id="", voter=None, incarnation=1, address="b" * 1024))

@@ -1,4 +1,4 @@
-"""The bytes between two brokers are those of `docs/formats/peer.md`, for as long as the version is 1."""
+"""The bytes between two brokers are those of `docs/formats/peer.md` as long as the version is 1."""
 
 import hashlib
 import hmac
@@ -24,10 +24,8 @@ from tidemill.peer.hello import encode_hello
 GOLDEN = Path(__file__).with_name("peer.golden")
 
 
-def test_the_bytes_are_those_of_the_page() -> None:
-    """
-    A Hello, one that asks to join, the handshake with fixed nonces, each section, a sealed frame and a farewell.
-    """
+def test_the_encoding_matches_the_golden_file() -> None:
+    """It covers Hellos, a handshake with fixed nonces, each kind of section, sealed frames and a farewell."""
     one, other = linked()
     written = {
         "hello": encode_hello(hello(1)),
@@ -51,10 +49,8 @@ def test_the_bytes_are_those_of_the_page() -> None:
     assert golden == {name: data.hex() for name, data in written.items()}
 
 
-def test_proof_and_seals_follow_from_the_page_alone() -> None:
-    """
-    Computed here from the cluster's key and both Openings, by nothing of ours.
-    """
+def test_proof_and_seals_follow_the_specification() -> None:
+    """They are computed here from the cluster key and both Openings, independently of the implementation."""
     golden = dict(line.split(": ") for line in GOLDEN.read_text().splitlines())
     first, second, hello_sealed = (bytes.fromhex(golden[f"handshake {step}"]) for step in (1, 2, 3))
     openings = first[4:] + second[4:60]

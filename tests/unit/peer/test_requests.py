@@ -1,4 +1,4 @@
-"""What brokers ask each other, in bytes (`docs/formats/peer.md`)."""
+"""The encoding of requests between brokers (`docs/formats/peer.md`)."""
 
 import pytest
 
@@ -80,8 +80,8 @@ RESPONSES: list[tuple[Api, Message, str]] = [
 
 
 @pytest.mark.parametrize(("api", "request_", "golden"), REQUESTS)
-def test_a_request_has_these_bytes(api: Api, request_: Message, golden: str) -> None:
-    """Brokers of two builds meet while a cluster is upgraded: the bytes of a version never change."""
+def test_requests_encode_to_the_golden_bytes(api: Api, request_: Message, golden: str) -> None:
+    """Brokers of different builds communicate during an upgrade, so the bytes of a version never change."""
     header = f"{api.key:04x}" + "0000" + "00000007" + "ffff" + NO_TAGS  # version, correlation id, no client id
 
     frame = b"".join(api.encode_request(0, request_, correlation_id=7))
@@ -91,8 +91,8 @@ def test_a_request_has_these_bytes(api: Api, request_: Message, golden: str) -> 
 
 
 @pytest.mark.parametrize(("api", "response", "golden"), RESPONSES)
-def test_a_response_has_these_bytes(api: Api, response: Message, golden: str) -> None:
-    """A refusal carries its sentence to the operator of the broker that asked."""
+def test_responses_encode_to_the_golden_bytes(api: Api, response: Message, golden: str) -> None:
+    """A refusal includes a sentence for the operator of the requesting broker."""
     body = b"".join(api.encode_response_body(0, response))
 
     assert golden == body.hex()
@@ -100,8 +100,8 @@ def test_a_response_has_these_bytes(api: Api, response: Message, golden: str) ->
 
 
 @pytest.mark.parametrize(("api", "request_", "golden"), REQUESTS)
-def test_a_cut_request_is_refused(api: Api, request_: Message, golden: str) -> None:
-    """At whatever byte; nothing is admitted or registered by half a request."""
+def test_a_truncated_request_is_refused(api: Api, request_: Message, golden: str) -> None:
+    """No part of a request is ever taken for a whole one."""
     whole = bytes.fromhex(golden)
 
     for size in range(len(whole)):
@@ -109,8 +109,8 @@ def test_a_cut_request_is_refused(api: Api, request_: Message, golden: str) -> N
             api.decode_request(0, memoryview(whole)[:size])
 
 
-def test_no_client_can_ask_for_it() -> None:
-    """Their keys are far above Kafka's, each its own, and what clients may ask does not know them."""
+def test_the_api_keys_are_not_available_to_clients() -> None:
+    """The keys are unique and far above Kafka's, and the client protocol does not know them."""
     keys = [api.key for api in APIS]
 
     assert [10_000, 10_001, 10_002, 10_003, 10_004, 10_005] == keys

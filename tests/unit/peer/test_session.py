@@ -1,4 +1,4 @@
-"""Two brokers prove the cluster's key to each other; whatever is not the next frame they sent is refused."""
+"""Two brokers prove the cluster key to each other, and refuse every frame that is not the next one sent."""
 
 import tracemalloc
 
@@ -23,10 +23,8 @@ from tidemill.peer.session import HANDSHAKE_BYTES_MAX, PeerLeft, PeerRefused
 STEPS = 4  # Opening, Opening, Hello, Hello
 
 
-def test_both_ends_learn_who_the_other_is() -> None:
-    """
-    And which number the dialler gave to this dial.
-    """
+def test_both_ends_learn_the_others_identity() -> None:
+    """They also learn the dialler's number for this dial."""
     one, other = dialler(), acceptor()
 
     said = handshake(one, other)
@@ -40,10 +38,8 @@ def test_both_ends_learn_who_the_other_is() -> None:
     frames=st.lists(st.lists(st.binary(max_size=300), max_size=4), max_size=6),
     pieces=st.lists(st.integers(1, 200), min_size=1, max_size=5),
 )
-def test_frames_come_as_they_went(frames: list[list[bytes]], pieces: list[int]) -> None:
-    """
-    However the bytes were cut on their way, in both directions.
-    """
+def test_frames_arrive_unchanged(frames: list[list[bytes]], pieces: list[int]) -> None:
+    """This holds in both directions, however the bytes are split on their way."""
     one, other = linked()
 
     there = feed(other, joined(joined(one.seal(parts)) for parts in frames), pieces)
@@ -53,9 +49,7 @@ def test_frames_come_as_they_went(frames: list[list[bytes]], pieces: list[int]) 
 
 
 def test_parts_of_a_frame_are_not_copied() -> None:
-    """
-    What is written is what was given, behind a head.
-    """
+    """The same objects are written behind a header."""
     one, _ = linked()
     parts = [bytearray(b"batch"), memoryview(b"another")]
 
@@ -65,10 +59,8 @@ def test_parts_of_a_frame_are_not_copied() -> None:
     assert all(given is written for given, written in zip(parts, sealed, strict=True))
 
 
-def test_a_handshake_that_stops_anywhere_links_nobody() -> None:
-    """
-    Every truncation of what each end says: the listener waits, answers nothing more, and knows nobody.
-    """
+def test_an_incomplete_handshake_establishes_no_link() -> None:
+    """For every truncation, the receiver waits, answers nothing more, and accepts no identity."""
     whole = handshake(dialler(), acceptor())
 
     for step in range(STEPS):
@@ -86,9 +78,7 @@ def test_a_handshake_that_stops_anywhere_links_nobody() -> None:
 
 @pytest.mark.parametrize("step", range(STEPS))
 def test_no_bit_of_the_handshake_can_be_changed(step: int) -> None:
-    """
-    Each bit of each byte: in the end at least one of the two has refused the other, or waits for bytes that never come.
-    """
+    """For every flipped bit, at least one end refuses the other, or waits for bytes that never arrive."""
     whole = handshake(dialler(), acceptor())
 
     for bit in range(8 * len(whole[step])):
@@ -104,13 +94,11 @@ def test_no_bit_of_the_handshake_can_be_changed(step: int) -> None:
             outcome = "refused"
 
         assert pair[0].theirs is None or pair[1].theirs is None, f"{outcome} with bit {bit} of step {step} flipped"
-        assert outcome == "refused" or bit < 32, "only a length that announces more may wait"
+        assert outcome == "refused" or bit < 32, "only a larger length may make an end wait"
 
 
 def test_no_bit_of_a_frame_can_be_changed() -> None:
-    """
-    Each bit of each byte is refused; a length that announces more waits, and is refused with the bytes that follow.
-    """
+    """Every flipped bit is refused; a larger length waits, and is refused with the bytes that follow."""
     one, other = linked()
     whole, filler = joined(one.seal([b"a frame"])), bytes(1 << 17)
 
@@ -130,10 +118,8 @@ def test_no_bit_of_a_frame_can_be_changed() -> None:
     assert (b"", [b"a frame"]) == feed(other, whole)
 
 
-def test_a_truncated_frame_is_not_handed_out() -> None:
-    """
-    Not before its last byte.
-    """
+def test_a_truncated_frame_is_not_delivered() -> None:
+    """A frame is delivered only after its last byte."""
     one, _ = linked()
     whole = joined(one.seal([b"a frame"]))
 
@@ -141,30 +127,28 @@ def test_a_truncated_frame_is_not_handed_out() -> None:
         assert (b"", []) == feed(linked()[1], whole[:length])
 
 
-def test_a_frame_is_taken_once_in_its_place_and_from_the_other_end() -> None:
-    """
-    Replayed, left out, exchanged, from another connection, or sent back: refused.
+def test_frames_out_of_sequence_are_refused() -> None:
+    """A frame is refused when it is replayed, dropped, reordered, from another connection, or reflected to its
+    sender.
     """
     one, other = linked()
     first, second = joined(one.seal([b"first"])), joined(one.seal([b"second"]))
     feed(other, first)
 
-    with pytest.raises(PeerRefused, match="not the next one"):
+    with pytest.raises(PeerRefused, match="out of sequence"):
         feed(other, first)
-    with pytest.raises(PeerRefused, match="not the next one"):
+    with pytest.raises(PeerRefused, match="out of sequence"):
         feed(linked()[1], second)
-    with pytest.raises(PeerRefused, match="not the next one"):
+    with pytest.raises(PeerRefused, match="out of sequence"):
         feed(one, first)
     stranger = acceptor(nonce=bytes(32))
     handshake(dialler(), stranger)
-    with pytest.raises(PeerRefused, match="not the next one"):
+    with pytest.raises(PeerRefused, match="out of sequence"):
         feed(stranger, first)
 
 
-def test_a_recorded_handshake_is_worth_nothing() -> None:
-    """
-    The nonce of the end that is spoken to is new: it believes neither a recorded dialler nor a recorded acceptor.
-    """
+def test_a_replayed_handshake_is_refused() -> None:
+    """The receiver's nonce is new, so it accepts neither a recorded dialler nor a recorded acceptor."""
     whole = handshake(dialler(), acceptor())
     fresh_acceptor, fresh_dialler = acceptor(nonce=bytes(32)), dialler(nonce=bytes(32))
     fresh_dialler.opening()
@@ -178,10 +162,8 @@ def test_a_recorded_handshake_is_worth_nothing() -> None:
     assert fresh_acceptor.theirs is None and fresh_dialler.theirs is None
 
 
-def test_our_own_challenge_is_refused() -> None:
-    """
-    Sent back as it was, or by an acceptor of this broker's own that took it for its nonce.
-    """
+def test_a_reflected_challenge_is_refused() -> None:
+    """It may be returned unchanged, or by an acceptor of this broker that uses it as its own nonce."""
     one = dialler()
     opening = joined(one.opening())
     with pytest.raises(PeerRefused, match="own challenge"):
@@ -191,17 +173,15 @@ def test_our_own_challenge_is_refused() -> None:
     with pytest.raises(PeerRefused, match="own challenge"):
         feed(mirror, opening)
     opening = joined(dialler(nonce=bytes(32)).opening())
-    with pytest.raises(PeerRefused, match="takes our part"):
+    with pytest.raises(PeerRefused, match="own challenge or role"):
         feed(one, (len(opening) - 4 + 32).to_bytes(4, "big") + opening[4:] + bytes(32))
     theirs = feed(acceptor(), joined(dialler().opening()))[0]
-    with pytest.raises(PeerRefused, match="bytes are no Opening"):
+    with pytest.raises(PeerRefused, match="an Opening of 88 bytes does not match"):
         feed(acceptor(nonce=bytes(32)), theirs)
 
 
-def test_without_the_key_neither_end_says_who_it_is() -> None:
-    """
-    A dialler without it learns a nonce and a proof, an acceptor without it a nonce; both are told what to do.
-    """
+def test_without_the_key_neither_end_reveals_its_identity() -> None:
+    """A dialler without it learns a nonce and a proof, an acceptor without it a nonce; both errors name the fix."""
     one, other = dialler(b"another key"), acceptor()
     answer, _ = feed(other, joined(one.opening()))
     with pytest.raises(PeerRefused, match=r"give tidemill\.cluster\.key the same value") as refused:
@@ -218,23 +198,19 @@ def test_without_the_key_neither_end_says_who_it_is() -> None:
 
 
 def test_a_broker_of_another_cluster_is_refused_at_both_ends() -> None:
-    """
-    The acceptor sees it, and tells the dialler why.
-    """
+    """The acceptor detects it, and sends the reason to the dialler."""
     one, other = dialler(cluster_id="delta"), acceptor()
     answer, _ = feed(one, feed(other, joined(one.opening()))[0])
 
-    with pytest.raises(PeerRefused, match=r"cluster 'delta'.*'estuary'.*name addresses of one cluster") as refused:
+    with pytest.raises(PeerRefused, match=r"cluster 'delta'.*'estuary'.*set addresses of one cluster") as refused:
         feed(other, answer)
     with pytest.raises(PeerLeft, match="cluster 'delta'"):
         feed(one, joined(other.last_words(str(refused.value))))
 
 
 @pytest.mark.parametrize("joining", [{"cluster_id": "", "voter": None}, {"cluster_id": ""}])
-def test_a_broker_that_asks_to_join_is_heard(joining: dict[str, str | None]) -> None:
-    """
-    It belongs to no cluster yet.
-    """
+def test_a_broker_that_asks_to_join_is_accepted(joining: dict[str, str | None]) -> None:
+    """It belongs to no cluster yet."""
     one, other = dialler(**joining), acceptor()
 
     handshake(one, other)
@@ -250,14 +226,12 @@ def test_a_broker_that_asks_to_join_is_heard(joining: dict[str, str | None]) -> 
             {"expected": ReplicaKey(BrokerId(3), DirectoryId(bytes([2]) * 16))},
             "was expected there: correct the address",
         ),
-        ({"voter": ReplicaKey(BrokerId(2), DirectoryId(bytes(16)))}, "two brokers have one id; give each its own"),
-        ({"incarnation": (1 << 62) + 2}, "this broker itself: name the addresses of other brokers"),
+        ({"voter": ReplicaKey(BrokerId(2), DirectoryId(bytes(16)))}, "both have the same id; give each broker its own"),
+        ({"incarnation": (1 << 62) + 2}, "this broker itself: set the addresses of other brokers"),
     ],
 )
-def test_a_broker_that_should_not_be_there_is_refused(changed: dict[str, object], sentence: str) -> None:
-    """
-    By a sentence that says what to do; the other end hears it.
-    """
+def test_a_broker_with_an_unexpected_identity_is_refused(changed: dict[str, object], sentence: str) -> None:
+    """The message says what to do, and the other end receives it."""
     one, other = dialler(**changed), acceptor()
 
     with pytest.raises(PeerRefused, match=sentence):
@@ -266,15 +240,19 @@ def test_a_broker_that_should_not_be_there_is_refused(changed: dict[str, object]
 
 @pytest.mark.parametrize("versions", [(2, 3), (0, 0)])
 def test_another_version_is_refused_at_both_ends(versions: tuple[int, int]) -> None:
-    """
-    Also when its Opening has another length; the acceptor's versions are told to the dialler, who may be the newer one.
+    """This holds for an Opening of another length, too.  The acceptor's versions are sent to the dialler, which may be
+    newer.
     """
     magic, both = b"TIDEPEER", b"".join(number.to_bytes(2, "big") for number in versions)
     foreign = magic + both + bytes(100)
     listener, one = acceptor(), dialler()
-    with pytest.raises(PeerRefused, match=f"versions {versions[0]} to {versions[1]} .*upgrade the older"):
+    with pytest.raises(
+        PeerRefused, match=f"versions {versions[0]} to {versions[1]} .*upgrade the broker with the older"
+    ):
         feed(listener, len(foreign).to_bytes(4, "big") + foreign)
-    with pytest.raises(PeerRefused, match=f"versions {versions[0]} to {versions[1]} .*upgrade the older"):
+    with pytest.raises(
+        PeerRefused, match=f"versions {versions[0]} to {versions[1]} .*upgrade the broker with the older"
+    ):
         feed(one, len(foreign).to_bytes(4, "big") + foreign)
 
     answer = joined(listener.last_words(""))
@@ -283,9 +261,9 @@ def test_another_version_is_refused_at_both_ends(versions: tuple[int, int]) -> N
     assert [] == one.last_words("")
 
 
-def test_a_greater_version_that_still_speaks_ours_is_taken() -> None:
-    """
-    Brokers are upgraded one by one.  What was offered is part of the session's key: nobody in between can change it.
+def test_a_newer_version_that_supports_ours_is_accepted() -> None:
+    """Brokers are upgraded one by one.  The offered versions are part of the session key, so they cannot be tampered
+    with.
     """
     one = dialler()
     opening = bytearray(joined(one.opening()))
@@ -297,20 +275,16 @@ def test_a_greater_version_that_still_speaks_ours_is_taken() -> None:
         feed(one, answer)
 
 
-def test_another_program_is_told_apart() -> None:
-    """
-    A Kafka client, a browser.
-    """
-    with pytest.raises(PeerRefused, match=r"only brokers connect to tidemill\.peer\.listener"):
+def test_other_protocols_are_recognized_and_refused() -> None:
+    """A Kafka client or a browser may connect by mistake."""
+    with pytest.raises(PeerRefused, match=r"only brokers may connect to tidemill\.peer\.listener"):
         feed(acceptor(), b"GET / HTTP/1.1\r\n\r\n")
-    with pytest.raises(PeerRefused, match=r"only brokers connect to tidemill\.peer\.listener"):
+    with pytest.raises(PeerRefused, match=r"only brokers may connect to tidemill\.peer\.listener"):
         feed(acceptor(), (30).to_bytes(4, "big") + bytes(30))
 
 
-def test_a_length_is_refused_before_anything_is_allocated() -> None:
-    """
-    More than 4 KiB before the handshake is over, more than 64 MiB afterwards; what is announced within is not believed.
-    """
+def test_a_length_is_checked_before_memory_is_allocated() -> None:
+    """The limit is 4 KiB before the handshake is over and 64 MiB afterwards; memory is allocated as bytes arrive."""
     _, proven = linked()
     tracemalloc.start()
     try:
@@ -330,10 +304,8 @@ def test_a_length_is_refused_before_anything_is_allocated() -> None:
     assert peak < 1 << 20
 
 
-def test_a_farewell_says_why_and_is_the_last_word() -> None:
-    """
-    However long the reason.
-    """
+def test_a_farewell_carries_the_reason() -> None:
+    """A long reason is truncated."""
     one, other = linked()
 
     with pytest.raises(PeerLeft, match="the other end closed it: the broker stops"):
@@ -343,32 +315,26 @@ def test_a_farewell_says_why_and_is_the_last_word() -> None:
 
 
 @pytest.mark.parametrize("kind", [1, 9])
-def test_only_frames_come_after_the_hello(kind: int) -> None:
-    """
-    Also when the seal is right.
-    """
+def test_only_frames_are_accepted_after_the_hello(kind: int) -> None:
+    """Other kinds are refused even with a valid seal."""
     one, other = linked()
 
-    with pytest.raises(PeerRefused, match=f"of kind {kind} came among the frames"):
+    with pytest.raises(PeerRefused, match=f"expected a frame, but received kind {kind}"):
         feed(other, joined(one._seal(kind, [b""])))
 
 
 def test_a_frame_before_the_hello_is_refused() -> None:
-    """
-    Who knows the key must say who it is.
-    """
+    """An end that knows the key must still identify itself."""
     one, other = dialler(), acceptor()
     feed(one, feed(other, joined(one.opening()))[0])
     one._sent = 0
 
-    with pytest.raises(PeerRefused, match="before its Hello"):
+    with pytest.raises(PeerRefused, match="expected a Hello"):
         feed(other, joined(one._seal(2, [b""])))
 
 
-def test_a_large_frame_lies_in_memory_of_its_own() -> None:
-    """
-    Keeping its batches keeps little else.
-    """
+def test_a_large_frame_has_its_own_memory() -> None:
+    """Keeping its batches keeps little other memory alive."""
     one, other = linked()
     data = joined(one.seal([b"small"])) + joined(one.seal([bytes(300_000)])) + joined(one.seal([b"small"]))
     position, frames = 0, []
