@@ -186,8 +186,8 @@ class Session:
                     _LENGTH.pack(len(self._opening) + _PROOF_BYTES) + self._opening + bytes(_PROOF_BYTES)
                 ]
             raise PeerRefused(
-                f"the other end supports versions {oldest} to {newest} of the peer protocol, this broker {VERSION_OLDEST} to "
-                f"{VERSION_NEWEST}: upgrade the broker with the older ones"
+                f"the other end supports versions {oldest} to {newest} of the peer protocol, this broker "
+                f"{VERSION_OLDEST} to {VERSION_NEWEST}: upgrade the broker with the older ones"
             )
 
     def _exchange_hellos(self, sealed: memoryview) -> list[Buffer]:

@@ -1,1 +1,1 @@
-"""The only code that touches the machine."""
+"""The only code that uses the operating system: disk, sockets, threads, clocks and entropy."""

@@ -1,4 +1,4 @@
-"""The machine's loop: uvloop, and the signals that ask a process to stop."""
+"""The event loop (uvloop), and the signals that ask the process to stop."""
 
 import asyncio
 import signal
@@ -13,10 +13,10 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(main: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, T]], *, stop: Callable[[], None]) -> T:
-    """Run `main` to its end on a loop of its own.
+    """Run the coroutine of `main` to its end on a new event loop; return its result.
 
-    `stop` is called on the loop for each SIGINT and SIGTERM and should lead `main` to return; what a second signal
-    means is the caller's to say.  Only the main thread may call this.
+    `stop` is called on the loop for each SIGINT and SIGTERM and should make `main` return; the caller decides what a
+    second signal means.  Must be called on the main thread.
     """
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
@@ -26,5 +26,5 @@ def run(main: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, T]], *, 
                 loop.add_signal_handler(number, stop)
             return runner.run(main(loop))
     finally:
-        for number, handler in before.items():  # a closed loop leaves its own, which do nothing
+        for number, handler in before.items():  # a closed loop leaves handlers that do nothing
             signal.signal(number, handler)

@@ -1,11 +1,11 @@
-"""What is freed goes back to the machine: glibc keeps the holes in its heap, and behind a load they are most of it."""
+"""Returns freed memory to the operating system: glibc keeps freed holes of its heap, which are large after a load."""
 
 import ctypes
 
-_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # no other C library has it
+_malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only in glibc
 
 
 def give_back_freed_memory() -> None:
-    """Whole pages that nothing lies in.  Takes milliseconds; whoever allocates meanwhile waits."""
+    """Return all unused whole pages of the heap.  Takes milliseconds, during which allocating threads wait."""
     if _malloc_trim is not None:
         _malloc_trim(0)

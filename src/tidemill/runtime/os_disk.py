@@ -1,8 +1,8 @@
-"""The machine's disk: the Disk port over Linux files, one data directory, positions given with every call.
+"""The Disk port on Linux files, below one data directory; every call passes its position.
 
-A file's number is closed when the last call that uses it returns: each call holds its own reference to the descriptor,
-and `close` drops the file's.  So a reader in another thread never reads from a number that names another file by now.
-Directories are made with mode 0700 and files with 0600: what is queued is nobody else's business.
+A file descriptor is closed when the last call that uses it returns: each call holds its own reference to it, and
+`close` drops the file's reference.  A reader in another thread therefore never reads from a descriptor number that was
+reused for another file.  Directories have mode 0700 and files 0600, since records may be confidential.
 """
 
 import errno
@@ -16,19 +16,19 @@ from tidemill.runtime.direct_pages import PAGE, DirectPages
 from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
 from tidemill.storage.disk_path import LOCK_NAME, file_parts, path_parts
 
-PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # what one pwritev takes; 1024 on Linux
-AROUND_BYTES_MIN: Final = 128 << 10  # less is copied into the cache sooner than a disk has answered
+PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # the limit of one pwritev; 1024 on Linux
+AROUND_BYTES_MIN: Final = 128 << 10  # below this, copying into the page cache is faster
 AHEAD_READ_MIN: Final = 512 << 10
-AHEAD_BYTES: Final = 8 << 20  # that the next reads find in the cache
+AHEAD_BYTES: Final = 8 << 20  # read ahead for the following reads
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NOT_NOW: Final = frozenset(
     {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
-)  # RWF_NOWAIT is not known here
+)  # the file system does not support RWF_NOWAIT
 
 
 class OsDisk:
     def __init__(self, directory: str | Path, *, read_only: bool = False) -> None:
-        """Makes the data directory when it is not there; with `read_only` nothing is ever made or changed."""
+        """Create the data directory if it does not exist; with `read_only` nothing is ever created or changed."""
         self._root = os.path.abspath(directory)
         self._read_only = read_only
         self._lock_descriptor: int | None = None
@@ -74,7 +74,7 @@ class OsDisk:
             except FileNotFoundError:
                 if not os.path.isdir(self._root):
                     raise
-                continue  # another thread has removed a parent, which was empty
+                continue  # another thread has removed a parent directory that was empty
             return
 
     def rename(self, old: str, new: str) -> None:
@@ -119,7 +119,7 @@ class OsDisk:
         self._lock_descriptor = descriptor
 
     def unlock(self) -> None:
-        """For a broker that ends before its process does, as in a test; otherwise the process's end unlocks."""
+        """Release the lock before the process ends, as tests do; otherwise the end of the process releases it."""
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
@@ -133,14 +133,16 @@ class OsDisk:
 
 
 class _Descriptor:
-    """A file's number, closed when nobody holds it any more."""
+    """A file descriptor, closed when its last reference is dropped."""
 
     __slots__ = ("number",)
 
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound: modules empty before objects at exit
+    def __del__(
+        self, close: Callable[[int], None] = os.close
+    ) -> None:  # bound as a default: modules are cleared first at exit
         close(self.number)
 
 
@@ -150,8 +152,8 @@ class OsFile:
     def __init__(self, number: int, path: str) -> None:
         self._descriptor: _Descriptor | None = _Descriptor(number)
         self._path = path
-        self._direct: DirectPages | None = None  # made by the first large `write_durably`
-        self._reads_cached = True  # until the file system says that it cannot tell
+        self._direct: DirectPages | None = None  # opened by the first page-aligned `write_durably`
+        self._reads_cached = True  # until the file system turns out not to support it
 
     def write(self, position: int, parts: Sequence[Buffer]) -> None:
         descriptor = self._held()
@@ -202,10 +204,10 @@ class OsFile:
 
     def read(self, position: int, size: int) -> bytes:
         descriptor = self._held()
-        if size >= AHEAD_READ_MIN:  # somebody reads from end to end: the kernel's own window is 128 KiB
+        if size >= AHEAD_READ_MIN:  # a sequential read: the kernel's own read-ahead is only 128 KiB
             os.posix_fadvise(descriptor.number, position, size + AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         data = os.pread(descriptor.number, size, position)
-        while len(data) < size:  # at the end, or the kernel gave less than it could have
+        while len(data) < size:  # end of file, or a short read
             more = os.pread(descriptor.number, size - len(data), position + len(data))
             if not more:
                 break
@@ -229,7 +231,7 @@ class OsFile:
         if count == size:
             return data
         if position + count < os.fstat(descriptor.number).st_size:
-            return None  # only the first part is in memory
+            return None  # only the first part is in the page cache
         del data[count:]
         return data
 
@@ -255,7 +257,7 @@ class OsFile:
         self._direct = None
 
     def _held(self) -> _Descriptor:
-        """The caller keeps what it gets until its call is over."""
+        """Return the descriptor; the caller must hold the reference until its call is over."""
         descriptor = self._descriptor
         if descriptor is None:
             raise ValueError(f"{self._path!r} is closed")
@@ -263,7 +265,7 @@ class OsFile:
 
 
 def _split(parts: Sequence[Buffer], first: int, second: int) -> tuple[list[Buffer], list[Buffer], list[Buffer]]:
-    """What lies before byte `first` of them all, before byte `second`, and behind it."""
+    """Split the parts into the bytes before offset `first`, those before offset `second`, and the rest."""
     split: tuple[list[Buffer], list[Buffer], list[Buffer]] = [], [], []
     at = 0
     for part in parts:
@@ -280,20 +282,20 @@ def _split(parts: Sequence[Buffer], first: int, second: int) -> tuple[list[Buffe
 
 
 def _write_rest(number: int, position: int, parts: Sequence[Buffer], written: int) -> None:
-    """What is left when the kernel took less than all, or could not be given all at once."""
+    """Write what remains after a short write, or of more parts than one call can take."""
     rest = [memoryview(part).cast("B") for part in parts if len(part)]
-    place = 0  # of the first part that is not wholly written
+    first_left = 0  # index of the first part not completely written
     while True:
         position += written
-        while place < len(rest) and written >= len(rest[place]):
-            written -= len(rest[place])
-            place += 1
-        if place == len(rest):
+        while first_left < len(rest) and written >= len(rest[first_left]):
+            written -= len(rest[first_left])
+            first_left += 1
+        if first_left == len(rest):
             return
-        rest[place] = rest[place][written:]
-        written = os.pwritev(number, rest[place : place + PARTS_MAX], position)
+        rest[first_left] = rest[first_left][written:]
+        written = os.pwritev(number, rest[first_left : first_left + PARTS_MAX], position)
         if not written:
-            raise OSError(errno.EIO, "the kernel took nothing of a write and gave no reason")
+            raise OSError(errno.EIO, "the kernel wrote nothing and reported no error")
 
 
 def _translated(error: OSError, path: str) -> OSError:
@@ -317,7 +319,9 @@ def _make_directory(where: str) -> None:
 
 
 def _make_directories(where: str) -> None:
-    """The data directory, with its parents; each new name is synced, so that what is founded in it has its place."""
+    """Create the data directory and its parents; the name of each new one is synced, so that it survives a power
+    loss.
+    """
     if os.path.isdir(where):
         return
     above = os.path.dirname(where)

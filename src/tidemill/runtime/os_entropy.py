@@ -1,4 +1,4 @@
-"""The machine's chance: bytes that nobody can guess."""
+"""Entropy of the operating system: unpredictable random bytes."""
 
 import os
 

@@ -1,8 +1,8 @@
-"""One socket to another broker: the loop's transport on one side, a session and the link's owner on the other.
+"""One socket to another broker, between the event loop's transport and the link's session and owner.
 
     connected ──▶ place.connected ──▶ handshake, 5 s ──▶ place.proven: a link ──▶ frames … ──▶ place.ended(why), once
 
-What fails ends this socket alone.  A link's queue holds QUEUE_BYTES_MAX; a frame that finds no room is refused.
+An error closes only this socket.  A link queues at most QUEUE_BYTES_MAX; a frame that does not fit is rejected.
 """
 
 import asyncio
@@ -16,29 +16,32 @@ from tidemill.peer.session import KEY_DIFFERS, PeerLeft, PeerRefused, Session
 
 HANDSHAKE_SECONDS: Final = 5.0
 QUEUE_BYTES_MAX: Final = FRAME_BYTES_MAX
-"""Not taken by the kernel yet: one frame of the largest size always finds room in an empty queue."""
+"""Bytes not yet taken by the kernel.  An empty queue has room for one frame of the maximum size."""
 
 FLUSH_SECONDS: Final = 1.0
-"""For what was sent before a close, and for the reason; then the socket is reset."""
+"""How long a closing socket may flush sent frames and the reason before it is reset."""
 
 DISCARDED_BYTES: Final = 4096
-"""A buffer for what still comes from a socket that is being closed."""
+"""The size of the buffer for data that arrives while the socket is closing."""
 
 
 class ConnectionSlot(Protocol):
-    """Where sockets are kept: `runtime/peer_transport`."""
+    """The owner of all sockets: `runtime/peer_transport`."""
 
     def connected(self, socket: "PeerSocket") -> None: ...
 
     def proven(self, socket: "PeerSocket") -> str | None:
-        """The handshake is over.  None makes it a link, unless it was parked; a sentence refuses it."""
+        """Handle the end of a handshake.
+
+        Return None to accept the socket as a link, or after parking it; return a sentence to refuse it.
+        """
         ...
 
     def ended(self, socket: "PeerSocket", why: str) -> None: ...
 
 
 class PeerSocket(asyncio.BufferedProtocol):
-    """A `peer.link.Link`, once it is proven."""
+    """A socket to another broker; a `peer.link.Link` once the handshake is complete."""
 
     __slots__ = ("_loop", "_open", "_owner", "_slot", "_timer", "_transport", "is_parked", "other_end", "session")
 
@@ -47,9 +50,9 @@ class PeerSocket(asyncio.BufferedProtocol):
     ) -> None:
         self.session = session
         self.other_end = ""
-        """Its host, for what is reported."""
+        """The other end's host, for reports."""
         self.is_parked = False
-        """It carries nothing more, and waits for the other end to close it."""
+        """Whether another link replaces this one: it carries no frames and waits for the other end to close it."""
         self._loop = loop
         self._slot = place
         self._owner = owner
@@ -57,7 +60,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         self._open = True
         self._timer: asyncio.TimerHandle | None = None
 
-    # What the owner may ask
+    # Calls of the owner
 
     @property
     def hello(self) -> Hello:
@@ -77,10 +80,10 @@ class PeerSocket(asyncio.BufferedProtocol):
         if not self.is_parked:
             self.end(why, tell=True)
 
-    # What the place may ask
+    # Calls of the place
 
     def end(self, why: str, *, tell: bool) -> None:
-        """Nothing is received or sent from now on.  `tell`: what was sent, and the reason, may leave before."""
+        """Stop receiving and sending.  With `tell`, flush sent frames and send the reason before closing."""
         if not self._open:
             return
         self._open = False
@@ -93,13 +96,13 @@ class PeerSocket(asyncio.BufferedProtocol):
                 self._transport.close()
                 self._timer = self._loop.call_later(FLUSH_SECONDS, self._transport.abort)
             else:
-                self._loop.call_soon(self._transport.abort)  # libuv may be about to use the socket
+                self._loop.call_soon(self._transport.abort)  # deferred: libuv may be about to use the socket
         self._slot.ended(self, why)
 
-    # What the loop calls
+    # Calls of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # which uvloop's transports are without saying so
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transports are, although they do not declare it
         if not self._open:
             self._transport.abort()
             return
@@ -111,7 +114,7 @@ class PeerSocket(asyncio.BufferedProtocol):
             self._transport.writelines(self.session.opening())
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
-        """Never raises: uvloop asks again and again when it does, and turns for nobody else (0.23)."""
+        """Return the buffer for the next bytes.  Must not raise: uvloop 0.23 would then call it in a busy loop."""
         if self._open:
             try:
                 return self.session.get_buffer(sizehint)
@@ -169,7 +172,7 @@ class PeerSocket(asyncio.BufferedProtocol):
 
     def _give_up(self) -> None:
         self._timer = None
-        self.end(f"the handshake was not over within {HANDSHAKE_SECONDS:.0f} s", tell=False)
+        self.end(f"the handshake was not complete within {HANDSHAKE_SECONDS:.0f} s", tell=False)
 
     def _eof(self) -> str:
         if self.session.theirs is not None:
@@ -177,7 +180,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         return f"the other end closed the connection during the handshake; {KEY_DIFFERS}"
 
     def _fail(self, error: Exception) -> None:
-        """A mistake of ours ends this link alone: it is told to who watches the loop."""
+        """Report an exception of this broker's code to the loop's exception handler, and close only this link."""
         context = {"message": f"a link to {self.other_end} failed", "exception": error, "protocol": self}
         self._loop.call_exception_handler(context)
-        self.end(f"this broker failed over it: {error!r}", tell=False)
+        self.end(f"internal error of this broker: {error!r}", tell=False)

@@ -1,10 +1,10 @@
-"""All links of a broker on real sockets: listens, dials, and sees that one link stands between two processes.
+"""All links of a broker on real sockets: listens, dials, and keeps exactly one link per pair of processes.
 
-Both ends may dial.  Of two links between the same two processes the one that the higher broker id has dialled stays,
-and of several that the same end has dialled the last: that order is total and known to both ends, so neither ever
-closes the one that comes first in it.  Who dialled it knows that it stands at both ends, and closes the other; who
-accepted it parks the other meanwhile, silent: else there might be no link for the time that a Hello takes.  A voter's
-new life, or a Hello that has changed, replaces the old link at once.
+Both ends may dial.  Of two links between the same processes, the one dialled by the higher broker id is kept; of
+several dialled by the same end, the last one.  Both ends compute this total order alike, so neither closes the link
+that is to be kept.  The dialler of that link knows that it is established at both ends, and closes the other.  The
+acceptor only parks the other link, which then carries no frames; closing it at once could leave the pair without a link
+until the Hello arrives.  A restarted voter, or a changed Hello, replaces the old link at once.
 """
 
 import asyncio
@@ -18,27 +18,27 @@ from tidemill.peer.session import NONCE_BYTES, Session
 from tidemill.runtime.peer_socket import HANDSHAKE_SECONDS, PeerSocket
 
 UNPROVEN_MAX: Final = 64
-"""Accepted connections whose other end has not proven the key; a further one ends the oldest."""
+"""The limit of accepted connections that have not proven the key; a further one closes the oldest."""
 
 BACKLOG: Final = 128
 BACK_OFF_SECONDS_MIN: Final = 0.05
 BACK_OFF_SECONDS_MAX: Final = 1.0
 STOOD_SECONDS: Final = 1.0
-"""A link that stood so long was no failure: the next dial comes soon."""
+"""After a link that lasted this long, the back-off of the next dial starts from its minimum."""
 
 TOLD_MAX: Final = 256
-"""Ends about which is remembered what was reported, so that it is not said again; the oldest is forgotten."""
+"""The number of peers whose reported problems are remembered to avoid repetition; the oldest is forgotten."""
 
 TOLD_PER_END_MAX: Final = 8
-"""Different sentences; then there is silence about that end until a link to it stands."""
+"""The limit of different reports per peer until a link to it is established."""
 
-IS_REPLACED: Final = "another link took its place"
-ANOTHER_STANDS: Final = "another link stands between the two"
+IS_REPLACED: Final = "replaced by another link"
+ANOTHER_STANDS: Final = "another link between the two brokers exists"
 STOPS: Final = "the broker stops"
 
 
 class PeerTransport:
-    """Twin of `peer.link.Links` on the machine."""
+    """The implementation of `peer.link.Links` on real sockets."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class PeerTransport:
         entropy: Entropy,
         report: Callable[[str], None],
     ) -> None:
-        """`report` hears sentences about what did not become a link; the same about the same end only once."""
+        """`report` is called with sentences about failed links; a repeated report about the same peer is suppressed."""
         self.addresses: Sequence[tuple[str, int]] = ()
-        """Where it listens, with the ports that were found for port 0."""
+        """The addresses it listens on, with the actual ports in place of port 0."""
         self.links: dict[PeerSocket, float] = {}
-        """Since when each stands, on the loop's clock."""
+        """Established links, each with its start on the loop's clock."""
         self.last_failure: str | None = None
         self._loop = loop
         self._owner = owner
@@ -65,13 +65,13 @@ class PeerTransport:
         self._sockets: dict[PeerSocket, None] = {}
         self._unproven: dict[PeerSocket, None] = {}
         self._parked: dict[PeerSocket, PeerSocket] = {}
-        """Each for the link that took its place here; the other end closes it when that stands there too."""
+        """Parked sockets, each with the link that replaces it; the other end closes the parked one."""
         self._dials = 0
         self._told: dict[str, list[str]] = {}
         self._is_closed = False
 
     async def bind(self, host: str, port: int) -> None:
-        """The port is ours, and connections to it are refused until `serve`.  OSError names an address in use."""
+        """Bind the port; connections are refused until `serve`.  Raises OSError with the address if it is in use."""
         self._server = await self._loop.create_server(
             lambda: PeerSocket(self._loop, self, self._owner, self._session(None)),
             host,
@@ -88,7 +88,7 @@ class PeerTransport:
         await self._server.start_serving()
 
     def close(self) -> None:
-        """Neither listen nor dial any more, and end every link; the owner hears `lost` of each."""
+        """Stop listening and dialling, and close every link; the owner's `lost` is called for each."""
         self._is_closed = True
         if self._server is not None:
             self._server.close()
@@ -106,7 +106,7 @@ class PeerTransport:
                 self._diallers[address] = _Dialler(self, address)
                 self._diallers[address].consider()
 
-    # What sockets call
+    # Calls of sockets
 
     def connected(self, socket: PeerSocket) -> None:
         self._sockets[socket] = None
@@ -125,7 +125,7 @@ class PeerTransport:
         if dialler is not None:
             dialler.reached = hello.incarnation
         if socket.session.ours != self._owner.hello():
-            return "this broker has another identity by now: connect again"
+            return "this broker's identity has changed: connect again"
         for rival in [link for link in self.links if _is_same(link.hello, hello)]:
             if not _is_between_the_same(rival.session, socket.session):
                 rival.end(IS_REPLACED, tell=True)
@@ -139,12 +139,12 @@ class PeerTransport:
             else:
                 self._park(rival, socket)
         self.links[socket] = self._loop.time()
-        refusal: str | None = "this broker failed over it"
+        refusal: str | None = "internal error of this broker"
         try:
             refusal = self._owner.linked(socket)
         finally:
             if refusal is not None:
-                self.links.pop(socket, None)  # so that it is not `lost`
+                self.links.pop(socket, None)  # so that `lost` is not called for it
         if refusal is None:
             self._told.pop(self._name_of(socket), None)
         return refusal
@@ -161,13 +161,13 @@ class PeerTransport:
         elif not is_parked and ANOTHER_STANDS not in why and not (dialler is not None and dialler.is_stopped):
             self.tell(name, why)
         for parked in [parked for parked, winner in self._parked.items() if winner is socket]:
-            parked.end(why, tell=True)  # the other end may not have got as far with the winner
+            parked.end(why, tell=True)  # the other end may not have established the winner yet
         if dialler is not None:
             dialler.ended(has_stood=since is not None and self._loop.time() - since >= STOOD_SECONDS)
         for other in [*self._diallers.values()]:
             other.consider()
 
-    # What diallers call
+    # Calls of diallers
 
     def dial(self, dialler: "_Dialler") -> PeerSocket:
         self._dials += 1
@@ -181,7 +181,7 @@ class PeerTransport:
         )
 
     def jittered(self, seconds: float) -> float:
-        """Between half of it and all of it."""
+        """Return a random duration between half of `seconds` and all of it."""
         return seconds * (1 + int.from_bytes(self._entropy.random_bytes(2), "big") / 65536) / 2
 
     def tell(self, name: str, why: str) -> None:
@@ -220,7 +220,7 @@ class PeerTransport:
 
 
 class _Dialler:
-    """One address that a link is wanted to.  It waits, dials, or stands; `consider` says whether to go on."""
+    """Keeps a link to one address: waits, dials, or has a link; `consider` starts a dial when one is needed."""
 
     __slots__ = (
         "_failures",
@@ -237,10 +237,10 @@ class _Dialler:
     def __init__(self, transport: PeerTransport, address: str) -> None:
         self.address = address
         self.reached: int | None = None
-        """The incarnation that was met there last: it may have a link under another address."""
+        """The incarnation last reached at this address; it may have its link under another address."""
         self._transport = transport
-        self._failures = -1  # nothing was tried yet: the first dial comes at once
-        self._is_busy = False  # from the dial on until its socket has ended
+        self._failures = -1  # no dial yet: the first one is immediate
+        self._is_busy = False  # from the dial until its socket has ended
         self.is_stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._socket: PeerSocket | None = None
@@ -254,17 +254,17 @@ class _Dialler:
         self._timer = self._transport.loop.call_later(seconds, self._dial)
 
     def stop(self) -> None:
-        """What is connected stays."""
+        """Stop dialling; an established link stays open."""
         self.is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._task is not None and self._socket is not None:
             self._task.cancel()
-            self._socket.end("nobody wants it any more", tell=False)
+            self._socket.end("the address is no longer configured", tell=False)
 
     def ended(self, *, has_stood: bool) -> None:
-        """The socket that was dialled last is gone."""
+        """Handle the end of the socket dialled last."""
         self._is_busy = False
         self._failures = 0 if has_stood else self._failures + 1
 
@@ -297,7 +297,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _is_same(one: Hello, other: Hello) -> bool:
-    """Do they speak of one broker?"""
+    """Return whether both Hellos are of the same broker."""
     return one.incarnation == other.incarnation or (one.voter is not None and one.voter == other.voter)
 
 
@@ -306,7 +306,7 @@ def _is_between_the_same(one: Session, other: Session) -> bool:
 
 
 def _precedence(session: Session) -> tuple[bool, int]:
-    """Of two links between the same the greater stays; both ends compute the same."""
+    """Return the rank of a link among those of a pair: the greatest is kept.  Both ends compute the same."""
     assert session.theirs is not None
     return session.is_dialler == (_rank(session.ours) > _rank(session.theirs)), session.dial
 

@@ -1,14 +1,15 @@
-"""A TCP listener: sockets in, connection objects out.  It knows no protocol.
+"""A TCP listener, independent of any protocol: creates a connection object for each accepted socket.
 
-For each accepted socket the factory makes a `Connection`, which is handed a `TcpWriter`.  Bytes are received straight
-into the connection's own buffer (`get_buffer`, then `received`), and leave as the parts that were given to `send`,
-uncopied where the socket takes them at once; the loop sets TCP_NODELAY.  Nothing here waits: all is callbacks.
+For each accepted socket the factory creates a `Connection` and passes it a `TcpWriter`.  Bytes are received directly
+into the connection's own buffer (`get_buffer`, then `received`).  The parts given to `send` are not copied if the
+socket takes them at once.  The loop sets TCP_NODELAY.  All calls are callbacks; none of them blocks.
 
     connection made ──▶ factory(writer) ──▶ get_buffer, received … ──▶ lost(reason), once, the last call
 
-Back-pressure goes both ways: when more than `write_bytes_high` wait to be sent the connection hears `pause_writing` and
-should stop producing answers until `resume_writing`; and it calls `writer.pause_reading` when it has enough to do.
-When this side closes, or the other side ends its half, what was sent is still flushed; `abort` drops it.
+Back-pressure works in both directions.  When more than `write_bytes_high` bytes wait to be sent, `pause_writing` asks
+the connection to stop producing responses until `resume_writing`.  The connection calls `writer.pause_reading` when it
+has enough requests in flight.  After `close`, or when the other side closes its half, sent bytes are still flushed;
+`abort` drops them.
 """
 
 import asyncio
@@ -19,27 +20,27 @@ from typing import Final, Protocol, cast
 Buffer = bytes | bytearray | memoryview
 
 BACKLOG: Final = 4096
-"""Connections that the kernel accepts before we do; it takes the smaller of this and `somaxconn`."""
+"""The kernel's queue of connections not yet accepted; the kernel caps it at `somaxconn`."""
 
 SYSTEM_SIZED: Final = -1
-"""Of socket buffers: the system lets them grow as they are needed."""
+"""Leaves the size of socket buffers to the kernel, which grows them as needed."""
 
 WRITE_BYTES_HIGH: Final = 1 << 20
-"""One fetch answer.  More than that waits for the other side to read: the connection is told to pause."""
+"""About one fetch response; with more unsent bytes the connection is asked to pause."""
 
 DISCARDED_BYTES: Final = 4096
-"""A buffer for what still comes from a socket that is being closed."""
+"""The size of the buffer for data that arrives while the socket is closing."""
 
 
 class Connection(Protocol):
-    """What the protocol's side of a socket has to offer.  An error that it raises ends this connection alone."""
+    """The protocol's side of a socket.  An exception it raises closes only this connection."""
 
     def get_buffer(self, size_hint: int) -> bytearray | memoryview:
-        """Where to receive the next bytes; never empty."""
+        """Return the buffer for the next bytes; never empty."""
         ...
 
     def received(self, count: int) -> None:
-        """`count` bytes are in the buffer that was got last."""
+        """Process `count` bytes received into the last buffer."""
         ...
 
     def pause_writing(self) -> None: ...
@@ -47,12 +48,12 @@ class Connection(Protocol):
     def resume_writing(self) -> None: ...
 
     def lost(self, reason: Exception | None) -> None:
-        """The socket is gone; None when one of the two sides closed it in order."""
+        """Handle the end of the socket; `reason` is None when either side closed it in order."""
         ...
 
 
 class TcpWriter:
-    """The socket's side, as the connection sees it.  Calls after the end of the socket do nothing."""
+    """The connection's interface to its socket.  Calls after the end of the socket do nothing."""
 
     __slots__ = ("_loop", "_open", "_transport", "active_at", "local", "peer")
 
@@ -61,13 +62,13 @@ class TcpWriter:
         self._transport = transport
         self._open = True
         self.active_at = loop.time()
-        """When bytes last came or were sent, on the loop's clock: for `connections.max.idle.ms`."""
+        """When bytes were last received or sent, on the loop's clock, for `connections.max.idle.ms`."""
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
 
     @property
     def is_open(self) -> bool:
-        """False from `close` on, or when the socket is gone."""
+        """False after `close` or after the end of the socket."""
         return self._open
 
     @property
@@ -75,7 +76,7 @@ class TcpWriter:
         return self._transport.get_write_buffer_size() if self._open else 0
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """The parts must not change afterwards: they may wait to be sent."""
+        """Send the parts.  They must not change afterwards, since they may be queued."""
         if self._open:
             self.active_at = self._loop.time()
             self._transport.writelines(parts)
@@ -89,7 +90,7 @@ class TcpWriter:
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Flush what was sent, then close; nothing more is received."""
+        """Flush sent bytes, then close; no more bytes are received."""
         if self._open:
             self._open = False
             self._transport.close()
@@ -112,7 +113,10 @@ class TcpServer:
         receive_buffer_bytes: int = SYSTEM_SIZED,
         send_buffer_bytes: int = SYSTEM_SIZED,
     ) -> None:
-        """`admit` is asked with the other side's host before a connection is made of it: for limits on their number."""
+        """Create a server that does not listen yet.
+
+        `admit` is called with the other side's host before a connection is created, to enforce limits on their number.
+        """
         self.backlog = backlog
         self.receive_buffer_bytes = receive_buffer_bytes
         self.send_buffer_bytes = send_buffer_bytes
@@ -120,21 +124,21 @@ class TcpServer:
         self.admit = admit
         self.write_bytes_high = write_bytes_high
         self.addresses: Sequence[tuple[str, int]] = ()
-        """Where it listens, with the ports that were found for port 0."""
+        """The addresses it listens on, with the actual ports in place of port 0."""
         self.writers: dict[TcpWriter, Connection] = {}
-        """Of the open connections, oldest first."""
+        """The open connections, oldest first."""
         self.hosts: dict[str, int] = {}
-        """How many open connections each of the other sides' hosts has."""
+        """The number of open connections per client host."""
         self.loop = loop
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> None:
-        """OSError names the address when it is taken.  Other processes cannot share the port."""
+        """Bind the address and serve.  Raises OSError with the address if it is in use; the port is not shared."""
         await self.bind(host, port)
         await self.serve()
 
     async def bind(self, host: str, port: int) -> None:
-        """The first half of `listen`: the port is ours, and connections to it are refused until `serve`."""
+        """Bind the port without serving: connections are refused until `serve`."""
         self._server = await self.loop.create_server(
             lambda: _Socket(self),
             host,
@@ -162,7 +166,7 @@ class TcpServer:
         self.hosts[host] = self.hosts.get(host, 0) + 1
 
     def forget(self, writer: TcpWriter) -> None:
-        """Also of one that was never remembered."""
+        """Remove a connection; does nothing for one that was never remembered."""
         if self.writers.pop(writer, None) is None:
             return
         host = writer.peer[0]
@@ -171,19 +175,19 @@ class TcpServer:
             del self.hosts[host]
 
     def stop_listening(self) -> None:
-        """No new connections; those that are open stay so."""
+        """Refuse new connections; open ones stay open."""
         if self._server is not None:
             self._server.close()
             self._server = None
 
     def close(self) -> None:
-        """Stop listening and close each connection when what it was sent is flushed."""
+        """Stop listening, and close each connection once its sent bytes are flushed."""
         self.stop_listening()
         for writer in [*self.writers]:
             writer.close()
 
     def abort(self) -> None:
-        """Stop listening and end each connection at once."""
+        """Stop listening, and close each connection at once."""
         self.stop_listening()
         for writer in [*self.writers]:
             writer.abort()
@@ -201,7 +205,7 @@ class _Socket(asyncio.BufferedProtocol):
         self._reason: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        accepted = cast(asyncio.Transport, transport)  # which uvloop's transports are without saying so
+        accepted = cast(asyncio.Transport, transport)  # uvloop's transports are, although they do not declare it
         server = self._server
         writer = TcpWriter(server.loop, accepted)
         if server.admit is not None and not server.admit(writer.peer[0]):
@@ -218,7 +222,7 @@ class _Socket(asyncio.BufferedProtocol):
         server.remember(writer, self._connection)
 
     def get_buffer(self, sizehint: int) -> bytearray | memoryview:
-        """Never raises: uvloop asks again and again when it does, and turns for nobody else (0.23)."""
+        """Return the buffer for the next bytes.  Must not raise: uvloop 0.23 would then call it in a busy loop."""
         connection, writer = self._connection, self._writer
         if connection is not None and writer is not None and writer._open:
             try:
@@ -230,7 +234,7 @@ class _Socket(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         connection, writer = self._connection, self._writer
         if connection is None or writer is None or not writer._open:
-            return  # the bytes of a socket that is being closed
+            return  # the socket is closing
         writer.active_at = self._server.loop.time()
         try:
             connection.received(nbytes)
@@ -238,16 +242,16 @@ class _Socket(asyncio.BufferedProtocol):
             self._fail(writer, error)
 
     def _fail(self, writer: TcpWriter, error: Exception) -> None:
-        """A mistake in one connection ends that one: it is told to who watches the loop, and lost with its reason."""
+        """Report an exception of the connection to the loop's exception handler, and close only that connection."""
         self._reason = error
         writer._open = False
         self._server.loop.call_exception_handler(
             {"message": f"the connection of {writer.peer} failed", "exception": error, "protocol": self}
         )
-        self._server.loop.call_soon(writer.abort)  # not from within `get_buffer`: libuv is about to use the socket
+        self._server.loop.call_soon(writer.abort)  # deferred: within `get_buffer`, libuv is about to use the socket
 
     def eof_received(self) -> None:
-        """The loop flushes what was sent and closes; as in Kafka, answers that are still owed find nobody."""
+        """The loop flushes sent bytes and closes.  As in Kafka, outstanding responses are dropped."""
         if self._writer is not None:
             self._writer._open = False
 
@@ -270,5 +274,5 @@ class _Socket(asyncio.BufferedProtocol):
 
 
 def _address(name: object) -> tuple[str, int]:
-    """Host and port of a socket; of one that was gone before it was looked at, neither."""
+    """Return host and port of a socket; ("", 0) when the socket was already gone."""
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else ("", 0)

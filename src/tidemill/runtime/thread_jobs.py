@@ -1,7 +1,7 @@
-"""The machine's jobs: threads that take work from a queue of their own and report to the loop.
+"""Worker threads that take jobs from a queue of their own and report results to the event loop.
 
-A `SimpleQueue` and not the loop's executor: 40 against 32 thousand small produce requests a second were measured, for
-it makes no Future, takes no lock of ours, and wakes one thread.
+They use a `SimpleQueue` instead of the loop's executor because it is faster: it creates no Future and wakes only one
+thread.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ from typing import Any, Final, TypeVar
 T = TypeVar("T")
 
 JOBS_MAX: Final = 10_000
-"""Submitted and not yet reported.  Callers keep windows far below; to meet this bound is a bug, and asserted."""
+"""The limit of jobs in flight.  Callers bound their own windows far below, so reaching it is a bug and asserted."""
 
 _Job = tuple[Callable[[], Any], Callable[[Any], None], Callable[[BaseException], None]]
 
 
 class ThreadJobs:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, name: str, threads: int = 1) -> None:
-        """One thread keeps the order of jobs, several do not."""
+        """Start the threads.  A single thread runs jobs in the order of submission; several threads do not."""
         self._loop = loop
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._unreported = 0
         self._stopped = False
-        # Daemons: when a sync has failed the process ends at once, whatever a hanging disk says.
+        # Daemons: after a failed sync the process must exit at once, even if a thread waits for a hanging disk.
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True) for number in range(threads)
         ]
@@ -34,18 +34,18 @@ class ThreadJobs:
 
     @property
     def unreported(self) -> int:
-        """How many are submitted whose `done` or `failed` has not begun."""
+        """The number of submitted jobs whose `done` or `failed` has not been called yet."""
         return self._unreported
 
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]) -> None:
-        """Called on the loop."""
+        """Queue a job.  Must be called on the loop; `done` or `failed` is called on the loop, too."""
         assert not self._stopped, "a job was submitted after the stop"
-        assert self._unreported < JOBS_MAX, f"{JOBS_MAX} jobs are under way; a caller keeps no window"
+        assert self._unreported < JOBS_MAX, f"{JOBS_MAX} jobs are in flight; a caller does not bound its window"
         self._unreported += 1
         self._queue.put((job, done, failed))
 
     def stop(self) -> None:
-        """Carry out all that was submitted and end the threads.  Blocks; who waits for a report is gone, none comes."""
+        """Run all submitted jobs and end the threads.  Blocks the caller; later results are not reported."""
         if self._stopped:
             return
         self._stopped = True
@@ -60,12 +60,12 @@ class ThreadJobs:
             job, done, failed = taken
             try:
                 result = job()
-            except BaseException as error:  # whatever it is, the loop must hear of it: nobody watches this thread
+            except BaseException as error:  # any error must be reported to the loop: nothing else handles it
                 report(self._report, failed, error)
             else:
                 report(self._report, done, result)
                 del result
-            del taken, job, done, failed  # a waiting thread holds no batch in memory
+            del taken, job, done, failed  # an idle thread must not keep a batch in memory
 
     def _report(self, callback: Callable[[Any], None], value: object) -> None:
         self._unreported -= 1
