@@ -1,4 +1,4 @@
-"""The loop and its signals."""
+"""The event loop and its signals."""
 
 import asyncio
 import os
@@ -11,10 +11,8 @@ from tidemill.runtime import event_loop
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_asks_to_stop(number: signal.Signals) -> None:
-    """
-    SIGINT and SIGTERM are a call on the loop, each time; the main coroutine ends when it likes.
-    """
+def test_signals_call_stop(number: signal.Signals) -> None:
+    """Each SIGINT and SIGTERM causes a call on the loop; the main coroutine decides when it ends."""
     heard = asyncio.Event()
 
     async def main(loop: asyncio.AbstractEventLoop) -> str:
@@ -31,10 +29,8 @@ def test_a_signal_asks_to_stop(number: signal.Signals) -> None:
     assert ended == "ended in order"
 
 
-def test_the_signals_are_given_back() -> None:
-    """
-    After the run Ctrl-C is Python's again.
-    """
+def test_the_signal_handlers_are_restored() -> None:
+    """After the run, Ctrl-C is handled by Python again."""
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         pass
@@ -45,10 +41,8 @@ def test_the_signals_are_given_back() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_what_main_raises_comes_out() -> None:
-    """
-    A start that fails ends the process with its reason.
-    """
+def test_exceptions_of_main_propagate() -> None:
+    """A failed start ends the process with its reason."""
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         raise RuntimeError("no room")

@@ -1,4 +1,4 @@
-"""Freed memory that lies between what is kept goes back to the machine."""
+"""Freed memory between objects in use is returned to the operating system."""
 
 import subprocess
 import sys
@@ -21,8 +21,8 @@ print(before - resident())
 """
 
 
-def test_holes_between_what_is_kept_are_given_back() -> None:
-    """In a process of its own, whose heap has nothing else in it: 125 MiB, and a hundredth of them kept."""
+def test_freed_pages_between_objects_in_use_are_returned() -> None:
+    """A process of its own allocates 125 MiB and keeps one percent of it."""
     done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=True)
 
     assert int(done.stdout) > 100 << 20

@@ -1,4 +1,4 @@
-"""A process that starts with a low limit of open files has the high one afterwards."""
+"""A process started with a low limit of open files raises it."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ print(raise_open_files_limit() == resource.getrlimit(resource.RLIMIT_NOFILE)[0] 
 
 
 def test_the_soft_limit_becomes_the_hard_one() -> None:
-    """In a process of its own: this one keeps what it has."""
+    """It runs in a process of its own, since the limit of this one must not change."""
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
 
     assert ("True\n", 0) == (ran.stdout, ran.returncode), ran.stderr

@@ -1,4 +1,4 @@
-"""Links on real sockets: connecting, both ends dialling, loss and return, bounds, and who is refused."""
+"""Links on real sockets: connecting, mutual dials, loss and reconnection, limits, and refusals."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 
 class Broker:
-    """An owner of links that notes what it hears."""
+    """A link owner that records its callbacks."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, number: int, life: int = 1, key: bytes = KEY) -> None:
         self.me = Hello(
@@ -78,8 +78,8 @@ class Broker:
         return self.me.address
 
 
-class Proxy:
-    """A relay in front of a broker that holds back every piece for up to 5 ms, each way on its own, in order."""
+class Road:
+    """A relay in front of a broker that delays every piece by up to 5 ms, independently in each direction, in order."""
 
     address: str
     server: asyncio.Server
@@ -131,7 +131,7 @@ class Scene:
         return self.brokers[-1]
 
     async def pair(self) -> tuple[Broker, Broker]:
-        """1 has dialled 2."""
+        """Return two linked brokers; 1 has dialled 2."""
         one, two = self.broker(1), self.broker(2)
         one.transport.reach([await two.listen()])
         await self.until(lambda: one.links and two.links)
@@ -148,7 +148,7 @@ class Scene:
         for proxy in self.proxies:
             proxy.close()
         await self.until(lambda: not any(broker.transport._sockets or broker.links for broker in self.brokers))
-        await asyncio.sleep(0.01)  # sockets close in the loop's next turns
+        await asyncio.sleep(0.01)  # sockets close in the next iterations of the loop
 
 
 def play(act: Callable[[Scene], Coroutine[Any, Any, None]]) -> Scene:
@@ -176,8 +176,8 @@ async def raw_connection(address: str) -> AsyncIterator[tuple[asyncio.StreamRead
             await writer.wait_closed()
 
 
-async def proven_by_hand(scene: Scene, broker: Broker, number: int) -> tuple[Session, socket.socket]:
-    """A link whose other end reads only what this coroutine asks for."""
+async def raw_link(scene: Scene, broker: Broker, number: int) -> tuple[Session, socket.socket]:
+    """Establish a link whose other end reads only what the test requests."""
     hello = Hello(cluster_id="", voter=None, incarnation=number, address="by hand:1")
     session = Session(KEY, hello, OsEntropy().random_bytes(32), dial=1)
     raw = socket.socket()
@@ -196,9 +196,9 @@ async def shake_hands(scene: Scene, session: Session, raw: socket.socket) -> Non
         said = session.received(await scene.loop.sock_recv_into(raw, session.get_buffer()))
 
 
-def test_frames_go_both_ways() -> None:
-    """
-    From within `linked` on, in their order, parts joined; each end knows the other; TCP_NODELAY is set at both.
+def test_frames_travel_in_both_directions() -> None:
+    """They can be sent from within `linked`, arrive in order with their parts joined; each end has the other's Hello,
+    and TCP_NODELAY is set.
     """
 
     async def act(scene: Scene) -> None:
@@ -223,10 +223,9 @@ def test_frames_go_both_ways() -> None:
     assert [] == play(act).errors
 
 
-def test_two_that_dial_each_other_are_never_without_a_link() -> None:
-    """
-    Two hundred times at once, over proxies that delay every piece by chance: once there is a link at one end, there is
-    one until somebody closes it; in the end it is the same one at both, no other is open, and it carries frames.
+def test_mutual_dials_never_leave_a_broker_without_a_link() -> None:
+    """Two hundred mutual dials over randomly delayed connections: once an end has a link, it keeps one.  Finally both
+    ends have the same link and no other.
     """
 
     async def act(scene: Scene) -> None:
@@ -260,16 +259,16 @@ def test_two_that_dial_each_other_are_never_without_a_link() -> None:
             for broker in (one, two):
                 broker.events.clear()
                 broker.gaps = 0
-        assert {(1, 1), (1, 3), (3, 3)} == stories, "chance has not shown every order"
+        assert {(1, 1), (1, 3), (3, 3)} == stories, "not every order of events has occurred"
         assert [] == one.told + two.told
 
     assert [] == play(act).errors
 
 
 @pytest.mark.parametrize("first", [1, 2])
-def test_the_dial_of_the_higher_broker_id_stays(first: int) -> None:
-    """
-    Whichever came first; a second link of the lower one is turned away, of the higher one takes the place.
+def test_the_link_dialled_by_the_higher_broker_id_is_kept(first: int) -> None:
+    """This holds in either order: a second link dialled by the lower id is refused, one dialled by the higher id
+    replaces the first.
     """
 
     async def act(scene: Scene) -> None:
@@ -291,9 +290,9 @@ def test_the_dial_of_the_higher_broker_id_stays(first: int) -> None:
     assert [] == play(act).errors
 
 
-def test_a_link_that_was_parked_ends_with_the_one_that_took_its_place() -> None:
-    """
-    The higher broker id may have died before it heard that its dial was accepted: both would wait for each other.
+def test_a_parked_link_ends_with_the_link_that_replaced_it() -> None:
+    """The higher broker id may have crashed before it learned that its dial was accepted; both would then wait for each
+    other.
     """
 
     async def act(scene: Scene) -> None:
@@ -323,7 +322,7 @@ def test_a_link_that_was_parked_ends_with_the_one_that_took_its_place() -> None:
                         assert [] == list(session.frames())
                 one.transport.reach([])
 
-        assert ["linked 2001", "lost 2001: another link took its place", "linked 2001"] == one.events[:3]
+        assert ["linked 2001", "lost 2001: replaced by another link", "linked 2001"] == one.events[:3]
         assert "lost 2001: the other end closed the connection" == one.events[3]
         assert [] == one.frames
 
@@ -331,9 +330,7 @@ def test_a_link_that_was_parked_ends_with_the_one_that_took_its_place() -> None:
 
 
 def test_a_broker_under_two_addresses_is_dialled_once_under_each() -> None:
-    """
-    It has one link; both addresses are taken for reached.
-    """
+    """It has one link, and both addresses count as connected."""
 
     async def act(scene: Scene) -> None:
         one, two = scene.broker(1), scene.broker(2)
@@ -350,10 +347,8 @@ def test_a_broker_under_two_addresses_is_dialled_once_under_each() -> None:
     assert [] == play(act).errors
 
 
-def test_a_link_that_is_lost_is_heard_of_at_once_and_dialled_again() -> None:
-    """
-    By a close that says why, and by a reset that does not.
-    """
+def test_a_lost_link_is_reported_at_once_and_dialled_again() -> None:
+    """It may end with a close that carries a reason, or with a reset."""
 
     async def act(scene: Scene) -> None:
         one, two = await scene.pair()
@@ -378,10 +373,8 @@ def test_a_link_that_is_lost_is_heard_of_at_once_and_dialled_again() -> None:
     assert [] == play(act).errors
 
 
-def test_one_that_is_not_there_yet_is_met_when_it_comes() -> None:
-    """
-    Told once, however often it is dialled; a new life of the same voter is met again.
-    """
+def test_an_absent_broker_is_linked_once_it_starts() -> None:
+    """The failure is reported once, however often the address is dialled; a restarted broker is linked again."""
 
     async def act(scene: Scene) -> None:
         with socket.socket() as reserved:
@@ -405,10 +398,8 @@ def test_one_that_is_not_there_yet_is_met_when_it_comes() -> None:
     assert [] == play(act).errors
 
 
-def test_a_new_life_takes_the_place_of_the_old_link() -> None:
-    """
-    Also while the old one seems to stand.
-    """
+def test_a_restarted_broker_replaces_its_old_link() -> None:
+    """This holds even if the old link still appears established."""
 
     async def act(scene: Scene) -> None:
         one, old, new = scene.broker(1), scene.broker(2), scene.broker(2, life=2)
@@ -419,15 +410,13 @@ def test_a_new_life_takes_the_place_of_the_old_link() -> None:
         new.transport.reach([address])
         await scene.until(lambda: new.links)
 
-        assert ["linked 2001", "lost 2001: another link took its place", "linked 2002"] == one.events
+        assert ["linked 2001", "lost 2001: replaced by another link", "linked 2002"] == one.events
 
     assert [] == play(act).errors
 
 
-def test_who_is_reached_can_be_replaced_at_any_time() -> None:
-    """
-    What stands stays; what is not wanted any more is not dialled again, and a dial on its way is given up.
-    """
+def test_the_dialled_addresses_can_change_at_any_time() -> None:
+    """Established links stay; removed addresses are not dialled again, and a dial in progress is cancelled."""
 
     async def act(scene: Scene) -> None:
         one, two = await scene.pair()
@@ -447,14 +436,14 @@ def test_who_is_reached_can_be_replaced_at_any_time() -> None:
 
 
 def test_a_queue_is_bounded_when_the_other_end_is_slow() -> None:
-    """
-    Beyond 64 MiB frames are refused, and nothing is copied; when it reads again everything that was taken arrives.
+    """Beyond 64 MiB frames are rejected and nothing is copied; once the other end reads again, all accepted frames
+    arrive.
     """
 
     async def act(scene: Scene) -> None:
         two = scene.broker(2)
         await two.listen()
-        session, raw = await proven_by_hand(scene, two, 77)
+        session, raw = await raw_link(scene, two, 77)
         with contextlib.closing(raw):
             await scene.until(lambda: two.links)
             batch = bytes(4 * MIB)
@@ -480,16 +469,14 @@ def test_a_queue_is_bounded_when_the_other_end_is_slow() -> None:
     assert [] == play(act).errors
 
 
-def test_a_link_that_is_closed_does_not_wait_for_one_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    What it was sent is flushed for a moment, then dropped with the socket.
-    """
+def test_closing_a_link_does_not_wait_for_a_peer_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sent frames are flushed for a moment, then dropped with the socket."""
     monkeypatch.setattr(peer_socket, "FLUSH_SECONDS", 0.1)
 
     async def act(scene: Scene) -> None:
         two = scene.broker(2)
         await two.listen()
-        _, raw = await proven_by_hand(scene, two, 77)
+        _, raw = await raw_link(scene, two, 77)
         with contextlib.closing(raw):
             await scene.until(lambda: two.links)
             link = two.links[0]
@@ -503,10 +490,8 @@ def test_a_link_that_is_closed_does_not_wait_for_one_that_does_not_read(monkeypa
     assert [] == play(act).errors
 
 
-def test_a_half_open_handshake_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Accepted or dialled, whether nothing came or half of it.
-    """
+def test_an_incomplete_handshake_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This holds for accepted and dialled connections, whether nothing or half of a message arrived."""
     assert 5 == peer_socket.HANDSHAKE_SECONDS
     monkeypatch.setattr(peer_socket, "HANDSHAKE_SECONDS", 0.2)
 
@@ -516,22 +501,20 @@ def test_a_half_open_handshake_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> 
         async with raw_connection(address) as (silent, _), raw_connection(address) as (half, writer):
             writer.write(b"\0\0\0")
             assert [b"", b""] == [await silent.read(), await half.read()]
-            assert 1 == len(two.told) and "the handshake was not over within" in two.told[0]
+            assert 1 == len(two.told) and "the handshake was not complete within" in two.told[0]
 
-        with socket.socket() as mute:  # the kernel accepts, and nobody else
+        with socket.socket() as mute:  # the kernel accepts connections, but no process serves them
             mute.bind(("127.0.0.1", 0))
             mute.listen()
             one.transport.reach([f"127.0.0.1:{mute.getsockname()[1]}"])
             await scene.until(lambda: one.told)
-        assert "the handshake was not over within" in one.told[0]
+        assert "the handshake was not complete within" in one.told[0]
 
     assert [] == play(act).errors
 
 
-def test_few_connections_may_be_unproven() -> None:
-    """
-    One more ends the oldest, so a broker gets through nevertheless.
-    """
+def test_the_number_of_unproven_connections_is_limited() -> None:
+    """A further connection closes the oldest, so a broker still gets through."""
 
     async def act(scene: Scene) -> None:
         one, two = scene.broker(1), scene.broker(2)
@@ -548,10 +531,8 @@ def test_few_connections_may_be_unproven() -> None:
     assert [] == play(act).errors
 
 
-def test_another_key_links_nobody_and_is_told_at_both_ends() -> None:
-    """
-    Once, with what to do about it.
-    """
+def test_a_different_cluster_key_is_refused_and_reported_at_both_ends() -> None:
+    """It is reported once, with the fix."""
 
     async def act(scene: Scene) -> None:
         one, two = scene.broker(1, key=b"another key"), scene.broker(2)
@@ -565,10 +546,8 @@ def test_another_key_links_nobody_and_is_told_at_both_ends() -> None:
     assert [] == play(act).errors
 
 
-def test_a_sentence_of_the_owner_refuses_a_link() -> None:
-    """
-    It is never `lost`, the other end hears why, and is not dialled in a hurry.
-    """
+def test_the_owner_can_refuse_a_link() -> None:
+    """`lost` is not called for it; the other end receives the reason and backs off before it dials again."""
 
     async def act(scene: Scene) -> None:
         one, two = scene.broker(1), scene.broker(2)
@@ -584,10 +563,8 @@ def test_a_sentence_of_the_owner_refuses_a_link() -> None:
     assert [] == play(act).errors
 
 
-def test_a_broker_that_dials_itself_is_told_so() -> None:
-    """
-    By its incarnation.
-    """
+def test_a_broker_that_dials_itself_is_refused() -> None:
+    """The incarnation shows it."""
 
     async def act(scene: Scene) -> None:
         one = scene.broker(1)
@@ -601,10 +578,8 @@ def test_a_broker_that_dials_itself_is_told_so() -> None:
 
 
 @pytest.mark.parametrize("where", ["linked", "received", "lost"])
-def test_a_mistake_of_the_owner_ends_one_link_and_is_told(where: str) -> None:
-    """
-    The others go on, and so does the loop.
-    """
+def test_an_exception_of_the_owner_closes_one_link_and_is_reported(where: str) -> None:
+    """The other links and the loop continue."""
 
     async def act(scene: Scene) -> None:
         one, two, three = scene.broker(1), scene.broker(2), scene.broker(3)
@@ -632,7 +607,7 @@ def test_a_mistake_of_the_owner_ends_one_link_and_is_told(where: str) -> None:
             one.links[0].close("enough")
         await scene.until(lambda: len(one.events) > 1)
         if where == "received":
-            assert "failed over it" in two.events[-1]
+            assert "internal error" in two.events[-1]
         await scene.until(lambda: scene.errors)
         two.on_frame = lambda link, frame: None
 
@@ -644,14 +619,12 @@ def test_a_mistake_of_the_owner_ends_one_link_and_is_told(where: str) -> None:
     assert ["a mistake"] == [str(error["exception"]) for error in play(act).errors]
 
 
-def test_what_breaks_the_protocol_ends_its_link_alone() -> None:
-    """
-    One sentence says what it was.
-    """
+def test_a_protocol_violation_closes_only_its_link() -> None:
+    """One sentence names the violation."""
 
     async def act(scene: Scene) -> None:
         one, two = await scene.pair()
-        session, raw = await proven_by_hand(scene, two, 77)
+        session, raw = await raw_link(scene, two, 77)
         with contextlib.closing(raw):
             await scene.until(lambda: len(two.links) == 2)
             sealed = b"".join(map(bytes, session.seal([b"x"])))
@@ -665,10 +638,8 @@ def test_what_breaks_the_protocol_ends_its_link_alone() -> None:
     assert [] == play(act).errors
 
 
-def test_after_close_nothing_is_accepted_dialled_or_left() -> None:
-    """
-    Each link is lost once; a dial on its way is given up.
-    """
+def test_after_close_nothing_is_accepted_or_dialled() -> None:
+    """`lost` is called once per link, and a dial in progress is cancelled."""
 
     async def act(scene: Scene) -> None:
         one, two = await scene.pair()

@@ -1,4 +1,4 @@
-"""The listener on real sockets: big writes, back-pressure, orderly and abrupt ends."""
+"""The TCP server on real sockets: large writes, back-pressure, orderly and abrupt ends."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 class Recorder:
-    """A connection that notes what happens to it; `on_bytes` is its protocol."""
+    """A connection that records its callbacks; `on_bytes` is its protocol."""
 
     def __init__(self, writer: TcpWriter, on_bytes: Callable[["Recorder", bytes], None]) -> None:
         self.writer = writer
@@ -55,7 +55,7 @@ def ignore(connection: Recorder, data: bytes) -> None:
 
 
 class Scene:
-    """A listening server on the loopback, its connections, and clients."""
+    """A server listening on loopback, its connections, and clients."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_bytes: Callable[[Recorder, bytes], None]) -> None:
         self.connections: list[Recorder] = []
@@ -78,7 +78,7 @@ class Scene:
         for writer in self.clients:
             writer.transport.abort()
         await self.until(lambda: not self.server.writers)
-        await asyncio.sleep(0.001)  # the clients' sockets close in the loop's next turn
+        await asyncio.sleep(0.001)  # the clients' sockets close in the next iteration of the loop
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(5):
@@ -105,10 +105,8 @@ def play(
     return scenes[0]
 
 
-def test_bytes_come_and_go() -> None:
-    """
-    What is sent as parts arrives as one run of bytes; both sides know each other's address.
-    """
+def test_bytes_are_sent_and_received() -> None:
+    """Parts arrive as contiguous bytes, and both sides know each other's address."""
 
     async def act(scene: Scene) -> None:
         reader, writer = await scene.client()
@@ -126,10 +124,8 @@ def test_bytes_come_and_go() -> None:
     assert (scene.connections[0].events, scene.connections[0].reason, scene.errors) == (["lost"], None, [])
 
 
-def test_a_small_answer_does_not_wait_for_company() -> None:
-    """
-    TCP_NODELAY is set on every accepted socket.
-    """
+def test_small_responses_are_not_delayed() -> None:
+    """TCP_NODELAY is set on every accepted socket."""
     options: list[int] = []
 
     async def act(scene: Scene) -> None:
@@ -143,10 +139,8 @@ def test_a_small_answer_does_not_wait_for_company() -> None:
     assert options == [1]
 
 
-def test_an_answer_of_many_megabytes_arrives_whole() -> None:
-    """
-    More than any socket buffer, in large and in many small parts.
-    """
+def test_a_response_of_many_megabytes_arrives_complete() -> None:
+    """It is larger than any socket buffer, in large parts and in many small ones."""
     large, small = bytes(range(256)) * (16 * MIB // 256), [b"%07d" % number for number in range(20_000)]
 
     async def act(scene: Scene) -> None:
@@ -161,10 +155,8 @@ def test_an_answer_of_many_megabytes_arrives_whole() -> None:
     assert scene.errors == []
 
 
-def test_a_reader_that_stops_is_felt_and_felt_to_go_on() -> None:
-    """
-    More than the high mark unsent: pause once; below the low mark: resume once.
-    """
+def test_a_slow_reader_pauses_and_resumes_the_connection() -> None:
+    """`pause_writing` is called once above the high-water mark, and `resume_writing` once below the low-water mark."""
 
     async def act(scene: Scene) -> None:
         raw = socket.create_connection(scene.server.addresses[0])
@@ -187,10 +179,8 @@ def test_a_reader_that_stops_is_felt_and_felt_to_go_on() -> None:
     assert scene.errors == []
 
 
-def test_a_connection_can_stop_receiving() -> None:
-    """
-    While reading is paused the other side fills its socket and waits; afterwards everything comes.
-    """
+def test_a_connection_can_pause_reading() -> None:
+    """While reading is paused the other side fills its socket and waits; afterwards everything arrives."""
 
     async def act(scene: Scene) -> None:
         _, writer = await scene.client()
@@ -210,10 +200,8 @@ def test_a_connection_can_stop_receiving() -> None:
     play(act, ignore)
 
 
-def test_a_close_flushes_what_was_sent() -> None:
-    """
-    The last answer still arrives, and then the end; sends after the close go nowhere.
-    """
+def test_close_flushes_sent_bytes() -> None:
+    """The last response still arrives, and then the end of the stream; sends after `close` are ignored."""
 
     async def act(scene: Scene) -> None:
         reader, _ = await scene.client()
@@ -235,10 +223,8 @@ def test_a_close_flushes_what_was_sent() -> None:
     assert (scene.connections[0].reason, scene.errors) == (None, [])
 
 
-def test_an_abort_drops_what_was_sent() -> None:
-    """
-    For a client that does not read.
-    """
+def test_abort_drops_sent_bytes() -> None:
+    """It is meant for clients that do not read."""
 
     async def act(scene: Scene) -> None:
         await scene.client()
@@ -254,10 +240,8 @@ def test_an_abort_drops_what_was_sent() -> None:
     assert scene.connections[0].events[-1] == "lost"
 
 
-def test_a_reset_by_the_other_side_is_one_lost_connection() -> None:
-    """
-    Abrupt ends, also in the middle of a large answer, are told once and leave no trace.
-    """
+def test_a_reset_by_the_other_side_is_reported_once() -> None:
+    """This holds also in the middle of a large response, and no state is left behind."""
 
     async def act(scene: Scene) -> None:
         for unsent in (0, 32 * MIB):
@@ -281,10 +265,8 @@ def test_a_reset_by_the_other_side_is_one_lost_connection() -> None:
     assert scene.errors == []
 
 
-def test_a_mistake_in_one_connection_ends_that_one_only() -> None:
-    """
-    What a connection raises is logged by the loop, and its socket is closed; others go on.
-    """
+def test_an_exception_in_a_connection_closes_only_that_one() -> None:
+    """The loop's exception handler receives the exception, and other connections continue."""
 
     def explode(connection: Recorder, data: bytes) -> None:
         if data == b"boom":
@@ -305,10 +287,8 @@ def test_a_mistake_in_one_connection_ends_that_one_only() -> None:
 
 
 @pytest.mark.parametrize("where", ["factory", "get_buffer", "received"])
-def test_a_mistake_anywhere_leaves_the_loop_turning(where: str) -> None:
-    """
-    uvloop spins when `get_buffer` raises, as it did when the factory had: neither may reach it.
-    """
+def test_an_exception_in_any_callback_leaves_the_loop_running(where: str) -> None:
+    """uvloop would spin if `get_buffer` raised, or after an exception of the factory, so neither may reach it."""
 
     def explode(*_: object) -> Any:
         raise RuntimeError("a bug")
@@ -332,10 +312,8 @@ def test_a_mistake_anywhere_leaves_the_loop_turning(where: str) -> None:
     assert [str(connection.reason) for connection in scene.connections] == ["a bug"] * (where != "factory")
 
 
-def test_who_is_not_admitted_is_closed_without_a_connection() -> None:
-    """
-    Limits on the number of connections, in all or of one host, are the caller's.
-    """
+def test_a_client_that_is_not_admitted_is_closed_without_a_connection() -> None:
+    """The caller decides on limits, in total or per host."""
     asked: list[str] = []
 
     async def act(scene: Scene) -> None:
@@ -357,10 +335,8 @@ def test_who_is_not_admitted_is_closed_without_a_connection() -> None:
     assert (asked, len(scene.connections)) == (["127.0.0.1", "127.0.0.1"], 1)
 
 
-def test_a_taken_port_is_refused() -> None:
-    """
-    A second broker on the same address is told so, it does not share the port.
-    """
+def test_a_port_in_use_is_refused() -> None:
+    """A second server on the same address gets an error; the port is not shared."""
 
     async def act(scene: Scene) -> None:
         other = TcpServer(asyncio.get_running_loop(), lambda writer: Recorder(writer, echo))
@@ -370,10 +346,8 @@ def test_a_taken_port_is_refused() -> None:
     play(act)
 
 
-def test_the_last_activity_is_known() -> None:
-    """
-    Bytes in either direction count.
-    """
+def test_the_last_activity_is_recorded() -> None:
+    """Bytes in either direction count."""
 
     async def act(scene: Scene) -> None:
         reader, writer = await scene.client()
@@ -389,10 +363,8 @@ def test_the_last_activity_is_known() -> None:
     play(act)
 
 
-def test_after_stop_listening_open_connections_go_on() -> None:
-    """
-    A stop first refuses newcomers, then lets answers out.
-    """
+def test_open_connections_continue_after_stop_listening() -> None:
+    """A stop first refuses new connections and then lets responses finish."""
 
     async def act(scene: Scene) -> None:
         reader, writer = await scene.client()

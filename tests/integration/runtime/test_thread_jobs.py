@@ -22,10 +22,8 @@ def fail(error: BaseException) -> None:
     raise error
 
 
-def test_one_thread_keeps_the_order_and_the_loop_hears_in_it() -> None:
-    """
-    Jobs run off the loop one after the other, and are reported on it in the same order.
-    """
+def test_one_thread_runs_and_reports_jobs_in_order() -> None:
+    """Jobs run off the loop one after another, and are reported on the loop in the same order."""
     ran: list[int] = []
     told: list[tuple[int, bool]] = []
 
@@ -54,10 +52,8 @@ def test_one_thread_keeps_the_order_and_the_loop_hears_in_it() -> None:
     assert told == [(number, True) for number in range(1000)]
 
 
-def test_what_a_job_raises_is_told() -> None:
-    """
-    Also what is no Exception: nobody else would hear of it.  The thread goes on.
-    """
+def test_exceptions_of_jobs_are_reported() -> None:
+    """This includes exceptions that are not an `Exception`, which no other code would handle.  The thread continues."""
     told: list[object] = []
 
     class Ending(BaseException):
@@ -78,10 +74,8 @@ def test_what_a_job_raises_is_told() -> None:
     assert told == [Ending, "next"]
 
 
-def test_several_threads_work_at_once() -> None:
-    """
-    A read that waits for the disk does not hold up the others.
-    """
+def test_several_threads_work_in_parallel() -> None:
+    """A read that waits for the disk does not delay the others."""
     told: list[str] = []
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
@@ -103,10 +97,8 @@ def test_several_threads_work_at_once() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_stop_carries_out_what_was_submitted(threads: int) -> None:
-    """
-    Nothing handed over is dropped; who would hear of it is gone, and a report might hand over more.
-    """
+def test_stop_runs_all_submitted_jobs(threads: int) -> None:
+    """No job is dropped, but no result is reported, since a report might submit further jobs."""
     ran: list[int] = []
     told: list[int] = []
 
@@ -125,10 +117,8 @@ def test_a_stop_carries_out_what_was_submitted(threads: int) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("journal")]
 
 
-def test_an_idle_thread_holds_nothing_in_memory() -> None:
-    """
-    A block's bytes go when its report has been heard, not when the next block comes.
-    """
+def test_an_idle_thread_keeps_no_reference_to_its_last_job() -> None:
+    """The bytes of a block are freed once its result is reported, not when the next block arrives."""
     freed = threading.Event()
 
     class Batch:
