@@ -1,1 +1,1 @@
-"""The composition root on the real machine: settings, listeners, start and stop."""
+"""The composition root of a real broker process: settings, listeners, start and stop."""

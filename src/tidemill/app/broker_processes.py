@@ -1,7 +1,7 @@
-"""Several brokers as processes of one parent: started together, watched, and stopped together.
+"""Several brokers as child processes: started together, watched, and stopped together.
 
-A broker that dies is told of, and not started again: whoever tries failures here wants to see them.  When the parent
-dies, however it does, the system asks each broker to stop.
+A broker that exits is reported and not restarted, so that users can observe failures.  When the parent process ends for
+any reason, the kernel sends each broker SIGTERM.
 """
 
 import ctypes
@@ -23,9 +23,9 @@ from tidemill.model.topic import METADATA_TOPIC
 from tidemill.runtime.os_clock import OsClock
 from tidemill.telemetry.event_log import EventLog
 
-CHECK_S: Final = 0.05  # between questions whether the cluster stands
-TELL_S: Final = 10.0  # … and so often somebody who waits is told what for
-STOP_S_MAX: Final = 10.0  # hand-over and a clean stop take two seconds; what takes longer is stuck
+CHECK_S: Final = 0.05  # interval between checks whether the cluster is complete
+TELL_S: Final = 10.0  # interval between messages about what is missing
+STOP_S_MAX: Final = 10.0  # transferring leadership and a clean stop take two seconds; a longer stop hangs
 STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 _HEARD: Final = STOP_SIGNALS | {signal.SIGCHLD}
 _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
@@ -44,11 +44,12 @@ class BrokerProcesses:
         return self._pids[broker]
 
     def run(self, ready: Callable[[], None]) -> None:
-        """Until SIGINT or SIGTERM; `ready` is called when every broker serves, and any one may be lost.
+        """Run the brokers until SIGINT or SIGTERM.
 
-        StartProblem when one of them cannot start, or does not stop.
+        `ready` is called once every broker serves and the cluster tolerates the loss of any one of them.  Raises
+        StartProblem when a broker cannot start or does not stop.
         """
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)  # they are waited for instead
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)  # `sigwaitinfo` receives them instead
         try:
             try:
                 for broker in self._brokers:
@@ -68,20 +69,20 @@ class BrokerProcesses:
         def prepare() -> None:
             _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             if os.getppid() != parent:
-                os._exit(1)  # it was too late for that
+                os._exit(1)  # the parent had already exited
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
         process = subprocess.Popen(
             broker.command(as_json=self._as_json),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,  # its own ready line: the cluster has one
+            stdout=subprocess.DEVNULL,  # suppress its ready line: the cluster has its own
             preexec_fn=prepare,
         )
         self._running[broker] = process
         self._pids[broker] = process.pid
 
     def _come_up(self) -> bool:
-        """False when it is to stop before the cluster stands."""
+        """Wait until the cluster is complete; return False when a stop is requested first."""
         told_at = time.monotonic()
         while (problem := self._missing()) is not None:
             if time.monotonic() - told_at > TELL_S:
@@ -91,32 +92,36 @@ class BrokerProcesses:
                 return False
             dead = self._find_exited_broker()
             if dead is not None:
-                raise StartProblem(f"broker {dead.broker_id} ended before the cluster was ready; stderr says why")
+                raise StartProblem(
+                    f"broker {dead.broker_id} exited before the cluster was ready; its messages on stderr say why"
+                )
         return True
 
     def _hears_stop(self, timeout_s: float | None) -> bool:
-        """Returns at a signal, or when the time is over."""
+        """Wait for a signal or the timeout; return whether a stop was requested."""
         heard = signal.sigwaitinfo(_HEARD) if timeout_s is None else signal.sigtimedwait(_HEARD, timeout_s)
         return heard is not None and heard.si_signo in STOP_SIGNALS
 
     def _find_exited_broker(self) -> DevBroker | None:
-        """One of those that ended since the last look; each is told of."""
+        """Log every broker that exited since the last call; return one of them."""
         dead = None
         for broker, process in [*self._running.items()]:
             if process.poll() is not None:
                 del self._running[broker]
                 dead = broker
                 self._events.warning(
-                    "broker ended",
+                    "broker exited",
                     broker=broker.broker_id,
                     pid=process.pid,
-                    how=_how(process.returncode),
-                    again=shlex.join(broker.command(as_json=self._as_json)),
+                    status=_exit_status(process.returncode),
+                    restart_command=shlex.join(broker.command(as_json=self._as_json)),
                 )
         return dead
 
     def _missing(self) -> str | None:
-        """What the cluster still lacks: everybody hears everybody, and its metadata has the voters that it can have."""
+        """Return what the cluster still lacks: every broker sees every other, and the metadata shard has its full set
+        of voters.
+        """
         count = len(self._brokers)
         wanted = internal_replication_factor(METADATA_TOPIC, count, BrokerLayers())
         voters: list[int] = []
@@ -129,10 +134,10 @@ class BrokerProcesses:
                 return f"broker {broker.broker_id} is not ready: {problem}"
             live = [row["broker_id"] for row in heard if row["is_registered"] and row["is_live"]]
             if len(live) < count:
-                return f"broker {broker.broker_id} hears only brokers {live}"
+                return f"broker {broker.broker_id} has contact only to brokers {live}"
             if shard["led_here"] is not None:
                 voters = shard["led_here"]["voters"]
-        return None if len(voters) == wanted else f"the metadata has voters {voters}, and {wanted} are wanted"
+        return None if len(voters) == wanted else f"the metadata shard has voters {voters}, but needs {wanted}"
 
     def _stop(self) -> None:
         for process in self._running.values():
@@ -150,5 +155,5 @@ class BrokerProcesses:
             raise StartProblem(f"broker {', '.join(killed)} did not stop within {STOP_S_MAX:.0f} s and was killed")
 
 
-def _how(code: int) -> str:
+def _exit_status(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

@@ -1,4 +1,4 @@
-"""What a broker knows of its cluster, as JSON objects.  The fields are told in `docs/http.md`."""
+"""A broker's view of its cluster as JSON objects; `docs/http.md` documents the fields."""
 
 from collections import Counter
 from typing import Any
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class ClusterReport:
-    """`http.cluster_api.ClusterState`: this broker's own view, at the moment it is asked."""
+    """Implements `http.cluster_api.Reported`: this broker's own view at the time of the request."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -90,7 +90,7 @@ class ClusterReport:
         return {"answered_by": self._broker.broker_id, "shards": rows, "next_after": next_after}
 
     def _of_replica(self, planned: PlannedShard) -> Json:
-        """What only who has a replica knows, and what only its leader knows."""
+        """Return the fields that only a broker with a replica knows, and those that only the leader knows."""
         shard = self._broker.shard_table.shards.get(planned.shard_id)
         return {
             "damage": None if shard is None else shard.log.damage,

@@ -1,8 +1,8 @@
-"""How many client connections there may be, and how long one may be idle.
+"""Limits the number of client connections and their idle time.
 
-Counted over all listeners.  A connection beyond a bound is closed before anything is read from it, as Kafka does it for
-`max.connections.per.ip`.  One on which nothing was asked for `connections.max.idle.ms` is closed too, unless it waits
-for an answer of ours.
+Connections are counted over all listeners.  A connection beyond a limit is closed before anything is read from it, as
+Kafka does for `max.connections.per.ip`.  A connection that is idle for `connections.max.idle.ms` is closed, unless it
+waits for a response.
 """
 
 import ipaddress
@@ -16,12 +16,12 @@ from tidemill.runtime.tcp_server import TcpServer
 from tidemill.telemetry.metrics import Metrics
 
 OVERRIDES: Final = "max.connections.per.ip.overrides"
-SWEEP_S: Final = 1  # between looks for idle connections: looking at a thousand takes 0.1 ms
+SWEEP_S: Final = 1  # interval between sweeps for idle connections
 
 
 class ConnectionLimits:
     def __init__(self, layers: BrokerLayers, servers: Sequence[TcpServer], metrics: Metrics) -> None:
-        """`servers` may still grow."""
+        """`servers` may gain servers later."""
         self._metrics = metrics
         self._servers = servers
         self._connections_max = broker_int(layers, "max.connections")
@@ -33,7 +33,7 @@ class ConnectionLimits:
         self._swept_at = 0.0
 
     def admit(self, host: str) -> bool:
-        """Whether one more connection from `host` may be opened."""
+        """Return whether one more connection from `host` is allowed."""
         connections_max = self._overrides.get(host, self._connections_max_per_host)
         admits = (
             sum(len(server.writers) for server in self._servers) < self._connections_max
@@ -43,23 +43,25 @@ class ConnectionLimits:
         return admits
 
     def close_idle(self, now: float) -> None:
-        """`now` is on the loop's clock; called as often as one likes.  A bound below zero is none."""
+        """Close idle connections; `now` is on the loop's clock.  Does nothing more often than each SWEEP_S, or with a
+        negative limit.
+        """
         if self._idle_s_max < 0 or now - self._swept_at < SWEEP_S:
             return
         self._swept_at = now
         for server in self._servers:
             for writer, connection in [*server.writers.items()]:
-                assert isinstance(connection, KafkaConnection), f"{connection} is no client's"
+                assert isinstance(connection, KafkaConnection), f"{connection} is not a client's connection"
                 if now - writer.active_at <= self._idle_s_max or connection.is_answering:
                     continue
                 if writer.unsent_bytes:
-                    writer.abort()  # he has not read his answers for that long, and would keep a closing socket as well
+                    writer.abort()  # the client reads no responses, so a flush would never end
                 else:
                     writer.close()
 
 
 def connections_max_by_host(text: str) -> Mapping[str, int]:
-    """`ADDRESS:COUNT`, apart by commas; SettingRefused otherwise."""
+    """Parse comma-separated `ADDRESS:COUNT` pairs; raises SettingRefused."""
     found = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         host, _, count = pair.rpartition(":")
@@ -68,6 +70,8 @@ def connections_max_by_host(text: str) -> Mapping[str, int]:
         try:
             address = ipaddress.ip_address(host.strip("[]"))
         except ValueError:
-            raise SettingRefused(OVERRIDES, text, f"{host!r} is no address; names are not looked up") from None
+            raise SettingRefused(
+                OVERRIDES, text, f"{host!r} is not an IP address; host names are not resolved"
+            ) from None
         found[str(address)] = int(count)
     return found

@@ -1,12 +1,12 @@
 """The directory of `tidemill dev --brokers N`: several brokers, each with a data directory, ports and settings.
 
-    DIR/cluster.key      what the brokers prove to each other that they know
+    DIR/cluster.key      the cluster key of all brokers
     DIR/broker-1/        data of broker 1
     DIR/broker-1.yaml    its settings: `tidemill broker --config DIR/broker-1.yaml` starts it again
 
-Settings lie beside the data, so that a broker whose data is lost starts as a new voter by the same command.  Both files
-hold the key, and have mode 0600.  Broker 1 founds the cluster; once there is one, it too has `tidemill.join`, because
-a broker that lost its data must not found another.
+The settings are beside the data and not within it, so that a broker whose data is lost starts as a new voter by the
+same command.  Both files contain the key and have mode 0600.  Broker 1 bootstraps the cluster.  Afterwards it has
+`tidemill.join`, too, because a broker that lost its data must not bootstrap another cluster.
 """
 
 import json
@@ -35,27 +35,27 @@ _DATA: Final = re.compile(r"broker-([1-9][0-9]*)")
 class DevBroker:
     broker_id: BrokerId
     data: str
-    config: str  # the path of its settings
+    config: str  # the path of its settings file
     kafka: Address
     http: Address
     peer: Address
     join: tuple[Address, ...]
 
     def command(self, *, as_json: bool) -> list[str]:
-        """What starts it, each time."""
+        """Return the command that starts this broker."""
         command = [sys.executable, "-m", "tidemill", "broker", "--config", self.config]
         return [*command, "--json"] if as_json else command
 
     @property
     def http_asked(self) -> str:
-        """Where this machine reaches its HTTP listener."""
+        """The address at which this machine reaches the broker's HTTP listener."""
         if not self.http.is_wildcard:
             return str(self.http)
         return str(Address("::1" if ":" in self.http.host else LOOPBACK, self.http.port))
 
 
 class DevDirectory:
-    """Locked while it lives: two commands must not write each other's settings."""
+    """The directory, locked until `close`: two commands must not overwrite each other's settings."""
 
     def __init__(self, directory: str) -> None:
         self._ports = HeldPorts()
@@ -63,9 +63,12 @@ class DevDirectory:
             self._disk = OsDisk(directory)
             self._disk.lock()
         except BlockingIOError as error:
-            raise StartProblem(f"--data={directory} is {error.strerror}: stop it, or use another") from error
+            raise StartProblem(
+                f"--data={directory} is {error.strerror}: stop that process, or set another directory"
+            ) from error
         except OSError as error:
-            raise StartProblem(f"--data={directory} cannot be used ({error.strerror or error})") from error
+            why = f"cannot be used ({error.strerror or error}): set a directory that this user may write to"
+            raise StartProblem(f"--data={directory} {why}") from error
         self._root = Path(self._disk.root)
 
     def close(self) -> None:
@@ -73,7 +76,7 @@ class DevDirectory:
         self._disk.unlock()
 
     def brokers(self, count: int, *, kafka: str, http: str, environment: Mapping[str, str]) -> list[DevBroker]:
-        """`count` brokers, those that are there and those that are new, with settings written and ports kept."""
+        """Return `count` brokers, existing and new ones, after writing their settings and reserving their ports."""
         first_kafka, first_http = address_of("--kafka", kafka), address_of("--http", http)
         self._check(count, first_kafka, first_http)
         has_cluster = any((self._root / f"broker-{number}" / paths.IDENTITY).exists() for number in self._there())
@@ -91,7 +94,7 @@ class DevDirectory:
         return joining
 
     def initialized(self, brokers: Sequence[DevBroker], environment: Mapping[str, str]) -> None:
-        """There is a cluster: from now on its founder joins it, like everybody else."""
+        """Record that the cluster exists: broker 1 joins it from now on, like the others."""
         first, *others = brokers
         if others and not first.join:
             joining = replace(first, join=tuple(other.peer for other in others))
@@ -100,17 +103,17 @@ class DevDirectory:
     def _check(self, count: int, kafka: Address, http: Address) -> None:
         there = self._there()
         if (self._root / paths.IDENTITY).exists():
-            why = f"{self._root} has the data of a single broker; leave --brokers out, or name another --data"
+            why = f"{self._root} has the data of a single broker; leave --brokers out, or set another --data"
             raise SettingRefused("--brokers", str(count), why)
         if there and there[-1] > count:
-            why = f"{self._root} has {there[-1]} brokers; say --brokers {there[-1]}, or name another --data"
+            why = f"{self._root} has {there[-1]} brokers; use --brokers {there[-1]}, or set another --data"
             raise SettingRefused("--brokers", str(count), why)
         for option, address in (("--kafka", kafka), ("--http", http)):
             if address.port and address.port + count - 1 > 65_535:
-                why = f"{count} brokers take the ports from {address.port} on, and 65535 is the last"
+                why = f"{count} brokers need consecutive ports from {address.port} on, beyond the last port, 65535"
                 raise SettingRefused(option, str(address), why)
         if not (http.is_loopback or http.is_wildcard):
-            why = "the brokers are asked there whether they are ready, and tell only loopback; use 127.0.0.1"
+            why = "the readiness of the brokers is checked there from this machine; use 127.0.0.1"
             raise SettingRefused("--http", str(http), why)
         for number in there:
             _check_free(str(self._root / f"broker-{number}"))
@@ -157,7 +160,7 @@ def _check_free(directory: str) -> None:
     try:
         disk.lock()
     except BlockingIOError as error:
-        raise StartProblem(f"{directory} is {error.strerror}: stop it first") from error
+        raise StartProblem(f"{directory} is {error.strerror}: stop that process first") from error
     disk.unlock()
 
 
@@ -174,13 +177,13 @@ def _settings(broker: DevBroker, key: str) -> dict[str, str]:
 
 
 def _yaml(static: Mapping[str, str]) -> str:
-    """JSON's strings are YAML's."""
+    """Return YAML text; the values are JSON strings, which are valid YAML."""
     heading = "# Written by `tidemill dev --brokers` at each start.\n"
     return heading + "".join(f"{key}: {json.dumps(text)}\n" for key, text in static.items())
 
 
 def _write(path: Path, text: str) -> None:
-    """All of it or nothing, and for nobody else's eyes."""
+    """Replace the file atomically, readable only by this user."""
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -1,8 +1,8 @@
-"""Ports that are kept for processes which will listen on them, now or after a restart.
+"""Reserves ports for processes that will listen on them, now or after a restart.
 
-A port is bound here and never listened on.  Who sets SO_REUSEADDR, as every listener of ours does, can still bind it
-and listen; nobody is given it by chance meanwhile, neither a listener that asks for a free port nor a connection that
-needs one of its own.
+A reserved port is bound here without listening on it.  A process that sets SO_REUSEADDR, as all our listeners do, can
+still bind it and listen.  Meanwhile the system assigns it neither to a listener that requests any free port nor to an
+outgoing connection.
 """
 
 import socket
@@ -15,7 +15,9 @@ class HeldPorts:
         self._held: list[socket.socket] = []
 
     def take(self, address: Address) -> Address:
-        """The address with its port, or with a free one for 0; OSError while somebody listens there."""
+        """Reserve the port, or a free one for port 0; return the address with it.  OSError if another process listens
+        there.
+        """
         held = socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET, socket.SOCK_STREAM)
         try:
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -27,12 +29,12 @@ class HeldPorts:
         return Address(address.host, held.getsockname()[1])
 
     def take_again(self, address: Address, stored_port: int) -> Address:
-        """As `take`; for port 0 the one that was found before, if it is still free."""
+        """Reserve as `take` does; for port 0 prefer `stored_port`, if it is still free."""
         if not address.port and stored_port:
             try:
                 return self.take(Address(address.host, stored_port))
             except OSError:
-                pass  # somebody else has it by now
+                pass  # the port is in use by now
         return self.take(address)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""uvicorn inside our running loop: its one import site, reached when somebody asks."""
+"""Runs uvicorn within the broker's event loop; uvicorn is imported at the first HTTP connection."""
 
 import asyncio
 import logging
@@ -15,16 +15,16 @@ from tidemill.telemetry.event_log import EventLog
 if TYPE_CHECKING:
     from tidemill.http.application import Application
 
-CONNECTIONS_MAX: Final = 1_024  # scrapers and health checks; whoever comes after them is answered with 503
+CONNECTIONS_MAX: Final = 1_024  # for scrapers and health checks; further ones get status 503
 BACKLOG: Final = 128
-DRAIN_S: Final = 1  # stopping must take less than two seconds in all
+DRAIN_S: Final = 1  # the whole stop must take less than two seconds
 IMPORTED_IN_TURN: Final = ("logging.config", "click", "h11", "uvicorn")
-"""Parts of what uvicorn imports, of 10 to 20 ms each: Kafka clients have their turns in between.  In a thread it would
-take seconds beside a busy loop, for each file that is read gives the GIL away."""
+"""uvicorn's imports in parts of 10 to 20 ms, so that the loop serves Kafka clients in between.  Importing in a thread
+would take seconds beside a busy loop, because every file read releases the GIL."""
 
 
 class HttpListener:
-    """`bind` takes the port at once, so that it can be told; `serve` waits for the first who asks; `stop` ends it."""
+    """Serves HTTP: `bind` takes the port at once, `serve` starts the server at the first connection, `stop` ends it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, events: EventLog, clock: Clock) -> None:
         self._loop = loop
@@ -35,7 +35,7 @@ class HttpListener:
         self._serving: asyncio.Task[None] | None = None
 
     def bind(self, address: Address) -> Address:
-        """The address with the port that was found.  Connections wait in the backlog until `serve`."""
+        """Bind the port; return the address with the actual port.  Connections wait in the backlog until `serve`."""
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         bound = socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
         bound.setblocking(False)
@@ -43,9 +43,10 @@ class HttpListener:
         return Address(address.host, bound.getsockname()[1])
 
     def serve(self, application: "Callable[[], Application]") -> None:
-        """
-        Answer whoever comes.  What that takes is imported for the first: 0.1 s and 1.5 MB that a start, its first
-        Kafka clients, and a broker that nobody watches do without.
+        """Serve `application`.
+
+        Its imports take 0.1 s and 1.5 MB, so they are deferred to the first connection: they would delay the start, and
+        a broker without HTTP clients does not need them.
         """
         assert self._socket is not None
         self._loop.add_reader(self._socket, self._first_came, self._socket, application)
@@ -53,7 +54,7 @@ class HttpListener:
     def _first_came(self, bound: socket.socket, application: "Callable[[], Application]") -> None:
         self._loop.remove_reader(bound)
         self._starting = self._loop.create_task(self._start(application))
-        self._starting.add_done_callback(asyncio.Task.result)  # what went wrong is told by the loop's handler
+        self._starting.add_done_callback(asyncio.Task.result)  # an exception reaches the loop's exception handler
 
     async def _start(self, application: "Callable[[], Application]") -> None:
         for name in IMPORTED_IN_TURN:
@@ -61,12 +62,12 @@ class HttpListener:
             await asyncio.sleep(0)
         self._log.begin()
         self._server = _server(application())
-        # Not `serve`: that one would take over SIGINT and SIGTERM, which are the broker's.
+        # Not `serve`, which would take over SIGINT and SIGTERM from the broker.
         await self._server.startup(sockets=[self._socket])
         self._serving = self._loop.create_task(self._server.main_loop())
 
     async def stop(self) -> None:
-        """Idempotent."""
+        """Stop serving and close the port.  Idempotent."""
         if self._starting is not None:
             await asyncio.wait((self._starting,))
         elif self._socket is not None:
@@ -83,7 +84,9 @@ class HttpListener:
 
 
 class _LogAsEvents(logging.Handler):
-    """What uvicorn logs: requests that are none, which anybody can send at will, and mistakes of ours."""
+    """Turns uvicorn's log records into events: malformed requests, which anyone can send and which are rate-limited,
+    and internal errors.
+    """
 
     def __init__(self, events: EventLog, clock: Clock) -> None:
         super().__init__(logging.WARNING)
@@ -93,10 +96,10 @@ class _LogAsEvents(logging.Handler):
 
     def begin(self) -> None:
         self._logger.addHandler(self)
-        self._logger.propagate = False  # else it would be written to stderr, too, as it is
+        self._logger.propagate = False  # otherwise the records would also be written to stderr unformatted
 
     def end(self) -> None:
-        """Idempotent."""
+        """Detach from uvicorn's logger.  Idempotent."""
         self._logger.removeHandler(self)
         self._logger.propagate = True
 

@@ -1,8 +1,8 @@
-"""Listeners: named addresses that clients connect to, and the addresses that clients are told.
+"""Listeners: the named addresses that clients connect to, and those advertised to clients.
 
-Only PLAINTEXT is built for clients.  Brokers prove to each other that they know the cluster's key, and do not encrypt.
-An address that others than this machine can reach must be asked for by `tidemill.insecure.bind=true`, because nothing
-on it is encrypted, and no client is asked who he is.
+Only PLAINTEXT is implemented for clients.  Brokers prove to each other that they know the cluster key, and do not
+encrypt.  An address that other machines can reach requires `tidemill.insecure.bind=true`, because nothing on it is
+encrypted and clients are not authenticated.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ _TAKEN: Final = {PEER_ENDPOINT: PEER_LISTENER, HTTP_ENDPOINT: HTTP_LISTENER}
 
 
 class SettingRefused(Exception):
-    """A setting that a broker cannot start with; the sentence names the key, the value and the fix."""
+    """A setting that a broker cannot start with; the message names the key, the value and the fix."""
 
     def __init__(self, key: str, value: str, why: str) -> None:
         super().__init__(f"{key}={value} is refused: {why}")
@@ -33,7 +33,7 @@ class SettingRefused(Exception):
 
 class Address(NamedTuple):
     host: str  # without brackets
-    port: int  # 0: a free one
+    port: int  # 0: any free port
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -45,11 +45,11 @@ class Address(NamedTuple):
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
-            return False  # a name may mean anything tomorrow
+            return False  # what a name resolves to may change
 
     @property
     def is_wildcard(self) -> bool:
-        """Every address of this machine: to be bound, and not to be connected to."""
+        """Whether this is every address of the machine: it can be bound, but not connected to."""
         return self.host in _WILDCARDS
 
 
@@ -57,17 +57,17 @@ class Address(NamedTuple):
 class Listener:
     name: str
     bind: Address
-    advertised: Address | None = None  # None: where it is bound, with the port that was found
+    advertised: Address | None = None  # None: the bound address with its actual port
 
     def advertised_as(self, bound_port: int) -> Address:
         return self.advertised or Address(self.bind.host, bound_port)
 
 
 def address_of(key: str, text: str) -> Address:
-    """`HOST:PORT`; without a host, the loopback address."""
+    """Parse `HOST:PORT`; without a host, use the loopback address.  Raises SettingRefused."""
     host, colon, port = text.strip().rpartition(":")
     if not (colon and port.isascii() and port.isdigit() and int(port) <= 65535):
-        raise SettingRefused(key, text, "HOST:PORT is wanted, for example 127.0.0.1:9092; port 0 takes a free one")
+        raise SettingRefused(key, text, "write HOST:PORT, for example 127.0.0.1:9092; port 0 selects a free port")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
@@ -94,25 +94,25 @@ def check_bind(
 def listeners_of(
     listeners: tuple[str, ...], advertised: tuple[str, ...], protocol_map: str, *, insecure_bind: bool
 ) -> tuple[Listener, ...]:
-    """The listeners in the order given, each with what it advertises."""
+    """Return the listeners in the given order, each with its advertised address; raises SettingRefused."""
     key = "listeners"
     bound = _entries(key, listeners)
     if not bound:
-        raise SettingRefused(key, "", "at least one is wanted, for example PLAINTEXT://127.0.0.1:9092")
+        raise SettingRefused(key, "", "set at least one, for example PLAINTEXT://127.0.0.1:9092")
     protocols = _protocols(protocol_map)
     for name in bound:
         if name in _TAKEN:
-            why = f"{name} is the name of {_TAKEN[name]}; give this listener another one"
+            why = f"the name {name} is reserved for {_TAKEN[name]}; give this listener another name"
             raise SettingRefused(key, ",".join(listeners), why)
     told = _entries("advertised.listeners", advertised)
     for name, address in told.items():
         if name not in bound:
             raise SettingRefused(
-                "advertised.listeners", f"{name}://{address}", f"listeners has no {name}; add it there"
+                "advertised.listeners", f"{name}://{address}", f"listeners does not contain {name}; add it there"
             )
         if address.port == 0 or address.is_wildcard:
             raise SettingRefused(
-                "advertised.listeners", f"{name}://{address}", "name the host and port that clients shall connect to"
+                "advertised.listeners", f"{name}://{address}", "set the host and port that clients connect to"
             )
     for name, address in bound.items():
         _check(name, address, protocols, is_told=name in told)
@@ -120,25 +120,25 @@ def listeners_of(
     fixed = [address for address in bound.values() if address.port]
     for address in fixed:
         if fixed.count(address) > 1:
-            raise SettingRefused(key, ",".join(listeners), f"{address} is named twice; give each listener its own port")
+            raise SettingRefused(key, ",".join(listeners), f"{address} occurs twice; give each listener its own port")
     return tuple(Listener(name=name, bind=address, advertised=told.get(name)) for name, address in bound.items())
 
 
 def peer_of(listener: str, advertised: str | None, *, has_key: bool, insecure_bind: bool) -> Listener:
-    """Where other brokers connect, and the address they are told."""
+    """Return the listener for other brokers, with the address advertised to them; raises SettingRefused."""
     bind = address_of(PEER_LISTENER, listener)
     if not (bind.is_loopback or has_key):
         raise SettingRefused(
             PEER_LISTENER,
             str(bind),
-            f"without {CLUSTER_KEY} anyone who reaches this address could be a broker; set the same long random text "
-            "on every broker (in the environment: TIDEMILL_SET_CLUSTER_KEY), or bind to 127.0.0.1",
+            f"without {CLUSTER_KEY} anyone who reaches this address could act as a broker; set the same long random "
+            "text on every broker (in the environment: TIDEMILL_SET_CLUSTER_KEY), or bind to 127.0.0.1",
         )
-    danger = "brokers prove to each other who they are, but what they say there is not encrypted"
+    danger = "brokers authenticate each other, but the traffic is not encrypted"
     check_bind(PEER_LISTENER, bind, insecure_bind=insecure_bind, danger=danger)
     told = None if advertised is None else address_of(PEER_ADVERTISED, advertised)
     if told is not None and (told.port == 0 or told.is_wildcard):
-        raise SettingRefused(PEER_ADVERTISED, str(told), "name the host and port that other brokers shall connect to")
+        raise SettingRefused(PEER_ADVERTISED, str(told), "set the host and port that other brokers connect to")
     if told is None and bind.is_wildcard:
         why = f"other brokers cannot connect to {bind.host}; set {PEER_ADVERTISED}=HOST:PORT"
         raise SettingRefused(PEER_LISTENER, str(bind), why)
@@ -146,11 +146,11 @@ def peer_of(listener: str, advertised: str | None, *, has_key: bool, insecure_bi
 
 
 def join_of(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """HOST:PORT of each broker that can be asked to let this one in."""
+    """Return HOST:PORT of each broker that can admit this one; raises SettingRefused."""
     addresses = [address_of(JOIN, text) for text in texts]
     for address in addresses:
         if address.port == 0 or address.is_wildcard:
-            raise SettingRefused(JOIN, str(address), f"name the host and port of a broker's {PEER_LISTENER}")
+            raise SettingRefused(JOIN, str(address), f"set the host and port of another broker's {PEER_LISTENER}")
     return tuple(str(address) for address in addresses)
 
 
@@ -159,10 +159,12 @@ def _check(name: str, address: Address, protocols: Mapping[str, str], *, is_told
     protocol = protocols.get(name)
     if protocol is None:
         raise SettingRefused(
-            "listeners", shown, f"add {name}:PLAINTEXT to listener.security.protocol.map, which does not know {name}"
+            "listeners", shown, f"listener.security.protocol.map does not contain {name}; add {name}:PLAINTEXT"
         )
     if protocol != "PLAINTEXT":
-        raise SettingRefused("listeners", shown, f"{name} speaks {protocol}, and only PLAINTEXT is built yet; use it")
+        raise SettingRefused(
+            "listeners", shown, f"{name} uses {protocol}, but only PLAINTEXT is implemented; use PLAINTEXT"
+        )
     if address.is_wildcard and not is_told:
         raise SettingRefused(
             "listeners",
@@ -176,10 +178,10 @@ def _entries(key: str, texts: tuple[str, ...]) -> dict[str, Address]:
     for text in texts:
         matched = _ENTRY.fullmatch(text)
         if not matched:
-            raise SettingRefused(key, text, "NAME://HOST:PORT is wanted, for example PLAINTEXT://127.0.0.1:9092")
+            raise SettingRefused(key, text, "write NAME://HOST:PORT, for example PLAINTEXT://127.0.0.1:9092")
         name = matched[1].upper()  # as Kafka does
         if name in entries:
-            raise SettingRefused(key, ",".join(texts), f"{name} is named twice; give each listener its own name")
+            raise SettingRefused(key, ",".join(texts), f"{name} occurs twice; give each listener its own name")
         entries[name] = address_of(key, matched[2])
     return entries
 

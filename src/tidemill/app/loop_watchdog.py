@@ -1,8 +1,8 @@
-"""The watchdog of the event loop: whoever holds the loop holds every client, so a long stall is told, with its stack.
+"""A watchdog for the event loop: logs every long stall, which delays all clients, with the loop's stack.
 
-A thread asks the loop for a sign of life, waits for it, and asks again.  If it waits too long it looks at what the loop
-is doing just then; the loop itself tells of the stall when it is over.  A native call that keeps the GIL keeps the
-thread from looking too: then the stack is that of the moment after.
+A thread schedules a callback on the loop, waits for it, and repeats.  If it waits too long, the thread captures the
+loop's current stack, and the loop logs the stall when it is over.  A native call that holds the GIL blocks the thread
+as well; the stack is then that of the moment after.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from typing import Final
 from tidemill.telemetry.event_log import EventLog
 from tidemill.telemetry.metrics import Metrics
 
-BEAT_S: Final = 0.1  # between two signs: the loop is woken ten times a second
-STALL_S: Final = 0.25  # a stall that clients see, and none that a busy machine explains
-STACK_CHARACTERS_MAX: Final = 2_400  # of the innermost calls; an event's line holds 4,096
+BEAT_S: Final = 0.1  # interval between callbacks: they wake the loop ten times a second
+STALL_S: Final = 0.25  # long enough that clients notice and that a busy machine does not explain it
+STACK_CHARACTERS_MAX: Final = 2_400  # keeps the innermost calls; the line of an event holds 4,096 characters
 
 
 class LoopWatchdog:
-    """Started on the loop that it watches."""
+    """Watches the loop on whose thread it is created."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, metrics: Metrics, events: EventLog) -> None:
         self._loop = loop
@@ -35,7 +35,7 @@ class LoopWatchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Called on the loop."""
+        """Stop the thread.  Must be called on the loop."""
         self._stopping.set()
         self._alive.set()
         self._thread.join()
@@ -44,13 +44,13 @@ class LoopWatchdog:
         while not self._stopping.wait(BEAT_S):
             self._alive.clear()
             if self._stopping.is_set():
-                return  # what was cleared may have been the call to end: the loop waits for us, and gives no other sign
+                return  # `stop` may have set the event just before `clear`; the loop then waits in `join`
             self._stack = ""
             self._loop.call_soon_threadsafe(self._beat, time.monotonic())
             if not self._alive.wait(STALL_S):
                 frame = sys._current_frames().get(self._watched)
                 self._stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
-                del frame  # it would keep alive what the loop was working on
+                del frame  # the frame would keep the loop's objects alive
                 self._alive.wait()
 
     def _beat(self, asked_at: float) -> None:

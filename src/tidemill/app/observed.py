@@ -1,4 +1,4 @@
-"""What the HTTP door sees of a broker, and of a process that has none yet."""
+"""The HTTP server's view of a broker, or of a process whose broker has not started yet."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from tidemill.wire.api import ALL
 
 class ObservedBroker:
     def __init__(self, broker: Callable[[], Broker | None]) -> None:
-        """`broker` is None while the process waits to join, or reads its directory."""
+        """`broker` returns None while the process waits to join or recovers its directory."""
         self._broker = broker
         self._text: PrometheusText | None = None
 
@@ -34,13 +34,13 @@ class ObservedBroker:
         return self._text.render()
 
     def reported(self) -> ClusterReport | None:
-        """None until it has heard of its cluster."""
+        """Return the cluster report; None until the broker has metadata of its cluster."""
         broker = self._broker()
         return ClusterReport(broker) if broker is not None and broker.image.cluster_id else None
 
 
 def _count(broker: Broker) -> None:
-    """What nobody counts as it comes and goes: it is looked at when somebody asks."""
+    """Update the metrics that are computed on demand, when the metrics are rendered."""
     metrics, table = broker.metrics, broker.shard_table
     metrics.topics = len(broker.image.topics)
     metrics.shards = len(table.shards)

@@ -1,4 +1,4 @@
-"""The links of this process to other brokers, at the address that `tidemill.peer.listener` names."""
+"""The links of this process to other brokers, listening on `tidemill.peer.listener`."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -10,7 +10,7 @@ from tidemill.runtime.peer_transport import PeerTransport
 
 
 class PeerLinks:
-    """`peer.link.Links`."""
+    """Implements `peer.link.Links`."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class PeerLinks:
         return self._transport.last_failure
 
     async def listen(self) -> str:
-        """OSError when the address cannot be had."""
+        """Listen, and return the advertised address; OSError when the address cannot be bound."""
         bind = self._listener.bind
         await self._transport.bind(bind.host, bind.port)
         await self._transport.serve()

@@ -1,4 +1,4 @@
-"""Behind a load its memory goes back to the machine, once there is little to do."""
+"""Returns freed memory to the operating system after a load, once the broker is nearly idle."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,14 +7,14 @@ from tidemill.runtime.heap import give_back_freed_memory
 from tidemill.shard.jobs import Jobs
 from tidemill.telemetry.metrics import Metrics
 
-CHECK_S: Final = 2.0
-QUIET_BYTES: Final = 1 << 20  # moved between two looks, at most: then it is quiet
-LOAD_BYTES: Final = 16 << 20  # moved since memory was given back, at least: then there is something to give back
+CHECK_S: Final = 2.0  # interval between checks
+QUIET_BYTES: Final = 1 << 20  # nearly idle: at most this much traffic since the last check
+LOAD_BYTES: Final = 16 << 20  # a load: at least this much traffic since memory was last returned
 
 
 class QuietHeap:
     def __init__(self, metrics: Metrics, jobs: Jobs, failed: Callable[[BaseException], None]) -> None:
-        """`jobs` carries it out, beside the loop."""
+        """`jobs` returns the memory on a thread beside the loop; `failed` receives its exceptions."""
         self._metrics = metrics
         self._jobs = jobs
         self._failed = failed
@@ -22,7 +22,7 @@ class QuietHeap:
         self._moved = self._given_back_at = 0
 
     def tick(self, now: float) -> None:
-        """Called a few times a second; `now` on the loop's clock."""
+        """Check whether a load is over; called a few times a second with the loop's clock."""
         if now < self._next_check_at:
             return
         self._next_check_at = now + CHECK_S

@@ -1,9 +1,8 @@
-"""What a broker is started with: a YAML file, the environment over it, `--set` over both.
+"""The settings of a broker: from a YAML file, overridden by the environment, overridden by `--set`.
 
-Keys are flat and have Kafka's names, ours begin with `tidemill.`.  `TIDEMILL_SET_LOG_DIRS` means `log.dirs`,
-`TIDEMILL_SET_JOIN` means `tidemill.join`; other `TIDEMILL_*` variables belong to commands.
-A key hides its synonyms in weaker sources: `--set log.retention.hours=1` beats `log.retention.ms`
-in the file.
+Keys are flat and have Kafka's names; Tidemill's own begin with `tidemill.`.  `TIDEMILL_SET_LOG_DIRS` sets `log.dirs`
+and `TIDEMILL_SET_JOIN` sets `tidemill.join`; other `TIDEMILL_*` variables belong to commands.  A key overrides its
+synonyms in weaker sources: `--set log.retention.hours=1` overrides `log.retention.ms` in the file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,47 +35,54 @@ from tidemill.model.config_resolution import BrokerLayers, broker_flag, broker_v
 from tidemill.model.errors import KafkaError
 
 ENVIRONMENT_PREFIX: Final = "TIDEMILL_SET_"
-LOOPBACK_KEY: Final = b"tidemill: no key was set, and only this machine is asked"  # known to all, and no secret
-FILE_BYTES_MAX: Final = 1 << 20  # a configuration, not a log that was named by mistake
+LOOPBACK_KEY: Final = b"tidemill: no key was set, and only this machine is asked"  # public: it protects nothing
+FILE_BYTES_MAX: Final = 1 << 20  # refuses a large file given by mistake
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    static: Mapping[str, str]  # every key that was set, as text, each of them checked: `BrokerLayers.static`
+    static: Mapping[str, str]  # every key that was set, as text, validated: `BrokerLayers.static`
     data_directory: str
-    broker_id: BrokerId | None  # None: the data directory's, or 1 in a new one
+    broker_id: BrokerId | None  # None: the id stored in the data directory, or 1 in a new one
     listeners: tuple[Listener, ...]
     peer: Listener  # for other brokers
-    join: tuple[str, ...]  # HOST:PORT of brokers that may let this one in; empty: an empty directory founds a cluster
+    join: tuple[str, ...]  # HOST:PORT of brokers that can admit this one; empty: a new directory bootstraps a cluster
     cluster_key: bytes = field(repr=False)
     http: Address
-    ineffective_keys: tuple[str, ...]  # set, accepted, and without effect here: to be named once at the start
+    ineffective_keys: tuple[str, ...]  # set and accepted, but without effect: logged once at the start
 
 
 def settings_from(*, file: str | None, environment: Mapping[str, str], sets: Sequence[str]) -> Settings:
-    """SettingRefused names what is wrong."""
+    """Read the settings of `tidemill broker`; SettingRefused names what is wrong."""
     layers = (_from_file(file) if file else {}, _from_environment(environment), _from_sets(sets))
     return settings_of(_merged(*layers))
 
 
 def dev_settings(*, data: str, kafka: str, http: str, environment: Mapping[str, str]) -> Settings:
-    """For `tidemill dev`: three options; the environment may set anything else.  Two of them shall fit on a machine."""
+    """Return the settings of `tidemill dev`: three options, and anything else from the environment.
+
+    The peer listener has a free port, so that several such brokers can run on one machine.
+    """
     options = {"log.dirs": data, "listeners": f"PLAINTEXT://{kafka}", HTTP_LISTENER: http}
     return settings_of(_merged({PEER_LISTENER: "127.0.0.1:0"}, _from_environment(environment), options))
 
 
 def check_dev_broker(own: Mapping[str, str], environment: Mapping[str, str]) -> Mapping[str, str]:
-    """All settings of one broker of several that `tidemill dev` starts: `own`, and what the environment adds."""
+    """Return all settings of one of the brokers that `tidemill dev --brokers` starts: `own` and those of the
+    environment.
+
+    Raises SettingRefused when the environment sets a key that must differ between the brokers.
+    """
     added = _from_environment(environment)
     for key in (*own, "node.id", JOIN, PEER_ADVERTISED, "advertised.listeners"):
         if key in added:
-            why = "several brokers would share it, and each is given its own; take it out of the environment"
+            why = "several brokers would share it, but each needs its own; remove it from the environment"
             raise SettingRefused(key, added[key], why)
     return settings_of(_merged(added, own)).static
 
 
 def settings_of(static: Mapping[str, str]) -> Settings:
-    """Check every key alone, then what they mean together."""
+    """Check every key by itself, and then the combination; raises SettingRefused."""
     try:
         check_static(static)
     except KafkaError as error:
@@ -114,7 +120,7 @@ def settings_of(static: Mapping[str, str]) -> Settings:
 
 def _refused(error: KafkaError) -> SettingRefused:
     refused = SettingRefused("", "", "")
-    refused.args = (error.message,)  # it names key, value and fix already
+    refused.args = (error.message,)  # the message already names key, value and fix
     return refused
 
 
@@ -156,20 +162,22 @@ def _from_sets(sets: Sequence[str]) -> dict[str, str]:
     for text in sets:
         name, equals, value = text.partition("=")
         if not (name.strip() and equals):
-            raise SettingRefused("--set", text, "KEY=VALUE is wanted, for example --set num.partitions=12")
+            raise SettingRefused("--set", text, "write KEY=VALUE, for example --set num.partitions=12")
         found[name.strip()] = value
     return found
 
 
 def _from_file(path: str) -> dict[str, str]:
-    import yaml  # 1 MB that `dev` does without
+    import yaml  # imported on demand: it takes 1 MB, and `dev` needs none
 
     try:
         with Path(path).open("rb") as file:
             text = file.read(FILE_BYTES_MAX + 1)
         if len(text) > FILE_BYTES_MAX:
-            raise SettingRefused("--config", path, f"a file of at most {FILE_BYTES_MAX} bytes is wanted")
-        # Composed, not loaded: scalars stay the text that was written, and a key that stands twice is seen.
+            raise SettingRefused(
+                "--config", path, f"the file has more than {FILE_BYTES_MAX} bytes; name a configuration file"
+            )
+        # Composed, not loaded: this keeps scalars as written and reveals duplicate keys.
         root = yaml.compose(text.decode(), Loader=yaml.SafeLoader)
     except OSError as error:
         raise SettingRefused("--config", path, f"it cannot be read ({error.strerror}); name a YAML file") from error
@@ -178,7 +186,7 @@ def _from_file(path: str) -> dict[str, str]:
     if root is None:
         return {}
     if not isinstance(root, yaml.MappingNode):
-        raise SettingRefused("--config", path, "lines of KEY: VALUE are wanted, for example num.partitions: 12")
+        raise SettingRefused("--config", path, "write lines of KEY: VALUE, for example num.partitions: 12")
     found: dict[str, str] = {}
     for key_node, value_node in root.value:
         where = f"{path}:{key_node.start_mark.line + 1}"
@@ -191,6 +199,6 @@ def _from_file(path: str) -> dict[str, str]:
             case _:
                 raise SettingRefused(name, "{…}", f"{where}: keys are flat; write `{name}.…: VALUE` on one line")
         if name in found:
-            raise SettingRefused(name, value, f"{where}: the key stands in the file twice; leave one out")
+            raise SettingRefused(name, value, f"{where}: the key is in the file twice; remove one")
         found[name] = value
     return found

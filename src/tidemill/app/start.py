@@ -1,6 +1,6 @@
-"""One broker on the real machine: the composition root.  Start, tell when it is ready, stop in order.
+"""The composition root of one broker process: starts it, reports when it is ready, and stops it in order.
 
-Nothing stands above this floor: what goes wrong with the machine (a sync that failed) ends the process here, at once.
+No layer is above this one: a failure of the machine, such as a failed sync, ends the process here at once.
 """
 
 import asyncio
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TICK_S: Final = 0.25
-READ_THREADS: Final = 2  # reads that must wait for the disk; they release the GIL
-STOP_S: Final = 1.5  # a clean stop takes less; then the journal answers for the rest at the next start
-FAILED_EXIT: Final = 1  # as every command that failed: 3 would say that no broker was found
+READ_THREADS: Final = 2  # for reads that wait for the disk; they release the GIL
+STOP_S: Final = 1.5  # a clean stop takes less; after a timeout the next start replays the journal
+FAILED_EXIT: Final = 1  # the exit code of every failed command; 3 would mean that no broker was found
 
 
 class Ready(NamedTuple):
-    """Where the broker is reached, as text."""
+    """The addresses of the broker and its data directory, as text."""
 
     kafka: str
     http: str
@@ -59,7 +59,10 @@ class Ready(NamedTuple):
 
 
 def run(settings: Settings, *, ready: Callable[[Ready], None], as_json: bool) -> None:
-    """Run until SIGINT or SIGTERM."""
+    """Run a broker until SIGINT or SIGTERM.
+
+    `ready` is called once the broker serves.  Raises StartProblem when it cannot start.
+    """
     raise_open_files_limit()
     stopping = asyncio.Event()
 
@@ -74,13 +77,15 @@ class _Process:
         self.settings = settings
         self.loop = loop
         self.clock = OsClock()
-        named = {} if settings.broker_id is None else {"broker": int(settings.broker_id)}  # several may share a stderr
-        self.events = EventLog(sys.stderr.write, self.clock.wall_ms, as_json=as_json, common_fields=named)
+        named = (
+            {} if settings.broker_id is None else {"broker": int(settings.broker_id)}
+        )  # several brokers may share a stderr
+        self.events = EventLog(sys.stderr.write, self.clock.wall_ms, as_json=as_json, always=named)
         self.disk = _data_directory(settings.data_directory)
         self.servers: list[TcpServer] = []
         self.jobs: list[ThreadJobs] = []
         self.http = HttpListener(loop, self.events, self.clock)
-        self.broker: Broker | None = None  # while it reads its directory, or waits to join
+        self.broker: Broker | None = None  # None while it recovers its directory or waits to join
 
     async def run(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
         self.loop.set_exception_handler(lambda _, context: self._unhandled(context))
@@ -88,7 +93,7 @@ class _Process:
             await self._live(ready, stopping)
         finally:
             await self.http.stop()
-            self._stop_jobs()  # a start that was refused leaves them at work, and they report to a loop that closes
+            self._stop_jobs()  # a failed start leaves jobs running, which would report to a closed loop
         self.events.event("stopped")
 
     async def _live(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
@@ -101,7 +106,7 @@ class _Process:
         tick = self.loop.create_task(self._tick(broker, limits))
         addresses = await self._unless(stopping, self._come_up(broker, limits, http))
         if addresses is not None:
-            gc.freeze()  # what is there now stays; spares every later collection the walk
+            gc.freeze()  # objects of the start are long-lived: exclude them from later collections
             gc.set_threshold(50_000, 20, 20)
             ready(addresses)
             watchdog = LoopWatchdog(self.loop, broker.metrics, self.events)
@@ -110,7 +115,7 @@ class _Process:
         await self._stop(broker, tick)
 
     async def _unless(self, stopping: asyncio.Event, coming: Coroutine[Any, Any, T]) -> T | None:
-        """None when the broker is to stop before that: what waits for others may take its time."""
+        """Return the result of `coming`; cancel it and return None if the broker is stopped first."""
         task = self.loop.create_task(coming)
         stopped = self.loop.create_task(stopping.wait())
         await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -125,12 +130,16 @@ class _Process:
         try:
             self.disk.lock()
         except BlockingIOError as error:
-            raise StartProblem(f"log.dirs={where} is {error.strerror}: stop it, or use another") from error
+            raise StartProblem(
+                f"log.dirs={where} is {error.strerror}: stop that process, or set another directory"
+            ) from error
         except OSError as error:
             raise StartProblem(_unusable(where, error)) from error
 
     def _open_http(self) -> Address:
-        """First of all: who waits for others is alive and not ready, and whoever watches it shall know."""
+        """Open the HTTP listener before anything else: a broker that waits for others must answer liveness and
+        readiness probes.
+        """
         try:
             address = self.http.bind(self.settings.http)
         except OSError as error:
@@ -153,9 +162,12 @@ class _Process:
             "recovered", blocks=found.blocks, rows=found.rows, cut_bytes=found.cut_bytes, shards=len(store.shards)
         )
         if not is_compiled():
-            self.events.warning("records are walked in plain Python", fix="install a C compiler and Tidemill again")
+            self.events.warning(
+                "compiled extension not found, parsing records in Python",
+                fix="install a C compiler, then reinstall Tidemill",
+            )
         for key in self.settings.ineffective_keys:
-            self.events.warning("setting has no effect here", key=key)
+            self.events.warning("setting has no effect", key=key)
         try:
             return wiring.make(identity, store, settings.static, machine)
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
@@ -208,13 +220,16 @@ class _Process:
         return PeerLinks(self.loop, self.settings.peer, owner, self.settings.cluster_key, OsEntropy(), report)
 
     def _failed(self, error: BaseException) -> None:
-        """The machine is wrong: what this process believes to be on disk may not be there.  End now, flush nothing."""
-        self.events.error("the broker ends", problem=f"{type(error).__name__}: {error}")
+        """End the process at once without flushing anything.
+
+        The machine has failed: data that this process believes to be on disk may not be there.
+        """
+        self.events.error("fatal error, the broker exits", problem=f"{type(error).__name__}: {error}")
         sys.stderr.flush()
         os._exit(FAILED_EXIT)
 
     def _unhandled(self, context: dict[str, Any]) -> None:
-        """A mistake of ours that nobody caught: the loop goes on, one line tells of it."""
+        """Log an exception that no code handled; the loop continues."""
         if self.broker is not None:
             self.broker.metrics.request_failures += 1
         error = context.get("exception")
@@ -224,7 +239,11 @@ class _Process:
             self.events.error(context["message"])
 
     async def _tick(self, broker: Broker, limits: ConnectionLimits) -> None:
-        """A broker that no longer ticks elects nobody and frees no journal: what ends this ends the process."""
+        """Run the broker's periodic work.
+
+        If this loop ended, the broker would hold no elections and free no journal space, so any exception ends the
+        process.
+        """
         heap = QuietHeap(broker.metrics, broker.machine.background_jobs, self._failed)
         try:
             while True:
@@ -263,7 +282,7 @@ class _Process:
             known.append(Endpoint(HTTP_ENDPOINT, http.host, http.port, "PLAINTEXT"))
         await wiring.register_broker(broker, tuple(known), rack if isinstance(rack, str) else None)
         for server in self.servers:
-            await server.serve()  # not before clients can be told of this broker
+            await server.serve()  # only now: clients learn this broker's address from the metadata
         first = endpoints[0]
         kafka = str(Address(first.host, first.port))
         listeners = ",".join(f"{end.name}://{Address(end.host, end.port)}" for end in endpoints)
@@ -277,7 +296,7 @@ class _Process:
         try:
             await asyncio.wait_for(wiring.go_down(broker), STOP_S)
         except TimeoutError:
-            self.events.warning("the stop took too long; the next start reads the journal")
+            self.events.warning("clean stop timed out, the next start replays the journal", timeout_s=STOP_S)
         tick.cancel()
         for server in self.servers:
             server.close()
@@ -306,7 +325,7 @@ def _data_directory(path: str) -> OsDisk:
 
 
 def _unusable(path: str, error: OSError) -> str:
-    return f"log.dirs={path} cannot be used ({error.strerror or error}): name a directory that this user may write to"
+    return f"log.dirs={path} cannot be used ({error.strerror or error}): set a directory that this user may write to"
 
 
 def _factory(broker: Broker, listener: Listener, frame_bytes_max: int) -> Callable[[Any], KafkaConnection]:

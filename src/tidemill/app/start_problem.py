@@ -1,5 +1,5 @@
-"""Why a broker, or several, cannot start."""
+"""The exception for a broker, or a group of brokers, that cannot start."""
 
 
 class StartProblem(Exception):
-    """The sentence says why and what to do."""
+    """A broker cannot start; the message says why and what to do."""

@@ -1,4 +1,4 @@
-"""A running broker keeps to its bounds on connections, and tells each listener's clients their own address."""
+"""A running broker enforces its connection limits, and advertises each listener's own address."""
 
 import json
 import socket
@@ -20,7 +20,7 @@ def running(directory: Path, settings: Mapping[str, str | int], port: int = 0) -
     broker = TidemillBroker(directory, settings=settings, port=port)
     try:
         broker.wait_until_ready()
-        time.sleep(0.2)  # the connection that found the port open is gone by then, for the broker too
+        time.sleep(0.2)  # until the broker has seen the end of the connection that probed its port
         yield broker.bootstrap
     finally:
         broker.stop()
@@ -41,10 +41,8 @@ def is_closed(connection: socket.socket, within_s: float) -> bool:
         return True
 
 
-def test_a_connection_that_asks_nothing_is_closed(tmp_path: Path) -> None:
-    """
-    connections.max.idle.ms.
-    """
+def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
+    """connections.max.idle.ms."""
     with running(tmp_path, {"connections.max.idle.ms": 500}) as bootstrap, connected(bootstrap) as connection:
         began = time.monotonic()
 
@@ -53,26 +51,22 @@ def test_a_connection_that_asks_nothing_is_closed(tmp_path: Path) -> None:
         assert closed and 0.4 < time.monotonic() - began < 4
 
 
-def test_one_connection_too_many_is_closed_at_once(tmp_path: Path) -> None:
-    """
-    max.connections.per.ip and its overrides; the others stay, and there is room again when one of them goes.
-    """
+def test_a_connection_beyond_the_limit_per_address_is_closed(tmp_path: Path) -> None:
+    """max.connections.per.ip and its overrides apply; the other connections stay open, and closing one makes room."""
     settings = {"max.connections.per.ip": 9, "max.connections.per.ip.overrides": "127.0.0.1:2"}
     with running(tmp_path, settings) as bootstrap, connected(bootstrap) as first, connected(bootstrap) as second:
         with connected(bootstrap) as third:
             outcomes = [is_closed(third, SECONDS_MAX), is_closed(first, 0.1), is_closed(second, 0.1)]
         first.close()
-        time.sleep(0.1)  # the broker hears of it from the system
+        time.sleep(0.1)  # until the broker has seen the end of the first connection
         with connected(bootstrap) as fourth:
             outcomes.append(is_closed(fourth, 0.1))
 
     assert [True, False, False, False] == outcomes
 
 
-def test_so_many_connections_and_no_more(tmp_path: Path) -> None:
-    """
-    max.connections, over all listeners.
-    """
+def test_the_total_number_of_connections_is_limited(tmp_path: Path) -> None:
+    """max.connections counts the connections of all listeners."""
     other = free_port()
     port = free_port()
     settings = {
@@ -88,13 +82,11 @@ def test_so_many_connections_and_no_more(tmp_path: Path) -> None:
     ):
         outcomes = [is_closed(connection, 0.5) for connection in (first, second, third)]
 
-    assert 1 == outcomes.count(True)  # which of them came last only the broker knows
+    assert 1 == outcomes.count(True)  # only the broker knows which of them was accepted last
 
 
-def test_each_listener_tells_its_advertised_address(tmp_path: Path) -> None:
-    """
-    Who comes through a listener is sent back to what that one advertises, or to where it is bound.
-    """
+def test_each_listener_returns_its_own_advertised_address(tmp_path: Path) -> None:
+    """Clients of a listener get the address that it advertises, or to which it is bound."""
     port, other = free_port(), free_port()
     settings = {
         "listeners": f"PLAINTEXT://127.0.0.1:{port},OUTSIDE://127.0.0.1:{other}",

@@ -1,4 +1,4 @@
-"""A held port is nobody's but the listener's that was meant."""
+"""A reserved port is available only to the listener it is reserved for."""
 
 import socket
 
@@ -8,10 +8,8 @@ from tidemill.app.held_ports import HeldPorts
 from tidemill.app.listeners import Address
 
 
-def test_a_held_port_can_be_listened_on_again_and_again() -> None:
-    """
-    As a broker does it that is killed and started again.
-    """
+def test_a_reserved_port_can_be_listened_on_repeatedly() -> None:
+    """A broker that is killed and restarted does so."""
     ports = HeldPorts()
     address = ports.take(Address("127.0.0.1", 0))
     for _ in range(2):
@@ -21,21 +19,17 @@ def test_a_held_port_can_be_listened_on_again_and_again() -> None:
     ports.close()
 
 
-def test_a_held_port_is_not_given_away() -> None:
-    """
-    Who connects without naming a port of his own never gets it: he could be connected to himself.
-    """
+def test_a_reserved_port_is_not_assigned_to_others() -> None:
+    """An outgoing connection never gets it as its local port, which could connect a client to itself."""
     ports = HeldPorts()
     address = ports.take(Address("127.0.0.1", 0))
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
-        other.bind((address.host, address.port))  # without SO_REUSEADDR: as the system itself would choose
+        other.bind((address.host, address.port))  # without SO_REUSEADDR, like the system's own choice of ports
     ports.close()
 
 
-def test_a_port_that_somebody_listens_on_is_refused_or_replaced() -> None:
-    """
-    Refused when it was asked for, replaced when it was only remembered.
-    """
+def test_a_port_in_use_is_refused_or_replaced() -> None:
+    """It is refused when it was requested, and replaced when it is only the stored port."""
     ports = HeldPorts()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         taken = listener.getsockname()[1]

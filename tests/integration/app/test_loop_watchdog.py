@@ -1,4 +1,4 @@
-"""A stall of the event loop is told, with what it was doing."""
+"""A stall of the event loop is logged with the loop's stack."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ def hold_the_loop(seconds: float) -> None:
 
 
 def watched(seconds: float) -> tuple[list[dict[str, object]], Metrics]:
-    """What was told of a loop that was held for so long, and what was counted."""
+    """Return the events and metrics of a loop that is blocked for `seconds`."""
     lines: list[str] = []
     metrics = Metrics()
 
@@ -35,9 +35,7 @@ def watched(seconds: float) -> tuple[list[dict[str, object]], Metrics]:
 
 
 def test_a_stall_is_one_warning_with_its_stack() -> None:
-    """
-    Whoever reads the line knows how long everybody waited, and for whom.
-    """
+    """The warning has the duration of the stall and its cause."""
     lines, metrics = watched(0.6)
 
     assert [("warning", "event loop stalled")] == [(line["level"], line["event"]) for line in lines]
@@ -45,10 +43,8 @@ def test_a_stall_is_one_warning_with_its_stack() -> None:
     assert (1, True) == (metrics.loop_stalls, 0.25 <= metrics.loop_lag_seconds_max < 2)
 
 
-def test_it_ends_when_it_is_told_to_between_two_signs_of_life() -> None:
-    """
-    The loop waits for its end then, and would never give the sign that it asks for.
-    """
+def test_stop_ends_the_thread_between_two_callbacks() -> None:
+    """During `stop` the loop waits for the thread, and would never run the callback that the thread waits for."""
     loop = uvloop.new_event_loop()
     watchdog = LoopWatchdog(loop, Metrics(), EventLog(lambda _: None, lambda: 0, as_json=True))
 
@@ -68,10 +64,8 @@ def test_it_ends_when_it_is_told_to_between_two_signs_of_life() -> None:
     assert has_ended
 
 
-def test_a_short_hold_is_counted_and_not_told() -> None:
-    """
-    A busy loop is no news.
-    """
+def test_a_short_stall_is_not_logged() -> None:
+    """A busy loop is normal."""
     lines, metrics = watched(0.12)
 
     assert ([], 0) == (lines, metrics.loop_stalls)

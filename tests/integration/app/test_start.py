@@ -1,4 +1,6 @@
-"""A broker process starts, says where it is, stops in time and comes back; or it says in one sentence why it cannot."""
+"""A broker process starts, reports its addresses, stops in time and restarts; or it says in one sentence why it cannot
+start.
+"""
 
 import json
 import os
@@ -42,7 +44,7 @@ def started(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 
 @contextmanager
 def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """A broker that is ready, and its line that says so."""
+    """Run a broker; yield the process and its ready line."""
     with started(*arguments) as process:
         assert process.stdout is not None
         try:
@@ -52,7 +54,7 @@ def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, 
 
 
 def refused(*arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout, and the last line of stderr: events before it are one object a line, too."""
+    """Return the exit code, stdout, and the last message on stderr; events before it are JSON lines, too."""
     with started(*arguments) as process:
         out, errors = process.communicate(timeout=30)
     lines = [json.loads(line) for line in errors.splitlines()]
@@ -60,7 +62,7 @@ def refused(*arguments: str) -> tuple[int, str, str]:
 
 
 def imported(errors: str) -> set[str]:
-    """The modules that a process named which ran with PYTHONPROFILEIMPORTTIME."""
+    """Return the modules imported by a process that ran with PYTHONPROFILEIMPORTTIME."""
     return {line.rpartition("|")[2].strip() for line in errors.splitlines() if line.startswith("import time:")}
 
 
@@ -71,10 +73,8 @@ def stop_seconds(process: subprocess.Popen[str], number: signal.Signals) -> floa
     return time.monotonic() - began
 
 
-def test_the_ready_line_says_where_everything_is(tmp_path: Path) -> None:
-    """
-    The ports that were found, the directory, and the process to stop.
-    """
+def test_the_ready_line_has_addresses_directory_and_pid(tmp_path: Path) -> None:
+    """The addresses have the actual ports, and the pid is the process to stop."""
     with running("dev", "--data", str(tmp_path / "data"), *FREE_PORTS) as (process, ready):
         ports = [int(ready.pop(key).removeprefix("127.0.0.1:")) for key in ("kafka", "http")]
 
@@ -89,7 +89,7 @@ def free_port() -> int:
 
 
 def peer_settings(directory: Path, number: int, peer_port: int, http_port: int, join: int | None) -> list[str]:
-    """Of a broker with a peer listener, whose HTTP port is known before it tells of it."""
+    """Return the arguments for a broker with a peer listener and a known HTTP port."""
     settings = {
         "broker.id": number,
         "log.dirs": directory,
@@ -101,7 +101,7 @@ def peer_settings(directory: Path, number: int, peer_port: int, http_port: int, 
 
 
 def http_statuses(port: int, *paths: str) -> list[int]:
-    """What is answered; waits until the port is open."""
+    """Return the status of each path; waits until the port is open."""
     statuses = []
     until = time.monotonic() + 30
     while len(statuses) < len(paths):
@@ -116,10 +116,8 @@ def http_statuses(port: int, *paths: str) -> list[int]:
     return statuses
 
 
-def test_who_waits_to_join_is_live_and_not_ready(tmp_path: Path) -> None:
-    """
-    A liveness probe would kill it else, again and again.
-    """
+def test_a_broker_waiting_to_join_is_live_and_not_ready(tmp_path: Path) -> None:
+    """Otherwise a liveness probe would kill it again and again."""
     http = free_port()
     with started("broker", *peer_settings(tmp_path, 3, free_port(), http, join=free_port())) as process:
         answered = http_statuses(http, "/health/live", "/health/ready", "/v1/brokers", "/metrics")
@@ -129,10 +127,8 @@ def test_who_waits_to_join_is_live_and_not_ready(tmp_path: Path) -> None:
     assert (0, True) == (process.returncode, seconds < STOP_S_MAX), seconds
 
 
-def test_who_waits_for_its_controller_is_live_and_not_ready(tmp_path: Path) -> None:
-    """
-    The only broker that votes upon metadata is down; what it counts can be scraped meanwhile.
-    """
+def test_a_broker_waiting_for_its_controller_is_live_and_not_ready(tmp_path: Path) -> None:
+    """The only voter of the metadata shard is down; the broker's metrics can be scraped meanwhile."""
     peer, http = free_port(), free_port()
     second = peer_settings(tmp_path / "2", 2, free_port(), http, join=peer)
     initial_voter = peer_settings(tmp_path / "1", 1, peer, free_port(), join=None)
@@ -148,10 +144,8 @@ def test_who_waits_for_its_controller_is_live_and_not_ready(tmp_path: Path) -> N
     assert (0, True) == (process.returncode, seconds < STOP_S_MAX), seconds
 
 
-def test_who_cannot_join_tells_why(tmp_path: Path) -> None:
-    """
-    The ports for Kafka and for HTTP are easily taken for that of other brokers.
-    """
+def test_a_broker_that_cannot_join_logs_the_reason(tmp_path: Path) -> None:
+    """Users easily configure the Kafka or HTTP port in place of the peer port."""
     with running("broker", *peer_settings(tmp_path / "1", 1, free_port(), free_port(), join=None)) as (_, ready):
         asked = {name: int(ready[name].rpartition(":")[2]) for name in ("kafka", "http")}
         problems = {}
@@ -172,10 +166,8 @@ def test_who_cannot_join_tells_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_up", [True, False])
-def test_a_directory_that_was_replaced_is_refused_by_name(tmp_path: Path, is_up: bool) -> None:
-    """
-    Its number belongs to a new directory, whether or not that one's broker is up; which comes back as it was.
-    """
+def test_a_replaced_directory_is_refused(tmp_path: Path, is_up: bool) -> None:
+    """Its broker id belongs to the new directory, whether or not that broker is up; the new one restarts normally."""
     peer = free_port()
     initial_voter = peer_settings(tmp_path / "1", 1, peer, free_port(), join=None)
     old, new = (peer_settings(tmp_path / name, 2, free_port(), free_port(), join=peer) for name in ("old", "new"))
@@ -196,9 +188,7 @@ def test_a_directory_that_was_replaced_is_refused_by_name(tmp_path: Path, is_up:
 
 
 def test_health_and_metrics_are_served(tmp_path: Path) -> None:
-    """
-    By the real listener, from the moment that the broker calls itself ready.
-    """
+    """They are served by the real listener as soon as the broker is ready."""
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (_, ready):
         producer = Producer({"bootstrap.servers": ready["kafka"]})
         for _ in range(3):
@@ -216,10 +206,8 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
     assert float(told[b"tidemill_connections"]) >= 1
 
 
-def test_what_is_no_http_is_told_as_an_event_and_not_each_time(tmp_path: Path) -> None:
-    """
-    Whoever can reach the port could fill a disk else, with lines that are no JSON.
-    """
+def test_malformed_http_requests_are_logged_at_a_limited_rate(tmp_path: Path) -> None:
+    """Otherwise anyone who reaches the port could fill a disk with log lines."""
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, ready):
         host, _, port = ready["http"].rpartition(":")
         for _ in range(100):
@@ -233,10 +221,8 @@ def test_what_is_no_http_is_told_as_an_event_and_not_each_time(tmp_path: Path) -
     assert 0 < told < 100
 
 
-def test_a_start_imports_what_a_broker_needs_and_no_more(tmp_path: Path) -> None:
-    """
-    What answers over HTTP alone is a sixth of a start: it waits for who asks.
-    """
+def test_a_start_does_not_import_optional_modules(tmp_path: Path) -> None:
+    """The modules for HTTP would take a sixth of the start; they are imported at the first request."""
     others = {"uvicorn", "h11", "prometheus_client", "yaml", "rich", "pydantic", "confluent_kafka"}
     with started("dev", "--data", str(tmp_path), *FREE_PORTS, PYTHONPROFILEIMPORTTIME="1") as process:
         assert process.stdout is not None
@@ -249,10 +235,9 @@ def test_a_start_imports_what_a_broker_needs_and_no_more(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_stops_in_time_under_load_and_comes_back_with_everything(tmp_path: Path, number: signal.Signals) -> None:
-    """
-    Exit code 0 in less than two seconds, with a producer at work, a consumer that waits and a half-sent HTTP
-    request; and every acknowledged record is there after the next start.
+def test_a_stop_under_load_is_fast_and_loses_no_acknowledged_record(tmp_path: Path, number: signal.Signals) -> None:
+    """The exit code is 0 in less than two seconds, despite a busy producer, a waiting consumer and a half-sent HTTP
+    request; every acknowledged record is there after the next start.
     """
     acknowledged: set[tuple[int, int]] = set()
 
@@ -276,7 +261,7 @@ def test_it_stops_in_time_under_load_and_comes_back_with_everything(tmp_path: Pa
         threads = [threading.Thread(target=load, args=(producer,)) for producer in producers]
         for thread in threads:
             thread.start()
-        time.sleep(1)  # under load: nothing else is waited for
+        time.sleep(1)  # let the load run for a moment
         host, _, port = ready["http"].rpartition(":")
         with socket.create_connection((host, int(port))) as half_sent:
             half_sent.sendall(b"GET /metrics HTTP/1.1\r\n")
@@ -299,22 +284,21 @@ def test_it_stops_in_time_under_load_and_comes_back_with_everything(tmp_path: Pa
     assert acknowledged and all(offset < ends[partition] for partition, offset in acknowledged)
 
 
-def test_a_directory_has_one_broker(tmp_path: Path) -> None:
-    """
-    The second is told who has it.
-    """
+def test_a_directory_can_be_used_by_one_broker_only(tmp_path: Path) -> None:
+    """The message names the process that uses it."""
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
         code, out, message = refused("dev", "--data", str(tmp_path), *FREE_PORTS)
 
     assert (1, "") == (code, out)
-    assert f"log.dirs={tmp_path} is in use by process {process.pid}: stop it, or use another" == message
+    assert (
+        f"log.dirs={tmp_path} is in use by process {process.pid}: stop that process, or set another directory"
+        == message
+    )
 
 
 @pytest.mark.parametrize("option", ["--kafka", "--http"])
-def test_a_port_has_one_broker(tmp_path: Path, option: str) -> None:
-    """
-    The second is told which port is taken.
-    """
+def test_a_port_can_be_used_by_one_broker_only(tmp_path: Path, option: str) -> None:
+    """The message names the port."""
     with running("dev", "--data", str(tmp_path / "first"), *FREE_PORTS) as (_, ready):
         taken = ready["kafka"]
         code, out, message = refused("dev", "--data", str(tmp_path / "second"), *FREE_PORTS, option, taken)
@@ -324,9 +308,7 @@ def test_a_port_has_one_broker(tmp_path: Path, option: str) -> None:
 
 
 def test_a_directory_of_another_version_is_left_alone(tmp_path: Path) -> None:
-    """
-    It is told which version wrote it, and nothing in it changes.
-    """
+    """The message names the format and the fix, and nothing in the directory changes."""
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
         stop_seconds(process, signal.SIGTERM)
     identity = tmp_path / "identity.json"
@@ -340,10 +322,8 @@ def test_a_directory_of_another_version_is_left_alone(tmp_path: Path) -> None:
     assert "format 2" in message and "use the version that wrote it" in message
 
 
-def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
-    """
-    As is one that cannot be made.
-    """
+def test_a_data_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    """The message names the key and the path."""
     (tmp_path / "file").write_text("")
 
     code, out, message = refused("dev", "--data", str(tmp_path / "file"), *FREE_PORTS)
@@ -353,10 +333,8 @@ def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flipped", "shorter", "missing"])
-def test_damaged_metadata_stop_the_start(tmp_path: Path, damage: str) -> None:
-    """
-    Without the cluster's metadata there is nothing to serve; the sentence names the file.
-    """
+def test_damaged_metadata_prevents_the_start(tmp_path: Path, damage: str) -> None:
+    """A broker cannot serve anything without the cluster's metadata; the message names the file."""
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
         stop_seconds(process, signal.SIGTERM)
     (segment,) = (tmp_path / "topics").rglob("*.log")
@@ -376,9 +354,9 @@ def test_damaged_metadata_stop_the_start(tmp_path: Path, damage: str) -> None:
     assert segment.name in message
 
 
-def test_a_refused_start_leaves_no_thread_at_work(tmp_path: Path) -> None:
-    """
-    Metadata that are damaged are found after the journal has begun to write: its report must meet a loop that is open.
+def test_a_failed_start_leaves_no_thread_running(tmp_path: Path) -> None:
+    """Damaged metadata is detected after the journal has started to write; its result must not be reported to a closed
+    loop.
     """
     settings = dev_settings(data=str(tmp_path), kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
@@ -394,9 +372,7 @@ def test_a_refused_start_leaves_no_thread_at_work(tmp_path: Path) -> None:
 
 
 def test_each_listener_has_its_name_and_port(tmp_path: Path) -> None:
-    """
-    `tidemill broker --config FILE` with two of them; whoever comes through one is told of that one's address.
-    """
+    """`tidemill broker --config FILE` starts two listeners, and clients of one get the address of that one."""
     config = tmp_path / "broker.yaml"
     config.write_text(
         f"log.dirs: {tmp_path / 'data'}\n"
@@ -413,17 +389,15 @@ def test_each_listener_has_its_name_and_port(tmp_path: Path) -> None:
         events = [json.loads(line) for line in process.stderr]
 
     assert ready["kafka"] == f"{brokers[7].host}:{brokers[7].port}"
-    assert ["num.network.threads"] == [e["key"] for e in events if e["event"] == "setting has no effect here"]
+    assert ["num.network.threads"] == [e["key"] for e in events if e["event"] == "setting has no effect"]
     (told,) = [event["listeners"] for event in events if event["event"] == "ready"]
     assert ["PLAINTEXT://127.0.0.1", "INSIDE://localhost"] == [
         address.rpartition(":")[0] for address in told.split(",")
     ]
 
 
-def test_who_waits_for_a_cluster_can_be_stopped(tmp_path: Path) -> None:
-    """
-    A broker that is to join, and finds nobody there.
-    """
+def test_a_broker_waiting_for_a_cluster_can_be_stopped(tmp_path: Path) -> None:
+    """It was started with tidemill.join, but no broker listens there."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         join = f"tidemill.join=127.0.0.1:{nobody.getsockname()[1]}"

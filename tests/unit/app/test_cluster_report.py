@@ -1,4 +1,4 @@
-"""What a broker tells of its cluster is what it knows."""
+"""The cluster report: a broker's own view of its cluster."""
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.app.cluster_report import ClusterReport
@@ -16,10 +16,8 @@ def world_and_report() -> tuple[BrokerWorld, ClusterReport]:
     return world, ClusterReport(world.broker)
 
 
-def test_a_cluster_is_counted() -> None:
-    """
-    Brokers, topics and shards, and who is the controller.
-    """
+def test_the_cluster_report_has_counts_and_the_controller() -> None:
+    """It counts brokers, topics and shards."""
     world, report = world_and_report()
     world.create("flights", partitions=20)
 
@@ -31,10 +29,8 @@ def test_a_cluster_is_counted() -> None:
     assert expected == told
 
 
-def test_a_broker_is_told_with_its_addresses_and_its_work() -> None:
-    """
-    Clients never see the endpoint named HTTP; `tidemill cluster status` finds it here.
-    """
+def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
+    """Clients never see the endpoint named HTTP; `tidemill cluster status` finds it here."""
     world, report = world_and_report()
     world.create("flights", partitions=20)
 
@@ -57,10 +53,8 @@ def test_a_broker_is_told_with_its_addresses_and_its_work() -> None:
     assert {"answered_by": 1, "brokers": [row]} == told
 
 
-def test_who_leads_a_shard_tells_how_far_its_members_are() -> None:
-    """
-    Its own place is what is on its disk.
-    """
+def test_the_leader_reports_the_progress_of_the_members() -> None:
+    """The leader's own match index is what is durable on its disk."""
     world, report = world_and_report()
     world.create("flights", partitions=2)
     world.produce("flights", b"a", b"b")
@@ -90,10 +84,8 @@ def test_who_leads_a_shard_tells_how_far_its_members_are() -> None:
     } == led
 
 
-def test_what_is_led_elsewhere_is_told_as_it_was_heard() -> None:
-    """
-    Leader and term are another's word; how far its members are, only that one knows.
-    """
+def test_a_shard_led_elsewhere_is_reported_from_the_leader_table() -> None:
+    """Leader and term come from the other broker; only that broker knows the progress of the members."""
     world, report = world_and_report()
     world.create("flights")
     other, shard = ReplicaKey(BrokerId(2), DirectoryId(b"2" * 16)), ShardId(1)
@@ -106,10 +98,8 @@ def test_what_is_led_elsewhere_is_told_as_it_was_heard() -> None:
     assert [(2, 9, None)] == [(row["leader"], row["term"], row["led_here"]) for row in told["shards"]]
 
 
-def test_pages_join_without_a_gap() -> None:
-    """
-    Each begins behind the last shard of the one before; the last page says that it is.
-    """
+def test_pages_are_contiguous() -> None:
+    """Each page starts after the last shard of the one before; the last page has no `next_after`."""
     world, report = world_and_report()
     for name in ("a", "b", "c"):
         world.create(name)
@@ -126,10 +116,8 @@ def test_pages_join_without_a_gap() -> None:
     assert (sorted(world.broker.image.shards), 2) == (found, pages)
 
 
-def test_a_leader_filter_leaves_the_others_out() -> None:
-    """
-    And a topic that is not known is no empty topic.
-    """
+def test_the_filters_of_the_shard_report() -> None:
+    """The leader filter excludes other shards, and an unknown topic differs from an empty one."""
     world, report = world_and_report()
     world.create("flights")
 

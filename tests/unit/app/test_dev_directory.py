@@ -1,4 +1,4 @@
-"""What `tidemill dev --brokers` writes for its brokers, and what it refuses."""
+"""The settings that `tidemill dev --brokers` writes for its brokers, and what it refuses."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ from tidemill.app.start_problem import StartProblem
 
 
 def prepared(directory: Path, count: int = 3, kafka: str = "127.0.0.1:0", **environment: str) -> list[DevBroker]:
-    """The command has written its files, and ended."""
+    """Return the brokers after the command has written its files and exited."""
     locked = DevDirectory(str(directory))
     try:
         return locked.brokers(count, kafka=kafka, http="127.0.0.1:0", environment=environment)
@@ -24,10 +24,8 @@ def stored(broker: DevBroker) -> Settings:
     return settings_from(file=broker.config, environment={}, sets=[])
 
 
-def test_settings_say_everything(tmp_path: Path) -> None:
-    """
-    The first founds, the others join; ports are concrete, and the key is one.
-    """
+def test_the_settings_of_each_broker_are_complete(tmp_path: Path) -> None:
+    """Broker 1 bootstraps the cluster and the others join it; ports are concrete, and all share one key."""
     brokers = prepared(tmp_path, TIDEMILL_SET_NUM_PARTITIONS="3")
     settings = [stored(broker) for broker in brokers]
 
@@ -40,10 +38,8 @@ def test_settings_say_everything(tmp_path: Path) -> None:
     assert [(), (peers[0], peers[2]), (peers[0], peers[1])] == [it.join for it in settings]
 
 
-def test_ports_follow_the_first_that_is_named(tmp_path: Path) -> None:
-    """
-    One after the other.
-    """
+def test_ports_are_consecutive(tmp_path: Path) -> None:
+    """They start at the given port."""
     (first,) = {broker.kafka.port for broker in prepared(tmp_path / "a", count=2)[:1]}
 
     brokers = prepared(tmp_path / "b", kafka=f"127.0.0.1:{first}")
@@ -51,10 +47,8 @@ def test_ports_follow_the_first_that_is_named(tmp_path: Path) -> None:
     assert [first, first + 1, first + 2] == [broker.kafka.port for broker in brokers]
 
 
-def test_a_broker_that_lost_its_data_never_founds_another_cluster(tmp_path: Path) -> None:
-    """
-    Once there is a cluster, the first broker joins it, too: told at once, and at the next start.
-    """
+def test_a_broker_that_lost_its_data_never_bootstraps_another_cluster(tmp_path: Path) -> None:
+    """Once the cluster exists, broker 1 joins it, too: in the settings written at once, and at the next start."""
     locked = DevDirectory(str(tmp_path))
     brokers = locked.brokers(2, kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})
     locked.initialized(brokers, {})
@@ -70,22 +64,18 @@ def test_a_broker_that_lost_its_data_never_founds_another_cluster(tmp_path: Path
     assert (str(brokers[1].peer),) == at_once == stored(again[0]).join
 
 
-def test_what_several_brokers_cannot_share_is_refused(tmp_path: Path) -> None:
-    """
-    Each has its own: the environment would give all of them the same.
-    """
+def test_environment_settings_that_must_differ_are_refused(tmp_path: Path) -> None:
+    """The environment would give all brokers the same value."""
     with pytest.raises(SettingRefused, match=r"log\.dirs=/x is refused: .*environment"):
         prepared(tmp_path, TIDEMILL_SET_LOG_DIRS="/x")
 
 
 @pytest.mark.parametrize(
     ("made", "why"),
-    [("identity.json", "single broker"), ("broker-4/", "has 4 brokers; say --brokers 4")],
+    [("identity.json", "single broker"), ("broker-4/", "has 4 brokers; use --brokers 4")],
 )
 def test_a_directory_of_other_brokers_is_refused(tmp_path: Path, made: str, why: str) -> None:
-    """
-    By what is in it, and with what to say instead.
-    """
+    """The message names what the directory contains and which option to use."""
     path = tmp_path / made
     path.mkdir() if made.endswith("/") else path.touch()
 
@@ -93,11 +83,9 @@ def test_a_directory_of_other_brokers_is_refused(tmp_path: Path, made: str, why:
         prepared(tmp_path)
 
 
-def test_ports_end_somewhere(tmp_path: Path) -> None:
-    """
-    And HTTP is where the command itself may ask.
-    """
-    with pytest.raises(SettingRefused, match="65535 is the last"):
+def test_impossible_addresses_are_refused(tmp_path: Path) -> None:
+    """Ports end at 65535, and the HTTP address must be one that the command itself can reach."""
+    with pytest.raises(SettingRefused, match="beyond the last port, 65535"):
         prepared(tmp_path, kafka="127.0.0.1:65534")
     locked = DevDirectory(str(tmp_path))
     with pytest.raises(SettingRefused, match=r"--http=10\.0\.0\.1:1 is refused"):
@@ -105,10 +93,8 @@ def test_ports_end_somewhere(tmp_path: Path) -> None:
     locked.close()
 
 
-def test_a_broker_that_still_runs_is_left_alone(tmp_path: Path) -> None:
-    """
-    One that was started again by hand, for example: its settings are not written anew.
-    """
+def test_settings_of_a_running_broker_are_not_overwritten(tmp_path: Path) -> None:
+    """It may have been restarted separately."""
     prepared(tmp_path, count=2)
     running = DevDirectory(str(tmp_path / "broker-2"))
 

@@ -1,4 +1,4 @@
-"""Memory goes back when the load is over, and not before."""
+"""Memory is returned after a load, and not before."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from tidemill.telemetry.metrics import Metrics
 
 
 class Counted:
-    """`shard.jobs.Jobs` that counts."""
+    """An implementation of `shard.jobs.Jobs` that counts the jobs."""
 
     def __init__(self) -> None:
         self.submitted = 0
@@ -24,8 +24,8 @@ def fail(error: BaseException) -> None:
     raise error
 
 
-def test_memory_goes_back_once_behind_each_load() -> None:
-    """While much moves it would only be taken again, and where little has moved there is none."""
+def test_memory_is_returned_once_after_each_load() -> None:
+    """During a load it would be needed again at once, and after little traffic there is none to return."""
     metrics, jobs = Metrics(), Counted()
     heap = QuietHeap(metrics, jobs, fail)
     seen = []

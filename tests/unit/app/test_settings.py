@@ -1,4 +1,4 @@
-"""What a broker is started with, and what it refuses."""
+"""The settings of a broker, and which of them are refused."""
 
 from pathlib import Path
 
@@ -8,10 +8,8 @@ from tidemill.app.listeners import Address, Listener, SettingRefused
 from tidemill.app.settings import LOOPBACK_KEY, dev_settings, settings_from
 
 
-def test_the_command_line_beats_the_environment_and_both_beat_the_file(tmp_path: Path) -> None:
-    """
-    Each key comes from the strongest source that has it.
-    """
+def test_the_command_line_overrides_the_environment_and_the_file(tmp_path: Path) -> None:
+    """Each key has the value of the strongest source that sets it."""
     file = tmp_path / "broker.yaml"
     file.write_text("broker.id: 1\nnum.partitions: 2\nlog.dirs: /file\n")
     environment = {
@@ -25,10 +23,8 @@ def test_the_command_line_beats_the_environment_and_both_beat_the_file(tmp_path:
     assert {"broker.id": "1", "num.partitions": "3", "log.dirs": "/set"} == dict(settings.static)
 
 
-def test_a_stronger_source_hides_the_synonyms_of_its_keys(tmp_path: Path) -> None:
-    """
-    Of several names for one thing Kafka prefers some; but who says `--set` means it.
-    """
+def test_a_stronger_source_overrides_synonyms(tmp_path: Path) -> None:
+    """Kafka gives some of the synonyms precedence, but an explicit `--set` must win."""
     file = tmp_path / "broker.yaml"
     file.write_text("log.retention.ms: 5\n")
 
@@ -37,10 +33,8 @@ def test_a_stronger_source_hides_the_synonyms_of_its_keys(tmp_path: Path) -> Non
     assert {"log.retention.hours": "2"} == dict(settings.static)
 
 
-def test_text_in_the_file_stays_as_it_was_written(tmp_path: Path) -> None:
-    """
-    YAML's own idea of `on` or `1_0` plays no part; a list is a list of Kafka's.
-    """
+def test_values_in_the_file_stay_as_written(tmp_path: Path) -> None:
+    """YAML's interpretation of values such as `on` or `1_0` is not applied; a sequence becomes a list of Kafka's."""
     file = tmp_path / "broker.yaml"
     file.write_text(
         "auto.create.topics.enable: false\nlisteners:\n  - A://127.0.0.1:0\n  - B://localhost:7\n"
@@ -55,19 +49,15 @@ def test_text_in_the_file_stays_as_it_was_written(tmp_path: Path) -> None:
     ) == settings.listeners
 
 
-def test_ours_may_leave_out_their_prefix_in_the_environment() -> None:
-    """
-    `TIDEMILL_SET_JOURNAL_BYTES_MAX` means `tidemill.journal.bytes.max`.
-    """
+def test_environment_variables_may_omit_the_tidemill_prefix() -> None:
+    """`TIDEMILL_SET_JOURNAL_BYTES_MAX` means `tidemill.journal.bytes.max`."""
     settings = settings_from(file=None, environment={"TIDEMILL_SET_JOURNAL_BYTES_MAX": "1073741824"}, sets=[])
 
     assert {"tidemill.journal.bytes.max": "1073741824"} == dict(settings.static)
 
 
-def test_dev_takes_three_options_and_the_environment() -> None:
-    """
-    What an option says is not overridden.
-    """
+def test_the_options_of_dev_override_the_environment() -> None:
+    """All other settings come from the environment."""
     environment = {"TIDEMILL_SET_LOG_DIRS": "/elsewhere", "TIDEMILL_SET_NUM_PARTITIONS": "3"}
 
     settings = dev_settings(data="here", kafka="127.0.0.1:0", http="[::1]:0", environment=environment)
@@ -77,10 +67,8 @@ def test_dev_takes_three_options_and_the_environment() -> None:
     )  # fmt: skip
 
 
-def test_keys_without_effect_are_known_so_that_they_can_be_told() -> None:
-    """
-    A broker names them once at its start.
-    """
+def test_keys_without_effect_are_collected() -> None:
+    """A broker logs them once at its start."""
     settings = settings_from(file=None, environment={}, sets=["num.network.threads=3"])
 
     assert ("num.network.threads",) == settings.ineffective_keys
@@ -90,41 +78,37 @@ def test_keys_without_effect_are_known_so_that_they_can_be_told() -> None:
     ("setting", "why"),
     [
         ("no.such.key=1", "no.such.key"),
-        ("num.partitions=many", "num.partitions=many is refused: must be a whole number"),
-        ("tidemill.join=a", "HOST:PORT is wanted"),
-        ("tidemill.join=a:0", "host and port of a broker's tidemill.peer.listener"),
-        ("listeners=PEER://127.0.0.1:1", "PEER is the name of tidemill.peer.listener"),
-        ("listeners=HTTP://127.0.0.1:1", "HTTP is the name of tidemill.http.listener"),
-        ("tidemill.peer.listener=here", "HOST:PORT is wanted"),
+        ("num.partitions=many", "num.partitions=many is refused: a whole number"),
+        ("tidemill.join=a", "write HOST:PORT"),
+        ("tidemill.join=a:0", "host and port of another broker's tidemill.peer.listener"),
+        ("listeners=PEER://127.0.0.1:1", "the name PEER is reserved for tidemill.peer.listener"),
+        ("listeners=HTTP://127.0.0.1:1", "the name HTTP is reserved for tidemill.http.listener"),
+        ("tidemill.peer.listener=here", "write HOST:PORT"),
         ("tidemill.peer.listener=10.0.0.1:9093", "without tidemill.cluster.key anyone"),
-        ("tidemill.peer.advertised=0.0.0.0:9093", "that other brokers shall connect to"),
-        ("tidemill.peer.advertised=mill:0", "that other brokers shall connect to"),
-        ("tidemill.cluster.key=", "an empty key does not protect the cluster"),
-        ("nothing", "--set=nothing is refused: KEY=VALUE"),
-        ("listeners=127.0.0.1:9092", "NAME://HOST:PORT is wanted"),
-        ("listeners=PLAINTEXT://h", "HOST:PORT is wanted"),
+        ("tidemill.peer.advertised=0.0.0.0:9093", "that other brokers connect to"),
+        ("tidemill.peer.advertised=mill:0", "that other brokers connect to"),
+        ("tidemill.cluster.key=", "an empty key keeps nobody out"),
+        ("nothing", "--set=nothing is refused: write KEY=VALUE"),
+        ("listeners=127.0.0.1:9092", "write NAME://HOST:PORT"),
+        ("listeners=PLAINTEXT://h", "write HOST:PORT"),
         ("listeners=PLAINTEXT://::1:9", r"in brackets: \[::1\]:9"),
-        ("listeners=SSL://127.0.0.1:0", "SSL speaks SSL, and only PLAINTEXT is built"),
-        ("listeners=INNER://127.0.0.1:0", "add INNER:PLAINTEXT to listener.security.protocol.map"),
+        ("listeners=SSL://127.0.0.1:0", "SSL uses SSL, but only PLAINTEXT is implemented"),
+        ("listeners=INNER://127.0.0.1:0", "listener.security.protocol.map does not contain INNER; add INNER:PLAINTEXT"),
         ("listeners=PLAINTEXT://10.0.0.1:9092", "tidemill.insecure.bind=true"),
         ("listeners=PLAINTEXT://0.0.0.0:9092", "advertised.listeners|insecure"),
-        ("advertised.listeners=OTHER://h:1", "listeners has no OTHER"),
-        ("advertised.listeners=PLAINTEXT://h:0", "name the host and port"),
+        ("advertised.listeners=OTHER://h:1", "listeners does not contain OTHER"),
+        ("advertised.listeners=PLAINTEXT://h:0", "set the host and port"),
         ("tidemill.http.listener=0.0.0.0:1", "tidemill.insecure.bind=true"),
     ],
 )  # fmt: skip
 def test_a_refusal_names_the_key_the_value_and_the_fix(setting: str, why: str) -> None:
-    """
-    Before anything is opened.
-    """
+    """Settings are checked before anything is opened."""
     with pytest.raises(SettingRefused, match=why):
         settings_from(file=None, environment={}, sets=[setting])
 
 
-def test_a_variable_that_names_no_key_is_refused() -> None:
-    """
-    By the name that stands in the environment.
-    """
+def test_an_environment_variable_without_a_key_is_refused() -> None:
+    """The message has the name of the variable."""
     with pytest.raises(SettingRefused, match=r"TIDEMILL_SET_LOG_DRIS=/x is refused: there is no key log\.dris"):
         settings_from(file=None, environment={"TIDEMILL_SET_LOG_DRIS": "/x"}, sets=[])
 
@@ -132,16 +116,14 @@ def test_a_variable_that_names_no_key_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a: 1\na: 2\n", "stands in the file twice"),
+        ("a: 1\na: 2\n", "is in the file twice"),
         ("log:\n  dirs: /x\n", "keys are flat"),
         ("- a\n", "lines of KEY: VALUE"),
         ("a: [\n", "it is not YAML"),
     ],
 )
-def test_a_file_that_is_no_list_of_keys_is_refused(tmp_path: Path, text: str, why: str) -> None:
-    """
-    A key that stands twice would silently lose one of its values.
-    """
+def test_a_malformed_configuration_file_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    """A duplicate key would silently lose one of its values."""
     file = tmp_path / "broker.yaml"
     file.write_text(text)
 
@@ -149,18 +131,14 @@ def test_a_file_that_is_no_list_of_keys_is_refused(tmp_path: Path, text: str, wh
         settings_from(file=str(file), environment={}, sets=[])
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """
-    Starting with defaults instead would found a broker in the wrong place.
-    """
+def test_a_missing_configuration_file_is_refused(tmp_path: Path) -> None:
+    """Starting with defaults instead would create a broker in the wrong directory."""
     with pytest.raises(SettingRefused, match="cannot be read"):
         settings_from(file=str(tmp_path / "none.yaml"), environment={}, sets=[])
 
 
-def test_a_broker_alone_listens_for_others_on_this_machine() -> None:
-    """
-    With a key that everybody knows: on loopback it keeps out nobody but another cluster's mistake.
-    """
+def test_the_default_peer_listener_is_on_loopback() -> None:
+    """Its cluster key is public: on loopback it only prevents links between different clusters by mistake."""
     settings = settings_from(file=None, environment={}, sets=[])
 
     assert (Listener(name="PEER", bind=Address("127.0.0.1", 9093)), (), LOOPBACK_KEY) == (
@@ -170,10 +148,8 @@ def test_a_broker_alone_listens_for_others_on_this_machine() -> None:
     )
 
 
-def test_a_broker_that_joins_is_told_where_to_ask_and_what_to_prove() -> None:
-    """
-    The key comes from the environment, where no list of processes shows it.
-    """
+def test_the_settings_of_a_joining_broker() -> None:
+    """The key comes from the environment, so that it does not appear in the process list."""
     environment = {"TIDEMILL_SET_CLUSTER_KEY": "s3cret", "TIDEMILL_SET_JOIN": "a:9093, [::1]:7"}
     sets = [
         "tidemill.peer.listener=0.0.0.0:9093",
@@ -194,9 +170,7 @@ def test_a_broker_that_joins_is_told_where_to_ask_and_what_to_prove() -> None:
         (["tidemill.peer.listener=0.0.0.0:9093", "tidemill.insecure.bind=true"], "set tidemill.peer.advertised"),
     ],
 )
-def test_a_key_alone_does_not_open_the_peer_listener(sets: list[str], why: str) -> None:
-    """
-    What is said there can be read by anyone on the way; and others must be able to reach it.
-    """
+def test_a_cluster_key_alone_is_not_enough_for_a_public_peer_listener(sets: list[str], why: str) -> None:
+    """The traffic is not encrypted, and other brokers need an address that they can connect to."""
     with pytest.raises(SettingRefused, match=why):
         settings_from(file=None, environment={}, sets=["tidemill.cluster.key=k", *sets])
