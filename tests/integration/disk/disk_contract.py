@@ -1,4 +1,6 @@
-"""What every twin of the Disk port must do.  A twin's test module subclasses `DiskContract` and gives the fixtures."""
+"""The contract of the Disk port.  The test module of each implementation subclasses `DiskContract` and defines the
+fixtures.
+"""
 
 from random import Random
 
@@ -10,12 +12,10 @@ MIB = 1 << 20
 
 
 class DiskContract:
-    """Needs two fixtures: `disk`, empty, and `beside`, the same directory as another process sees it."""
+    """Needs two fixtures: `disk`, empty, and `beside`, the same directory opened by another process."""
 
-    def test_a_file_holds_what_was_written(self, disk: Disk) -> None:
-        """
-        All parts of a write stand one behind the other, whatever buffers they came in.
-        """
+    def test_a_write_joins_its_parts(self, disk: Disk) -> None:
+        """The parts of a write are stored one after another, whatever type of buffer they have."""
         file = disk.open("a", create=True)
 
         file.write(0, [b"one", bytearray(b"two"), memoryview(b"three"), b""])
@@ -23,9 +23,7 @@ class DiskContract:
         assert (file.size(), file.read(0, 100)) == (11, b"onetwothree")
 
     def test_a_write_overwrites_in_place(self, disk: Disk) -> None:
-        """
-        Bytes beside a write stay as they are.
-        """
+        """Bytes next to the write do not change."""
         file = disk.open("a", create=True)
         file.write(0, [b"x" * 10_000])
 
@@ -33,10 +31,8 @@ class DiskContract:
 
         assert file.read(0, 10_000) == b"x" * 4095 + b"ab" + b"x" * 5903
 
-    def test_a_write_behind_the_end_leaves_zeros_between(self, disk: Disk) -> None:
-        """
-        A gap reads as zeros.
-        """
+    def test_a_write_beyond_the_end_leaves_a_gap_of_zeros(self, disk: Disk) -> None:
+        """The gap reads as zeros."""
         file = disk.open("a", create=True)
 
         file.write(5000, [b"end"])
@@ -44,9 +40,7 @@ class DiskContract:
         assert file.read(0, 6000) == bytes(5000) + b"end"
 
     def test_a_write_may_have_thousands_of_parts(self, disk: Disk) -> None:
-        """
-        More parts than the kernel takes at once are written all the same.
-        """
+        """More parts than one system call takes are written as well."""
         file = disk.open("a", create=True)
         parts = [b"%04d" % number for number in range(5000)]
 
@@ -56,9 +50,9 @@ class DiskContract:
 
     @pytest.mark.parametrize("pages", [1, 31, 32, 255, 256, 257, 700])
     @pytest.mark.parametrize("part_bytes", [171, 4096, 3 * MIB])
-    def test_whole_pages_are_there_for_every_reader(self, disk: Disk, pages: int, part_bytes: int) -> None:
-        """
-        Whether they went through the cache or around it: over older bytes, between others, and after a rename.
+    def test_durably_written_pages_are_visible_to_every_reader(self, disk: Disk, pages: int, part_bytes: int) -> None:
+        """This holds whether they bypass the page cache or not: over older bytes, between others, and after a
+        rename.
         """
         file = disk.open("a", create=True)
         file.write(0, [b"x" * (pages + 2) * 4096])
@@ -70,9 +64,9 @@ class DiskContract:
         assert b"x" * 4096 + content + b"x" * 4096 == disk.open("b").read(0, (pages + 2) * 4096)
 
     @pytest.mark.parametrize("seed", range(8))
-    def test_what_goes_around_the_cache_is_there_for_every_reader(self, disk: Disk, seed: int) -> None:
-        """
-        As a segment grows: in parts of any size, through the cache and around it, read meanwhile, cut now and then.
+    def test_writes_around_the_cache_are_visible_to_every_reader(self, disk: Disk, seed: int) -> None:
+        """A segment grows in parts of any size, with and without the page cache, with reads in between and occasional
+        truncation.
         """
         random = Random(seed)
         file = disk.open("a", create=True)
@@ -92,10 +86,8 @@ class DiskContract:
 
         assert expected == disk.open("a").read(0, len(expected) + 1)
 
-    def test_nothing_written_changes_nothing(self, disk: Disk) -> None:
-        """
-        A write without bytes does not make a file longer.
-        """
+    def test_an_empty_write_changes_nothing(self, disk: Disk) -> None:
+        """A write without bytes does not extend a file."""
         file = disk.open("a", create=True)
 
         file.write(100, [])
@@ -103,10 +95,8 @@ class DiskContract:
 
         assert file.size() == 0
 
-    def test_a_read_is_short_at_the_end_only(self, disk: Disk) -> None:
-        """
-        Up to `size` bytes; none behind the end.
-        """
+    def test_reads_are_short_only_at_the_end_of_the_file(self, disk: Disk) -> None:
+        """A read returns up to `size` bytes, and none beyond the end."""
         file = disk.open("a", create=True)
         file.write(0, [b"abcdef"])
 
@@ -114,10 +104,8 @@ class DiskContract:
 
         assert reads == [b"abcdef", b"ef", b"", b"", b""]
 
-    def test_a_cached_read_is_right_or_unknown(self, disk: Disk) -> None:
-        """
-        As `read`, also when it is short at the end of the file, or None.
-        """
+    def test_a_cached_read_equals_a_read_or_is_none(self, disk: Disk) -> None:
+        """This includes reads that are short at the end of the file."""
         file = disk.open("a", create=True)
         file.write(0, [b"x" * 5000])
 
@@ -125,10 +113,8 @@ class DiskContract:
 
         assert all(cached is None or cached == read for cached, read in reads)
 
-    def test_a_large_file_is_read_as_it_was_written(self, disk: Disk) -> None:
-        """
-        Megabytes in one call.
-        """
+    def test_megabytes_can_be_read_and_written_in_one_call(self, disk: Disk) -> None:
+        """The file reads back as it was written."""
         file = disk.open("a", create=True)
         data = bytes(range(256)) * (8 * MIB // 256)
 
@@ -137,9 +123,7 @@ class DiskContract:
         assert file.read(17, 8 * MIB) == data
 
     def test_a_truncate_cuts_and_grows_with_zeros(self, disk: Disk) -> None:
-        """
-        What was cut does not come back when the file grows again.
-        """
+        """Truncated bytes do not reappear when the file grows again."""
         file = disk.open("a", create=True)
         file.write(0, [b"abcdef"])
 
@@ -150,19 +134,15 @@ class DiskContract:
         assert (cut, file.read(0, 10), file.size()) == (b"ab", b"ab\0\0\0", 5)
 
     def test_a_file_can_be_open_more_than_once(self, disk: Disk) -> None:
-        """
-        Each sees what the other writes.
-        """
+        """Each open file sees the writes of the others."""
         one, other = disk.open("a", create=True), disk.open("a", create=True)
 
         one.write(0, [b"seen"])
 
         assert other.read(0, 10) == b"seen"
 
-    def test_syncs_return(self, disk: Disk) -> None:
-        """
-        A file's, a directory's, the data directory's; also twice, also with nothing to do.
-        """
+    def test_syncs_succeed(self, disk: Disk) -> None:
+        """Files, directories and the data directory can be synced, repeatedly and with nothing to do."""
         disk.make_directory("d")
         file = disk.open("d/a", create=True)
         file.write(0, [b"x"])
@@ -175,9 +155,7 @@ class DiskContract:
         assert file.read(0, 1) == b"x"
 
     def test_a_closed_file_refuses_everything_but_close(self, disk: Disk) -> None:
-        """
-        `close` is idempotent; a use after it is a mistake of ours.
-        """
+        """`close` is idempotent; any other use after it is a bug."""
         file = disk.open("a", create=True)
 
         file.close()
@@ -194,10 +172,8 @@ class DiskContract:
             with pytest.raises(ValueError, match="closed"):
                 use()
 
-    def test_open_makes_a_file_only_when_told_to(self, disk: Disk) -> None:
-        """
-        A file that is there is opened as it is; one that is not is FileNotFoundError, or made empty.
-        """
+    def test_open_creates_a_file_only_on_request(self, disk: Disk) -> None:
+        """An existing file is opened unchanged; a missing one raises FileNotFoundError or is created empty."""
         with pytest.raises(FileNotFoundError):
             disk.open("a")
 
@@ -206,17 +182,13 @@ class DiskContract:
 
         assert again.read(0, 10) == b"kept"
 
-    def test_a_file_needs_its_directory(self, disk: Disk) -> None:
-        """
-        Opening makes no directories.
-        """
+    def test_open_does_not_create_directories(self, disk: Disk) -> None:
+        """The directory of a file must exist."""
         with pytest.raises(FileNotFoundError):
             disk.open("d/a", create=True)
 
-    def test_a_directory_is_no_file(self, disk: Disk) -> None:
-        """
-        Nor the other way round.
-        """
+    def test_files_and_directories_are_not_interchangeable(self, disk: Disk) -> None:
+        """Operations on files refuse directories, and vice versa."""
         disk.make_directory("d")
         disk.open("a", create=True)
 
@@ -235,10 +207,8 @@ class DiskContract:
         with pytest.raises(FileExistsError):
             disk.make_directory("a")
 
-    def test_names_are_listed_sorted(self, disk: Disk) -> None:
-        """
-        Files and directories, names only; nothing where there is no directory.
-        """
+    def test_list_returns_sorted_names(self, disk: Disk) -> None:
+        """It returns names of files and directories, and nothing for a missing directory."""
         disk.make_directory("d/inner")
         for path in ("d/b", "d/a", "d/B"):
             disk.open(path, create=True)
@@ -247,18 +217,16 @@ class DiskContract:
         assert list(disk.list("")) == ["d"]
         assert list(disk.list("none")) == []
 
-    def test_a_directory_is_made_with_its_parents_and_made_twice(self, disk: Disk) -> None:
-        """
-        No error when it is there.
-        """
+    def test_make_directory_creates_parents_and_is_idempotent(self, disk: Disk) -> None:
+        """An existing directory is not an error."""
         disk.make_directory("x/y/z")
         disk.make_directory("x/y/z")
         disk.make_directory("")
 
         assert [disk.exists(path) for path in ("", "x", "x/y", "x/y/z", "x/z")] == [True, True, True, True, False]
 
-    def test_what_may_be_gone_already_is_removed_as_well(self, disk: Disk) -> None:
-        """A file that is not there; a directory that is not there, or has something in it."""
+    def test_conditional_removal_tolerates_missing_names(self, disk: Disk) -> None:
+        """A file may be missing; a directory may be missing or not empty."""
         disk.make_directory("x/y")
         disk.open("x/y/file", create=True).close()
 
@@ -274,10 +242,8 @@ class DiskContract:
 
         assert [] == [*disk.list("x")]
 
-    def test_a_rename_replaces(self, disk: Disk) -> None:
-        """
-        The old name is gone, the new one has the file; who had opened either still has what he opened.
-        """
+    def test_a_rename_replaces_the_target(self, disk: Disk) -> None:
+        """The old name is gone and the new one has the file; open files keep their content."""
         first, second = disk.open("a", create=True), disk.open("b", create=True)
         first.write(0, [b"first"])
         second.write(0, [b"second"])
@@ -288,9 +254,7 @@ class DiskContract:
         assert (first.read(0, 10), second.read(0, 10)) == (b"first", b"second")
 
     def test_a_rename_moves_between_directories(self, disk: Disk) -> None:
-        """
-        Directories with what is in them too.
-        """
+        """Directories move with their content."""
         disk.make_directory("from/topic")
         disk.make_directory("to")
         disk.open("from/topic/a", create=True).write(0, [b"x"])
@@ -299,9 +263,9 @@ class DiskContract:
 
         assert (disk.exists("from/topic"), disk.open("to/topic/a").read(0, 1)) == (False, b"x")
 
-    def test_a_rename_refuses_what_makes_no_sense(self, disk: Disk) -> None:
-        """
-        From nowhere, into nowhere, over a directory, a directory into itself or over a file.
+    def test_impossible_renames_are_refused(self, disk: Disk) -> None:
+        """The source or the target directory is missing, the target is a directory, or a directory would replace a file
+        or move into itself.
         """
         disk.make_directory("d/full")
         disk.open("a", create=True)
@@ -317,10 +281,8 @@ class DiskContract:
                 disk.rename(old, new)
         assert list(disk.list("")) == ["a", "d"]
 
-    def test_a_removed_file_can_still_be_read_by_who_has_it_open(self, disk: Disk) -> None:
-        """
-        Its name is free at once.
-        """
+    def test_a_removed_file_stays_readable_while_open(self, disk: Disk) -> None:
+        """Its name can be reused at once."""
         file = disk.open("a", create=True)
         file.write(0, [b"old"])
 
@@ -329,18 +291,14 @@ class DiskContract:
 
         assert (file.read(0, 10), disk.open("a").read(0, 10)) == (b"old", b"new")
 
-    def test_what_is_not_there_cannot_be_removed(self, disk: Disk) -> None:
-        """
-        FileNotFoundError, so that nobody takes a wrong path for a success.
-        """
+    def test_removing_a_missing_name_fails(self, disk: Disk) -> None:
+        """FileNotFoundError prevents a wrong path from being mistaken for success."""
         for act in (disk.remove, disk.remove_directory, disk.sync_directory):
             with pytest.raises(FileNotFoundError):
                 act("none")
 
     def test_only_an_empty_directory_is_removed(self, disk: Disk) -> None:
-        """
-        Removal never takes files along.
-        """
+        """Removing a directory never removes files."""
         disk.make_directory("d")
         disk.open("d/a", create=True)
 
@@ -355,9 +313,7 @@ class DiskContract:
         "path", ["/etc/passwd", "..", "a/../../b", ".", "./a", "a//b", "a/", "a\0b", "LOCK", "LOCK/a"]
     )
     def test_no_path_leads_out_of_the_data_directory(self, disk: Disk, path: str) -> None:
-        """
-        Nor to its lock.
-        """
+        """The lock file is not accessible either."""
         for act in (
             lambda: disk.open(path, create=True),
             lambda: disk.exists(path),
@@ -372,10 +328,8 @@ class DiskContract:
             with pytest.raises(ValueError, match="path"):
                 act()
 
-    def test_the_data_directory_itself_stays(self, disk: Disk) -> None:
-        """
-        It can be listed and synced, but neither opened, renamed nor removed.
-        """
+    def test_the_data_directory_cannot_be_opened_renamed_or_removed(self, disk: Disk) -> None:
+        """It can only be listed and synced."""
         for act in (
             lambda: disk.open("", create=True),
             lambda: disk.rename("", "a"),
@@ -387,15 +341,11 @@ class DiskContract:
                 act()
 
     def test_free_space_is_known(self, disk: Disk) -> None:
-        """
-        Some, on any machine that can run this.
-        """
+        """It is positive on any machine that can run this test."""
         assert disk.free_space() > 0
 
-    def test_one_process_holds_the_data_directory(self, disk: Disk, beside: Disk) -> None:
-        """
-        Who has it may ask again; another is refused, and may still look.
-        """
+    def test_one_process_can_lock_the_data_directory(self, disk: Disk, beside: Disk) -> None:
+        """The holder may lock it again; another process is refused, but can still read."""
         disk.open("a", create=True).write(0, [b"x"])
 
         disk.lock()

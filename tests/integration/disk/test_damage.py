@@ -1,4 +1,4 @@
-"""A flipped byte on disk, end to end: a real broker names it and never serves it."""
+"""A flipped bit on disk, end to end: a real broker reports the damaged batch and never serves it."""
 
 import json
 import subprocess
@@ -18,13 +18,13 @@ from tidemill.wire.messages import fetch
 
 TOPIC = "damaged"
 RECORDS = 6
-FLIPPED = 3  # the record whose batch is hit
+FLIPPED = 3  # the offset of the record whose batch is damaged
 POLL_S = 2.0
 
 
 @contextmanager
 def running_broker(directory: Path, events: Path) -> Iterator[str]:
-    """Its bootstrap address; stopped cleanly, with a last checkpoint."""
+    """Run a broker and yield its bootstrap address; stop it cleanly, with a last checkpoint."""
     options = ("--data", str(directory), "--kafka", "127.0.0.1:0", "--http", "127.0.0.1:0", "--json")
     command = [sys.executable, "-m", "tidemill", "dev", *options]
     with (
@@ -52,7 +52,7 @@ def segment_with_records(directory: Path) -> Path:
 
 
 def flip_record(path: Path, offset: int) -> tuple[int, int]:
-    """Flip a bit of the batch at `offset`; the batch's position and size."""
+    """Flip a bit of the batch at `offset`; return the batch's position and size."""
     data = bytearray(path.read_bytes())
     position = 0
     while read_header(data, position).base_offset != offset:
@@ -63,7 +63,7 @@ def flip_record(path: Path, offset: int) -> tuple[int, int]:
 
 
 def fetch_at(bootstrap: str, offset: int) -> fetch.Response.Topic.Partition:
-    """What the broker answers, error codes included: clients hide those."""
+    """Return the broker's response with its error code, which clients hide."""
     host, _, port = bootstrap.rpartition(":")
     connection = BrokerConnection(Endpoint(host, int(port)), from_keys({"bootstrap.servers": bootstrap}))
     wanted = fetch.Request.Topic.Partition(
@@ -93,7 +93,7 @@ def fetch_at(bootstrap: str, offset: int) -> fetch.Response.Topic.Partition:
 
 
 def consumed(bootstrap: str) -> list[bytes]:
-    """What a consumer gets until nothing comes any more."""
+    """Return the values that a consumer receives until no more arrive."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     values = []
@@ -106,9 +106,9 @@ def consumed(bootstrap: str) -> list[bytes]:
     return values
 
 
-def test_a_flipped_byte_is_named_and_never_served(tmp_path: Path) -> None:
-    """
-    Clients get what lies before it and KAFKA_STORAGE_ERROR for it; the event log and `log verify` say where it is.
+def test_a_damaged_batch_is_reported_and_never_served(tmp_path: Path) -> None:
+    """Clients get the records before it, and KAFKA_STORAGE_ERROR for it; the event log and `log verify` report its
+    position.
     """
     directory, events = tmp_path / "data", tmp_path / "events"
     with running_broker(directory, events) as bootstrap:
@@ -140,10 +140,8 @@ def test_a_flipped_byte_is_named_and_never_served(tmp_path: Path) -> None:
     )
 
 
-def test_verify_finds_nothing_beside_a_broker_that_writes(tmp_path: Path) -> None:
-    """
-    What is on its way is no damage.
-    """
+def test_verify_reports_no_damage_while_a_broker_writes(tmp_path: Path) -> None:
+    """Incomplete writes in progress are not damage."""
     directory = tmp_path / "data"
     with running_broker(directory, tmp_path / "events") as bootstrap:
         producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})

@@ -1,4 +1,4 @@
-"""The machine's disk keeps the contract of the Disk port, and its own promises."""
+"""OsDisk fulfils the contract of the Disk port, and has guarantees of its own."""
 
 import errno
 import os
@@ -41,10 +41,8 @@ class TestOsDisk(DiskContract):
         return OsDisk(root)
 
 
-def test_what_is_made_is_for_the_owner_only(disk: OsDisk, root: Path) -> None:
-    """
-    Directories 0700, files 0600, whatever the umask allows.
-    """
+def test_files_and_directories_are_accessible_to_the_owner_only(disk: OsDisk, root: Path) -> None:
+    """Directories have mode 0700 and files 0600, whatever the umask allows."""
     disk.make_directory("d/e")
     disk.open("d/e/a", create=True)
     disk.lock()
@@ -54,10 +52,10 @@ def test_what_is_made_is_for_the_owner_only(disk: OsDisk, root: Path) -> None:
     assert modes == [0o700, 0o700, 0o700, 0o600, 0o600]
 
 
-def test_a_directory_is_made_though_its_parent_goes_meanwhile(
+def test_make_directory_survives_the_removal_of_a_parent(
     disk: OsDisk, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another thread found the parent empty."""
+    """Another thread may remove a parent directory that it found empty."""
     mkdir = os.mkdir
     gone = []
 
@@ -73,10 +71,8 @@ def test_a_directory_is_made_though_its_parent_goes_meanwhile(
     assert (1, True) == (len(gone), disk.exists("x/y"))
 
 
-def test_the_kernel_may_take_a_write_in_pieces(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    A short write is gone on with where it stopped, in the middle of a part or not.
-    """
+def test_short_writes_are_continued(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short write continues where it stopped, within a part or between parts."""
     file = disk.open("a", create=True)
     parts = [b"%07d" % number for number in range(3000)]
     whole, calls = os.pwritev, 0
@@ -95,10 +91,8 @@ def test_the_kernel_may_take_a_write_in_pieces(disk: OsDisk, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_no_room_is_disk_full(disk: OsDisk, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """
-    Also when it is the quota that is used up, and when a name finds no room.
-    """
+def test_no_space_and_quota_errors_are_disk_full(disk: OsDisk, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """This holds for the creation and renaming of files, too."""
     file = disk.open("a", create=True)
 
     def refuse(*_: object) -> int:
@@ -119,9 +113,7 @@ def test_no_room_is_disk_full(disk: OsDisk, monkeypatch: pytest.MonkeyPatch, num
 
 
 def test_other_errors_of_a_write_are_not_disk_full(disk: OsDisk) -> None:
-    """
-    A file that is larger than the process may write is no full disk.
-    """
+    """A file that exceeds the process's size limit does not mean a full disk."""
     file = disk.open("a", create=True)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
@@ -134,10 +126,8 @@ def test_other_errors_of_a_write_are_not_disk_full(disk: OsDisk) -> None:
     assert (caught.value.errno, isinstance(caught.value, DiskFull)) == (errno.EFBIG, False)
 
 
-def test_a_full_file_system_is_met_and_left_again() -> None:
-    """
-    On a real full device: DiskFull, whatever else.
-    """
+def test_a_full_device_raises_disk_full() -> None:
+    """The test writes to /dev/full."""
     full = os_disk.OsFile(os.open("/dev/full", os.O_RDWR), "full")
 
     with pytest.raises(DiskFull):
@@ -146,9 +136,7 @@ def test_a_full_file_system_is_met_and_left_again() -> None:
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EINVAL])
 def test_any_error_of_a_sync_is_sync_failed(disk: OsDisk, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """
-    Whatever the reason, what should be durable may be gone.
-    """
+    """Whatever the cause, data that should be durable may be lost."""
     file = disk.open("a", create=True)
 
     def fail(_: int) -> None:
@@ -164,24 +152,20 @@ def test_any_error_of_a_sync_is_sync_failed(disk: OsDisk, monkeypatch: pytest.Mo
     assert of_file.value.errno == of_directory.value.errno == number
 
 
-def test_what_is_in_memory_is_read_without_the_disk(disk: OsDisk) -> None:
-    """
-    On a file system that can tell, what was just written is known.
-    """
+def test_cached_data_is_read_without_the_disk(disk: OsDisk) -> None:
+    """On a file system that supports RWF_NOWAIT, recently written data is found in the page cache."""
     file = disk.open("a", create=True)
     file.write(0, [b"x" * 100_000])
 
     cached = file.read_cached(0, 200_000)
 
     if cached is None:
-        pytest.skip("this file system does not know RWF_NOWAIT")
+        pytest.skip("this file system does not support RWF_NOWAIT")
     assert cached == b"x" * 100_000
 
 
-def test_a_partly_cached_range_is_unknown(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Half an answer in the middle of a file is none.
-    """
+def test_a_partly_cached_range_is_not_returned(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read that is short in the middle of a file returns None."""
     file = disk.open("a", create=True)
     file.write(0, [b"x" * 100_000])
     whole = os.preadv
@@ -193,12 +177,10 @@ def test_a_partly_cached_range_is_unknown(disk: OsDisk, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("number", "asks_again"), [(errno.EAGAIN, True), (errno.EOPNOTSUPP, False)])
-def test_what_would_wait_is_unknown(
+def test_a_read_that_would_block_returns_none(
     disk: OsDisk, monkeypatch: pytest.MonkeyPatch, number: int, asks_again: bool
 ) -> None:
-    """
-    A file system that cannot tell is not asked twice.
-    """
+    """A file system without support for it is not asked again."""
     file = disk.open("a", create=True)
     file.write(0, [b"x"])
     calls = 0
@@ -214,10 +196,8 @@ def test_what_would_wait_is_unknown(
     assert (reads, calls) == ([None, None], 2 if asks_again else 1)
 
 
-def test_the_kernel_may_give_a_read_in_pieces(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """
-    Short in the middle of a file is not the end.
-    """
+def test_short_reads_are_continued(disk: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short read in the middle of a file is not the end of the file."""
     file = disk.open("a", create=True)
     file.write(0, [bytes(range(250)) * 40])
     whole = os.pread
@@ -226,10 +206,8 @@ def test_the_kernel_may_give_a_read_in_pieces(disk: OsDisk, monkeypatch: pytest.
     assert file.read(5, 20_000) == (bytes(range(250)) * 40)[5:]
 
 
-def test_a_file_may_be_closed_under_its_readers(disk: OsDisk) -> None:
-    """
-    A reader gets this file's bytes or ValueError, never those of the file that has the number next.
-    """
+def test_a_file_can_be_closed_while_it_is_read(disk: OsDisk) -> None:
+    """A reader gets this file's bytes or ValueError, never those of a file that reuses the descriptor number."""
     for path, byte in (("mine", b"m"), ("other", b"o")):
         disk.open(path, create=True).write(0, [byte * 65536])
     seen: set[bytes] = set()
@@ -248,7 +226,7 @@ def test_a_file_may_be_closed_under_its_readers(disk: OsDisk) -> None:
         reader.start()
     for _ in range(2000):
         current[0].close()
-        other = disk.open("other")  # takes the number if it is free
+        other = disk.open("other")  # reuses the descriptor number if it is free
         current[0] = disk.open("mine")
         other.close()
     over.set()
@@ -259,10 +237,8 @@ def test_a_file_may_be_closed_under_its_readers(disk: OsDisk) -> None:
     assert b"m" in seen
 
 
-def test_a_closed_file_gives_its_number_back(disk: OsDisk) -> None:
-    """
-    Sleeping shards have no open file.
-    """
+def test_a_closed_file_releases_its_descriptor(disk: OsDisk) -> None:
+    """Idle shards must have no open files."""
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(50):
         disk.open("a", create=True).close()
@@ -271,9 +247,7 @@ def test_a_closed_file_gives_its_number_back(disk: OsDisk) -> None:
 
 
 def test_the_lock_ends_with_its_process(root: Path) -> None:
-    """
-    Killed or not; and until then another process is told who has it.
-    """
+    """This holds even if the process is killed; until then another process gets the holder's pid."""
     holder = subprocess.Popen(
         [
             sys.executable,
@@ -301,9 +275,7 @@ def test_the_lock_ends_with_its_process(root: Path) -> None:
 
 
 def test_read_only_changes_nothing(disk: OsDisk, root: Path) -> None:
-    """
-    For looking at a directory beside its broker: neither the directory nor a file is made or changed.
-    """
+    """Tools can inspect a directory while its broker runs: nothing is created or changed."""
     disk.open("a", create=True).write(0, [b"x"])
     looking = OsDisk(root, read_only=True)
 

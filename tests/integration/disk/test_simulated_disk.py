@@ -1,4 +1,4 @@
-"""The simulated disk keeps the contract of the Disk port."""
+"""SimulatedDisk fulfils the contract of the Disk port."""
 
 import pytest
 
@@ -17,7 +17,7 @@ class TestSimulatedDisk(DiskContract):
         return disk.beside()
 
 
-class TestSimulatedDiskThatNeverKnowsWhatIsCached(TestSimulatedDisk):
+class TestSimulatedDiskWithoutCachedReads(TestSimulatedDisk):
     @pytest.fixture
     def disk(self) -> SimulatedDisk:
         disk = SimulatedDisk()

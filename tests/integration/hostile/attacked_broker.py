@@ -1,7 +1,7 @@
-"""A real broker under attack, and what an attacker needs: plain sockets, hand-made frames, and a look at its memory.
+"""A real broker under attack, and the attacker's tools: plain sockets, crafted frames, and the broker's memory usage.
 
-After every attack `unhurt` asks what must still hold: a normal client is served at once, memory is bounded, and nothing
-went wrong that nobody expected.
+After every attack `unhurt` checks that a normal client is served promptly, memory is bounded, and no unexpected error
+was logged.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from tidemill.wire.messages import create_topics, fetch, list_offsets, metadata,
 from tidemill.wire.schema import Api, Message
 
 MIB = 1 << 20
-ANSWER_S_MAX = 5.0  # a normal request's, on a machine that others use too
+ANSWER_S_MAX = 5.0  # for a normal request on a shared machine
 STALL_MS_MAX = 1_000
 
 
 class Client:
-    """One connection; requests as messages, or bytes."""
+    """One connection; sends requests as messages or as bytes."""
 
     def __init__(self, address: tuple[str, int], *, receive_buffer: int | None = None) -> None:
         self.socket = socket.socket()
@@ -59,7 +59,7 @@ class Client:
         return bytes(parts)
 
     def is_closed_by_broker(self) -> bool:
-        """Waits for the broker to close; what it still answers is read away."""
+        """Wait for the broker to close the connection, and discard what it still sends."""
         try:
             while self.socket.recv(65536):
                 pass
@@ -70,7 +70,7 @@ class Client:
         return True
 
     def reset(self) -> None:
-        """An end without a farewell."""
+        """End the connection with a reset."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
@@ -115,7 +115,7 @@ class AttackedBroker:
         for line in Path(f"/proc/{self._process.broker_pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) << 10
-        raise AssertionError("the broker is gone")
+        raise AssertionError("the broker has exited")
 
     def topic(self, partitions: int = 1, **settings: str) -> str:
         self._names += 1
@@ -133,7 +133,9 @@ class AttackedBroker:
         return name
 
     def unhurt(self, *, grown_max: int) -> None:
-        """A normal client is served, memory has not grown by more, nobody waited long, and no mistake is told."""
+        """Check that a normal client is served promptly, memory grew by at most `grown_max` bytes, and nothing went
+        wrong.
+        """
         begun = time.monotonic()
         topic = self.topic()
         with self.connect() as client:
@@ -154,7 +156,7 @@ class AttackedBroker:
             assert event.get("milliseconds", 0) < STALL_MS_MAX, line
 
     def new_lines(self) -> list[str]:
-        """What the broker has told since it was asked last."""
+        """Return the lines the broker has logged since the last call."""
         lines = self._log.read_text().splitlines()
         new, self._told = lines[self._told :], len(lines)
         return new

@@ -1,4 +1,4 @@
-"""One broker for all attacks, in any order: each must leave it as it found it."""
+"""One broker for all attacks, in any order: every test must leave it usable."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Many clients at once, and clients that go in the middle."""
+"""Many clients at once, and clients that disconnect in the middle of a request."""
 
 import time
 
@@ -8,10 +8,8 @@ GROWN_MAX = 48 * MIB
 LONG_MS = 20_000
 
 
-def test_a_herd_of_fetches_wakes_together(broker: AttackedBroker) -> None:
-    """
-    500 consumers wait at the end of one partition; one record answers them all, and nobody else waits for that.
-    """
+def test_one_record_answers_500_waiting_fetches(broker: AttackedBroker) -> None:
+    """500 consumers wait at the end of one partition; answering them all must not delay other clients."""
     topic = broker.topic()
     request = fetch_request(topic, wait_ms=LONG_MS)
     with broker.crowd(500) as herd:
@@ -29,9 +27,9 @@ def test_a_herd_of_fetches_wakes_together(broker: AttackedBroker) -> None:
     broker.unhurt(grown_max=GROWN_MAX)
 
 
-def test_a_fetch_that_nobody_waits_for_is_forgotten(broker: AttackedBroker) -> None:
-    """
-    300 clients go while their fetches wait for a day; memory is given back, and the next record wakes nobody.
+def test_fetches_of_disconnected_clients_are_dropped(broker: AttackedBroker) -> None:
+    """300 clients disconnect while their fetches wait for a day; their memory is freed, and the next record answers
+    none of them.
     """
     topic = broker.topic(partitions=50)
     request = fetch_request(topic, wait_ms=86_400_000, partitions=50)
@@ -49,10 +47,8 @@ def test_a_fetch_that_nobody_waits_for_is_forgotten(broker: AttackedBroker) -> N
     broker.unhurt(grown_max=GROWN_MAX)
 
 
-def test_a_storm_of_connections_passes(broker: AttackedBroker) -> None:
-    """
-    3,000 connections come and go, in order and not.
-    """
+def test_3000_short_connections_leave_no_trace(broker: AttackedBroker) -> None:
+    """They end in order or with a reset."""
     for round_ in range(3_000):
         client = broker.connect()
         if round_ % 2:
@@ -64,9 +60,7 @@ def test_a_storm_of_connections_passes(broker: AttackedBroker) -> None:
 
 
 def test_idle_connections_are_cheap(broker: AttackedBroker) -> None:
-    """
-    1,000 clients that asked once and stay.
-    """
+    """1,000 clients send one request each and stay connected."""
     before = broker.resident_bytes()
     request = fetch_request("nowhere")
     with broker.crowd(1_000) as clients:
@@ -80,9 +74,9 @@ def test_idle_connections_are_cheap(broker: AttackedBroker) -> None:
         broker.unhurt(grown_max=GROWN_MAX)
 
 
-def test_producers_that_go_in_the_middle_leave_whole_batches(broker: AttackedBroker) -> None:
-    """
-    Half a request appends nothing; a whole one whose client is gone may, and then entirely.
+def test_interrupted_produce_requests_append_whole_batches_or_nothing(broker: AttackedBroker) -> None:
+    """An incomplete request appends nothing; a complete one may append its batch even if the client has
+    disconnected.
     """
     topic = broker.topic()
     frame = frame_of(produce_request(topic, *[b"x" * 1_000] * 100), 9)

@@ -1,4 +1,4 @@
-"""Frames, headers and bodies that no client sends by intent."""
+"""Malformed frames, headers and bodies."""
 
 import random
 import struct
@@ -35,7 +35,7 @@ REFUSED = {
     "a client id that is not UTF-8": sized(header(METADATA, 1, client_id=b"\xff\xfe") + b"\0\0\0\0"),
     "unknown API": sized(header(999, 0)),
     "negative API": sized(header(-1, 0)),
-    "a version nobody speaks": sized(header(METADATA, 99)),
+    "an unsupported version": sized(header(METADATA, 99)),
     "a negative version": sized(header(METADATA, -1)),
     "twenty million tagged fields in the header": sized(header(API_VERSIONS, 3) + b"\x80\xda\xc4\x09"),
     "2^32 - 1 tagged fields": sized(header(API_VERSIONS, 3) + UVARINT_MAX),
@@ -50,10 +50,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_request_ends_its_connection(broker: AttackedBroker, name: str) -> None:
-    """
-    Nothing is made of a number before the bytes are there that it announces.
-    """
+def test_a_malformed_request_closes_its_connection(broker: AttackedBroker, name: str) -> None:
+    """The broker allocates nothing for an announced size before its bytes have arrived."""
     with broker.connect() as client:
         client.socket.sendall(REFUSED[name])
 
@@ -62,10 +60,8 @@ def test_what_is_no_request_ends_its_connection(broker: AttackedBroker, name: st
     broker.unhurt(grown_max=GROWN_MAX)
 
 
-def test_api_versions_in_a_version_nobody_speaks_is_answered(broker: AttackedBroker) -> None:
-    """
-    In version 0, with what is spoken: a newer client must be able to step down (KIP-511).
-    """
+def test_api_versions_in_an_unsupported_version_is_answered(broker: AttackedBroker) -> None:
+    """The response has version 0 and the supported versions, so that a newer client can fall back (KIP-511)."""
     with broker.connect() as client:
         client.socket.sendall(sized(header(API_VERSIONS, 99) + b"whatever"))
         frame = memoryview(client.frame())
@@ -74,10 +70,8 @@ def test_api_versions_in_a_version_nobody_speaks_is_answered(broker: AttackedBro
     assert (errors.UNSUPPORTED_VERSION, True) == (response.error_code, len(response.api_keys) > 10)
 
 
-def test_random_bytes_end_their_connections(broker: AttackedBroker) -> None:
-    """
-    Whatever they are.
-    """
+def test_random_bytes_close_their_connections(broker: AttackedBroker) -> None:
+    """This holds for any bytes."""
     chance = random.Random(1)
     for _ in range(100):
         with broker.connect() as client:
@@ -88,7 +82,7 @@ def test_random_bytes_end_their_connections(broker: AttackedBroker) -> None:
 
 
 def requests(topic: str) -> list[tuple[Message, int]]:
-    """Of the kinds that matter most, in flexible versions and others."""
+    """Return requests of the most important kinds, in flexible and other versions."""
     return [
         (api_versions.Request(client_software_name="x", client_software_version="1"), 3),
         (metadata_request(topic, "other"), 1),
@@ -102,10 +96,8 @@ def requests(topic: str) -> list[tuple[Message, int]]:
     ]
 
 
-def test_a_request_cut_at_any_byte_ends_its_connection(broker: AttackedBroker) -> None:
-    """
-    A cut frame that says its true size is no request, and no reason to wait for more.
-    """
+def test_a_truncated_request_closes_its_connection(broker: AttackedBroker) -> None:
+    """The frame has the size of the truncated body, so the broker must not wait for more bytes."""
     for request, version in requests(broker.topic()):
         body = frame_of(request, version)[4:]
         for end in range(1, len(body)):
@@ -117,9 +109,7 @@ def test_a_request_cut_at_any_byte_ends_its_connection(broker: AttackedBroker) -
 
 
 def test_mutated_requests_are_answered_or_refused(broker: AttackedBroker) -> None:
-    """
-    2,000 requests with some bytes changed: an answer or a closed connection, and never a mistake of the broker's.
-    """
+    """2,000 requests with changed bytes get a response or a closed connection, and never cause an internal error."""
     chance = random.Random(2)
     kinds = [frame_of(request, version)[4:] for request, version in requests(broker.topic())]
     for _ in range(2_000):
@@ -133,10 +123,8 @@ def test_mutated_requests_are_answered_or_refused(broker: AttackedBroker) -> Non
     broker.unhurt(grown_max=GROWN_MAX)
 
 
-def test_a_request_of_many_parts_holds_nobody_for_long(broker: AttackedBroker) -> None:
-    """
-    60,000 of what a request may have: more topics than one may create, more partitions than there are.
-    """
+def test_requests_with_many_elements_do_not_block_others(broker: AttackedBroker) -> None:
+    """The requests have 60,000 elements: more topics than one may create, and more partitions than exist."""
     many = range(60_000)
     topics = [metadata.Request.Topic(name=f"many-{number}") for number in many]
     created = [

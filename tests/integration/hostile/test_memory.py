@@ -1,4 +1,4 @@
-"""Clients that make the broker keep much, or unfold much."""
+"""Clients that try to make the broker use much memory."""
 
 import struct
 import threading
@@ -28,9 +28,9 @@ SLOW_WRITERS, SLOW_SECONDS = 200, 2
 SLOW_READERS = 50
 
 
-def test_a_frame_costs_what_came_of_it(broker: AttackedBroker) -> None:
-    """
-    200 clients announce 100 MiB each and send a byte a second: 20 GB announced, nothing kept.
+def test_a_frame_uses_memory_only_for_received_bytes(broker: AttackedBroker) -> None:
+    """200 clients announce 100 MiB each and send a byte per second: 20 GB are announced, and almost none is
+    allocated.
     """
     before = broker.resident_bytes()
     with broker.crowd(SLOW_WRITERS) as clients:
@@ -46,9 +46,9 @@ def test_a_frame_costs_what_came_of_it(broker: AttackedBroker) -> None:
     assert grown < 16 * MIB
 
 
-def test_frames_that_never_end_are_bounded_together(broker: AttackedBroker) -> None:
-    """
-    8 clients send 60 of 100 MiB each and stop.  Those that are read last wait, others with small requests do not.
+def test_incomplete_frames_are_bounded_in_total(broker: AttackedBroker) -> None:
+    """8 clients send 60 of 100 MiB each and stop.  The broker stops reading the last ones, and still serves small
+    requests of others.
     """
     part = bytes(MIB)
     with broker.crowd(8) as clients:
@@ -59,7 +59,7 @@ def test_frames_that_never_end_are_bounded_together(broker: AttackedBroker) -> N
                 for _ in range(60):
                     client.socket.sendall(part)
             except OSError:
-                continue  # the broker reads no further
+                continue  # the broker has stopped reading
         broker.unhurt(grown_max=420 * MIB)
     time.sleep(0.3)
     broker.unhurt(grown_max=GROWN_MAX * 2)
@@ -75,10 +75,8 @@ def filled_topic(broker: AttackedBroker, mib: int) -> str:
     return topic
 
 
-def test_readers_that_never_read_are_bounded_together(broker: AttackedBroker) -> None:
-    """
-    50 clients ask for 50 MB twenty times each and read nothing; meanwhile others are served.
-    """
+def test_unread_responses_are_bounded_in_total(broker: AttackedBroker) -> None:
+    """50 clients request 50 MB twenty times each and read nothing; meanwhile others are served."""
     topic = filled_topic(broker, 56)
     broker.unhurt(grown_max=240 * MIB)
     request = frame_of(fetch_request(topic), 11)
@@ -97,7 +95,7 @@ def test_readers_that_never_read_are_bounded_together(broker: AttackedBroker) ->
 
 
 def bomb() -> bytearray:
-    """A batch of 256 MiB of zeros in some 8 KiB."""
+    """Return a batch that decompresses from about 8 KiB to 256 MiB of zeros."""
     records = zstandard.ZstdCompressor(level=19).compress(bytes(256 * MIB))
     batch = bytearray(build_batch([(None, b"", (), int(time.time() * 1000))])[:HEADER_BYTES]) + records
     struct.pack_into(">i", batch, 8, len(batch) - 12)
@@ -106,10 +104,8 @@ def bomb() -> bytearray:
     return batch
 
 
-def test_a_decompression_bomb_does_not_go_off(broker: AttackedBroker) -> None:
-    """
-    What a producer compressed is opened only for a lookup by time, and no further than a batch may unfold.
-    """
+def test_a_decompression_bomb_is_refused(broker: AttackedBroker) -> None:
+    """The broker decompresses a batch only to look up a timestamp, and only up to the size limit of a batch."""
     topic = broker.topic()
     with broker.connect() as client:
         produced = client.ask(raw_produce_request(topic, bomb()), 9)
@@ -124,9 +120,7 @@ def test_a_decompression_bomb_does_not_go_off(broker: AttackedBroker) -> None:
 
 
 def test_one_partition_is_looked_up_once_per_request(broker: AttackedBroker) -> None:
-    """
-    A lookup may cost a decompression: a request that names a partition a thousand times is told that it is wrong.
-    """
+    """A lookup may have to decompress a batch, so a request that names a partition a thousand times is refused."""
     topic = broker.topic()
     with broker.connect() as client:
         client.ask(raw_produce_request(topic, bomb()), 9)
@@ -138,10 +132,8 @@ def test_one_partition_is_looked_up_once_per_request(broker: AttackedBroker) -> 
     assert time.monotonic() - begun < 2
 
 
-def test_a_short_question_has_no_endless_answer(broker: AttackedBroker) -> None:
-    """
-    A thousand partitions named ten thousand times, and all configuration as often, are told once.
-    """
+def test_repeated_names_in_a_request_are_answered_once(broker: AttackedBroker) -> None:
+    """A topic of a thousand partitions and its configuration are each requested ten thousand times."""
     topic = broker.topic(partitions=1_000)
     resource = describe_configs.Request.Resource(resource_type=2, resource_name=topic, configuration_keys=None)
     with broker.connect() as client:
@@ -152,10 +144,8 @@ def test_a_short_question_has_no_endless_answer(broker: AttackedBroker) -> None:
     broker.unhurt(grown_max=320 * MIB)
 
 
-def test_fetch_sessions_remember_no_more_than_they_may(broker: AttackedBroker) -> None:
-    """
-    Sessions of 40,000 partitions that do not exist: the oldest make room.
-    """
+def test_the_memory_of_fetch_sessions_is_bounded(broker: AttackedBroker) -> None:
+    """Sessions with 40,000 unknown partitions each evict the oldest ones."""
     asked = [
         fetch.Request.Topic.Partition(partition=number, fetch_offset=0, partition_max_bytes=1)
         for number in range(40_000)
@@ -173,9 +163,9 @@ def test_fetch_sessions_remember_no_more_than_they_may(broker: AttackedBroker) -
     broker.unhurt(grown_max=320 * MIB)
 
 
-def test_pipelined_answers_wait_for_their_reader(broker: AttackedBroker) -> None:
-    """
-    Thousands of requests in one write: the broker looks at no more of them than it can answer, and at all in the end.
+def test_pipelined_requests_are_bounded_by_unread_responses(broker: AttackedBroker) -> None:
+    """Of thousands of requests in one write the broker processes only as many as it can answer, and all of them in the
+    end.
     """
     topic = broker.topic()
     request = metadata_request(topic)
