@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from tidemill.runtime.heap import give_back_freed_memory
+from tidemill.runtime.heap import return_freed_memory
 from tidemill.shard.jobs import Jobs
 from tidemill.telemetry.metrics import Metrics
 
@@ -32,4 +32,4 @@ class QuietHeap:
         self._moved = moved
         if is_quiet and moved - self._given_back_at >= LOAD_BYTES:
             self._given_back_at = moved
-            self._jobs.submit(give_back_freed_memory, lambda _: None, self._failed)
+            self._jobs.submit(return_freed_memory, lambda _: None, self._failed)

@@ -73,7 +73,7 @@ class PeerLeft(PeerRefused):
 
 
 class Session:
-    """One end of a connection.  After PeerRefused, only `last_words` may be called."""
+    """One end of a connection.  After PeerRefused, only `farewell` may be called."""
 
     def __init__(
         self, key: bytes, ours: Hello, nonce: bytes, *, dial: int | None = None, expected: ReplicaKey | None = None
@@ -98,9 +98,9 @@ class Session:
         self._session_key: bytes | None = None
         self._is_proven = False
         """Whether the other end has proven that it knows the key."""
-        self._sent = 0
-        self._taken = 0
-        self._unanswered: list[Buffer] = []
+        self._sealed_count = 0
+        self._unsealed_count = 0
+        self._version_answer: list[Buffer] = []
         self._frames = FrameBuffer(HANDSHAKE_BYTES_MAX, "the peer protocol")
 
     def opening(self) -> list[Buffer]:
@@ -146,11 +146,11 @@ class Session:
         assert self.theirs is not None, "the handshake is not over"
         return self._seal(FRAME, parts)
 
-    def last_words(self, why: str) -> list[Buffer]:
+    def farewell(self, why: str) -> list[Buffer]:
         """Return what may be sent before closing.  The reason is sent only to an end that has proven the key."""
         if self._is_proven:
             return self._seal(FAREWELL, [why.encode()[:FAREWELL_BYTES_MAX]])
-        return self._unanswered
+        return self._version_answer
 
     def _exchange_openings(self, frame: memoryview) -> list[Buffer]:
         self._check_versions(frame)
@@ -182,7 +182,7 @@ class Session:
         _, oldest, newest = _VERSIONS.unpack_from(frame)
         if not oldest <= VERSION_NEWEST or not newest >= VERSION_OLDEST:
             if not self.is_dialler:  # so that the dialler learns this end's versions
-                self._unanswered = [
+                self._version_answer = [
                     _LENGTH.pack(len(self._opening) + _PROOF_BYTES) + self._opening + bytes(_PROOF_BYTES)
                 ]
             raise PeerRefused(
@@ -210,10 +210,10 @@ class Session:
     def _seal(self, kind: int, parts: Sequence[Buffer]) -> list[Buffer]:
         size = sum(map(len, parts))
         assert size <= FRAME_BYTES_MAX, f"frame of {size} bytes; the limit is {FRAME_BYTES_MAX}"
-        mac = self._start_mac(self._role, kind, self._sent)
+        mac = self._start_mac(self._role, kind, self._sealed_count)
         for part in parts:
             mac.update(part)
-        self._sent += 1
+        self._sealed_count += 1
         return [b"%b%c%b" % (_LENGTH.pack(_HEAD_BYTES + size), kind, mac.digest(length=_MAC_BYTES)), *parts]
 
     def _unseal(self, sealed: memoryview) -> tuple[int, memoryview]:
@@ -221,13 +221,13 @@ class Session:
         if len(sealed) < _HEAD_BYTES:
             raise PeerRefused(f"{len(sealed)} bytes are too few for a frame")
         kind, data = sealed[0], sealed[_HEAD_BYTES:]
-        mac = self._start_mac(DIALLER + ACCEPTOR - self._role, kind, self._taken)
+        mac = self._start_mac(DIALLER + ACCEPTOR - self._role, kind, self._unsealed_count)
         mac.update(data)
         if not hmac.compare_digest(mac.digest(length=_MAC_BYTES), sealed[1:_HEAD_BYTES]):
             if not self._is_proven:
                 raise PeerRefused(f"the other end does not know this broker's cluster key: {KEY_DIFFERS}")
             raise PeerRefused("a frame is out of sequence: it was damaged, or not sent by the other end")
-        self._taken += 1
+        self._unsealed_count += 1
         if kind == FAREWELL:
             raise PeerLeft(f"the other end closed it: {bytes(data).decode(errors='replace')}")
         return kind, data

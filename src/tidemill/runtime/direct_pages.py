@@ -18,7 +18,7 @@ STAGE_BYTES: Final = 4 << 20
 JOINED_BYTES_MAX: Final = 128 << 10  # writes up to this size are joined before they are copied to the stage
 JOINED_PARTS_MIN: Final = 64  # writes of so many parts, too: another copy costs less than a Python loop
 
-_CANNOT: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS})
+_UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS})
 
 
 class _Stages(threading.local):
@@ -73,17 +73,17 @@ class DirectPages:
                         at += run
                         filled += run
                         if filled == STAGE_BYTES:
-                            if not self._put(stage, position, flags):
+                            if not self._write_pages(stage, position, flags):
                                 return False
                             position += filled
                             filled = 0
-            return not filled or self._put(stage[:filled], position, flags)
+            return not filled or self._write_pages(stage[:filled], position, flags)
 
-    def _put(self, pages: memoryview, position: int, flags: int) -> bool:
+    def _write_pages(self, pages: memoryview, position: int, flags: int) -> bool:
         try:
             return os.pwritev(self._number, (pages,), position, flags) == len(pages)
         except OSError as error:
-            if error.errno not in _CANNOT:
+            if error.errno not in _UNSUPPORTED:
                 raise
             self.close()
             return False

@@ -5,7 +5,7 @@ import ctypes
 _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only in glibc
 
 
-def give_back_freed_memory() -> None:
+def return_freed_memory() -> None:
     """Return all unused whole pages of the heap.  Takes milliseconds, during which allocating threads wait."""
     if _malloc_trim is not None:
         _malloc_trim(0)

@@ -17,11 +17,11 @@ from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
 from tidemill.storage.disk_path import LOCK_NAME, file_parts, path_parts
 
 PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")  # the limit of one pwritev; 1024 on Linux
-AROUND_BYTES_MIN: Final = 128 << 10  # below this, copying into the page cache is faster
-AHEAD_READ_MIN: Final = 512 << 10
-AHEAD_BYTES: Final = 8 << 20  # read ahead for the following reads
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_NOT_NOW: Final = frozenset(
+AROUND_CACHE_BYTES_MIN: Final = 128 << 10  # below this, copying into the page cache is faster
+READ_AHEAD_SIZE_MIN: Final = 512 << 10
+READ_AHEAD_BYTES: Final = 8 << 20  # read ahead for the following reads
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NOWAIT_UNSUPPORTED: Final = frozenset(
     {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
 )  # the file system does not support RWF_NOWAIT
 
@@ -42,7 +42,7 @@ class OsDisk:
         return self._root
 
     def open(self, path: str, *, create: bool = False) -> "OsFile":
-        where = self._where(file_parts(path))
+        where = self._absolute_path(file_parts(path))
         self.opened += 1
         if self._read_only:
             return OsFile(os.open(where, os.O_RDONLY | os.O_CLOEXEC), path)
@@ -53,12 +53,12 @@ class OsDisk:
             raise _translated(error, path) from error
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(self._where(path_parts(path)))
+        return os.path.exists(self._absolute_path(path_parts(path)))
 
     def list(self, path: str) -> Sequence[str]:
         parts = path_parts(path)
         try:
-            names = os.listdir(self._where(parts))
+            names = os.listdir(self._absolute_path(parts))
         except FileNotFoundError:
             return ()
         return sorted(name for name in names if parts or name != LOCK_NAME)
@@ -80,21 +80,21 @@ class OsDisk:
     def rename(self, old: str, new: str) -> None:
         self._check_writable(new)
         try:
-            os.rename(self._where(file_parts(old)), self._where(file_parts(new)))
+            os.rename(self._absolute_path(file_parts(old)), self._absolute_path(file_parts(new)))
         except OSError as error:
             raise _translated(error, new) from error
 
     def remove(self, path: str) -> None:
         self._check_writable(path)
-        os.unlink(self._where(file_parts(path)))
+        os.unlink(self._absolute_path(file_parts(path)))
 
     def remove_directory(self, path: str) -> None:
         self._check_writable(path)
-        os.rmdir(self._where(file_parts(path)))
+        os.rmdir(self._absolute_path(file_parts(path)))
 
     def sync_directory(self, path: str) -> None:
         self._check_writable(path)
-        _sync_directory(self._where(path_parts(path)))
+        _sync_directory(self._absolute_path(path_parts(path)))
 
     def free_space(self) -> int:
         found = os.statvfs(self._root)
@@ -124,7 +124,7 @@ class OsDisk:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
 
-    def _where(self, parts: tuple[str, ...]) -> str:
+    def _absolute_path(self, parts: tuple[str, ...]) -> str:
         return os.path.join(self._root, *parts)
 
     def _check_writable(self, path: str) -> None:
@@ -156,7 +156,7 @@ class OsFile:
         self._reads_cached = True  # until the file system turns out not to support it
 
     def write(self, position: int, parts: Sequence[Buffer]) -> None:
-        descriptor = self._held()
+        descriptor = self._open_descriptor()
         remaining = sum(map(len, parts))
         if not remaining:
             return
@@ -174,11 +174,11 @@ class OsFile:
     def write_around(self, position: int, parts: Sequence[Buffer]) -> None:
         first = -position % PAGE
         size = (sum(map(len, parts)) - first) // PAGE * PAGE
-        if size < AROUND_BYTES_MIN:
+        if size < AROUND_CACHE_BYTES_MIN:
             self.write(position, parts)
             return
         head, pages, tail = _split(parts, first, first + size)
-        direct = DirectPages(self._held().number)
+        direct = DirectPages(self._open_descriptor().number)
         try:
             self.write(position, head)
             if not direct.write(position + first, pages, size, is_durable=False):
@@ -193,7 +193,7 @@ class OsFile:
         size = sum(map(len, parts))
         if size and position % PAGE == 0 and size % PAGE == 0:
             if self._direct is None:
-                self._direct = DirectPages(self._held().number)
+                self._direct = DirectPages(self._open_descriptor().number)
             try:
                 if self._direct.write(position, parts, size, is_durable=True):
                     return
@@ -203,9 +203,9 @@ class OsFile:
         self.sync()
 
     def read(self, position: int, size: int) -> bytes:
-        descriptor = self._held()
-        if size >= AHEAD_READ_MIN:  # a sequential read: the kernel's own read-ahead is only 128 KiB
-            os.posix_fadvise(descriptor.number, position, size + AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+        descriptor = self._open_descriptor()
+        if size >= READ_AHEAD_SIZE_MIN:  # a sequential read: the kernel's own read-ahead is only 128 KiB
+            os.posix_fadvise(descriptor.number, position, size + READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         data = os.pread(descriptor.number, size, position)
         while len(data) < size:  # end of file, or a short read
             more = os.pread(descriptor.number, size - len(data), position + len(data))
@@ -215,7 +215,7 @@ class OsFile:
         return data
 
     def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
-        descriptor = self._held()
+        descriptor = self._open_descriptor()
         if not self._reads_cached:
             return None
         data = bytearray(size)
@@ -224,7 +224,7 @@ class OsFile:
         except BlockingIOError:
             return None
         except OSError as error:
-            if error.errno not in _NOT_NOW:
+            if error.errno not in _NOWAIT_UNSUPPORTED:
                 raise
             self._reads_cached = False
             return None
@@ -236,17 +236,17 @@ class OsFile:
         return data
 
     def size(self) -> int:
-        return os.fstat(self._held().number).st_size
+        return os.fstat(self._open_descriptor().number).st_size
 
     def truncate(self, size: int) -> None:
-        descriptor = self._held()
+        descriptor = self._open_descriptor()
         try:
             os.ftruncate(descriptor.number, size)
         except OSError as error:
             raise _translated(error, self._path) from error
 
     def sync(self) -> None:
-        descriptor = self._held()
+        descriptor = self._open_descriptor()
         try:
             os.fdatasync(descriptor.number)
         except OSError as error:
@@ -256,7 +256,7 @@ class OsFile:
         self._descriptor = None
         self._direct = None
 
-    def _held(self) -> _Descriptor:
+    def _open_descriptor(self) -> _Descriptor:
         """Return the descriptor; the caller must hold the reference until its call is over."""
         descriptor = self._descriptor
         if descriptor is None:
@@ -299,7 +299,7 @@ def _write_rest(number: int, position: int, parts: Sequence[Buffer], written: in
 
 
 def _translated(error: OSError, path: str) -> OSError:
-    if error.errno in _NO_ROOM:
+    if error.errno in _NO_SPACE:
         return DiskFull(error.errno, error.strerror, path)
     return error
 

@@ -1,6 +1,7 @@
 """One socket to another broker, between the event loop's transport and the link's session and owner.
 
-    connected ──▶ place.connected ──▶ handshake, 5 s ──▶ place.proven: a link ──▶ frames … ──▶ place.ended(why), once
+    connected ──▶ registry.connected ──▶ handshake, 5 s ──▶ registry.proven: a link
+              ──▶ frames … ──▶ registry.ended(why), once
 
 An error closes only this socket.  A link queues at most QUEUE_BYTES_MAX; a frame that does not fit is rejected.
 """
@@ -25,7 +26,7 @@ DISCARDED_BYTES: Final = 4096
 """The size of the buffer for data that arrives while the socket is closing."""
 
 
-class ConnectionSlot(Protocol):
+class SocketRegistry(Protocol):
     """The owner of all sockets: `runtime/peer_transport`."""
 
     def connected(self, socket: "PeerSocket") -> None: ...
@@ -43,10 +44,10 @@ class ConnectionSlot(Protocol):
 class PeerSocket(asyncio.BufferedProtocol):
     """A socket to another broker; a `peer.link.Link` once the handshake is complete."""
 
-    __slots__ = ("_loop", "_open", "_owner", "_slot", "_timer", "_transport", "is_parked", "other_end", "session")
+    __slots__ = ("_loop", "_open", "_owner", "_registry", "_timer", "_transport", "is_parked", "other_end", "session")
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, place: ConnectionSlot, owner: LinkOwner, session: Session
+        self, loop: asyncio.AbstractEventLoop, registry: SocketRegistry, owner: LinkOwner, session: Session
     ) -> None:
         self.session = session
         self.other_end = ""
@@ -54,7 +55,7 @@ class PeerSocket(asyncio.BufferedProtocol):
         self.is_parked = False
         """Whether another link replaces this one: it carries no frames and waits for the other end to close it."""
         self._loop = loop
-        self._slot = place
+        self._registry = registry
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._open = True
@@ -78,12 +79,12 @@ class PeerSocket(asyncio.BufferedProtocol):
 
     def close(self, why: str) -> None:
         if not self.is_parked:
-            self.end(why, tell=True)
+            self.end(why, send_reason=True)
 
-    # Calls of the place
+    # Calls of the registry
 
-    def end(self, why: str, *, tell: bool) -> None:
-        """Stop receiving and sending.  With `tell`, flush sent frames and send the reason before closing."""
+    def end(self, why: str, *, send_reason: bool) -> None:
+        """Stop receiving and sending.  With `send_reason`, flush sent frames and send the reason before closing."""
         if not self._open:
             return
         self._open = False
@@ -91,13 +92,13 @@ class PeerSocket(asyncio.BufferedProtocol):
             self._timer.cancel()
             self._timer = None
         if self._transport is not None:
-            if tell:
-                self._transport.writelines(self.session.last_words(why))
+            if send_reason:
+                self._transport.writelines(self.session.farewell(why))
                 self._transport.close()
                 self._timer = self._loop.call_later(FLUSH_SECONDS, self._transport.abort)
             else:
                 self._loop.call_soon(self._transport.abort)  # deferred: libuv may be about to use the socket
-        self._slot.ended(self, why)
+        self._registry.ended(self, why)
 
     # Calls of the event loop
 
@@ -108,8 +109,8 @@ class PeerSocket(asyncio.BufferedProtocol):
             return
         name = transport.get_extra_info("peername")
         self.other_end = str(name[0]) if isinstance(name, tuple) else ""
-        self._timer = self._loop.call_later(HANDSHAKE_SECONDS, self._give_up)
-        self._slot.connected(self)
+        self._timer = self._loop.call_later(HANDSHAKE_SECONDS, self._handshake_timed_out)
+        self._registry.connected(self)
         if self.session.is_dialler:
             self._transport.writelines(self.session.opening())
 
@@ -119,7 +120,7 @@ class PeerSocket(asyncio.BufferedProtocol):
             try:
                 return self.session.get_buffer(sizehint)
             except PeerRefused as refused:
-                self.end(str(refused), tell=False)
+                self.end(str(refused), send_reason=False)
             except Exception as error:
                 self._fail(error)
         return bytearray(DISCARDED_BYTES)
@@ -130,18 +131,18 @@ class PeerSocket(asyncio.BufferedProtocol):
         try:
             self._receive(nbytes)
         except PeerLeft as left:
-            self.end(str(left), tell=False)
+            self.end(str(left), send_reason=False)
         except PeerRefused as refused:
-            self.end(str(refused), tell=True)
+            self.end(str(refused), send_reason=True)
         except Exception as error:
             self._fail(error)
 
     def eof_received(self) -> None:
-        self.end(self._eof(), tell=False)
+        self.end(self._eof(), send_reason=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._open:
-            self.end(f"the connection broke: {exc}" if exc else self._eof(), tell=False)
+            self.end(f"the connection broke: {exc}" if exc else self._eof(), send_reason=False)
         elif self._timer is not None:
             self._timer.cancel()
 
@@ -166,13 +167,13 @@ class PeerSocket(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        refusal = self._slot.proven(self)
+        refusal = self._registry.proven(self)
         if refusal is not None:
-            self.end(refusal, tell=True)
+            self.end(refusal, send_reason=True)
 
-    def _give_up(self) -> None:
+    def _handshake_timed_out(self) -> None:
         self._timer = None
-        self.end(f"the handshake was not complete within {HANDSHAKE_SECONDS:.0f} s", tell=False)
+        self.end(f"the handshake was not complete within {HANDSHAKE_SECONDS:.0f} s", send_reason=False)
 
     def _eof(self) -> str:
         if self.session.theirs is not None:
@@ -183,4 +184,4 @@ class PeerSocket(asyncio.BufferedProtocol):
         """Report an exception of this broker's code to the loop's exception handler, and close only this link."""
         context = {"message": f"a link to {self.other_end} failed", "exception": error, "protocol": self}
         self._loop.call_exception_handler(context)
-        self.end(f"internal error of this broker: {error!r}", tell=False)
+        self.end(f"internal error of this broker: {error!r}", send_reason=False)

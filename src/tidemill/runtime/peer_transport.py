@@ -23,17 +23,17 @@ UNPROVEN_MAX: Final = 64
 BACKLOG: Final = 128
 BACK_OFF_SECONDS_MIN: Final = 0.05
 BACK_OFF_SECONDS_MAX: Final = 1.0
-STOOD_SECONDS: Final = 1.0
+STABLE_SECONDS: Final = 1.0
 """After a link that lasted this long, the back-off of the next dial starts from its minimum."""
 
-TOLD_MAX: Final = 256
+REPORTED_PEERS_MAX: Final = 256
 """The number of peers whose reported problems are remembered to avoid repetition; the oldest is forgotten."""
 
-TOLD_PER_END_MAX: Final = 8
+REPORTS_PER_PEER_MAX: Final = 8
 """The limit of different reports per peer until a link to it is established."""
 
 IS_REPLACED: Final = "replaced by another link"
-ANOTHER_STANDS: Final = "another link between the two brokers exists"
+OTHER_LINK_EXISTS: Final = "another link between the two brokers exists"
 STOPS: Final = "the broker stops"
 
 
@@ -67,7 +67,7 @@ class PeerTransport:
         self._parked: dict[PeerSocket, PeerSocket] = {}
         """Parked sockets, each with the link that replaces it; the other end closes the parked one."""
         self._dials = 0
-        self._told: dict[str, list[str]] = {}
+        self._reported: dict[str, list[str]] = {}
         self._is_closed = False
 
     async def bind(self, host: str, port: int) -> None:
@@ -95,7 +95,7 @@ class PeerTransport:
             self._server = None
         self.reach(())
         for socket in [*self._sockets]:
-            socket.end(STOPS, tell=True)
+            socket.end(STOPS, send_reason=True)
 
     def reach(self, addresses: Collection[str]) -> None:
         wanted = dict.fromkeys(addresses)
@@ -104,20 +104,20 @@ class PeerTransport:
         for address in wanted:
             if address not in self._diallers:
                 self._diallers[address] = _Dialler(self, address)
-                self._diallers[address].consider()
+                self._diallers[address].dial_if_needed()
 
     # Calls of sockets
 
     def connected(self, socket: PeerSocket) -> None:
         self._sockets[socket] = None
         if self._is_closed:
-            socket.end(STOPS, tell=False)
+            socket.end(STOPS, send_reason=False)
             return
         if socket not in self._dialled:
             self._unproven[socket] = None
             if len(self._unproven) > UNPROVEN_MAX:
                 oldest = next(iter(self._unproven))
-                oldest.end(f"more than {UNPROVEN_MAX} connections have not proven the cluster key", tell=False)
+                oldest.end(f"more than {UNPROVEN_MAX} connections have not proven the cluster key", send_reason=False)
 
     def proven(self, socket: PeerSocket) -> str | None:
         self._unproven.pop(socket, None)
@@ -128,14 +128,14 @@ class PeerTransport:
             return "this broker's identity has changed: connect again"
         for rival in [link for link in self.links if _is_same(link.hello, hello)]:
             if not _is_between_the_same(rival.session, socket.session):
-                rival.end(IS_REPLACED, tell=True)
+                rival.end(IS_REPLACED, send_reason=True)
             elif _precedence(rival.session) > _precedence(socket.session):
                 if rival.session.is_dialler:
-                    return ANOTHER_STANDS
+                    return OTHER_LINK_EXISTS
                 self._park(socket, rival)
                 return None
             elif socket.session.is_dialler:
-                rival.end(IS_REPLACED, tell=True)
+                rival.end(IS_REPLACED, send_reason=True)
             else:
                 self._park(rival, socket)
         self.links[socket] = self._loop.time()
@@ -146,7 +146,7 @@ class PeerTransport:
             if refusal is not None:
                 self.links.pop(socket, None)  # so that `lost` is not called for it
         if refusal is None:
-            self._told.pop(self._name_of(socket), None)
+            self._reported.pop(self._name_of(socket), None)
         return refusal
 
     def ended(self, socket: PeerSocket, why: str) -> None:
@@ -157,15 +157,15 @@ class PeerTransport:
         dialler = self._dialled.pop(socket, None)
         since = self.links.get(socket)
         if since is not None:
-            self._lose(socket, why)
-        elif not is_parked and ANOTHER_STANDS not in why and not (dialler is not None and dialler.is_stopped):
-            self.tell(name, why)
+            self._drop_link(socket, why)
+        elif not is_parked and OTHER_LINK_EXISTS not in why and not (dialler is not None and dialler.is_stopped):
+            self.report_failure(name, why)
         for parked in [parked for parked, winner in self._parked.items() if winner is socket]:
-            parked.end(why, tell=True)  # the other end may not have established the winner yet
+            parked.end(why, send_reason=True)  # the other end may not have established the winner yet
         if dialler is not None:
-            dialler.ended(has_stood=since is not None and self._loop.time() - since >= STOOD_SECONDS)
+            dialler.ended(was_stable=since is not None and self._loop.time() - since >= STABLE_SECONDS)
         for other in [*self._diallers.values()]:
-            other.consider()
+            other.dial_if_needed()
 
     # Calls of diallers
 
@@ -175,7 +175,7 @@ class PeerTransport:
         self._dialled[socket] = dialler
         return socket
 
-    def stands(self, dialler: "_Dialler") -> bool:
+    def has_link(self, dialler: "_Dialler") -> bool:
         return any(
             link.hello.address == dialler.address or link.hello.incarnation == dialler.reached for link in self.links
         )
@@ -184,14 +184,14 @@ class PeerTransport:
         """Return a random duration between half of `seconds` and all of it."""
         return seconds * (1 + int.from_bytes(self._entropy.random_bytes(2), "big") / 65536) / 2
 
-    def tell(self, name: str, why: str) -> None:
+    def report_failure(self, name: str, why: str) -> None:
         self.last_failure = f"no link {name}: {why}"
-        told = self._told.setdefault(name, [])
-        if self._is_closed or why in told or len(told) >= TOLD_PER_END_MAX:
+        reported = self._reported.setdefault(name, [])
+        if self._is_closed or why in reported or len(reported) >= REPORTS_PER_PEER_MAX:
             return
-        told.append(why)
-        if len(self._told) > TOLD_MAX:
-            del self._told[next(iter(self._told))]
+        reported.append(why)
+        if len(self._reported) > REPORTED_PEERS_MAX:
+            del self._reported[next(iter(self._reported))]
         self._report(self.last_failure)
 
     @property
@@ -202,9 +202,9 @@ class PeerTransport:
         self._parked[socket] = winner
         socket.is_parked = True
         if socket in self.links:
-            self._lose(socket, IS_REPLACED)
+            self._drop_link(socket, IS_REPLACED)
 
-    def _lose(self, link: PeerSocket, why: str) -> None:
+    def _drop_link(self, link: PeerSocket, why: str) -> None:
         del self.links[link]
         try:
             self._owner.lost(link, why)
@@ -220,7 +220,7 @@ class PeerTransport:
 
 
 class _Dialler:
-    """Keeps a link to one address: waits, dials, or has a link; `consider` starts a dial when one is needed."""
+    """Keeps a link to one address: waits, dials, or has a link; `dial_if_needed` starts a dial when one is needed."""
 
     __slots__ = (
         "_failures",
@@ -246,8 +246,8 @@ class _Dialler:
         self._socket: PeerSocket | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def consider(self) -> None:
-        if self.is_stopped or self._is_busy or self._timer is not None or self._transport.stands(self):
+    def dial_if_needed(self) -> None:
+        if self.is_stopped or self._is_busy or self._timer is not None or self._transport.has_link(self):
             return
         back_off = min(BACK_OFF_SECONDS_MIN * 2 ** min(self._failures, 10), BACK_OFF_SECONDS_MAX)
         seconds = 0.0 if self._failures < 0 else self._transport.jittered(back_off)
@@ -261,16 +261,16 @@ class _Dialler:
             self._timer = None
         if self._task is not None and self._socket is not None:
             self._task.cancel()
-            self._socket.end("the address is no longer configured", tell=False)
+            self._socket.end("the address is no longer configured", send_reason=False)
 
-    def ended(self, *, has_stood: bool) -> None:
+    def ended(self, *, was_stable: bool) -> None:
         """Handle the end of the socket dialled last."""
         self._is_busy = False
-        self._failures = 0 if has_stood else self._failures + 1
+        self._failures = 0 if was_stable else self._failures + 1
 
     def _dial(self) -> None:
         self._timer = None
-        if self._transport.stands(self):
+        if self._transport.has_link(self):
             return
         self._is_busy = True
         self._socket = self._transport.dial(self)
@@ -282,9 +282,9 @@ class _Dialler:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 await self._transport.loop.create_connection(lambda: socket, host, port)
         except TimeoutError:
-            socket.end(f"no connection within {HANDSHAKE_SECONDS:.0f} s", tell=False)
+            socket.end(f"no connection within {HANDSHAKE_SECONDS:.0f} s", send_reason=False)
         except (OSError, ValueError) as error:
-            socket.end(str(error), tell=False)
+            socket.end(str(error), send_reason=False)
         finally:
             self._task = None
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 HOLES = """
-from tidemill.runtime.heap import give_back_freed_memory
+from tidemill.runtime.heap import return_freed_memory
 
 
 def resident() -> int:
@@ -16,7 +16,7 @@ pieces = [bytearray(64 << 10) for _ in range(2_000)]
 kept = pieces[::100]
 del pieces
 before = resident()
-give_back_freed_memory()
+return_freed_memory()
 print(before - resident())
 """
 

@@ -39,12 +39,12 @@ class Broker:
         self.links: list[Link] = []
         self.frames: list[bytes] = []
         self.events: list[str] = []
-        self.told: list[str] = []
+        self.reports: list[str] = []
         self.gaps = 0
         self.refusal: str | None = None
         self.on_frame: Callable[[Link, memoryview], None] = lambda link, frame: None
         self.on_linked: Callable[[Link], object] = lambda link: None
-        self.transport = PeerTransport(loop, self, key, OsEntropy(), self.told.append)
+        self.transport = PeerTransport(loop, self, key, OsEntropy(), self.reports.append)
 
     def hello(self) -> Hello:
         return self.me
@@ -78,7 +78,7 @@ class Broker:
         return self.me.address
 
 
-class Road:
+class DelayingRelay:
     """A relay in front of a broker that delays every piece by up to 5 ms, independently in each direction, in order."""
 
     address: str
@@ -90,7 +90,7 @@ class Road:
         self.writers: list[asyncio.StreamWriter] = []
         self.carriers: list[asyncio.Future[Any]] = []
 
-    async def open(self) -> "Proxy":
+    async def open(self) -> "DelayingRelay":
         self.server = await asyncio.start_server(self.take, "127.0.0.1", 0)
         host, port = self.server.sockets[0].getsockname()
         self.address = f"{host}:{port}"
@@ -122,7 +122,7 @@ class Scene:
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.brokers: list[Broker] = []
-        self.proxies: list[Proxy] = []
+        self.relays: list[DelayingRelay] = []
         self.errors: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda _, context: self.errors.append(context))
 
@@ -145,8 +145,8 @@ class Scene:
     async def end(self) -> None:
         for broker in self.brokers:
             broker.transport.close()
-        for proxy in self.proxies:
-            proxy.close()
+        for relay in self.relays:
+            relay.close()
         await self.until(lambda: not any(broker.transport._sockets or broker.links for broker in self.brokers))
         await asyncio.sleep(0.01)  # sockets close in the next iterations of the loop
 
@@ -233,11 +233,11 @@ def test_mutual_dials_never_leave_a_broker_without_a_link() -> None:
         chance = Random(1)
         for broker in (one, two):
             await broker.listen()
-            scene.proxies.append(await Proxy(broker, chance).open())
+            scene.relays.append(await DelayingRelay(broker, chance).open())
         stories = set()
         for turn in range(200):
-            one.transport.reach([scene.proxies[1].address])
-            two.transport.reach([scene.proxies[0].address])
+            one.transport.reach([scene.relays[1].address])
+            two.transport.reach([scene.relays[0].address])
             await scene.until(
                 lambda: (
                     len(one.links) == len(two.links) == 1
@@ -260,7 +260,7 @@ def test_mutual_dials_never_leave_a_broker_without_a_link() -> None:
                 broker.events.clear()
                 broker.gaps = 0
         assert {(1, 1), (1, 3), (3, 3)} == stories, "not every order of events has occurred"
-        assert [] == one.told + two.told
+        assert [] == one.reports + two.reports
 
     assert [] == play(act).errors
 
@@ -278,7 +278,7 @@ def test_the_link_dialled_by_the_higher_broker_id_is_kept(first: int) -> None:
         broker.transport.reach([address[3 - first]])
         await scene.until(lambda: one.links and two.links)
         stood = broker.links[0]
-        other.transport.stands = lambda dialler: False  # type: ignore[method-assign]
+        other.transport.has_link = lambda dialler: False  # type: ignore[method-assign]
         other.transport.reach([address[first]])
         if first == 2:
             await scene.until(lambda: other.transport._dials > 3)
@@ -368,7 +368,7 @@ def test_a_lost_link_is_reported_at_once_and_dialled_again() -> None:
 
         await scene.until(lambda: one.links and two.links)
         assert not gone.send([b"x"])
-        assert [] == one.told + two.told
+        assert [] == one.reports + two.reports
 
     assert [] == play(act).errors
 
@@ -383,7 +383,7 @@ def test_an_absent_broker_is_linked_once_it_starts() -> None:
         one = scene.broker(1)
         one.transport.reach([f"127.0.0.1:{port}"])
         await scene.until(lambda: one.transport._dials > 4)
-        assert 1 == len(one.told) and "refused" in one.told[0]
+        assert 1 == len(one.reports) and "refused" in one.reports[0]
 
         first = scene.broker(2)
         await first.listen(port)
@@ -429,8 +429,8 @@ def test_the_dialled_addresses_can_change_at_any_time() -> None:
 
         assert dials == one.transport._dials and [] == one.links
         one.transport.reach(["nonsense"])
-        await scene.until(lambda: one.told)
-        assert "no link to nonsense: the address 'nonsense' is not host:port; correct" in one.told[-1]
+        await scene.until(lambda: one.reports)
+        assert "no link to nonsense: the address 'nonsense' is not host:port; correct" in one.reports[-1]
 
     assert [] == play(act).errors
 
@@ -501,14 +501,14 @@ def test_an_incomplete_handshake_times_out(monkeypatch: pytest.MonkeyPatch) -> N
         async with raw_connection(address) as (silent, _), raw_connection(address) as (half, writer):
             writer.write(b"\0\0\0")
             assert [b"", b""] == [await silent.read(), await half.read()]
-            assert 1 == len(two.told) and "the handshake was not complete within" in two.told[0]
+            assert 1 == len(two.reports) and "the handshake was not complete within" in two.reports[0]
 
         with socket.socket() as mute:  # the kernel accepts connections, but no process serves them
             mute.bind(("127.0.0.1", 0))
             mute.listen()
             one.transport.reach([f"127.0.0.1:{mute.getsockname()[1]}"])
-            await scene.until(lambda: one.told)
-        assert "the handshake was not complete within" in one.told[0]
+            await scene.until(lambda: one.reports)
+        assert "the handshake was not complete within" in one.reports[0]
 
     assert [] == play(act).errors
 
@@ -540,8 +540,8 @@ def test_a_different_cluster_key_is_refused_and_reported_at_both_ends() -> None:
         await scene.until(lambda: one.transport._dials > 3)
 
         assert [] == one.events + two.events
-        assert 1 == len(one.told) == len(two.told)
-        assert all("give tidemill.cluster.key the same value" in told for told in one.told + two.told)
+        assert 1 == len(one.reports) == len(two.reports)
+        assert all("give tidemill.cluster.key the same value" in report for report in one.reports + two.reports)
 
     assert [] == play(act).errors
 
@@ -556,7 +556,7 @@ def test_the_owner_can_refuse_a_link() -> None:
         await scene.until(lambda: len(one.events) == 2)
         await asyncio.sleep(0.5)
 
-        assert [] == two.events and 1 == len(two.told) and two.refusal in two.told[0]
+        assert [] == two.events and 1 == len(two.reports) and two.refusal in two.reports[0]
         assert two.refusal in one.events[1]
         assert one.transport._dials <= 6
 
@@ -569,9 +569,9 @@ def test_a_broker_that_dials_itself_is_refused() -> None:
     async def act(scene: Scene) -> None:
         one = scene.broker(1)
         one.transport.reach([await one.listen()])
-        await scene.until(lambda: len(one.told) == 2)
+        await scene.until(lambda: len(one.reports) == 2)
 
-        assert all("is this broker itself: set the addresses of other brokers" in told for told in one.told)
+        assert all("is this broker itself: set the addresses of other brokers" in report for report in one.reports)
         assert [] == one.events
 
     assert [] == play(act).errors
@@ -654,6 +654,6 @@ def test_after_close_nothing_is_accepted_or_dialled() -> None:
         with pytest.raises(OSError):
             async with raw_connection(address):
                 pass
-        assert [] == two.told and [] == one.links
+        assert [] == two.reports and [] == one.links
 
     assert [] == play(act).errors

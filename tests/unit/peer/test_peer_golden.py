@@ -41,7 +41,7 @@ def test_the_encoding_matches_the_golden_file() -> None:
         "sealed frame": joined(one.seal([b"first"])),
         "next sealed frame": joined(one.seal([b"first"])),
         "sealed by the acceptor": joined(other.seal([b"first"])),
-        "farewell": joined(other.last_words("the broker stops")),
+        "farewell": joined(other.farewell("the broker stops")),
     }
 
     golden = dict(line.split(": ") for line in GOLDEN.read_text().splitlines())

@@ -186,7 +186,7 @@ def test_without_the_key_neither_end_reveals_its_identity() -> None:
     answer, _ = feed(other, joined(one.opening()))
     with pytest.raises(PeerRefused, match=r"give tidemill\.cluster\.key the same value") as refused:
         feed(one, answer)
-    assert [] == one.last_words(str(refused.value))
+    assert [] == one.farewell(str(refused.value))
     assert b"broker-" not in answer and b"estuary" not in answer
 
     impostor = dialler(b"another key")
@@ -194,7 +194,7 @@ def test_without_the_key_neither_end_reveals_its_identity() -> None:
     said, _ = feed(impostor, forged)
     with pytest.raises(PeerRefused, match=r"give tidemill\.cluster\.key the same value") as refused:
         feed(other, said)
-    assert [] == other.last_words(str(refused.value))
+    assert [] == other.farewell(str(refused.value))
 
 
 def test_a_broker_of_another_cluster_is_refused_at_both_ends() -> None:
@@ -205,7 +205,7 @@ def test_a_broker_of_another_cluster_is_refused_at_both_ends() -> None:
     with pytest.raises(PeerRefused, match=r"cluster 'delta'.*'estuary'.*set addresses of one cluster") as refused:
         feed(other, answer)
     with pytest.raises(PeerLeft, match="cluster 'delta'"):
-        feed(one, joined(other.last_words(str(refused.value))))
+        feed(one, joined(other.farewell(str(refused.value))))
 
 
 @pytest.mark.parametrize("joining", [{"cluster_id": "", "voter": None}, {"cluster_id": ""}])
@@ -255,10 +255,10 @@ def test_another_version_is_refused_at_both_ends(versions: tuple[int, int]) -> N
     ):
         feed(one, len(foreign).to_bytes(4, "big") + foreign)
 
-    answer = joined(listener.last_words(""))
+    answer = joined(listener.farewell(""))
 
     assert magic + bytes([0, 1, 0, 1]) == answer[4:16]
-    assert [] == one.last_words("")
+    assert [] == one.farewell("")
 
 
 def test_a_newer_version_that_supports_ours_is_accepted() -> None:
@@ -309,9 +309,9 @@ def test_a_farewell_carries_the_reason() -> None:
     one, other = linked()
 
     with pytest.raises(PeerLeft, match="the other end closed it: the broker stops"):
-        feed(other, joined(one.last_words("the broker stops")))
+        feed(other, joined(one.farewell("the broker stops")))
     with pytest.raises(PeerLeft, match="é"):
-        feed(one, joined(other.last_words("é" * 100_000)))
+        feed(one, joined(other.farewell("é" * 100_000)))
 
 
 @pytest.mark.parametrize("kind", [1, 9])
@@ -327,7 +327,7 @@ def test_a_frame_before_the_hello_is_refused() -> None:
     """An end that knows the key must still identify itself."""
     one, other = dialler(), acceptor()
     feed(one, feed(other, joined(one.opening()))[0])
-    one._sent = 0
+    one._sealed_count = 0
 
     with pytest.raises(PeerRefused, match="expected a Hello"):
         feed(other, joined(one._seal(2, [b""])))
