@@ -23,11 +23,11 @@ from tidemill.model.topic import METADATA_TOPIC
 from tidemill.runtime.os_clock import OsClock
 from tidemill.telemetry.event_log import EventLog
 
-CHECK_S: Final = 0.05  # interval between checks whether the cluster is complete
-TELL_S: Final = 10.0  # interval between messages about what is missing
+CHECK_INTERVAL_S: Final = 0.05  # interval between checks whether the cluster is complete
+PROGRESS_INTERVAL_S: Final = 10.0  # interval between messages about what is missing
 STOP_S_MAX: Final = 10.0  # transferring leadership and a clean stop take two seconds; a longer stop hangs
 STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
-_HEARD: Final = STOP_SIGNALS | {signal.SIGCHLD}
+_AWAITED_SIGNALS: Final = STOP_SIGNALS | {signal.SIGCHLD}
 _PR_SET_PDEATHSIG: Final = 1  # prctl(2)
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -49,15 +49,15 @@ class BrokerProcesses:
         `ready` is called once every broker serves and the cluster tolerates the loss of any one of them.  Raises
         StartProblem when a broker cannot start or does not stop.
         """
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)  # `sigwaitinfo` receives them instead
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED_SIGNALS)  # `sigwaitinfo` receives them instead
         try:
             try:
                 for broker in self._brokers:
                     self._start(broker)
-                if self._come_up():
+                if self._wait_until_complete():
                     ready()
-                    while not self._hears_stop(None):
-                        self._find_exited_broker()
+                    while not self._wait_for_stop(None):
+                        self._reap_exited()
             finally:
                 self._stop()
         finally:
@@ -81,34 +81,38 @@ class BrokerProcesses:
         self._running[broker] = process
         self._pids[broker] = process.pid
 
-    def _come_up(self) -> bool:
+    def _wait_until_complete(self) -> bool:
         """Wait until the cluster is complete; return False when a stop is requested first."""
-        told_at = time.monotonic()
+        reported_at = time.monotonic()
         while (problem := self._missing()) is not None:
-            if time.monotonic() - told_at > TELL_S:
-                told_at = time.monotonic()
+            if time.monotonic() - reported_at > PROGRESS_INTERVAL_S:
+                reported_at = time.monotonic()
                 self._events.warning("waiting for the cluster", problem=problem)
-            if self._hears_stop(CHECK_S):
+            if self._wait_for_stop(CHECK_INTERVAL_S):
                 return False
-            dead = self._find_exited_broker()
-            if dead is not None:
+            exited = self._reap_exited()
+            if exited is not None:
                 raise StartProblem(
-                    f"broker {dead.broker_id} exited before the cluster was ready; its messages on stderr say why"
+                    f"broker {exited.broker_id} exited before the cluster was ready; its messages on stderr say why"
                 )
         return True
 
-    def _hears_stop(self, timeout_s: float | None) -> bool:
+    def _wait_for_stop(self, timeout_s: float | None) -> bool:
         """Wait for a signal or the timeout; return whether a stop was requested."""
-        heard = signal.sigwaitinfo(_HEARD) if timeout_s is None else signal.sigtimedwait(_HEARD, timeout_s)
-        return heard is not None and heard.si_signo in STOP_SIGNALS
+        signal_info = (
+            signal.sigwaitinfo(_AWAITED_SIGNALS)
+            if timeout_s is None
+            else signal.sigtimedwait(_AWAITED_SIGNALS, timeout_s)
+        )
+        return signal_info is not None and signal_info.si_signo in STOP_SIGNALS
 
-    def _find_exited_broker(self) -> DevBroker | None:
+    def _reap_exited(self) -> DevBroker | None:
         """Log every broker that exited since the last call; return one of them."""
-        dead = None
+        exited = None
         for broker, process in [*self._running.items()]:
             if process.poll() is not None:
                 del self._running[broker]
-                dead = broker
+                exited = broker
                 self._events.warning(
                     "broker exited",
                     broker=broker.broker_id,
@@ -116,7 +120,7 @@ class BrokerProcesses:
                     status=_exit_status(process.returncode),
                     restart_command=shlex.join(broker.command(as_json=self._as_json)),
                 )
-        return dead
+        return exited
 
     def _missing(self) -> str | None:
         """Return what the cluster still lacks: every broker sees every other, and the metadata shard has its full set
@@ -127,12 +131,12 @@ class BrokerProcesses:
         voters: list[int] = []
         for broker in self._brokers:
             try:
-                broker_http.ask(broker.http_asked, "/health/ready")
-                heard = broker_http.ask(broker.http_asked, "/v1/brokers")["brokers"]
-                (shard,) = broker_http.ask(broker.http_asked, "/v1/shards", topic=METADATA_TOPIC)["shards"]
-            except (broker_http.NoResponse, broker_http.NotReady) as problem:
+                broker_http.ask(broker.http_local, "/health/ready")
+                rows = broker_http.ask(broker.http_local, "/v1/brokers")["brokers"]
+                (shard,) = broker_http.ask(broker.http_local, "/v1/shards", topic=METADATA_TOPIC)["shards"]
+            except (broker_http.NoAnswer, broker_http.NotYet) as problem:
                 return f"broker {broker.broker_id} is not ready: {problem}"
-            live = [row["broker_id"] for row in heard if row["is_registered"] and row["is_live"]]
+            live = [row["broker_id"] for row in rows if row["is_registered"] and row["is_live"]]
             if len(live) < count:
                 return f"broker {broker.broker_id} has contact only to brokers {live}"
             if shard["led_here"] is not None:

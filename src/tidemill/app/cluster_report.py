@@ -81,7 +81,7 @@ class ClusterReport:
                     "replicas": _numbers(planned.replicas),
                     "leader": None if led_by is None else led_by.broker_id,
                     "term": None if led_by is None else led_by.term,
-                    **self._of_replica(planned),
+                    **self._local_fields(planned),
                 }
             )
         return self._page(rows, None)
@@ -89,7 +89,7 @@ class ClusterReport:
     def _page(self, rows: list[Json], next_after: int | None) -> Json:
         return {"answered_by": self._broker.broker_id, "shards": rows, "next_after": next_after}
 
-    def _of_replica(self, planned: PlannedShard) -> Json:
+    def _local_fields(self, planned: PlannedShard) -> Json:
         """Return the fields that only a broker with a replica knows, and those that only the leader knows."""
         shard = self._broker.shard_table.shards.get(planned.shard_id)
         return {

@@ -47,7 +47,7 @@ class DevBroker:
         return [*command, "--json"] if as_json else command
 
     @property
-    def http_asked(self) -> str:
+    def http_local(self) -> str:
         """The address at which this machine reaches the broker's HTTP listener."""
         if not self.http.is_wildcard:
             return str(self.http)
@@ -79,7 +79,7 @@ class DevDirectory:
         """Return `count` brokers, existing and new ones, after writing their settings and reserving their ports."""
         first_kafka, first_http = address_of("--kafka", kafka), address_of("--http", http)
         self._check(count, first_kafka, first_http)
-        has_cluster = any((self._root / f"broker-{number}" / paths.IDENTITY).exists() for number in self._there())
+        has_cluster = any((self._root / f"broker-{number}" / paths.IDENTITY).exists() for number in self._existing())
         found = [self._broker(number, first_kafka, first_http) for number in range(1, count + 1)]
         joining = [
             replace(broker, join=tuple(other.peer for other in found if other is not broker))
@@ -93,7 +93,7 @@ class DevDirectory:
             _write(Path(broker.config), _yaml(static))
         return joining
 
-    def initialized(self, brokers: Sequence[DevBroker], environment: Mapping[str, str]) -> None:
+    def mark_bootstrapped(self, brokers: Sequence[DevBroker], environment: Mapping[str, str]) -> None:
         """Record that the cluster exists: broker 1 joins it from now on, like the others."""
         first, *others = brokers
         if others and not first.join:
@@ -101,7 +101,7 @@ class DevDirectory:
             _write(Path(first.config), _yaml(check_dev_broker(_settings(joining, self._key()), environment)))
 
     def _check(self, count: int, kafka: Address, http: Address) -> None:
-        there = self._there()
+        there = self._existing()
         if (self._root / paths.IDENTITY).exists():
             why = f"{self._root} has the data of a single broker; leave --brokers out, or set another --data"
             raise SettingRefused("--brokers", str(count), why)
@@ -116,9 +116,9 @@ class DevDirectory:
             why = "the readiness of the brokers is checked there from this machine; use 127.0.0.1"
             raise SettingRefused("--http", str(http), why)
         for number in there:
-            _check_free(str(self._root / f"broker-{number}"))
+            _check_not_running(str(self._root / f"broker-{number}"))
 
-    def _there(self) -> list[int]:
+    def _existing(self) -> list[int]:
         named = [_DATA.fullmatch(path.name) for path in self._root.iterdir() if path.is_dir()]
         return sorted(int(match[1]) for match in named if match)
 
@@ -132,15 +132,15 @@ class DevDirectory:
             broker_id=BrokerId(number),
             data=str(self._root / f"broker-{number}"),
             config=str(config),
-            kafka=self._take("--kafka", _following(first_kafka, number), ports[0]),
-            http=self._take("--http", _following(first_http, number), ports[1]),
+            kafka=self._take("--kafka", _nth_address(first_kafka, number), ports[0]),
+            http=self._take("--http", _nth_address(first_http, number), ports[1]),
             peer=self._take(PEER_LISTENER, Address(LOOPBACK, 0), ports[2]),
             join=(),
         )
 
     def _take(self, option: str, address: Address, stored_port: int) -> Address:
         try:
-            return self._ports.take_again(address, stored_port)
+            return self._ports.take_stored(address, stored_port)
         except OSError as error:
             raise StartProblem(f"{option}={address}: {error.strerror or error}") from error
 
@@ -151,11 +151,11 @@ class DevDirectory:
         return path.read_text().strip()
 
 
-def _following(first: Address, number: int) -> Address:
+def _nth_address(first: Address, number: int) -> Address:
     return Address(first.host, first.port + number - 1) if first.port else first
 
 
-def _check_free(directory: str) -> None:
+def _check_not_running(directory: str) -> None:
     disk = OsDisk(directory)
     try:
         disk.lock()

@@ -28,7 +28,7 @@ class HeldPorts:
         self._held.append(held)
         return Address(address.host, held.getsockname()[1])
 
-    def take_again(self, address: Address, stored_port: int) -> Address:
+    def take_stored(self, address: Address, stored_port: int) -> Address:
         """Reserve as `take` does; for port 0 prefer `stored_port`, if it is still free."""
         if not address.port and stored_port:
             try:

@@ -49,9 +49,9 @@ class HttpListener:
         a broker without HTTP clients does not need them.
         """
         assert self._socket is not None
-        self._loop.add_reader(self._socket, self._first_came, self._socket, application)
+        self._loop.add_reader(self._socket, self._on_first_connection, self._socket, application)
 
-    def _first_came(self, bound: socket.socket, application: "Callable[[], Application]") -> None:
+    def _on_first_connection(self, bound: socket.socket, application: "Callable[[], Application]") -> None:
         self._loop.remove_reader(bound)
         self._starting = self._loop.create_task(self._start(application))
         self._starting.add_done_callback(asyncio.Task.result)  # an exception reaches the loop's exception handler

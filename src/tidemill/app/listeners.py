@@ -21,7 +21,7 @@ CLUSTER_KEY: Final = "tidemill.cluster.key"
 JOIN: Final = "tidemill.join"
 _ENTRY: Final = re.compile(r"([A-Za-z0-9_.-]+)://(.*)")
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
-_TAKEN: Final = {PEER_ENDPOINT: PEER_LISTENER, HTTP_ENDPOINT: HTTP_LISTENER}
+_RESERVED_NAMES: Final = {PEER_ENDPOINT: PEER_LISTENER, HTTP_ENDPOINT: HTTP_LISTENER}
 
 
 class SettingRefused(Exception):
@@ -101,11 +101,11 @@ def listeners_of(
         raise SettingRefused(key, "", "set at least one, for example PLAINTEXT://127.0.0.1:9092")
     protocols = _protocols(protocol_map)
     for name in bound:
-        if name in _TAKEN:
-            why = f"the name {name} is reserved for {_TAKEN[name]}; give this listener another name"
+        if name in _RESERVED_NAMES:
+            why = f"the name {name} is reserved for {_RESERVED_NAMES[name]}; give this listener another name"
             raise SettingRefused(key, ",".join(listeners), why)
-    told = _entries("advertised.listeners", advertised)
-    for name, address in told.items():
+    advertised_by_name = _entries("advertised.listeners", advertised)
+    for name, address in advertised_by_name.items():
         if name not in bound:
             raise SettingRefused(
                 "advertised.listeners", f"{name}://{address}", f"listeners does not contain {name}; add it there"
@@ -115,13 +115,15 @@ def listeners_of(
                 "advertised.listeners", f"{name}://{address}", "set the host and port that clients connect to"
             )
     for name, address in bound.items():
-        _check(name, address, protocols, is_told=name in told)
+        _check(name, address, protocols, is_advertised=name in advertised_by_name)
         check_bind(key, address, insecure_bind=insecure_bind)
     fixed = [address for address in bound.values() if address.port]
     for address in fixed:
         if fixed.count(address) > 1:
             raise SettingRefused(key, ",".join(listeners), f"{address} occurs twice; give each listener its own port")
-    return tuple(Listener(name=name, bind=address, advertised=told.get(name)) for name, address in bound.items())
+    return tuple(
+        Listener(name=name, bind=address, advertised=advertised_by_name.get(name)) for name, address in bound.items()
+    )
 
 
 def peer_of(listener: str, advertised: str | None, *, has_key: bool, insecure_bind: bool) -> Listener:
@@ -136,13 +138,15 @@ def peer_of(listener: str, advertised: str | None, *, has_key: bool, insecure_bi
         )
     danger = "brokers authenticate each other, but the traffic is not encrypted"
     check_bind(PEER_LISTENER, bind, insecure_bind=insecure_bind, danger=danger)
-    told = None if advertised is None else address_of(PEER_ADVERTISED, advertised)
-    if told is not None and (told.port == 0 or told.is_wildcard):
-        raise SettingRefused(PEER_ADVERTISED, str(told), "set the host and port that other brokers connect to")
-    if told is None and bind.is_wildcard:
+    advertised_address = None if advertised is None else address_of(PEER_ADVERTISED, advertised)
+    if advertised_address is not None and (advertised_address.port == 0 or advertised_address.is_wildcard):
+        raise SettingRefused(
+            PEER_ADVERTISED, str(advertised_address), "set the host and port that other brokers connect to"
+        )
+    if advertised_address is None and bind.is_wildcard:
         why = f"other brokers cannot connect to {bind.host}; set {PEER_ADVERTISED}=HOST:PORT"
         raise SettingRefused(PEER_LISTENER, str(bind), why)
-    return Listener(name=PEER_ENDPOINT, bind=bind, advertised=told)
+    return Listener(name=PEER_ENDPOINT, bind=bind, advertised=advertised_address)
 
 
 def join_of(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -154,7 +158,7 @@ def join_of(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(str(address) for address in addresses)
 
 
-def _check(name: str, address: Address, protocols: Mapping[str, str], *, is_told: bool) -> None:
+def _check(name: str, address: Address, protocols: Mapping[str, str], *, is_advertised: bool) -> None:
     shown = f"{name}://{address}"
     protocol = protocols.get(name)
     if protocol is None:
@@ -165,7 +169,7 @@ def _check(name: str, address: Address, protocols: Mapping[str, str], *, is_told
         raise SettingRefused(
             "listeners", shown, f"{name} uses {protocol}, but only PLAINTEXT is implemented; use PLAINTEXT"
         )
-    if address.is_wildcard and not is_told:
+    if address.is_wildcard and not is_advertised:
         raise SettingRefused(
             "listeners",
             shown,

@@ -15,7 +15,7 @@ from typing import Final
 from tidemill.telemetry.event_log import EventLog
 from tidemill.telemetry.metrics import Metrics
 
-BEAT_S: Final = 0.1  # interval between callbacks: they wake the loop ten times a second
+CALLBACK_INTERVAL_S: Final = 0.1  # interval between callbacks: they wake the loop ten times a second
 STALL_S: Final = 0.25  # long enough that clients notice and that a busy machine does not explain it
 STACK_CHARACTERS_MAX: Final = 2_400  # keeps the innermost calls; the line of an event holds 4,096 characters
 
@@ -27,9 +27,9 @@ class LoopWatchdog:
         self._loop = loop
         self._metrics = metrics
         self._events = events
-        self._watched = threading.get_ident()
+        self._loop_thread_id = threading.get_ident()
         self._stopping = threading.Event()
-        self._alive = threading.Event()
+        self._responded = threading.Event()
         self._stack = ""
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._thread.start()
@@ -37,26 +37,26 @@ class LoopWatchdog:
     def stop(self) -> None:
         """Stop the thread.  Must be called on the loop."""
         self._stopping.set()
-        self._alive.set()
+        self._responded.set()
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._stopping.wait(BEAT_S):
-            self._alive.clear()
+        while not self._stopping.wait(CALLBACK_INTERVAL_S):
+            self._responded.clear()
             if self._stopping.is_set():
                 return  # `stop` may have set the event just before `clear`; the loop then waits in `join`
             self._stack = ""
-            self._loop.call_soon_threadsafe(self._beat, time.monotonic())
-            if not self._alive.wait(STALL_S):
-                frame = sys._current_frames().get(self._watched)
+            self._loop.call_soon_threadsafe(self._callback, time.monotonic())
+            if not self._responded.wait(STALL_S):
+                frame = sys._current_frames().get(self._loop_thread_id)
                 self._stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
                 del frame  # the frame would keep the loop's objects alive
-                self._alive.wait()
+                self._responded.wait()
 
-    def _beat(self, asked_at: float) -> None:
+    def _callback(self, asked_at: float) -> None:
         lag = time.monotonic() - asked_at
         stack = self._stack
-        self._alive.set()
+        self._responded.set()
         if lag > self._metrics.loop_lag_seconds_max:
             self._metrics.loop_lag_seconds_max = lag
         if lag >= STALL_S:

@@ -30,7 +30,7 @@ class ObservedBroker:
             return None
         if self._text is None:
             self._text = PrometheusText(broker.metrics, {key: api.name for key, api in ALL.items()})
-        _count(broker)
+        _update_gauges(broker)
         return self._text.render()
 
     def reported(self) -> ClusterReport | None:
@@ -39,7 +39,7 @@ class ObservedBroker:
         return ClusterReport(broker) if broker is not None and broker.image.cluster_id else None
 
 
-def _count(broker: Broker) -> None:
+def _update_gauges(broker: Broker) -> None:
     """Update the metrics that are computed on demand, when the metrics are rendered."""
     metrics, table = broker.metrics, broker.shard_table
     metrics.topics = len(broker.image.topics)

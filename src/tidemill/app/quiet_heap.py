@@ -7,9 +7,9 @@ from tidemill.runtime.heap import return_freed_memory
 from tidemill.shard.jobs import Jobs
 from tidemill.telemetry.metrics import Metrics
 
-CHECK_S: Final = 2.0  # interval between checks
-QUIET_BYTES: Final = 1 << 20  # nearly idle: at most this much traffic since the last check
-LOAD_BYTES: Final = 16 << 20  # a load: at least this much traffic since memory was last returned
+CHECK_INTERVAL_S: Final = 2.0  # interval between checks
+QUIET_TRAFFIC_BYTES_MAX: Final = 1 << 20  # nearly idle: at most this much traffic since the last check
+LOAD_TRAFFIC_BYTES_MIN: Final = 16 << 20  # a load: at least this much traffic since memory was last returned
 
 
 class QuietHeap:
@@ -19,17 +19,17 @@ class QuietHeap:
         self._jobs = jobs
         self._failed = failed
         self._next_check_at = 0.0
-        self._moved = self._given_back_at = 0
+        self._traffic_bytes = self._traffic_bytes_at_return = 0
 
     def tick(self, now: float) -> None:
         """Check whether a load is over; called a few times a second with the loop's clock."""
         if now < self._next_check_at:
             return
-        self._next_check_at = now + CHECK_S
+        self._next_check_at = now + CHECK_INTERVAL_S
         metrics = self._metrics
-        moved = metrics.journal_bytes + metrics.bytes_received + metrics.bytes_sent
-        is_quiet = moved - self._moved <= QUIET_BYTES
-        self._moved = moved
-        if is_quiet and moved - self._given_back_at >= LOAD_BYTES:
-            self._given_back_at = moved
+        traffic_bytes = metrics.journal_bytes + metrics.bytes_received + metrics.bytes_sent
+        is_quiet = traffic_bytes - self._traffic_bytes <= QUIET_TRAFFIC_BYTES_MAX
+        self._traffic_bytes = traffic_bytes
+        if is_quiet and traffic_bytes - self._traffic_bytes_at_return >= LOAD_TRAFFIC_BYTES_MIN:
+            self._traffic_bytes_at_return = traffic_bytes
             self._jobs.submit(return_freed_memory, lambda _: None, self._failed)

@@ -90,21 +90,21 @@ class _Process:
     async def run(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
         self.loop.set_exception_handler(lambda _, context: self._unhandled(context))
         try:
-            await self._live(ready, stopping)
+            await self._serve(ready, stopping)
         finally:
             await self.http.stop()
             self._stop_jobs()  # a failed start leaves jobs running, which would report to a closed loop
         self.events.event("stopped")
 
-    async def _live(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
+    async def _serve(self, ready: Callable[[Ready], None], stopping: asyncio.Event) -> None:
         self._lock()
         http = self._open_http()
-        self.broker = broker = await self._unless(stopping, self._start())
+        self.broker = broker = await self._unless_stopped(stopping, self._start())
         if broker is None:
             return
         limits = ConnectionLimits(broker.layers, self.servers, broker.metrics)
         tick = self.loop.create_task(self._tick(broker, limits))
-        addresses = await self._unless(stopping, self._come_up(broker, limits, http))
+        addresses = await self._unless_stopped(stopping, self._bring_up(broker, limits, http))
         if addresses is not None:
             gc.freeze()  # objects of the start are long-lived: exclude them from later collections
             gc.set_threshold(50_000, 20, 20)
@@ -114,7 +114,7 @@ class _Process:
             watchdog.stop()
         await self._stop(broker, tick)
 
-    async def _unless(self, stopping: asyncio.Event, coming: Coroutine[Any, Any, T]) -> T | None:
+    async def _unless_stopped(self, stopping: asyncio.Event, coming: Coroutine[Any, Any, T]) -> T | None:
         """Return the result of `coming`; cancel it and return None if the broker is stopped first."""
         task = self.loop.create_task(coming)
         stopped = self.loop.create_task(stopping.wait())
@@ -173,7 +173,7 @@ class _Process:
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
             raise StartProblem(f"{where}: {problem}") from problem
 
-    async def _come_up(self, broker: Broker, limits: ConnectionLimits, http: Address) -> Ready:
+    async def _bring_up(self, broker: Broker, limits: ConnectionLimits, http: Address) -> Ready:
         try:
             await wiring.bring_up(broker, addresses=self.settings.join)
             return await self._listen(broker, limits, http)

@@ -35,9 +35,9 @@ def test_a_port_in_use_is_refused_or_replaced() -> None:
         taken = listener.getsockname()[1]
         with pytest.raises(OSError, match="in use"):
             ports.take(Address("127.0.0.1", taken))
-        other = ports.take_again(Address("127.0.0.1", 0), taken)
+        other = ports.take_stored(Address("127.0.0.1", 0), taken)
     ports.close()
-    again = ports.take_again(Address("127.0.0.1", 0), taken)
+    again = ports.take_stored(Address("127.0.0.1", 0), taken)
     ports.close()
 
     assert (True, taken) == (other.port != taken, again.port)

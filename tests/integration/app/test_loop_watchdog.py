@@ -54,11 +54,11 @@ def test_stop_ends_the_thread_between_two_callbacks() -> None:
             self.set()
             super().clear()
 
-    watchdog._alive = ClearedLate()
+    watchdog._responded = ClearedLate()
     watchdog._thread.join(5)
 
     has_ended = not watchdog._thread.is_alive()
-    watchdog._alive.set()
+    watchdog._responded.set()
     watchdog.stop()
     loop.close()
     assert has_ended

@@ -51,7 +51,7 @@ def test_a_broker_that_lost_its_data_never_bootstraps_another_cluster(tmp_path: 
     """Once the cluster exists, broker 1 joins it, too: in the settings written at once, and at the next start."""
     locked = DevDirectory(str(tmp_path))
     brokers = locked.brokers(2, kafka="127.0.0.1:0", http="127.0.0.1:0", environment={})
-    locked.initialized(brokers, {})
+    locked.mark_bootstrapped(brokers, {})
     locked.close()
     at_once = stored(brokers[0]).join
     for broker in brokers:

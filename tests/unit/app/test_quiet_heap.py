@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tidemill.app.quiet_heap import CHECK_S, LOAD_BYTES, QuietHeap
+from tidemill.app.quiet_heap import CHECK_INTERVAL_S, LOAD_TRAFFIC_BYTES_MIN, QuietHeap
 from tidemill.telemetry.metrics import Metrics
 
 
@@ -29,10 +29,24 @@ def test_memory_is_returned_once_after_each_load() -> None:
     metrics, jobs = Metrics(), Counted()
     heap = QuietHeap(metrics, jobs, fail)
     seen = []
-    for check, moved in enumerate([0, 1_000, LOAD_BYTES, LOAD_BYTES, 1_000, 0, 0, LOAD_BYTES // 2, 0, LOAD_BYTES, 0]):
-        metrics.journal_bytes += moved
-        heap.tick(check * CHECK_S)
-        heap.tick(check * CHECK_S + CHECK_S / 2)
+    for check, traffic_bytes in enumerate(
+        [
+            0,
+            1_000,
+            LOAD_TRAFFIC_BYTES_MIN,
+            LOAD_TRAFFIC_BYTES_MIN,
+            1_000,
+            0,
+            0,
+            LOAD_TRAFFIC_BYTES_MIN // 2,
+            0,
+            LOAD_TRAFFIC_BYTES_MIN,
+            0,
+        ]
+    ):
+        metrics.journal_bytes += traffic_bytes
+        heap.tick(check * CHECK_INTERVAL_S)
+        heap.tick(check * CHECK_INTERVAL_S + CHECK_INTERVAL_S / 2)
         seen.append(jobs.submitted)
 
     assert [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2] == seen
