@@ -101,12 +101,12 @@ class DevDirectory:
             _write(Path(first.config), _yaml(check_dev_broker(_settings(joining, self._key()), environment)))
 
     def _check(self, count: int, kafka: Address, http: Address) -> None:
-        there = self._existing()
+        existing = self._existing()
         if (self._root / paths.IDENTITY).exists():
             why = f"{self._root} has the data of a single broker; leave --brokers out, or set another --data"
             raise SettingRefused("--brokers", str(count), why)
-        if there and there[-1] > count:
-            why = f"{self._root} has {there[-1]} brokers; use --brokers {there[-1]}, or set another --data"
+        if existing and existing[-1] > count:
+            why = f"{self._root} has {existing[-1]} brokers; use --brokers {existing[-1]}, or set another --data"
             raise SettingRefused("--brokers", str(count), why)
         for option, address in (("--kafka", kafka), ("--http", http)):
             if address.port and address.port + count - 1 > 65_535:
@@ -115,7 +115,7 @@ class DevDirectory:
         if not (http.is_loopback or http.is_wildcard):
             why = "the readiness of the brokers is checked there from this machine; use 127.0.0.1"
             raise SettingRefused("--http", str(http), why)
-        for number in there:
+        for number in existing:
             _check_not_running(str(self._root / f"broker-{number}"))
 
     def _existing(self) -> list[int]:

@@ -94,9 +94,9 @@ def test_each_listener_returns_its_own_advertised_address(tmp_path: Path) -> Non
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT",
     }
     with running(tmp_path, settings, port) as bootstrap:
-        told = []
+        advertised = []
         for address in (bootstrap, f"127.0.0.1:{other}"):
             metadata = AdminClient({"bootstrap.servers": address}).list_topics(timeout=SECONDS_MAX)
-            told += [f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()]
+            advertised += [f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()]
 
-    assert json.dumps([bootstrap, f"localhost:{other}"]) == json.dumps(told)
+    assert json.dumps([bootstrap, f"localhost:{other}"]) == json.dumps(advertised)

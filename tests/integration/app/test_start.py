@@ -200,10 +200,13 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
                 answers[path] = (response.status, response.read())
 
     assert {200} == {status for status, _ in answers.values()}
-    told = dict(line.rsplit(b" ", 1) for line in answers["/metrics"][1].splitlines() if not line.startswith(b"#"))
-    assert b"3.0" == told[b"tidemill_produce_records_total"]
-    assert (b"2.0", b"2.0") == (told[b"tidemill_topics"], told[b"tidemill_shards"])  # one is that of the metadata
-    assert float(told[b"tidemill_connections"]) >= 1
+    metrics = dict(line.rsplit(b" ", 1) for line in answers["/metrics"][1].splitlines() if not line.startswith(b"#"))
+    assert b"3.0" == metrics[b"tidemill_produce_records_total"]
+    assert (b"2.0", b"2.0") == (
+        metrics[b"tidemill_topics"],
+        metrics[b"tidemill_shards"],
+    )  # including the metadata topic
+    assert float(metrics[b"tidemill_connections"]) >= 1
 
 
 def test_malformed_http_requests_are_logged_at_a_limited_rate(tmp_path: Path) -> None:
@@ -216,9 +219,9 @@ def test_malformed_http_requests_are_logged_at_a_limited_rate(tmp_path: Path) ->
                 assert asking.recv(100).startswith(b"HTTP/1.1 400")
         stop_seconds(process, signal.SIGTERM)
         assert process.stderr is not None
-        told = [json.loads(line)["event"] for line in process.stderr].count("http request refused")
+        logged = [json.loads(line)["event"] for line in process.stderr].count("http request refused")
 
-    assert 0 < told < 100
+    assert 0 < logged < 100
 
 
 def test_a_start_does_not_import_optional_modules(tmp_path: Path) -> None:
@@ -390,9 +393,9 @@ def test_each_listener_has_its_name_and_port(tmp_path: Path) -> None:
 
     assert ready["kafka"] == f"{brokers[7].host}:{brokers[7].port}"
     assert ["num.network.threads"] == [e["key"] for e in events if e["event"] == "setting has no effect"]
-    (told,) = [event["listeners"] for event in events if event["event"] == "ready"]
+    (listeners,) = [event["listeners"] for event in events if event["event"] == "ready"]
     assert ["PLAINTEXT://127.0.0.1", "INSIDE://localhost"] == [
-        address.rpartition(":")[0] for address in told.split(",")
+        address.rpartition(":")[0] for address in listeners.split(",")
     ]
 
 
@@ -405,9 +408,9 @@ def test_a_broker_waiting_for_a_cluster_can_be_stopped(tmp_path: Path) -> None:
         directory = f"log.dirs={tmp_path}"
         with started("broker", "--set", join, "--set", "broker.id=3", "--set", directory, *free) as process:
             assert process.stderr is not None
-            told = json.loads(process.stderr.readline())
+            event = json.loads(process.stderr.readline())
             seconds = stop_seconds(process, signal.SIGTERM)
             (last,) = [json.loads(line)["event"] for line in process.stderr.readlines()[-1:]]
 
-    assert ("no link to a broker", 3) == (told["event"], told["broker"])
+    assert ("no link to a broker", 3) == (event["event"], event["broker"])
     assert (0, True, "stopped") == (process.returncode, seconds < STOP_S_MAX, last)

@@ -125,10 +125,10 @@ def test_a_damaged_batch_is_reported_and_never_served(tmp_path: Path) -> None:
     assert hit == codes[FLIPPED]
     assert [FLIPPED] == [offset for offset, code in enumerate(codes) if code]
     assert [b"record %d" % number for number in range(FLIPPED)] == values
-    told = [json.loads(line) for line in events.read_text().splitlines() if '"segment damaged"' in line]
+    reported = [json.loads(line) for line in events.read_text().splitlines() if '"segment damaged"' in line]
     name = str(path.relative_to(directory))
-    assert told
-    assert all(name in event["problem"] and f"byte {position} " in event["problem"] for event in told)
+    assert reported
+    assert all(name in event["problem"] and f"byte {position} " in event["problem"] for event in reported)
     damage, _ = map(json.loads, verified.out.splitlines())
     assert (1, name, position, size, FLIPPED, FLIPPED + 1) == (
         verified.exit_code,

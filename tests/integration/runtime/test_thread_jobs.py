@@ -25,7 +25,7 @@ def fail(error: BaseException) -> None:
 def test_one_thread_runs_and_reports_jobs_in_order() -> None:
     """Jobs run off the loop one after another, and are reported on the loop in the same order."""
     ran: list[int] = []
-    told: list[tuple[int, bool]] = []
+    reported: list[tuple[int, bool]] = []
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         jobs, over, here = ThreadJobs(loop, name="journal"), asyncio.Event(), threading.current_thread()
@@ -37,7 +37,7 @@ def test_one_thread_runs_and_reports_jobs_in_order() -> None:
             return number
 
         def done(number: int) -> None:
-            told.append((number, threading.current_thread() is here))
+            reported.append((number, threading.current_thread() is here))
             if number == 999:
                 over.set()
 
@@ -49,12 +49,12 @@ def test_one_thread_runs_and_reports_jobs_in_order() -> None:
     run(main)
 
     assert ran == list(range(1000))
-    assert told == [(number, True) for number in range(1000)]
+    assert reported == [(number, True) for number in range(1000)]
 
 
 def test_exceptions_of_jobs_are_reported() -> None:
     """This includes exceptions that are not an `Exception`, which no other code would handle.  The thread continues."""
-    told: list[object] = []
+    reported: list[object] = []
 
     class Ending(BaseException):
         pass
@@ -64,26 +64,26 @@ def test_exceptions_of_jobs_are_reported() -> None:
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         jobs, over = ThreadJobs(loop, name="journal"), asyncio.Event()
-        jobs.submit(raising, told.append, lambda error: told.append(type(error)))
-        jobs.submit(lambda: "next", lambda result: (told.append(result), over.set()), fail)
+        jobs.submit(raising, reported.append, lambda error: reported.append(type(error)))
+        jobs.submit(lambda: "next", lambda result: (reported.append(result), over.set()), fail)
         await over.wait()
         jobs.stop()
 
     run(main)
 
-    assert told == [Ending, "next"]
+    assert reported == [Ending, "next"]
 
 
 def test_several_threads_work_in_parallel() -> None:
     """A read that waits for the disk does not delay the others."""
-    told: list[str] = []
+    reported: list[str] = []
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         jobs, over, meeting = ThreadJobs(loop, name="reads", threads=3), asyncio.Event(), threading.Barrier(3)
 
         def done(_: int) -> None:
-            told.append("met")
-            if len(told) == 3:
+            reported.append("met")
+            if len(reported) == 3:
                 over.set()
 
         for _ in range(3):
@@ -93,24 +93,26 @@ def test_several_threads_work_in_parallel() -> None:
 
     run(main)
 
-    assert told == ["met"] * 3
+    assert reported == ["met"] * 3
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_stop_runs_all_submitted_jobs(threads: int) -> None:
     """No job is dropped, but no result is reported, since a report might submit further jobs."""
     ran: list[int] = []
-    told: list[int] = []
+    reported: list[int] = []
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
         jobs = ThreadJobs(loop, name="journal", threads=threads)
         for number in range(20):
-            jobs.submit(lambda number=number: (time.sleep(0.001), ran.append(number))[1] or number, told.append, fail)
+            jobs.submit(
+                lambda number=number: (time.sleep(0.001), ran.append(number))[1] or number, reported.append, fail
+            )
         jobs.stop()
         jobs.stop()
         assert sorted(ran) == list(range(20))
         await asyncio.sleep(0)
-        assert ([], 0) == (told, jobs.unreported)
+        assert ([], 0) == (reported, jobs.unreported)
 
     run(main)
 

@@ -21,12 +21,12 @@ def test_the_cluster_report_has_counts_and_the_controller() -> None:
     world, report = world_and_report()
     world.create("flights", partitions=20)
 
-    told = report.cluster()
+    answer = report.cluster()
 
-    assert world.broker.identity.cluster_id == told.pop("cluster_id")
-    assert 1 <= told.pop("feature_level")
+    assert world.broker.identity.cluster_id == answer.pop("cluster_id")
+    assert 1 <= answer.pop("feature_level")
     expected = {"answered_by": 1, "controller": 1, "brokers": 1, "brokers_live": 1, "topics": 2, "shards": 3}
-    assert expected == told
+    assert expected == answer
 
 
 def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
@@ -34,7 +34,7 @@ def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
     world, report = world_and_report()
     world.create("flights", partitions=20)
 
-    told = report.brokers()
+    answer = report.brokers()
 
     row = {
         "broker_id": 1,
@@ -50,7 +50,7 @@ def test_the_broker_report_has_endpoints_and_shard_counts() -> None:
         "shards_led": 3,
         "shards_carried": 3,
     }
-    assert {"answered_by": 1, "brokers": [row]} == told
+    assert {"answered_by": 1, "brokers": [row]} == answer
 
 
 def test_the_leader_reports_the_progress_of_the_members() -> None:
@@ -59,10 +59,10 @@ def test_the_leader_reports_the_progress_of_the_members() -> None:
     world.create("flights", partitions=2)
     world.produce("flights", b"a", b"b")
 
-    told = report.shards(topic="flights", leader=None, after=-1, limit=10)
+    answer = report.shards(topic="flights", leader=None, after=-1, limit=10)
 
-    assert told is not None and 1 == len(told["shards"])
-    (row,) = told["shards"]
+    assert answer is not None and 1 == len(answer["shards"])
+    (row,) = answer["shards"]
     led = row.pop("led_here")
     last = led["last_index"]
     assert {
@@ -92,10 +92,10 @@ def test_a_shard_led_elsewhere_is_reported_from_the_leader_table() -> None:
     world.broker.shard_table.shards[shard].stop()
     world.broker.cluster.leaders.told(other, [(shard, 9)], is_whole=True)
 
-    told = report.shards(topic="flights", leader=2, after=-1, limit=10)
+    answer = report.shards(topic="flights", leader=2, after=-1, limit=10)
 
-    assert told is not None
-    assert [(2, 9, None)] == [(row["leader"], row["term"], row["led_here"]) for row in told["shards"]]
+    assert answer is not None
+    assert [(2, 9, None)] == [(row["leader"], row["term"], row["led_here"]) for row in answer["shards"]]
 
 
 def test_pages_are_contiguous() -> None:

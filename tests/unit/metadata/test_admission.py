@@ -82,9 +82,9 @@ def test_an_admitted_directory_learns_whether_it_still_has_its_id(
 
     result = cluster.controller.decide(admission(directory, number, was_admitted=True), NOW_MS)
 
-    told = result.response.problem
-    assert ((), error_code) == (result.records, errors.NONE if told is None else told.error_code)
-    assert told is None or says in told.message
+    problem = result.response.problem
+    assert ((), error_code) == (result.records, errors.NONE if problem is None else problem.error_code)
+    assert problem is None or says in problem.message
 
 
 def test_a_new_directory_replaces_the_old_one_in_every_shard() -> None:
@@ -123,13 +123,13 @@ def test_an_admitted_broker_carries_no_replicas_before_it_registers() -> None:
     cluster = Cluster()
     cluster.do(admission(voter(2).directory_id, 2))
 
-    wide, told, ids = (
+    wide, assigned, ids = (
         cluster.create("wide", replication_factor=2),
-        cluster.create("told", assignments=((0, (BrokerId(2),)),)),
+        cluster.create("assigned", assignments=((0, (BrokerId(2),)),)),
         cluster.do(AllocateProducerIds(broker_id=BrokerId(2))),
     )
 
-    assert [answer.problem.error_code for answer in (wide, told, ids)] == [
+    assert [answer.problem.error_code for answer in (wide, assigned, ids)] == [
         errors.INVALID_REPLICATION_FACTOR,
         errors.INVALID_REPLICA_ASSIGNMENT,
         errors.BROKER_ID_NOT_REGISTERED,

@@ -199,14 +199,14 @@ def test_replicas_are_placed_on_live_brokers_first() -> None:
     cluster.live = frozenset({BrokerId(1), BrokerId(3)})
     down = BrokerId(2)
 
-    told, _, _ = (
-        cluster.create("told", assignments=((0, (down,)),)),
+    refused, _, _ = (
+        cluster.create("assigned", assignments=((0, (down,)),)),
         cluster.create("two", partition_count=1, replication_factor=2),
         cluster.create("three", partition_count=1, replication_factor=3),
     )
 
-    assert errors.INVALID_REPLICA_ASSIGNMENT == code(told)
-    assert "names only brokers that are down (2)" in told.problem.message
+    assert errors.INVALID_REPLICA_ASSIGNMENT == code(refused)
+    assert "names only brokers that are down (2)" in refused.problem.message
     assert [sorted(shard) for shard in cluster.replicas("two")] == [[1, 3]]
     assert [shard[-1] for shard in cluster.replicas("three")] == [down]
 

@@ -10,13 +10,13 @@ def test_moving_a_deadline_later_does_not_re_arm_the_timer():
     deadlines = Deadlines()
     for at_ms in (100, 200, 300):
         deadlines.set(KEY, at_ms)
-    told = deadlines.take_changes()
+    changes = deadlines.take_changes()
 
     early = deadlines.fired(KEY, 100)
     again = deadlines.take_changes()
     due = deadlines.fired(KEY, 300)
 
-    assert told == ((KEY, 100),)
+    assert changes == ((KEY, 100),)
     assert (early, again) == (False, ((KEY, 300),))
     assert due and KEY not in deadlines
 

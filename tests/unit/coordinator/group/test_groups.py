@@ -62,9 +62,9 @@ def test_losing_leadership_answers_all_parked_requests():
     waits = world.sync(world.answer(joins[1]))
     parked = world.join(group_id="h")
 
-    told = dict(world.groups.drain(errors.NOT_COORDINATOR))
+    replies = dict(world.groups.drain(errors.NOT_COORDINATOR))
 
-    assert {waiter: response.error_code for waiter, response in told.items()} == {
+    assert {waiter: response.error_code for waiter, response in replies.items()} == {
         waits: errors.NOT_COORDINATOR,
         parked: errors.NOT_COORDINATOR,
     }

@@ -140,10 +140,10 @@ def test_a_leader_that_joins_again_starts_a_rebalance():
     leader, follower = world.stable(2)
 
     parked = world.join(member_id=leader.member_id)
-    told = world.heartbeat(follower)
+    code = world.heartbeat(follower)
     again = world.join(member_id=follower.member_id)
 
-    assert told == errors.REBALANCE_IN_PROGRESS
+    assert code == errors.REBALANCE_IN_PROGRESS
     assert world.answer(parked).generation == leader.generation + 1
     assert again.leader == leader.member_id
 
