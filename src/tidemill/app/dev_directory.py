@@ -142,7 +142,9 @@ class DevDirectory:
         try:
             return self._ports.take_stored(address, stored_port)
         except OSError as error:
-            raise StartProblem(f"{option}={address}: {error.strerror or error}") from error
+            raise StartProblem(
+                f"{option}={address} cannot be bound ({error.strerror or error}): set another address"
+            ) from error
 
     def _key(self) -> str:
         path = self._root / "cluster.key"

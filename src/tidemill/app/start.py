@@ -143,7 +143,7 @@ class _Process:
         try:
             address = self.http.bind(self.settings.http)
         except OSError as error:
-            raise StartProblem(f"tidemill.http.listener={self.settings.http}: {error.strerror or error}") from error
+            raise StartProblem(_unbindable("tidemill.http.listener", self.settings.http, error)) from error
         self.http.serve(lambda: _http_application(lambda: self.broker))
         return address
 
@@ -180,9 +180,7 @@ class _Process:
         except DirectoryProblem as problem:
             raise StartProblem(f"log.dirs={self.settings.data_directory}: {problem}") from problem
         except OSError as error:
-            raise StartProblem(
-                f"tidemill.peer.listener={self.settings.peer.bind}: {error.strerror or error}"
-            ) from error
+            raise StartProblem(_unbindable("tidemill.peer.listener", self.settings.peer.bind, error)) from error
 
     def _options(self) -> StoreOptions:
         from tidemill.model.config_resolution import BrokerLayers
@@ -269,7 +267,7 @@ class _Process:
             try:
                 await server.bind(listener.bind.host, listener.bind.port)
             except OSError as error:
-                raise StartProblem(f"listeners={listener.name}://{listener.bind}: {error.strerror or error}") from error
+                raise StartProblem(_unbindable("listeners", f"{listener.name}://{listener.bind}", error)) from error
             self.servers.append(server)
             address = listener.advertised_as(server.addresses[0][1])
             endpoints.append(Endpoint(listener.name, address.host, address.port, "PLAINTEXT"))
@@ -326,6 +324,10 @@ def _data_directory(path: str) -> OsDisk:
 
 def _unusable(path: str, error: OSError) -> str:
     return f"log.dirs={path} cannot be used ({error.strerror or error}): set a directory that this user may write to"
+
+
+def _unbindable(key: str, value: object, error: OSError) -> str:
+    return f"{key}={value} cannot be bound ({error.strerror or error}): free the address, or set another one"
 
 
 def _factory(broker: Broker, listener: Listener, frame_bytes_max: int) -> Callable[[Any], KafkaConnection]:
