@@ -43,8 +43,8 @@ class ConnectionLimits:
         return admits
 
     def close_idle(self, now: float) -> None:
-        """Close idle connections; `now` is on the loop's clock.  Does nothing more often than each SWEEP_S, or with a
-        negative limit.
+        """Close idle connections, at most once per SWEEP_S; `now` is on the loop's clock.  A negative limit disables
+        it.
         """
         if self._idle_s_max < 0 or now - self._swept_at < SWEEP_S:
             return

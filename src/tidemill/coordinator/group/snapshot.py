@@ -2,9 +2,9 @@
 
 Each chunk is computed on demand, and the host appends it before anything else.  Its records are therefore current at
 their position in the log, and later changes follow them.  Groups and offsets created after the snapshot began need not
-be in it, since their records are behind its start anyway.  After the last chunk the host appends the end record; once
-that is committed, the log may start at the snapshot's first record.  If the leader changes before that, the incomplete
-snapshot is harmless, and the next leader begins a new one.
+be in it, since the log has their records after the snapshot's start.  After the last chunk the host appends the end
+record; once that is committed, the log may start at the snapshot's first record.  If the leader changes before that,
+the incomplete snapshot is harmless, and the next leader begins a new one.
 """
 
 from tidemill.coordinator.group.log_records import (
@@ -61,7 +61,7 @@ class SnapshotChunks:
     def _next_record(self) -> LogRecord | None:
         """Return the next record of the state, or None at the end.
 
-        Groups and offsets deleted since the snapshot began are left out: their tombstones are behind its start.
+        Groups and offsets deleted since the snapshot began are left out: the log has their tombstones after its start.
         """
         while True:
             while self._keys:
