@@ -134,7 +134,7 @@ class BrokerProcesses:
                 broker_http.ask(broker.http_local, "/health/ready")
                 rows = broker_http.ask(broker.http_local, "/v1/brokers")["brokers"]
                 (shard,) = broker_http.ask(broker.http_local, "/v1/shards", topic=METADATA_TOPIC)["shards"]
-            except (broker_http.NoAnswer, broker_http.NotYet) as problem:
+            except (broker_http.NoResponse, broker_http.NotReady) as problem:
                 return f"broker {broker.broker_id} is not ready: {problem}"
             live = [row["broker_id"] for row in rows if row["is_registered"] and row["is_live"]]
             if len(live) < count:

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class ClusterReport:
-    """Implements `http.cluster_api.Reported`: this broker's own view at the time of the request."""
+    """Implements `http.cluster_api.ClusterState`: this broker's own view at the time of the request."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

@@ -77,10 +77,8 @@ class _Process:
         self.settings = settings
         self.loop = loop
         self.clock = OsClock()
-        named = (
-            {} if settings.broker_id is None else {"broker": int(settings.broker_id)}
-        )  # several brokers may share a stderr
-        self.events = EventLog(sys.stderr.write, self.clock.wall_ms, as_json=as_json, always=named)
+        named = {} if settings.broker_id is None else {"broker": int(settings.broker_id)}  # several may share a stderr
+        self.events = EventLog(sys.stderr.write, self.clock.wall_ms, as_json=as_json, common_fields=named)
         self.disk = _data_directory(settings.data_directory)
         self.servers: list[TcpServer] = []
         self.jobs: list[ThreadJobs] = []

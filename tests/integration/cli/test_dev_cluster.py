@@ -117,7 +117,10 @@ def test_a_killed_broker_is_reported_and_can_be_restarted_by_its_command(tmp_pat
         victim = cluster.brokers[number - 1]
         os.kill(victim["pid"], signal.SIGKILL)
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        until(lambda: any(event["event"] == "broker exited" for event in cluster.events()), "nobody told of the broker")
+        until(
+            lambda: any(event["event"] == "broker exited" for event in cluster.events()),
+            "the broker's end was not reported",
+        )
         admin.create_topics([NewTopic("t", 2, 2)], operation_timeout=SECONDS_MAX)["t"].result(SECONDS_MAX)
         refused: list[object] = []
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
@@ -179,7 +182,10 @@ def test_a_first_broker_that_lost_its_directory_rejoins_the_cluster(tmp_path: Pa
         victim, survivor, _ = cluster.brokers
         before = cluster_id(survivor["http"])
         os.kill(victim["pid"], signal.SIGKILL)
-        until(lambda: any(event["event"] == "broker exited" for event in cluster.events()), "nobody told of the broker")
+        until(
+            lambda: any(event["event"] == "broker exited" for event in cluster.events()),
+            "the broker's end was not reported",
+        )
         shutil.rmtree(victim["data"])
         with started_again(victim):
             until(lambda: live_count(survivor["http"]) == 3, "the broker did not become live again")

@@ -78,7 +78,7 @@ def test_keys_without_effect_are_collected() -> None:
     ("setting", "why"),
     [
         ("no.such.key=1", "no.such.key"),
-        ("num.partitions=many", "num.partitions=many is refused: a whole number"),
+        ("num.partitions=many", "num.partitions=many is refused: must be a whole number"),
         ("tidemill.join=a", "write HOST:PORT"),
         ("tidemill.join=a:0", "host and port of another broker's tidemill.peer.listener"),
         ("listeners=PEER://127.0.0.1:1", "the name PEER is reserved for tidemill.peer.listener"),
@@ -87,7 +87,7 @@ def test_keys_without_effect_are_collected() -> None:
         ("tidemill.peer.listener=10.0.0.1:9093", "without tidemill.cluster.key anyone"),
         ("tidemill.peer.advertised=0.0.0.0:9093", "that other brokers connect to"),
         ("tidemill.peer.advertised=mill:0", "that other brokers connect to"),
-        ("tidemill.cluster.key=", "an empty key keeps nobody out"),
+        ("tidemill.cluster.key=", "an empty key does not protect the cluster"),
         ("nothing", "--set=nothing is refused: write KEY=VALUE"),
         ("listeners=127.0.0.1:9092", "write NAME://HOST:PORT"),
         ("listeners=PLAINTEXT://h", "write HOST:PORT"),
