@@ -15,7 +15,7 @@ from tidemill.raft.progress_tracker import ProgressTracker
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 from tidemill.simulation.shard import model_install
-from tidemill.simulation.shard.shard_simulation import Knobs
+from tidemill.simulation.shard.shard_knobs import ShardKnobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class RaftMutant:
     planted: Callable[[], AbstractContextManager[None]]
     seeds_max: int = 0
     transcript: str = ""
-    sharp: Callable[[Knobs], Knobs] | None = None  # what the run draws, made worse; None: as it is, and damage too
+    sharp: Callable[[ShardKnobs], ShardKnobs] | None = None  # None: the knobs as drawn, and damage
 
 
 @contextmanager
@@ -129,24 +129,24 @@ def reads_without_asking() -> Iterator[None]:
         yield
 
 
-def with_cut_networks(knobs: Knobs) -> Knobs:
+def with_cut_networks(knobs: ShardKnobs) -> ShardKnobs:
     """And nothing else that lets an old leader hear of a new one late."""
     quiet = dict.fromkeys(("crash", "crash_in_sync", "drop", "duplicate", "tail", "slow_sync"), 0.0)
     return replace(knobs, partition=0.5, clock_rate=0.3, delay_ms=5, sync_ms=1, **quiet)  # type: ignore[arg-type]
 
 
-def with_changes(knobs: Knobs) -> Knobs:
+def with_changes(knobs: ShardKnobs) -> ShardKnobs:
     """Of the voters, every second, while brokers are cut off."""
     nodes = min(knobs.nodes, 5)
     return replace(knobs, nodes=nodes, spare=2, change=1.0, partition=0.2, drop=0.0, delay_ms=5, duration_ms=20_000)
 
 
-def with_crashes_in_sync(knobs: Knobs) -> Knobs:
+def with_crashes_in_sync(knobs: ShardKnobs) -> ShardKnobs:
     """Every second vote costs its voter a crash before it is on disk, and leaders fall often."""
     return replace(knobs, crash=0.4, crash_in_sync=0.5)
 
 
-def with_installs(knobs: Knobs) -> Knobs:
+def with_installs(knobs: ShardKnobs) -> ShardKnobs:
     return replace(knobs, forget=0.7, partition=0.2, crash=0.1, delay_ms=20, tail=0.05, duration_ms=20_000)
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from tests.simulation.hash_seeds import printed_under_two
 from tests.simulation.raft.raft_mutants import BY_SWARM, BY_TRANSCRIPT, RaftMutant
-from tests.unit.raft.transcript import Transcript
-from tidemill.simulation.shard.shard_simulation import Knobs, ShardSimulation
+from tests.unit.raft.transcript import Hand
+from tidemill.simulation.shard.shard_knobs import ShardKnobs
+from tidemill.simulation.shard.shard_simulation import ShardSimulation
 
 SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "300"))
 LOTS = 6  # of seeds, so that a failure is told soon
@@ -23,7 +24,8 @@ from tidemill.simulation.shard.shard_simulation import ShardSimulation
 for seed in (7, 11):
     run = ShardSimulation(seed)
     run.run()
-    print(seed, run.events, run.now_ms, sorted(run.acknowledged.items()), sorted(run.committed.items()))
+    check = run.check
+    print(seed, run.world.events, run.world.now_ms, sorted(check.acknowledged.items()), sorted(check.committed.items()))
 """
 SCENARIOS = Path(__file__).parents[2] / "scenarios" / "raft"
 
@@ -38,8 +40,8 @@ def test_a_swarm_of_runs_keeps_what_is_promised(lot: int, explored: list[str]) -
     for seed in range(lot, SEEDS, LOTS):
         run = ShardSimulation(seed)
         run.run()
-        events += run.events
-        acknowledged += len(run.acknowledged)
+        events += run.world.events
+        acknowledged += len(run.check.acknowledged)
 
     assert acknowledged > SEEDS
     seconds = time.perf_counter() - began
@@ -59,7 +61,7 @@ def test_a_seed_that_has_found_something_is_run_again(seed: int) -> None:
 def test_the_swarm_finds_a_planted_bug(mutant: RaftMutant, explored: list[str]) -> None:
     """Else it would find none that nobody planted."""
     for seed in range(mutant.seeds_max):
-        knobs = None if mutant.sharp is None else mutant.sharp(Knobs.draw(Random(seed)))
+        knobs = None if mutant.sharp is None else mutant.sharp(ShardKnobs.draw(Random(seed)))
         with mutant.planted():
             try:
                 ShardSimulation(seed, knobs).run()

@@ -1,1 +1,1 @@
-"""One shard's replicas under faults; `shard_simulation` is the entry point."""
+"""The replicas of one shard under faults, without brokers or files; `shard_simulation` is the entry point."""

@@ -1,0 +1,111 @@
+"""The invariants of a simulated shard.  Each check raises `InvariantViolation` with the seed and the time."""
+
+from collections.abc import Sequence
+
+from tidemill.model.broker_id import ReplicaKey
+from tidemill.raft.ready import Vote
+from tidemill.raft.replica import Replica
+from tidemill.simulation.shard.model_log import InvariantViolation, ModelLog
+from tidemill.simulation.shard.shard_world import ShardWorld
+
+
+class ShardCheck:
+    """What was acknowledged, committed, voted and led so far, and the checks against it."""
+
+    def __init__(self, world: ShardWorld) -> None:
+        self.acknowledged: dict[int, tuple[int, bytes]] = {}  # index → (term, payload)
+        self.committed: dict[int, tuple[int, bytes]] = {}  # index → (term, payload)
+        self.newest: dict[int, int] = {}  # term → the highest committed index of that term
+        self.confirmed: set[int] = set()  # the terms whose leader has served
+        self.leaders: dict[int, ReplicaKey] = {}  # by term
+        self.votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}  # (voter, term) → candidate
+        self.disks: dict[
+            ReplicaKey, Sequence[ModelLog]
+        ] = {}  # each node's disk, and copies of it from before each damage
+        self._world = world
+        self._checked_majority = 0
+
+    @property
+    def newest_acknowledged(self) -> int:
+        return max(self.acknowledged, default=0)
+
+    def acknowledge(self, index: int, term: int, payload: bytes) -> None:
+        self.acknowledged[index] = (term, payload)
+
+    def check_leader(self, voter: ReplicaKey, term: int) -> None:
+        """A term has one leader."""
+        first = self.leaders.setdefault(term, voter)
+        if first != voter:
+            raise InvariantViolation(f"{self._moment()}: {first} and {voter} lead term {term}")
+
+    def check_vote(self, voter: ReplicaKey, before: Vote, after: Vote) -> None:
+        """A durable term never decreases, and a voter votes for one candidate in a term."""
+        if after.term < before.term:
+            raise InvariantViolation(
+                f"{self._moment()}: the term of {voter} decreased from {before.term} to {after.term}"
+            )
+        if after.voted_for is not None:
+            first = self.votes.setdefault((voter, after.term), after.voted_for)
+            if first != after.voted_for:
+                raise InvariantViolation(f"{self._moment()}: {voter} voted twice in term {after.term}")
+
+    def check_committed(self, voter: ReplicaKey, index: int, term: int, payload: bytes) -> None:
+        """No two replicas commit different entries at the same index."""
+        entry = (term, payload)
+        first = self.committed.setdefault(index, entry)
+        self.newest[term] = max(self.newest.get(term, 0), index)
+        if first != entry:
+            raise InvariantViolation(
+                f"{self._moment()}: entry {index} was committed as {first}, and {voter} commits {entry}"
+            )
+
+    def check_majority(self, replica: Replica, memory: ModelLog) -> None:
+        """An entry that a leader regards as committed is on the disks of a majority of the voters in force."""
+        index = replica.commit_index
+        if index < memory.first_index or index <= self._checked_majority:
+            return
+        self._checked_majority = index
+        term = memory.term_at(index)
+        durable = sum(any(_holds(disk, index, term) for disk in self.disks[voter]) for voter in replica.voters)
+        if durable < len(replica.voters) // 2 + 1:
+            raise InvariantViolation(
+                f"{self._moment()}: entry {index} is committed and is on {durable} of {len(replica.voters)} disks"
+            )
+
+    def check_confirmed(self, voter: ReplicaKey, replica: Replica) -> None:
+        """A leader that serves requests has, and may apply, every entry that was committed before its term."""
+        if not replica.is_confirmed or replica.term in self.confirmed:
+            return
+        self.confirmed.add(replica.term)
+        newest = max((index for term, index in self.newest.items() if term < replica.term), default=0)
+        if replica.stable_index < newest:
+            raise InvariantViolation(
+                f"{self._moment()}: {voter} serves in term {replica.term} entries up to {replica.stable_index}, "
+                f"and entry {newest} was committed before that term"
+            )
+
+    def check_read(self, served_index: int, acknowledged: int) -> None:
+        """A confirmed read sees every entry that was acknowledged before the read began."""
+        if served_index < acknowledged:
+            raise InvariantViolation(
+                f"{self._moment()}: a confirmed read at {served_index} misses entry {acknowledged}"
+            )
+
+    def check_acknowledged(self) -> None:
+        """Every acknowledged entry is committed.  Call this at the end of a run."""
+        for index, entry in self.acknowledged.items():
+            if self.committed.get(index) != entry:
+                raise InvariantViolation(
+                    f"{self._moment()}: entry {index} was acknowledged as {entry}, and is not committed"
+                )
+
+    def _moment(self) -> str:
+        return f"seed {self._world.seed}, {self._world.now_ms} ms"
+
+
+def _holds(disk: ModelLog, index: int, term: int) -> bool:
+    if index <= len(disk.state):
+        return disk.state[index - 1][1] == term
+    if disk.installing is not None or disk.is_damaged:
+        return False
+    return index <= disk.last_index and disk.term_at(index) == term
