@@ -2,6 +2,7 @@
 
 import pytest
 
+from tidemill.simulation.disk_file import SimulatedFile
 from tidemill.simulation.machine.crash_fate import (
     ALL_KEPT,
     ALL_LOST,
@@ -13,7 +14,7 @@ from tidemill.simulation.machine.crash_fate import (
     torn_head,
     torn_tail,
 )
-from tidemill.simulation.machine.disk import SimulatedDisk, SimulatedFile
+from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.disk_operation import Kind, Operation, PowerLost
 from tidemill.storage.disk import DiskFull, SyncFailed
 
