@@ -1,4 +1,4 @@
-"""What a test controls on a simulated disk: the operation at which it fails, the free space, and who watches."""
+"""The controls that a test has over a simulated disk: the operation at which it fails, the free space and a hook."""
 
 import threading
 from collections.abc import Callable

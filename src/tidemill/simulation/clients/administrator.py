@@ -1,7 +1,9 @@
-"""Who administers a simulated cluster: topics come and go, records are deleted, preferred leaders are elected.
+"""
+The administrator of a simulated cluster: it creates and deletes topics, deletes records and elects preferred leaders.
 
-Each step is asked for until it is done.  A topic that comes has a producer and a reader, which have ended before it
-goes; its name may come back, and then nothing of the old one may be there.
+Each step is retried until it succeeds, except an election.  A topic that the administrator creates has a producer and a
+reader.  Both end before the topic is deleted.  A later topic may have the same name, and must contain nothing of the
+earlier one.
 """
 
 import asyncio
@@ -16,11 +18,11 @@ from tidemill.wire.messages import delete_records, elect_leaders
 
 NAMES: Final = ("arrivals", "departures")
 ELECTION_MS: Final = 2_000
-READ_S: Final = 0.2  # between looks whether all was read
+READ_S: Final = 0.2  # between checks whether everything acknowledged was read
 
 
 class _Passing:
-    """A topic that comes and goes: one partition, who writes and who reads it."""
+    """A topic that is created and deleted during the run: one partition, its producer and its reader."""
 
     def __init__(self, producer: Producer, reader: Reader, pause_s: Callable[[], float]) -> None:
         loop = asyncio.get_running_loop()
@@ -28,7 +30,7 @@ class _Passing:
         self._tasks = [loop.create_task(producer.run(pause_s)), loop.create_task(reader.run())]
 
     async def end(self, acknowledged: Sized) -> None:
-        """When all is acknowledged, and all of that is read."""
+        """Stop the producer once all of its batches are acknowledged, and the reader once it has read them."""
         self.producer.is_stopping = True
         await self._tasks[0]
         while self.reader.offset < len(acknowledged):  # noqa: ASYNC110
@@ -49,7 +51,7 @@ class Administrator:
         pause_s: Callable[[], float],
         producer_pause_s: Callable[[], float],
     ) -> None:
-        """`readers` by partition: what each has read may be deleted."""
+        """`readers` maps partitions to their readers: the administrator deletes only records that were read."""
         self._client = client
         self._new_client = new_client
         self._history = history
@@ -62,7 +64,10 @@ class Administrator:
         self.is_stopping = False
 
     async def run(self) -> None:
-        """Until it is told to stop; what it has begun is done then, and all that it has had written was read."""
+        """
+        Run until `is_stopping` is set.  Then finish the current step, and wait until every temporary topic was read
+        completely.
+        """
         while not self.is_stopping:
             await self._client.random.choice((self._come_or_go, self._delete_records, self._elect))()
             await asyncio.sleep(self._pause_s())
@@ -90,7 +95,7 @@ class Administrator:
         self._history.check_read(name, 0)
 
     async def _delete_records(self) -> None:
-        """Some of what was read."""
+        """Delete some of the records that were read."""
         client = self._client
         (topic, number), reader = client.random.choice([*self._readers.items()])
         offset = client.random.randint(0, reader.offset)
@@ -106,7 +111,7 @@ class Administrator:
         partition.deleted = max(partition.deleted, found.low_watermark)
 
     async def _elect(self) -> None:
-        """Once: it may be refused for many a reason."""
+        """Ask for an election once, without a retry: it may be refused for several valid reasons."""
         request = elect_leaders.Request(topic_partitions=None, timeout_ms=ELECTION_MS)
         try:
             answer: Any = await self._client.ask_once(request)

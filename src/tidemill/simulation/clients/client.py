@@ -1,7 +1,7 @@
-"""A Kafka client on virtual time: connections, and what it knows of who leads what.
+"""A Kafka client on virtual time: its connections, and its knowledge of partition leaders.
 
-Written as coroutines on a `SimulatedLoop`; it sees brokers only through the network, as bytes.  It follows the
-protocol, not a library.  `producer.py` and `reader.py` use it; what must hold of the answers `history.py` says.
+It consists of coroutines on a `SimulatedLoop`, and exchanges bytes with brokers through the simulated network.  It
+follows the protocol and uses no client library.  `producer.py` and `reader.py` use it; `history.py` checks the answers.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from tidemill.wire.messages import (
 )
 from tidemill.wire.schema import Message
 
-REQUEST_S: Final = 8.0  # after which a client gives a connection up
+REQUEST_S: Final = 8.0  # after which a client gives up a connection
 BACK_OFF_S: Final = 0.1
 EARLIEST: Final = -2
 BY_NAME: Final = 12  # the last version of Produce and Fetch that names topics
@@ -61,7 +61,7 @@ APIS: Final = {
 
 
 class Unreachable(Exception):
-    """A connection that could not be made, was lost, or gave no answer in time: what was asked may have been done."""
+    """The connection could not be made, was lost, or gave no answer in time.  The request may have been executed."""
 
 
 class Leader(NamedTuple):
@@ -71,7 +71,7 @@ class Leader(NamedTuple):
 
 
 class Connection:
-    """Requests under way on one connection, answered in order."""
+    """The requests in flight on one connection, which are answered in order."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
@@ -96,11 +96,11 @@ class Connection:
         await dialled
 
     def send(self, request: Message, version: int | None = None) -> asyncio.Future[Any]:
-        """The future answer; Unreachable when the connection ends before it comes."""
+        """Return a future for the answer.  It raises `Unreachable` if the connection ends first."""
         answer = self._loop.create_future()
         if self._socket is None or not self._socket.is_open:
             answer.set_exception(Unreachable("the connection is closed"))
-            answer.exception()  # some wait for none but the first
+            answer.exception()  # marks the exception as retrieved: a caller may await only the first of several answers
             return answer
         correlation_id, parts = self._wire.send(APIS[type(request)], request, version=version)
         self._answers[correlation_id] = answer
@@ -111,7 +111,7 @@ class Connection:
         return await self.outcome(self.send(request, version))
 
     async def outcome(self, answer: "asyncio.Future[Any]") -> Any:
-        """The answer, while the client has patience; after that the connection is of no use any more."""
+        """Return the answer.  Close the connection and raise `Unreachable` after `REQUEST_S`."""
         try:
             async with asyncio.timeout(REQUEST_S):
                 return await answer
@@ -146,7 +146,7 @@ class Connection:
 
 
 class Client:
-    """What one client process knows of the cluster."""
+    """One client process and its view of the cluster."""
 
     def __init__(
         self, name: str, loop: SimulatedLoop, network: Network, bootstrap: tuple[Address, ...], random: Random
@@ -172,7 +172,7 @@ class Client:
         await asyncio.sleep(BACK_OFF_S * (0.5 + self.random.random()))
 
     async def ask_any(self, request: Message, version: int | None = None) -> Any:
-        """Of whichever broker answers."""
+        """Return the answer of any broker, retrying until one answers."""
         while True:
             try:
                 return await self.ask_once(request, version)
@@ -209,7 +209,7 @@ class Client:
         self._leaders.pop((topic, number), None)
 
     async def create_topic(self, name: str, partitions: int, replicas: int) -> None:
-        """Until it is there, whoever made it."""
+        """Retry until the topic exists, even if another request created it."""
         topic = create_topics.Request.Topic(
             name=name, num_partitions=partitions, replication_factor=replicas, assignments=(), configs=()
         )
@@ -218,7 +218,7 @@ class Client:
             code = answer.topics[0].error_code
             if code in (errors.NONE, errors.TOPIC_ALREADY_EXISTS):
                 return
-            if code not in errors.RETRIABLE and code != errors.INVALID_REPLICATION_FACTOR:  # brokers may still come
+            if code not in errors.RETRIABLE and code != errors.INVALID_REPLICATION_FACTOR:  # more brokers may join
                 raise InvariantViolation(
                     f"topic {name} cannot be created: {errors.name(code)} {answer.topics[0].error_message}"
                 )
@@ -252,7 +252,7 @@ class Client:
         return int(answer.offset)
 
     async def epoch_end(self, topic: str, number: int, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset), as the partition's leader has it."""
+        """Return (epoch, end offset) as the partition's leader answers."""
         asked = offset_for_leader_epoch.Request.Topic.Partition(partition=number, leader_epoch=epoch)
         request = offset_for_leader_epoch.Request(
             topics=[offset_for_leader_epoch.Request.Topic(topic=topic, partitions=[asked])]
@@ -261,7 +261,7 @@ class Client:
         return found.leader_epoch, found.end_offset
 
     async def ask_leader(self, what: str, topic: str, number: int, request: Message) -> Any:
-        """Its answer for the one partition that the request is about."""
+        """Return the leader's answer for the one partition of the request, retrying as a client does."""
         while True:
             leader = await self.leader(topic, number)
             try:

@@ -1,6 +1,7 @@
-"""What clients of a simulated cluster were told, and what must hold of it.
+"""What the clients of a simulated cluster were answered, and the promises that must hold.
 
-Every value is sent once and names who sent it, to where, and as which of his; so what is read says everything.
+Every value is sent once.  It names its sender, its partition and its number among the sender's values, so that the
+values read are sufficient for all checks.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 
 class InvariantViolation(AssertionError):
-    """A promise was not kept; the sentence says which."""
+    """A promise was broken.  The message says which one."""
 
 
 class Read(NamedTuple):
@@ -21,11 +22,11 @@ class Read(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionHistory:
-    sent: dict[int, list[bytes]] = field(default_factory=dict)  # by producer id, in order
+    sent: dict[int, list[bytes]] = field(default_factory=dict)  # by producer id, in the order of sending
     acknowledged: dict[bytes, int] = field(default_factory=dict)  # value → offset
-    read: dict[int, Read] = field(default_factory=dict)  # by offset: whoever read it first
-    delete_asked: int = 0  # records below may be gone
-    deleted: int = 0  # and are, below this: somebody was told so
+    read: dict[int, Read] = field(default_factory=dict)  # by offset: the first read
+    delete_asked: int = 0  # a deletion up to here was requested: records below may be gone
+    deleted: int = 0  # a deletion up to here was acknowledged: records below are gone
 
 
 class History:
@@ -39,7 +40,7 @@ class History:
         return self.partitions.setdefault((topic, number), PartitionHistory())
 
     def forget(self, topic: str) -> None:
-        """It is deleted; what comes next under its name has nothing of it."""
+        """Forget a deleted topic.  A later topic of the same name has nothing in common with it."""
         for key in [key for key in self.partitions if key[0] == topic]:
             del self.partitions[key]
 
@@ -64,7 +65,7 @@ class History:
                 )
 
     def read(self, topic: str, number: int, expected_offset: int, read: Read) -> None:
-        """A reader that stood at `expected_offset` got this."""
+        """Check a record that a reader at `expected_offset` received."""
         where = f"{topic}-{number}"
         if read.offset != expected_offset:
             raise InvariantViolation(f"{where}: a reader at {expected_offset} got {read.offset}: offsets are not dense")
@@ -80,7 +81,9 @@ class History:
             self.check_read(topic, number)
 
     def check_read(self, topic: str, number: int) -> None:
-        """It was read to its end: what was acknowledged is there, once, and in order."""
+        """
+        Check a partition that was read to its end: every acknowledged value is there once, and in the producer's order.
+        """
         partition = self.partition(topic, number)
         where = f"{topic}-{number}"
         by_value: dict[bytes, int] = {}

@@ -1,8 +1,8 @@
-"""One simulated machine with its broker: a disk and a wall clock that last, and processes that come and go.
+"""One simulated machine with its broker: a disk and a wall clock that last, and processes that start and end.
 
-    start ─▶ open_directory ─▶ make ─▶ ticks, bring_up ─▶ register ─▶ listens … ─▶ kill │ power loss │ … ─▶ start …
+    start ─▶ open_directory ─▶ make ─▶ ticks, bring_up ─▶ register ─▶ listens ─▶ kill │ power loss │ stop ─▶ start
 
-The steps are `broker/startup/wiring.py`'s, as in `app/start.py`.
+The steps are those of `broker/startup/wiring.py`, in the order of `app/start.py`.
 """
 
 import asyncio
@@ -36,11 +36,12 @@ from tidemill.storage.journal.journal_block import HEADER_BYTES
 from tidemill.storage.partition.segment import Segment, SegmentDamaged, walk
 from tidemill.storage.store import Store, StoreOptions
 
-TICK_S: Final = 0.25  # as `app/start.py`
-START_S: Final = 0.3  # of a process, before it reads its directory
-STOP_S: Final = 10.0  # of a clean stop, after which the process ends all the same
-LINES_KEPT: Final = 200  # of its event log
-UNCOVERED_SHARE: Final = 0.5  # of rot that hits the start of a batch, which its CRC does not cover
+TICK_S: Final = 0.25  # like `app/start.py`
+START_S: Final = 0.3  # between the start of a process and the reading of its directory
+STOP_S: Final = 10.0  # a clean stop that takes longer ends the process
+LINES_KEPT: Final = 200  # of the event log
+# the share of bit flips that hit the start of a batch, which the batch's CRC does not cover
+UNCOVERED_SHARE: Final = 0.5
 
 
 class BrokerMachine:
@@ -57,23 +58,25 @@ class BrokerMachine:
         join: tuple[str, ...],
     ) -> None:
         """
-        It founds a cluster, or joins the one at `join`.  Its clocks run up to `clock_rate` faster or slower than time.
+        The broker bootstraps a cluster, or joins the one at `join` if that is not empty.  Its clocks run faster or
+        slower than virtual time by a share of up to `clock_rate`.
         """
-        self.name = f"broker-{broker_id}"  # its host's
+        self.name = f"broker-{broker_id}"  # the host name
         self.disk = SimulatedDisk()
         self.wall = WallClock()
         self.pace = DiskPace()
         self.lines: deque[str] = deque(maxlen=LINES_KEPT)
-        self.loop: SimulatedLoop | None = None  # while a process runs
-        self.broker: Broker | None = None  # while it is up
-        self.voter: ReplicaKey | None = None  # once its directory has an identity
+        self.loop: SimulatedLoop | None = None  # None while no process runs
+        self.broker: Broker | None = None  # None while it is not up
+        self.voter: ReplicaKey | None = None  # None until the directory has an identity
         self.starts = 0
-        self._rot: tuple[str, int, int] | None = None  # path, position, and the byte that is not what was written
-        self.rows: Counter[int] = Counter()  # that its journals have synced, by kind
-        self.ends: Counter[str] = Counter()  # of its processes, by what ended them, when they were not asked to
-        self._durable: dict[ShardId, dict[int, int]] = {}  # log index → term, as the synced journal has it
-        self._whole: dict[ShardId, int] = {}  # up to here: rows that were gone at the start, or came as files
-        self._lost: list[tuple[ReplicaKey, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []  # with their disks
+        self._rot: tuple[str, int, int] | None = None  # path, position and wrong value of the flipped byte
+        self.rows: Counter[int] = Counter()  # the rows that its journals have synced, by kind
+        self.ends: Counter[str] = Counter()  # unplanned ends of its processes, by cause
+        self._durable: dict[ShardId, dict[int, int]] = {}  # log index → term of the entries in the synced journal
+        self._whole: dict[ShardId, int] = {}  # up to this index, entries are durable in files
+        # former identities, with what their disks held
+        self._lost: list[tuple[ReplicaKey, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []
         self.turned: Callable[[BrokerMachine], None] = _unobserved
         self._timeline = timeline
         self._network = network
@@ -83,7 +86,7 @@ class BrokerMachine:
         self._clock_rate = clock_rate
         self._join = join
         self._broker_id = broker_id
-        self._fate_of_cut: Fate | None = None  # None: it is a kill
+        self._fate_of_cut: Fate | None = None  # None: the process dies, the machine keeps its power
 
     @property
     def is_running(self) -> bool:
@@ -95,11 +98,11 @@ class BrokerMachine:
 
     @property
     def leads_others(self) -> bool:
-        """A shard with more voters than this one."""
+        """Whether this broker leads a shard that has other voters too."""
         shards = () if self.broker is None else self.broker.shard_table.shards.values()
         return any(shard.replica.leads and len(shard.replica.voters) > 1 for shard in shards)
 
-    # Up.
+    # Start.
 
     def start(self) -> None:
         assert self.loop is None, f"{self.name} runs already"
@@ -115,7 +118,7 @@ class BrokerMachine:
 
     async def _up(self, loop: SimulatedLoop, random: Random) -> None:
         def failed(error: BaseException) -> None:
-            if loop is self.loop:  # else it has ended: what the turn still does is done by nobody
+            if loop is self.loop:  # otherwise the process has ended already, and the rest of its turn has no effect
                 self.ends[type(error).__name__] += 1
                 self._tell(f"the broker ends: {error!r}")
                 self.kill()
@@ -142,7 +145,7 @@ class BrokerMachine:
             return
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
             if self.voter is not None:
-                raise  # else others still take the one that it was for alive
+                raise  # a bug; but others may refuse a broker without an identity while its former one counts as alive
             failed(problem)
             return
         self.broker = broker
@@ -166,12 +169,12 @@ class BrokerMachine:
         if loop is self.loop:
             self.turned(self)
 
-    # What its journal holds, whatever becomes of the process.
+    # What the journal holds, also while no process runs.
 
     def held(self, shard_id: ShardId, index: int, term: int) -> set[ReplicaKey]:
         """
-        Who of this machine's voters has the entry on disk, as a row or in what an install has brought; those whose disk
-        is gone too: they may have answered before.
+        Return those of this machine's identities, former ones included, that hold the entry on disk, as a row or within
+        an installed snapshot.  A former identity counts because it may have acknowledged the entry.
         """
         known = [*self._lost]
         if self.voter is not None:
@@ -190,9 +193,9 @@ class BrokerMachine:
         }
 
     def _synced(self, block: object) -> None:
-        """A job of the journal's thread is done; the loop has not heard of it."""
+        """Note a job of the journal's thread whose result the loop has not received yet."""
         if not isinstance(block, Block):
-            return  # it has spread bytes over segments
+            return  # the job was a write-back to segments
         for shard_id, row in block.rows:
             self.rows[row.kind] += 1
             entries = self._durable.setdefault(shard_id, {})
@@ -205,10 +208,10 @@ class BrokerMachine:
                 for index in [index for index in entries if index >= row.index]:
                     del entries[index]
 
-    # Down.
+    # Stop, crash and damage.
 
     def stop(self) -> None:
-        """A clean stop, as `app/start.py`'s: others lead first, and everything is durable."""
+        """Stop cleanly as `app/start.py` does: transfer leadership, and make everything durable."""
         loop, broker = self.loop, self.broker
         if loop is not None and broker is not None:
             loop.after(0, lambda: loop.create_task(self._stop(loop, broker)).add_done_callback(_told))
@@ -220,7 +223,7 @@ class BrokerMachine:
         self.kill()
 
     def wipe(self, join: tuple[str, ...]) -> None:
-        """Its disk is new: the next start is that of a broker that joins, under the same number."""
+        """Replace the disk by an empty one.  At the next start the broker joins at `join` under the same broker id."""
         if self.loop is not None:
             self.lose_power(ALL_LOST)
         self.disk = SimulatedDisk()
@@ -228,7 +231,10 @@ class BrokerMachine:
         self._is_another(join)
 
     def _is_another(self, join: tuple[str, ...]) -> None:
-        """From its next start on; what it had may have been answered for."""
+        """
+        Forget the identity: the next start makes another.  Keep what the former one held, which it may have
+        acknowledged.
+        """
         if self.voter is not None:
             self._lost.append((self.voter, self._durable, self._whole))
         self._durable, self._whole = {}, {}
@@ -237,8 +243,10 @@ class BrokerMachine:
 
     def rot_journal(self, join: tuple[str, ...], random: Random) -> str | None:
         """
-        The process dies, and a bit turns over in a block that the next start needs, and knows to have been synced: it
-        becomes another voter.  Which; None when there is no such block.
+        Kill the process and flip a bit in a journal block that the next start must read and knows to be synced.  The
+        broker then needs a new identity, and joins at `join`.
+
+        Return the place of the flipped bit, or None if there is no such block.
         """
         if self.loop is not None:
             self.kill()
@@ -254,14 +262,14 @@ class BrokerMachine:
         at = place.position + random.randrange(HEADER_BYTES + header.table_bytes + header.payload_bytes)
         path = paths.journal_file(place.number)
         if at >= size // len(view.ring):
-            return None  # it goes on in the next file
+            return None  # this part of the block is in the next file
         self.disk.flip(path, at, 1 << random.randrange(8))
         self._is_another(join)
         return f"{path} at byte {at}"
 
     @property
     def is_rotten(self) -> bool:
-        """A byte of a segment is not what was written, or was not and has not been replaced yet."""
+        """Whether a byte of a segment is wrong, or was wrong and the replica is not repaired yet."""
         if self._rot is None:
             return False
         path, position, wrong = self._rot
@@ -277,7 +285,9 @@ class BrokerMachine:
         return False
 
     def rot(self, random: Random) -> str | None:
-        """A bit turns over in a segment that others could replace; which, None when there is none."""
+        """
+        Flip a bit in a segment that other replicas can replace.  Return the place, or None if there is no such segment.
+        """
         if self.broker is None or self.is_rotten:
             return None
         found = [
@@ -306,7 +316,7 @@ class BrokerMachine:
         return f"{segment.path} at byte {position}"
 
     def _batch_at(self, segment: Segment, position: int) -> int:
-        """Where the batch begins that this byte belongs to."""
+        """Return the start of the batch that contains the byte at `position`."""
         file = self.disk.open(segment.path)
         try:
             batches = walk(file, segment.path, 0, segment.written, segment.base_offset)
@@ -315,13 +325,16 @@ class BrokerMachine:
             file.close()
 
     def kill(self) -> None:
-        """The process dies; its machine goes on, with what is in the cache."""
+        """Kill the process.  The machine keeps running, and its page cache survives."""
         loop = self._ended()
         self._network.process_died(loop)
         self.disk = self.disk.after_kill()
 
     def lose_power(self, fate: Fate) -> None:
-        """What was not synced meets its fate; nobody is told.  Also of a machine on which nothing runs."""
+        """
+        Lose power, with or without a running process.  `fate` decides what survives of unsynced data; no peer is
+        notified.
+        """
         if self.loop is not None:
             loop = self._ended()
             self._network.power_lost(self.name, loop)
@@ -329,8 +342,8 @@ class BrokerMachine:
 
     def cut_within(self, operations: int, fate: Fate | None) -> None:
         """
-        Lose power before the disk's next operation but so many: in the middle of a write, or of recovery.  Without a
-        fate the process alone dies there.
+        End the process after `operations` more operations of the disk, in the middle of a write or a recovery.  The
+        machine loses power with `fate`; if `fate` is None, only the process dies.
         """
         self.disk.cut_before = self.disk.operations + 1 + operations
         self._fate_of_cut = fate
@@ -342,7 +355,7 @@ class BrokerMachine:
         return loop
 
     def _failed(self, loop: SimulatedLoop, error: BaseException) -> None:
-        """Nobody caught it: the power went in the middle of something, or it is a mistake of the broker's."""
+        """Handle an uncaught error: a scheduled end of the process, or else a bug of the broker, which ends the run."""
         if not isinstance(error, PowerLost):
             raise error
         if loop is self.loop:
@@ -355,10 +368,10 @@ class BrokerMachine:
 
 
 def _told(task: Any) -> None:
-    """An error of the task is its loop's."""
+    """Raise the task's error, so that the loop ends the run."""
     if not task.cancelled() and task.exception() is not None:
         raise task.exception()
 
 
 def _unobserved(_: BrokerMachine) -> None:
-    """Nobody looks."""
+    """Do nothing."""

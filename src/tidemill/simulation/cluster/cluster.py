@@ -1,8 +1,8 @@
-"""Whole brokers in one process: the wiring that ships, on simulated time, disks, clocks and network, from one seed.
+"""Whole brokers in one process: the production wiring on simulated time, disks, clocks and network, from one seed.
 
-    ClusterRun(seed).run()      faults for a while, then everything heals, and every promise is checked; or Broken
+    ClusterRun(seed).run()      faults for a while, then everything heals and every promise is checked; raises Broken
 
-The seed decides everything: two runs of one have the same `digest`, down to the last byte on the network.
+The seed decides everything: two runs of a seed have the same `digest`, down to the last byte on the network.
 """
 
 from bisect import bisect_right
@@ -30,8 +30,8 @@ from tidemill.simulation.machine.network import Network
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 
 TOPIC: Final = "flights"
-HEAL_S: Final = 60  # within which a healed cluster must have taken and shown everything
-STEP_S: Final = 0.5  # between looks whether it has
+HEAL_S: Final = 60  # within which a healed cluster must have acknowledged and served everything
+STEP_S: Final = 0.5  # between checks whether it has
 NO_EPOCH_YET: Final = (1 << 31) - 1
 STATIC: Final = {"offsets.topic.num.partitions": "1"}
 
@@ -65,13 +65,13 @@ class ClusterRun:
 
     @property
     def digest(self) -> str:
-        """Of all that was sent and acknowledged, and when."""
+        """A digest of everything that was sent and acknowledged, and when."""
         found = sha1(self.network.digest.digest() + self.history.digest.digest(), usedforsecurity=False)
         found.update(f"{self.timeline.now_us} {self.timeline.events}".encode())
         return found.hexdigest()
 
     def run(self) -> None:
-        """Broken, or any mistake of a broker's."""
+        """Run the simulation.  Raise `InvariantViolation`, or the error of a broker."""
         try:
             self._run()
         except InvariantViolation as broken:
@@ -179,10 +179,10 @@ class ClusterRun:
         self._administering = False
 
     async def _probe(self) -> None:
-        """To the metadata shard, and to each of the topic's."""
+        """Write to the metadata shard and to each shard of the topic."""
         assert self._client is not None, "there was no client"
         await self._client.create_topic("probe", 1, 1)
-        await self._client.delete_topic("probe")  # its one replica may lie where the disk is about to go
+        await self._client.delete_topic("probe")  # its only replica may be on the disk that the next fault destroys
         for number in range(self.knobs.partitions):
             client = self._new_client(f"probe-{number}")
             producer = Producer(client, self.history, TOPIC, number, in_flight=1, acks=self.knobs.acks, batches_max=1)
@@ -211,12 +211,13 @@ class ClusterRun:
             for number in range(self.knobs.partitions)
         )
 
-    # At the end.
+    # Final checks.
 
     def _check_epochs(self) -> None:
-        """
-        Each epoch ends where the records say it does (KIP-320), also one that has written none, or whose entries were
-        cut; one that nobody has led yet has no end.
+        """Check that each epoch ends where the records say (KIP-320).
+
+        This includes epochs without records and epochs whose entries were truncated.  An epoch that no leader has had
+        yet has no end.
         """
         client = self._client
         assert client is not None, "there was no client"
@@ -237,7 +238,9 @@ class ClusterRun:
         self._until(lambda: len(self._answers) == wanted, "not every epoch's end was told")
 
     async def _check_epoch(self, client: Client, number: int, epoch: int, end_offset: int) -> None:
-        """Of one that the table does not have, the one before it is told: it ends there, too."""
+        """
+        Ask for the end of one epoch.  A leader without that epoch answers with the one before, which has the same end.
+        """
         found_epoch, found_end = await client.epoch_end(TOPIC, number, epoch)
         read = self.history.partition(TOPIC, number).read
         newest = read[end_offset - 1].epoch if end_offset >= 0 else UNDEFINED_EPOCH
@@ -249,7 +252,10 @@ class ClusterRun:
         self._answers.append(found_epoch)
 
     def _lose_all_power(self) -> None:
-        """What was read is still there for a reader from the start, when nothing that was not synced is."""
+        """
+        Lose the power and the unsynced data of all brokers.  A reader from the start must find everything that was
+        read.
+        """
         for machine in self.machines:
             machine.lose_power(ALL_LOST)
             machine.start()

@@ -1,4 +1,6 @@
-"""What must hold inside a simulated cluster, looked at after every turn of a broker, and when everything has healed."""
+"""
+The invariants inside a simulated cluster, checked after every turn of a broker, and at the end when all has healed.
+"""
 
 from typing import Any, Final
 
@@ -24,23 +26,28 @@ READ_BYTES: Final = 1 << 20
 class ClusterCheck:
     def __init__(self, machines: list[BrokerMachine]) -> None:
         self._machines = machines
-        self.rot_found = 0  # by the last look at all bytes
-        self._leaders: dict[tuple[ShardId, int], ReplicaKey] = {}  # of each term
-        self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}  # by log index: term, CRC of what it carries
-        self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}  # commit indexes of each life of a broker
-        self._counted: dict[ShardId, int] = {}  # up to this index a majority was counted
-        self._memberships: dict[ShardId, dict[int, Membership]] = {}  # by log index: those that may be in force
-        self._newest: dict[ShardId, dict[int, int]] = {}  # by term: what replicas in it held for committed
-        self._served: set[tuple[ShardId, int]] = set()  # terms in which somebody has
+        self.rot_found = 0  # damaged segments found by the latest comparison of all bytes
+        self._leaders: dict[tuple[ShardId, int], ReplicaKey] = {}  # by (shard, term)
+        # by (shard, log index): term and CRC of the payload
+        self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}
+        # commit indexes, by (machine, number of its start)
+        self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}
+        self._counted: dict[ShardId, int] = {}  # the highest index whose majority was counted
+        # by log index: the memberships that may be in force
+        self._memberships: dict[ShardId, dict[int, Membership]] = {}
+        # by term: the highest index that replicas in that term regarded as committed
+        self._newest: dict[ShardId, dict[int, int]] = {}
+        self._served: set[tuple[ShardId, int]] = set()  # (shard, term) in which a leader has served
 
     def turned(self, machine: BrokerMachine) -> None:
-        """A broker's loop has turned."""
+        """Check the invariants after a turn of the broker's loop."""
         if machine.broker is None:
             return
         seen = self._seen.setdefault((machine, machine.starts), {})
         for shard_id, shard in machine.broker.shard_table.shards.items():
             replica = shard.replica
-            if shard_id not in self._memberships:  # nobody has led it yet: its founders must not be lost either
+            # no replica has led it yet, and its first voters must not be lost either
+            if shard_id not in self._memberships:
                 self._memberships[shard_id] = {0: shard.log.opening.membership}
             if replica.leads:
                 self._check_leader(shard)
@@ -48,7 +55,7 @@ class ClusterCheck:
                     self._check_served(shard)
                 if replica.commit_index > self._counted.get(shard_id, 0):
                     self._count(shard_id, shard.log, replica)
-            # While it installs its log is between two: nothing of it counts until it is whole.
+            # During an install the log is incomplete, so its commit index does not count.
             if replica.stable_index != seen.get(shard_id, 0) and replica.installing is None:
                 self._check_commit(machine, shard, seen)
 
@@ -65,7 +72,7 @@ class ClusterCheck:
                 del known[older]
 
     def _check_served(self, shard: Shard) -> None:
-        """Who begins to answer for the log may apply all that was committed before its term."""
+        """A leader that begins to serve may apply everything that was committed before its term."""
         replica, shard_id = shard.replica, shard.shard_id
         self._served.add((shard_id, replica.term))
         before = [index for term, index in self._newest.get(shard_id, {}).items() if term < replica.term]
@@ -76,7 +83,7 @@ class ClusterCheck:
             )
 
     def _check_commit(self, machine: BrokerMachine, shard: Shard, seen: dict[ShardId, int]) -> None:
-        """It never goes back, and nobody has something else there."""
+        """A commit index never decreases, and no two replicas commit different entries."""
         index, before = shard.replica.stable_index, seen.get(shard.shard_id, 0)
         if index < before:
             raise InvariantViolation(
@@ -89,7 +96,7 @@ class ClusterCheck:
         for at in range(max(before + 1, log.first_index), index + 1):
             entry = log.entry_at(at)
             if entry.payload is None:
-                continue  # it lies in the segment: `agree` compares those
+                continue  # only the segment has it; `agree` compares segments
             found = (entry.term, crc32c(entry.payload))
             first = self._committed.setdefault((shard.shard_id, at), found)
             if first != found:
@@ -98,7 +105,7 @@ class ClusterCheck:
                 )
 
     def _count(self, shard_id: ShardId, log: ShardLog, replica: Replica) -> None:
-        """What a leader holds for committed lies on the disks of a majority of the voters in force."""
+        """An entry that a leader regards as committed is on the disks of a majority of the voters in force."""
         index = replica.commit_index
         self._counted[shard_id] = index
         term = log.term_at(index)
@@ -110,9 +117,9 @@ class ClusterCheck:
             )
 
     def may_lose(self, lost: BrokerMachine) -> bool:
-        """
-        Whether every shard would keep a majority without it, whichever of its memberships is in force; and if a leader
-        makes it a voter yet, not having heard.
+        """Whether every shard keeps a majority without the machine `lost`, whichever of its memberships is in force.
+
+        The machine counts as a voter where it is a learner: a leader that is out of contact may still promote it.
         """
         for machine in self._machines:
             if machine.broker is not None:
@@ -126,17 +133,18 @@ class ClusterCheck:
                     return False
         return True
 
-    # When everything has healed.
+    # Checks after everything has healed.
 
     def agree(self) -> bool:
-        """
-        Every broker is up, and whoever has a partition has the same of it: log start, high watermark, epochs, what is
-        known of producers, and every byte; and everybody knows the same cluster.  False while somebody lags; Broken
-        when two differ.
+        """Return whether every broker is up and all of them agree.
+
+        All replicas of a partition must have the same log start, high watermark, epochs, producer states and bytes, and
+        all brokers the same metadata.  Return False while a replica or broker lags; raise `InvariantViolation` if two differ.
         """
         if not all(machine.is_ready for machine in self._machines):
             return False
-        batches: dict[tuple[TopicId, int], dict[int, bytes]] = {}  # a name may still be an older topic's somewhere
+        # by topic id: a lagging broker may still have an older topic of the same name
+        batches: dict[tuple[TopicId, int], dict[int, bytes]] = {}
         states: dict[tuple[TopicId, int], list[Any]] = {}
         images: list[ClusterImage] = []
         for machine in self._machines:
@@ -152,7 +160,7 @@ class ClusterCheck:
                     except SegmentDamaged as problem:
                         self.rot_found += 1
                         if not partition.shard.damage.suspect(problem):
-                            raise  # nobody repairs it
+                            raise  # no replica repairs it
                         return False
                     state = _state(machine.broker.store, partition)
                     states.setdefault((topic_id, number), []).append((machine.name, state))
@@ -172,7 +180,10 @@ class ClusterCheck:
         return True
 
     def check_deleted(self, history: History) -> None:
-        """When replicas agree: a log starts where somebody wanted it to, and never below what was said to be gone."""
+        """Check that each log starts no lower than a deletion was acknowledged, and no higher than one was requested.
+
+        Call this when the replicas agree.
+        """
         for machine in self._machines:
             assert machine.broker is not None, f"{machine.name} is ready"
             for topic, partitions in machine.broker.shard_table.topics.items():
@@ -184,7 +195,7 @@ class ClusterCheck:
                         )
 
     def _is_placed(self, machine: BrokerMachine) -> bool:
-        """It votes where the cluster wants it to, and serves nothing of what was deleted."""
+        """Whether the broker votes in its assigned shards, and serves no deleted topic."""
         broker = machine.broker
         assert broker is not None, f"{machine.name} is ready"
         for shard in broker.image.shards.values():
@@ -197,7 +208,9 @@ class ClusterCheck:
         )
 
     def _compare(self, machine: BrokerMachine, partition: Partition, found: dict[int, bytes]) -> None:
-        """`found`: the batch at each base offset, as others have it."""
+        """
+        Compare a replica with the others.  `found` maps each base offset to the batch that another replica has there.
+        """
         offset = partition.log_start
         where = f"{partition.topic}-{partition.number} on {machine.name}"
         while offset < partition.high_watermark:
@@ -214,7 +227,7 @@ class ClusterCheck:
                     offset = span.header.end_offset
 
     def standing(self) -> list[str]:
-        """Who is where, for a run that did not come to its end."""
+        """Describe the state of every replica, for a run that did not finish."""
         lines = []
         for machine in self._machines:
             if machine.broker is None:
@@ -233,7 +246,10 @@ class ClusterCheck:
 
 
 def _state(store: Store, partition: Partition) -> tuple[Any, ...]:
-    """The bounds first: only who has the same must have the same else; but each forgets who is silent when it may."""
+    """Return the state of a replica: first its bounds, then what must be equal if the bounds are equal.
+
+    Producers that may be expired are left out, because each replica expires them at its own time.
+    """
     log, shard = partition.log, partition.shard.log
     silent_since = shard.committed_append_time - store.options.producer_expiration_ms
     silent = log.producers.silent(shard.commit_index, silent_since)

@@ -1,4 +1,4 @@
-"""What one run of a simulated cluster draws: most runs have some of the faults, none has all of them."""
+"""The fault rates and sizes of one run of a simulated cluster.  Most runs have some of the faults; none has all."""
 
 from copy import copy
 from dataclasses import dataclass, replace
@@ -9,42 +9,44 @@ from tidemill.storage.store import StoreOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterKnobs:
-    """Probabilities are those of one second, and of one broker where a broker suffers."""
+    """
+    Probabilities are per second, and per broker where the fault strikes one broker, unless a comment says otherwise.
+    """
 
     brokers: int
     partitions: int
     duration_s: int
-    producers: int  # of each partition
+    producers: int  # per partition
     in_flight: int
-    acks: int  # 1 is for controls: what a leader alone has may be lost
-    pause_s: float  # of a producer between batches, on average
+    acks: int  # 1 only for control runs: the cluster may then lose what only the leader has
+    pause_s: float  # mean time between two batches of a producer
     delay_us: int
-    tail: float  # of what is sent, this share takes a hundred times as long
+    tail: float  # this share of the messages takes a hundred times as long
     sync_us: int
-    clock_rate: float  # clocks run up to so much faster or slower
+    clock_rate: float  # each clock runs faster or slower by up to this share
     kill: float
     power: float
     power_of_all: float
-    cut: float  # the power goes in the middle of something: of a block, of a checkpoint, of recovery
-    cut_in_recovery: float  # of a start
-    lasting_pages: float  # of the power losses, this share loses nothing
+    cut: float  # the process or the power ends in the middle of a block, a checkpoint or a recovery
+    cut_in_recovery: float  # of each start
+    lasting_pages: float  # this share of the power losses loses nothing
     pause: float
     clock_jump: float
     disk_full: float
     failed_sync: float
     slow_disk: float
     stalled_disk: float
-    partition: float  # a second
-    lost_link: float  # a second
-    transfer_leadership: float  # of what a broker leads
-    stop: float  # a clean one
-    wipe: float  # of a disk, whose broker comes back under the same number
-    rot: float  # of a byte in a segment, or in the journal
-    administration_s: float  # between changes of topics, deletions of records and elections, on average; 0: none
+    partition: float  # per second, of the whole cluster
+    lost_link: float  # per second, of the whole cluster
+    transfer_leadership: float  # a transfer of leadership; each shard takes part with probability 0.5
+    stop: float  # a clean stop
+    wipe: float  # the disk is lost, and the broker returns under the same broker id
+    rot: float  # a bit is flipped in a segment or in the journal
+    administration_s: float  # mean time between administrative steps (topics, deletions of records, elections); 0: none
     options: StoreOptions
-    aimed: float  # of the cuts, this share takes a leader off
-    client_cut_off: float  # from one broker, a second
-    roll_ms: int  # a partition begins a segment so often; 0: never
+    aimed: float  # this share of the network partitions isolates a leader
+    client_cut_off: float  # a client loses contact to one broker; per second
+    roll_ms: int  # how often a partition begins a segment; 0: never
 
     @classmethod
     def draw(cls, random: Random, brokers: int | None = None) -> "ClusterKnobs":
@@ -52,7 +54,7 @@ class ClusterKnobs:
         count = some((1, 2, 3, 3, 3, 5)) if brokers is None else brokers
         partitions, producers = some((1, 2, 4)), some((1, 1, 2))
         journal = some((64, 256, 1024)) << 10
-        beside = copy(random)  # takes nothing from it: the forks that it makes are the same, drawn or not
+        beside = copy(random)  # a copy, so that later draws from `random` do not depend on what is drawn here
         return cls(
             brokers=count,
             partitions=partitions,
@@ -88,7 +90,7 @@ class ClusterKnobs:
                 journal_first_bytes=journal,
                 journal_file_bytes=journal,
                 journal_bytes_max=4 * journal,
-                block_bytes_max=min(some((16, 64, 1024)) << 10, journal // 4),  # a larger one would never find room
+                block_bytes_max=min(some((16, 64, 1024)) << 10, journal // 4),  # a larger block would never find room
                 cache_bytes_max=some((0, 16 << 10, 1 << 20)),
                 checkpoint_bytes=some((1, 2)) * journal // 2,
                 tail_entries=some((1, 8, 32, 256)),
@@ -99,7 +101,7 @@ class ClusterKnobs:
         )
 
     def without_faults(self) -> "ClusterKnobs":
-        """For the loop and the clients alone."""
+        """Return these knobs with every fault rate zero."""
         faults = ("kill", "power", "power_of_all", "cut", "cut_in_recovery", "pause", "clock_jump", "disk_full")
         more = ("failed_sync", "slow_disk", "stalled_disk", "partition", "lost_link", "tail")
         newer = ("transfer_leadership", "stop", "wipe", "rot", "administration_s", "aimed", "client_cut_off")

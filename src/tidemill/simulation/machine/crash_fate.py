@@ -1,9 +1,10 @@
-"""What a power loss does to everything that was not synced: page by page, size by size, name by name.
+"""The effect of a power loss on everything that was not synced: pages, sizes and names.
 
-A page that was written and not synced is decided by eight sectors: a mask whose bit k says that sector k (512 B) is
-new.  255 keeps the page, 0 loses it, anything else is a tear.  A page whose sync failed is clean, so nobody will write
-it back: it is lost under every fate but a mix, which may also find that the disk had taken it.
-A name's changes that depend on each other (made, then renamed) survive as far as some point in their order.
+The fate of an unsynced page is a mask of its eight sectors: bit k says that sector k (512 B) is new. 255 keeps the
+page, 0 loses it, and any other mask is a tear.  A page whose sync failed is clean, so the kernel does not write it
+back.  It is lost under every fate except a mix, which may also decide that the disk had taken it.
+
+Changes of names that depend on each other (create, then rename) survive in their order, up to some point.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ ALL_SECTORS: Final = 0xFF
 class UnsyncedPage:
     path: str
     page: int  # position // 4096
-    file: int  # number of the content: a path may name another file after the crash
+    file: int  # number of the content; after the crash, its path may refer to another file
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,39 +32,42 @@ class UnsyncedSize:
 @dataclass(frozen=True, slots=True)
 class UnsyncedName:
     path: str
-    change: int  # number of the change, in the order they were made
+    change: int  # number of the change, in the order in which changes were made
 
 
 Unsynced = UnsyncedPage | UnsyncedSize | UnsyncedName
 
 
 def torn_head(sector: int) -> int:
-    """The sectors before `sector` are new, the rest is old."""
+    """Return the mask of a page whose sectors before `sector` are new and the others old."""
     return (1 << sector) - 1
 
 
 def torn_tail(sector: int) -> int:
-    """The sectors from `sector` on are new, what is before them is old."""
+    """Return the mask of a page whose sectors from `sector` on are new and the others old."""
     return ALL_SECTORS & ~torn_head(sector)
 
 
 class Decisions(Protocol):
-    """One power loss.  Asked once for each thing that was not synced, always in the same order."""
+    """The decisions of one power loss.  The disk asks once for each unsynced item, always in the same order."""
 
     def sectors(self, file: int, page: int, *, dirty: bool) -> int:
-        """Which sectors are new."""
+        """Return the mask of the sectors that are new."""
         ...
 
     def older_version(self) -> bool:
-        """Whether a page that was written twice shows its earlier write where it is not new."""
+        """Return whether a page that was written twice shows the earlier write in the sectors that are not new."""
         ...
 
     def size(self, file: int, durable: int, lowest: int, cached: int) -> int | None:
-        """The size that is found, of those between `lowest` and `cached`; None: the durable one, nothing was cut."""
+        """
+        Return the surviving size, between `lowest` and `cached`; or None if the file keeps its durable size and
+        content.
+        """
         ...
 
     def names_kept(self, changes: tuple[int, ...]) -> int:
-        """How many of these changes, from the first on, are there."""
+        """Return how many of these changes survive, counted from the first."""
         ...
 
 
@@ -73,7 +77,7 @@ class Fate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """All kept, or all lost."""
+    """Everything unsynced is kept, or everything is lost."""
 
     kept: bool
 
@@ -99,9 +103,11 @@ ALL_LOST: Final = Everything(kept=False)
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """One thing suffers alone: a page has only `sectors`, a size or a name is undone.  All others are kept.
+    """
+    One item differs from all others: a page keeps only the sectors `sectors_kept`, a size or name is undone.  The
+    others are kept.
 
-    With `others_kept=False` all others are lost, and `sectors_kept=255` is a page that alone was written.
+    With `others_kept=False` the others are lost and the one item is kept; for a page, pass `sectors_kept=255`.
     """
 
     what: Unsynced
@@ -123,7 +129,7 @@ class Alone:
         if isinstance(self.what, UnsyncedSize) and self.what.file == file:
             return None if self.others_kept else cached
         if isinstance(self.what, UnsyncedPage) and self.what.file == file and self.sectors_kept:
-            return cached  # a page beyond the end would not be seen otherwise
+            return cached  # the page may lie behind the durable end, where it is visible only with the new size
         return cached if self.others_kept else None
 
     def names_kept(self, changes: tuple[int, ...]) -> int:
@@ -135,7 +141,7 @@ class Alone:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Each page, size and name by chance, from a seed."""
+    """Each page, size and name is decided at random, from a seed."""
 
     seed: int
 
@@ -165,7 +171,7 @@ class _Draws:
         how = self._random.getrandbits(2)
         if how == 0:
             return None
-        if how == 1 and lowest < cached:  # the kernel grows a file as it writes its pages back
+        if how == 1 and lowest < cached:  # the kernel extends a file as it writes pages back
             boundary = self._random.randrange(lowest, cached) // PAGE * PAGE
             return max(lowest, boundary)
         return cached

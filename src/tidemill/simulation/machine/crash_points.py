@@ -1,4 +1,4 @@
-"""Which fates to try at a crash point: all kept, all lost, each thing alone, and seeded mixes."""
+"""The fates to try at a crash point: all kept, all lost, each item alone, and seeded mixes."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -11,9 +11,10 @@ UNIFORM: Final = (ALL_KEPT, ALL_LOST)
 
 
 def lone_fates(disk: SimulatedDisk, *, salt: int, every_tear: bool) -> Iterator[Fate]:
-    """
-    Each page, size and name that is not synced, undone alone while all others are kept; each page also torn alone: at
-    one sector that `salt` chooses, or at every one; and each page as the only one that was written.
+    """Return the fates in which one unsynced item differs from all others.
+
+    Each page, size and name is undone while the others are kept.  Each page is also torn while the others are kept: at
+    one sector that `salt` selects, or at every sector.  Pages, sizes and names are also kept while the others are lost.
     """
     for number, page in enumerate(disk.unsynced_pages()):
         tears = disk.tears(page)

@@ -1,18 +1,18 @@
-"""The simulated disk: the Disk port in memory, with everything that a real one may do to data that was not synced.
+"""The simulated disk: the Disk port in memory, which may lose or tear whatever was not synced, as a real disk may.
 
-A test runs code on a `SimulatedDisk` and stops at any of its operations: by `cut_before = n`, after which the code
-meets `PowerLost` everywhere, or without stopping it, by looking from `before_operation`.  Then it asks for the disk
-that the next start would find:
+A test runs code on a `SimulatedDisk` and stops at any of its operations.  With `cut_before = n`, every call from
+operation n on raises `PowerLost`.  `before_operation` observes operations without stopping the code.  The test then
+asks for the disk that the next start finds:
 
-    disk.after_power_loss(fate)    the cache is lost; `simulation/machine/crash_fate.py` decides what else survives
-    disk.after_kill()              only the process is gone; the cache is there, and still not synced
+    disk.after_power_loss(fate)    only the durable state is left, as `fate` decides (`simulation/machine/crash_fate.py`)
+    disk.after_kill()              the page cache survives, still unsynced
 
-Both leave this disk as it is and share its bytes until one side writes, so that a state costs microseconds.
-What counts as an operation: write, truncate, sync, and each name made, renamed, removed or synced; reading is free.
+Both leave this disk unchanged and share its bytes until one side writes, which takes microseconds.  Operations are:
+write, truncate, sync, and each creation, rename, removal or sync of a name.  Reads are not counted.
 
-A failed sync (`fail_sync_at`) leaves pages clean, visible and not durable; a failed directory sync leaves the names as
-they were, because file systems keep those in a journal of their own.  Space is counted in pages of file size, and
-comes back when a name is removed.  Not modelled: read errors, latency, hard links, writes that land in a wrong place.
+A failed sync (`fail_sync_at`) leaves pages clean, visible and not durable.  A failed directory sync changes nothing,
+because file systems keep names in a journal of their own.  Space is counted in pages of file size, and is freed when
+the name is removed.  Not modelled: read errors, latency, hard links and misplaced writes.
 """
 
 import errno
@@ -183,7 +183,7 @@ class SimulatedDisk(DiskControls):
         return after
 
     def after_failed_sync(self, operation: Operation) -> "SimulatedDisk":
-        """What is left when `operation`, a sync that is about to be carried out, fails, and the process stops."""
+        """Return the disk that is left if `operation`, a sync about to be executed, fails and the process stops."""
         after = self.after_kill()
         for _, content in after._tree.contents():
             if content.number == operation.file:
@@ -196,7 +196,7 @@ class SimulatedDisk(DiskControls):
             return self._tree.digest()
 
     def unsynced(self) -> "Sequence[Unsynced]":
-        """All that a power loss may undo, each of which `Alone` takes."""
+        """Return everything that a power loss may undo.  Each item can be passed to `Alone`."""
         return [*self.unsynced_pages(), *self.unsynced_sizes(), *self.unsynced_names()]
 
     def unsynced_pages(self) -> "Sequence[UnsyncedPage]":
@@ -216,9 +216,11 @@ class SimulatedDisk(DiskControls):
             return [UnsyncedName(change.path, change.number) for change in self._tree.pending]
 
     def tears(self, page: UnsyncedPage) -> "Sequence[int]":
-        """The `Alone(page, …)` masks with different outcomes: lost, and each head or tail that alone is new.
+        """
+        Return the masks for `Alone(page, mask)` that have different outcomes: the page lost, or only a head or tail
+        written.
 
-        Empty when the page's loss cannot be seen, because it was written with what it had.
+        The result is empty if losing the page changes nothing, because the write repeated the durable bytes.
         """
         with self.mutex:
             content = next(content for _, content in self._tree.contents() if content.number == page.file)
@@ -229,16 +231,16 @@ class SimulatedDisk(DiskControls):
                 outcomes.setdefault(mask & changed, mask)
         return list(outcomes.values())
 
-    # What a test does to the disk, or on it; none of it is an operation.
+    # Controls of the test, which do not count as operations.
 
     def beside(self) -> "SimulatedDisk":
-        """The same disk as another process sees it, with its own count of operations."""
+        """Return the same disk as another process sees it, with its own count of operations."""
         other = SimulatedDisk()
         other._tree, other.mutex = self._tree, self.mutex
         return other
 
     def flip(self, path: str, position: int, mask: int = 1) -> None:
-        """Rot: bits of one byte turn over, on the disk and in the cache."""
+        """Flip bits of one byte, on the disk and in the page cache."""
         with self.mutex:
             content = self._tree.find(path)
             if not isinstance(content, Content):
@@ -246,7 +248,7 @@ class SimulatedDisk(DiskControls):
             content.flip(position, mask)
 
     def evict(self) -> None:
-        """The kernel drops every clean page: what a failed sync left in the cache is no longer seen."""
+        """Drop every clean page from the cache, as the kernel may.  Data of a failed sync is then no longer visible."""
         with self.mutex:
             for _, content in self._tree.contents():
                 content.evict()

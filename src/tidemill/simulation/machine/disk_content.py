@@ -1,8 +1,9 @@
-"""One file's bytes as a machine holds them: in the page cache, and on the disk below it.
+"""The bytes of one simulated file, in the page cache and on the disk.
 
-Kept is the cache, and of every page that differs from the disk what the disk has.  A page in `_before` is not durable;
-if it is also in `_dirty` the next sync will make it so, and if not (its sync failed) nothing will until it is written
-again.  So a write copies at most the pages that it touches, a sync forgets, and a power loss copies one buffer.
+A `Content` keeps the cached bytes, and for every page that differs from the disk the bytes of the disk.  A page in
+`_before` is not durable.  If the page is in `_dirty` too, the next sync makes it durable.  If it is not, its sync
+failed, and only a new write and sync can make it durable.  So a write copies at most the pages that it touches, a sync
+drops copies, and a power loss copies one buffer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,11 +30,12 @@ class Content:
         self.number = number
         self._buffer = bytearray()
         self._digest: bytes | None = None
-        self._shared = False  # the buffer also belongs to another disk: copied before the first change
+        self._shared = False  # the buffer also belongs to another disk; copy it before the first change
         self._durable_size = 0
-        self._lowest_size = 0  # since the last sync: what was cut away and grown again is zeros, not old bytes
-        self._before: dict[int, bytes] = {}  # page → what is durable of it (less than a page at the durable end)
-        self._earlier: dict[int, bytes] = {}  # page → what an earlier unsynced write had left: it may be written back
+        self._lowest_size = 0  # since the last sync; bytes above it read as zeros after the file grows again
+        self._before: dict[int, bytes] = {}  # page → its durable bytes (a shorter value at the durable end)
+        # page → the bytes of an earlier unsynced write, which may reach the disk instead
+        self._earlier: dict[int, bytes] = {}
         self._dirty: set[int] = set()
 
     @property
@@ -44,7 +46,7 @@ class Content:
         return bytes(memoryview(self._buffer)[position : position + size])
 
     def digest(self) -> bytes:
-        """Of the bytes that the cache shows; kept until they change."""
+        """Return a digest of the cached bytes.  It is computed once per change."""
         if self._digest is None:
             self._digest = sha1(self._buffer, usedforsecurity=False).digest()
         return self._digest
@@ -80,11 +82,11 @@ class Content:
         self._durable_size = self._lowest_size = len(self._buffer)
 
     def fail_sync(self) -> None:
-        """The kernel's way: the pages are clean from now on, the cache shows them, and the disk does not have them."""
+        """Fail as Linux does: the pages become clean and stay in the cache, and the disk does not have them."""
         self._dirty.clear()
 
     def evict(self) -> None:
-        """The kernel drops clean pages when it likes: those whose sync failed show the disk's bytes from now on."""
+        """Drop the clean pages, as the kernel may.  Pages whose sync failed then show the bytes of the disk."""
         self._own()
         for page in sorted(self._before.keys() - self._dirty):
             start, end = page * PAGE, min((page + 1) * PAGE, len(self._buffer))
@@ -100,14 +102,14 @@ class Content:
             self._before[page] = before[:place] + bytes((before[place] ^ mask,)) + before[place + 1 :]
 
     def unsynced_pages(self) -> Iterator[int]:
-        """Pages that a power loss may leave different from the cache, in order."""
+        """Return in order the pages that a power loss may leave different from the cache."""
         return (page for page in sorted(self._before) if page * PAGE < len(self._buffer))
 
     def size_is_unsynced(self) -> bool:
         return self._durable_size != len(self._buffer) or self._lowest_size < self._durable_size
 
     def changed_sectors(self, page: int) -> int:
-        """The mask of those sectors of an unsynced page whose loss can be seen."""
+        """Return the mask of the sectors of an unsynced page that differ between cache and disk."""
         new, old = self._new(page), self._before[page].ljust(PAGE, b"\0")
         changed = 0
         for sector in range(PAGE // SECTOR):
@@ -117,14 +119,14 @@ class Content:
         return changed
 
     def copy(self) -> "Content":
-        """As it stands, cache and disk: what a killed process leaves behind."""
+        """Return a copy of cache and disk, as a killed process leaves them."""
         copy = self._sharing()
         copy._durable_size, copy._lowest_size = self._durable_size, self._lowest_size
         copy._before, copy._earlier, copy._dirty = self._before.copy(), self._earlier.copy(), self._dirty.copy()
         return copy
 
     def after_power_loss(self, decisions: Decisions) -> "Content":
-        """What the disk is found to hold, cache and disk being one again."""
+        """Return the content that survives a power loss.  Cache and disk are equal in it."""
         cached_size, durable_size = len(self._buffer), self._durable_size
         size, cut = cached_size, durable_size
         if self.size_is_unsynced():
@@ -169,7 +171,7 @@ class Content:
         return self.read(page * PAGE, PAGE).ljust(PAGE, b"\0")
 
     def _touch(self, page: int) -> None:
-        """To be called before the page changes."""
+        """Save the bytes of a page.  Call this before the page changes."""
         start = page * PAGE
         if page in self._before:
             self._earlier[page] = bytes(self._buffer[start : start + PAGE])

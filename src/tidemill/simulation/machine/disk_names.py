@@ -1,8 +1,8 @@
-"""The names on a simulated disk: which are there, which will be there after a power loss, and what is still undecided.
+"""The names on a simulated disk: the visible ones, the durable ones and the changes between them.
 
-A directory has the names that programs see and those that are durable.  Between the two lie changes, each of one or
-two names (a rename takes one and gives the other, at once or not at all).  Changes that share a name depend on each
-other and survive in their order; all others survive or not independently, also against the order they were made in.
+A change affects one or two names: a rename removes one and adds the other, atomically.  Changes that share a name
+depend on each other and survive in their order, up to some point.  All other changes survive or not independently, in
+any order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,14 +26,15 @@ Node = Directory | Content
 class NameChange:
     number: int
     path: str
-    effects: tuple[tuple[Directory, str, Node | None], ...]  # directory, name, what it names from now on
+    # directory, name, and what the name refers to after the change
+    effects: tuple[tuple[Directory, str, Node | None], ...]
 
     def touches(self, directory: Directory) -> bool:
         return any(directory is touched for touched, _, _ in self.effects)
 
 
 def dependent(changes: Iterable[NameChange]) -> list[list[NameChange]]:
-    """The changes in runs that depend on each other, each in the order they were made."""
+    """Group the changes into runs that depend on each other, each in the order in which they were made."""
     run_of: dict[tuple[int, str], list[NameChange]] = {}
     runs: list[list[NameChange]] = []
     for change in changes:
@@ -59,6 +60,8 @@ def dependent(changes: Iterable[NameChange]) -> list[list[NameChange]]:
 
 
 def made_durable(run: Sequence[NameChange], directory: Directory) -> Sequence[NameChange]:
-    """What a sync of `directory` settles of a run: all up to the last change in it."""
+    """
+    Return the changes of a run that a sync of `directory` makes durable: all up to the last change in that directory.
+    """
     touching = [place for place, change in enumerate(run) if change.touches(directory)]
     return run[: touching[-1] + 1] if touching else ()

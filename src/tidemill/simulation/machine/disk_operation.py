@@ -1,11 +1,11 @@
-"""What is done to a simulated disk, numbered: each operation is a point at which the power may go."""
+"""The numbered operations of a simulated disk.  The power may be lost before each of them."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
 
 class PowerLost(BaseException):
-    """The machine is off.  Not an Exception, so that no code under test can take it for an error and go on."""
+    """The machine has no power.  This is not an Exception, so that code under test cannot catch it as an error."""
 
 
 class Kind(StrEnum):
@@ -27,7 +27,7 @@ class Operation(NamedTuple):
     position: int = 0
     size: int = 0
     new_path: str = ""
-    file: int = 0  # number of the content that is written, truncated or synced: its path may have changed since
+    file: int = 0  # number of the content that is written, truncated or synced; its path may have changed since
 
     def __str__(self) -> str:
         text = f"#{self.number} {self.kind} {self.path!r}"

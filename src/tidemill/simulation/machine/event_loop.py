@@ -1,14 +1,14 @@
 """Virtual time, and an asyncio event loop on it for each simulated process.
 
-    timeline   one for the whole world: what happens next, in order of time, then of asking
-    loop       one per process: its turns, its timers on its own clock; it can be paused, and it ends with the process
+    timeline   one per simulation: its events, in the order of time, then of scheduling
+    loop       one per process: its turns and its timers, on its own clock; can be paused, and ends with the process
 
-A loop turns when something is ready, as asyncio's: what is ready when the turn begins runs in the order it came, what
-that makes ready waits for the next turn.  Each call takes a little virtual time, so that two that wake each other for
-ever move the clock, and the world's end is reached.
+A loop turns when callbacks are ready, as in asyncio.  Callbacks that are ready when the turn begins run in their order;
+those that become ready meanwhile wait for the next turn.  Each call takes a little virtual time, so that two callbacks
+that schedule each other for ever still advance the clock, and the run ends.
 
-Strict: threads, sockets, signals and subprocesses raise NotImplementedError, and an error that nobody caught ends the
-run.  Nothing here depends on hashes, addresses or the machine's clock.
+The loop is strict: threads, sockets, signals and subprocesses raise NotImplementedError, and an uncaught error ends the
+run.  Nothing depends on hashes, addresses or the clock of the machine.
 """
 
 import asyncio
@@ -21,12 +21,14 @@ from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-US: Final = 1_000_000  # microseconds in a second: virtual time is counted in whole ones
-CALL_US: Final = 10  # what one callback takes
+US: Final = 1_000_000  # microseconds per second; virtual time is an integer number of microseconds
+CALL_US: Final = 10  # the duration of one callback
 
 
 class Timeline:
-    """`now_us` only goes forward; what is due at the same moment happens in the order it was asked for."""
+    """
+    The event queue.  `now_us` never decreases; events that are due at the same time run in the order of scheduling.
+    """
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -39,7 +41,7 @@ class Timeline:
         heapq.heappush(self._heap, (self.now_us + delay_us if delay_us > 0 else self.now_us, self._asked, call))
 
     def run_until(self, end_us: int, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Everything that is due up to `end_us`, or until `is_over` says so."""
+        """Run every event that is due up to `end_us`, or until `is_over` returns True."""
         heap = self._heap
         while heap and heap[0][0] <= end_us:
             self.now_us, _, call = heapq.heappop(heap)
@@ -51,13 +53,15 @@ class Timeline:
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """One process's.  `rate` is how fast its monotonic clock runs, `boot_us` what that showed at its start."""
+    """
+    The loop of one process.  Its monotonic clock starts at `boot_us` and runs `rate` times as fast as virtual time.
+    """
 
     def __init__(self, timeline: Timeline, *, rate: float = 1.0, boot_us: int = 0) -> None:
         self.timeline = timeline
         self.rate = rate
-        self.turned: Callable[[], None] = _nothing  # called after each turn: for what must hold then
-        self.failed: Callable[[BaseException], None] = _raise  # an error that nobody caught
+        self.turned: Callable[[], None] = _nothing  # called after each turn, to check invariants
+        self.failed: Callable[[BaseException], None] = _raise  # called with an uncaught error
         self._boot_us = boot_us
         self._began_us = timeline.now_us
         self._ready: deque[asyncio.Handle] = deque()
@@ -66,31 +70,34 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._paused_until_us = 0
         self._busy_until_us = 0
         self._failures: list[BaseException] = []
-        self._tasks: list[asyncio.Task[Any]] = []  # kept: a dead process's coroutines must not run their ends
+        # keeps the coroutines of a dead process alive, so that their `finally` blocks do not run
+        self._tasks: list[asyncio.Task[Any]] = []
 
-    # Life.
+    # Start, pause and end.
 
     @property
     def is_alive(self) -> bool:
         return not self._is_dead
 
     def kill(self) -> None:
-        """Nothing of this process happens any more."""
+        """End the process: nothing that it has scheduled happens any more."""
         self._is_dead = True
         self._ready.clear()
         for task in self._tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
 
     def pause(self, duration_us: int) -> None:
-        """As by SIGSTOP: threads too.  What is due meanwhile happens behind it, in its order."""
+        """
+        Stop the process as SIGSTOP does, its threads included.  What falls due meanwhile happens afterwards, in order.
+        """
         self._paused_until_us = max(self._paused_until_us, self.timeline.now_us + duration_us)
 
     def resume(self) -> None:
-        """From now on; what was put off until the pause's end stays so."""
+        """End the pause now.  Events that were postponed to the end of the pause stay postponed."""
         self._paused_until_us = self.timeline.now_us
 
     def after(self, delay_us: int, call: Callable[[], None]) -> None:
-        """As `Timeline.after`, for what this process does itself, on any of its threads."""
+        """Schedule a call like `Timeline.after`, as work of this process, on any of its threads."""
 
         def guarded() -> None:
             if self._is_dead:
@@ -105,7 +112,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
         self.timeline.after(delay_us, guarded)
 
-    # The part of asyncio that is there.
+    # The supported part of asyncio.
 
     def time(self) -> float:
         return self.monotonic_us() / US
@@ -176,11 +183,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self._is_dead
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Called by asyncio where an error has nobody left: the next step of the loop ends the run with it."""
+        """Note an error that asyncio could not deliver.  The next step of the loop ends the run with it."""
         self._failures.append(context.get("exception") or RuntimeError(context["message"]))
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It stays on the timeline, and does nothing when it is due."""
+        """Do nothing: a cancelled handle stays on the timeline and is skipped when it is due."""
 
     # Turns.
 
@@ -212,12 +219,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
 
 def begin_loop(timeline: Timeline, *, rate: float = 1.0, boot_us: int = 0) -> SimulatedLoop:
-    """Of a process that starts now.  What a loop does not support it inherits, and refuses."""
+    """Return the loop of a process that starts now.  Methods that it does not define raise NotImplementedError."""
     return SimulatedLoop(timeline, rate=rate, boot_us=boot_us)  # type: ignore[abstract]
 
 
 def _nothing() -> None:
-    """What is called after a turn when nobody looks."""
+    """Do nothing after a turn."""
 
 
 def _raise(error: BaseException) -> None:

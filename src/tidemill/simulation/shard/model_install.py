@@ -1,6 +1,6 @@
-"""An install between two logs without files: what `shard/catch_up.py` and `shard/install.py` do, in tuples.
+"""An install between two logs without files: `shard/catch_up.py` and `shard/install.py` reduced to tuples.
 
-One partition stands for all, and an entry's index for its offset.
+The model has one partition, and an entry's index serves as its offset.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _RECORD: Final = Struct(">QQI")
 
 
 def term_starts(content: Sequence[Record]) -> list[tuple[int, int]]:
-    """(term, first index) of what a log holds."""
+    """Return (term, first index) of each term in a log."""
     starts: list[tuple[int, int]] = []
     for index, term, _ in content:
         if not starts or starts[-1][0] != term:
@@ -27,7 +27,7 @@ def term_starts(content: Sequence[Record]) -> list[tuple[int, int]]:
 
 
 class ModelCatchUp:
-    """A leader's side.  One snapshot for all, as long as the rows behind it are there."""
+    """The leader's side.  All followers get one snapshot, as long as the leader still has the rows that follow it."""
 
     def __init__(self, replica: Replica, memory: ModelLog, entries_max: Callable[[], int]) -> None:
         self._replica = replica
@@ -74,8 +74,8 @@ class ModelCatchUp:
 
 class ModelInstall:
     """
-    A follower's side.  `sync_files` begins a sync of what was copied; then call `files_synced`.  A row that `queue`
-    took and that is durable comes back to `row_synced`.
+    The follower's side.  `sync_files` starts a sync of the copied entries; the caller then calls `files_synced`.  When
+    a row passed to `queue` is durable, the caller passes it to `row_synced`.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ModelInstall:
 
     def offered(self, offer: SnapshotOffer) -> None:
         if self._next_offer is None and self._offer is not None and self._offer.index == offer.index:
-            return  # told again, perhaps by another leader
+            return  # the same offer again, perhaps from another leader
         self._next_offer = offer
         if self.pulls or not (self._is_syncing or self._row):
             self._sync()
@@ -118,13 +118,14 @@ class ModelInstall:
             self._end()
 
     def _begin(self) -> None:
-        """Rule: what differs is cut, and nothing that is committed here differs."""
+        """Truncate the entries that differ from the leader's.  None of them may be committed here."""
         self._offer, self._next_offer = self._next_offer, None
         offer = self._offer
         assert offer is not None, "nothing was offered"
         content = self._memory.content
         keep = self.keep(content, offer)
-        committed = min(self._memory.commit_index, len(content))  # of a damaged log no more is left
+        # a damaged log holds fewer entries than were committed
+        committed = min(self._memory.commit_index, len(content))
         if keep < committed:
             raise InvariantViolation(f"an install would cut entry {keep + 1}; {committed} are committed")
         self._row = Installing(offer.index, offer.index_term, keep)
@@ -145,10 +146,13 @@ class ModelInstall:
             else:
                 self.pulls = True
         else:
-            self._offer = None  # it may be offered again, when what it brought is damaged
+            self._offer = None  # the same snapshot may be offered again if the installed one gets damaged
 
     def pull(self) -> Message | None:
-        """What to ask the leader for, now and until it is answered."""
+        """
+        Return the next message for the leader, which is repeated until it is answered; None if there is nothing to
+        pull.
+        """
         offer = self._offer
         if not self.pulls or offer is None:
             return None
@@ -159,7 +163,7 @@ class ModelInstall:
         return SnapshotPull(term=self._replica.term, index=offer.index, partition=0, offset=index)
 
     def received(self, chunk: SnapshotChunk) -> bool:
-        """Whether it was the one that was asked for."""
+        """Take a chunk.  Return whether it answers the pull."""
         memory, offer = self._memory, self._offer
         if not self.pulls or offer is None or (chunk.index, chunk.offset) != (offer.index, memory.count + 1):
             return False

@@ -1,7 +1,7 @@
-"""A replica's log without files: what a node has in memory, and what is on its disk.
+"""The log of a replica without files, once as the node has it in memory and once as it is on disk.
 
-Everything below the rows lies in `state`, which stands for segments; what an install has copied in `copied`, until it
-is journaled.  A disk knows of `copied` what a sync of files has brought there.
+`state` stands for the segments: it holds the entries before the rows.  `copied` holds what an install has copied and
+not journaled yet.  The disk's `copied` holds what a sync of the files has made durable.
 """
 
 from dataclasses import dataclass, field
@@ -14,19 +14,19 @@ Record = tuple[int, int, bytes]  # index, term, payload
 
 
 class InvariantViolation(AssertionError):
-    """A promise was not kept; the sentence says which, and when."""
+    """A promise was broken.  The message says which one, and when."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Of what files hold only what lies before is to be trusted; rows are whole."""
+    """A row: only the first `keep` entries of the files can be trusted.  The journal rows are intact."""
 
     keep: int
 
 
 @dataclass(frozen=True, slots=True)
 class Installing:
-    """Files hold what is alike, up to `keep`; more of the snapshot comes."""
+    """A row: the files hold the first `keep` entries, which agree with the snapshot; the rest of it follows."""
 
     index: int
     term: int
@@ -40,11 +40,14 @@ class Installed:
     membership: Membership
 
 
-Row = Vote | int | Entry | Damage | Installing | Installed  # an int: an index to cut from
+Row = Vote | int | Entry | Damage | Installing | Installed  # an int is an index to truncate from
 
 
 def control_rows_first(queued: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Split `queued` into what the next block may hold while the ring has no room for entries, and what must wait."""
+    """Split the queue into the next block and the rows that wait, while the ring has no room for entries.
+
+    `storage/journal/row_queue.py` does the same.
+    """
     control_rows: list[Row] = []
     waiting: list[Row] = []
     for row in queued:
@@ -55,19 +58,19 @@ def control_rows_first(queued: list[Row]) -> tuple[list[Row], list[Row]]:
         elif isinstance(row, Entry):
             waiting.append(row)
         elif not isinstance(row, Vote):
-            return queued, []  # of an install, or of damage: in the order of the queue
+            return queued, []  # rows of an install or of damage keep the order of the queue
     return control_rows, waiting
 
 
 @dataclass(slots=True)
 class ModelLog:
-    """A log as a node has it in memory, and as its disk has it: two of these."""
+    """A log; a node has one for its memory and one for its disk."""
 
     first_index: int = 1
     base_term: int = 0
     entries: list[Entry] = field(default_factory=list)
-    state: tuple[Record, ...] = ()  # what lies before the entries, from index 1 on
-    copied: tuple[Record, ...] = ()  # behind `state`, by an install that is not journaled
+    state: tuple[Record, ...] = ()  # the entries before `entries`, from index 1 on
+    copied: tuple[Record, ...] = ()  # what follows `state`, from an install that is not journaled
     installing: tuple[int, int] | None = None
     vote: Vote = field(default_factory=lambda: Vote(0, None))
     memberships: list[tuple[int, Membership]] = field(default_factory=list)
@@ -84,13 +87,13 @@ class ModelLog:
 
     @property
     def content(self) -> tuple[Record, ...]:
-        """What files hold, from index 1 on."""
+        """All entries that the files hold, from index 1 on."""
         rows = [] if self.is_damaged else self.entries
         return self.state + self.copied + tuple(_record(entry) for entry in rows)
 
     @property
     def count(self) -> int:
-        """Of all of it."""
+        """The number of entries in all parts of the log."""
         return len(self.state) + len(self.copied) + len(self.entries)
 
     def term_at(self, index: int) -> int:
@@ -125,7 +128,7 @@ class ModelLog:
                 self.memberships.append((row.index, Membership.decode(row.payload, 1)))
 
     def _begin_install(self, row: Installing) -> None:
-        """The last row it had stays known: votes claim it."""
+        """Keep the term of the last row: votes compare it."""
         content = self.content
         if len(content) < row.keep:
             raise InvariantViolation(f"an install keeps {row.keep} entries of {len(content)} that are on disk")
@@ -147,7 +150,9 @@ class ModelLog:
         self.is_damaged = False
 
     def forget(self, below: int) -> None:
-        """What is committed and durable leaves memory; files keep it."""
+        """
+        Drop the entries below the index `below` from memory.  They are committed and durable, and stay in the files.
+        """
         count = below - self.first_index
         if count <= 0:
             return
@@ -159,7 +164,7 @@ class ModelLog:
             del self.memberships[0]
 
     def copy(self) -> "ModelLog":
-        """As a start finds it: what was copied and not journaled is cut."""
+        """Return the log as a start finds it, without what was copied and not journaled."""
         return ModelLog(
             self.first_index,
             self.base_term,
