@@ -1,6 +1,6 @@
-"""The simulated side of a broker's Kafka listener: connections of the network to `KafkaConnection`, as bytes.
+"""The Kafka listener of a simulated broker: it passes bytes between the simulated network and `KafkaConnection`.
 
-Bytes come in pieces that the seed chooses, as a socket's do: a frame never knows where a read ends.
+Bytes arrive in pieces of random size, as from a real socket: a read may end anywhere in a frame.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ FRAME_BYTES_MAX: Final = 100 << 20
 
 
 class SimulatedWriter:
-    """What `KafkaConnection` sees of its socket."""
+    """The socket as `KafkaConnection` sees it."""
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
@@ -49,14 +49,14 @@ class SimulatedWriter:
         self._end()
 
     def _end(self) -> None:
-        """Whoever closes hears of it as well, once."""
+        """Report the end to the side that closed, too, and only once."""
         if self._socket.lost is not None:
             self._socket.loop.call_soon(self._socket.lost, "closed here")
             self._socket.lost = None
 
 
 def listen(broker: Broker, network: Network, loop: SimulatedLoop, host: str, random: Random) -> None:
-    """Serve clients at `host`:9092."""
+    """Serve clients at port 9092 of `host`."""
 
     def accept(socket: Socket) -> None:
         connection = KafkaConnection(broker, LISTENER, SimulatedWriter(socket), FRAME_BYTES_MAX)

@@ -1,7 +1,8 @@
 """An idempotent producer of one partition, on virtual time.
 
-Batches are sent up to five at a time, and after anything uncertain again, in order and with the same sequence numbers,
-until they are acknowledged (KIP-98).  Each value is unique, and says who has sent it and as which of his.
+Up to five batches are in flight.  After an uncertain outcome the producer sends them again, in order and with the same
+sequence numbers, until they are acknowledged (KIP-98).  Each value is unique, and names its sender and its number among
+the sender's values.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ class Unacknowledged:
 
 
 class Producer:
-    """Of one partition; idempotent."""
+    """An idempotent producer of one partition."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Producer:
         acks: int,
         batches_max: int | None = None,
     ) -> None:
-        """It ends by itself after `batches_max`."""
+        """The producer stops after `batches_max` batches; None: never."""
         self._client = client
         self._batches_max = batches_max
         self._history = history
@@ -58,10 +59,11 @@ class Producer:
         self.is_stopping = False
 
     async def run(self, pause_s: Callable[[], float]) -> None:
-        """Until it is told to stop, and all that it has sent is acknowledged."""
+        """Run until `is_stopping` is set and everything that was sent is acknowledged."""
         self._id = await self._producer_id()
         while True:
-            # Alone until one is acknowledged: a broker takes any sequence of a producer that it has not met (KIP-98).
+            # Send one batch at a time until the first is acknowledged: a broker accepts any first sequence number of a
+            # producer that it does not know (KIP-98).
             in_flight = self._in_flight if self._acknowledged else 1
             while not self.is_stopping and len(self._waiting) < in_flight:
                 self._waiting.append(self._next_batch())
@@ -139,7 +141,10 @@ class Producer:
         self._history.acknowledged(self._topic, self._number, answer.base_offset, head.values)
 
     async def _again(self) -> None:
-        """What is not acknowledged is sent once more; answers that still come to the first try count for nothing."""
+        """
+        Send everything unacknowledged once more.  Close the connections, so that late answers to the first try are
+        dropped.
+        """
         for waiting in self._waiting:
             if waiting.connection is not None and waiting.connection.is_open:
                 waiting.connection.close("it is sent again")

@@ -1,4 +1,6 @@
-"""A reader of one partition, on virtual time, from its start on; what it is told must hold, and never change."""
+"""
+A reader of one partition from its start, on virtual time.  It checks that what it reads is valid and never changes.
+"""
 
 from tidemill.batches.batch import spans
 from tidemill.batches.records import read_records
@@ -17,7 +19,7 @@ class Reader:
         self.offset = 0
         self.high_watermark = 0
         self.is_stopping = False
-        self._epoch = -1  # of the last record
+        self._epoch = -1  # leader epoch of the last record
 
     async def run(self) -> None:
         client = self._client
@@ -32,7 +34,7 @@ class Reader:
                 await client.back_off()
 
     async def _fetch(self, leader: Leader) -> int:
-        """The error code, when it is one that a client waits out."""
+        """Fetch once.  Return 0, or the error code if it is one that a client retries."""
         wanted = fetch.Request.Topic.Partition(
             partition=self._number,
             current_leader_epoch=leader.epoch,
@@ -62,7 +64,7 @@ class Reader:
         return errors.NONE
 
     def _go_to(self, log_start: int) -> None:
-        """Only what somebody wanted to be deleted is gone."""
+        """Continue at the log start.  Only records whose deletion was requested may be missing."""
         asked = self._history.partition(self._topic, self._number).delete_asked
         if not self.offset < log_start <= asked:
             raise InvariantViolation(

@@ -1,4 +1,4 @@
-"""What happens to a simulated cluster, by chance, once a second; and then everything is well again."""
+"""The faults of a simulated cluster, drawn once a second by the rates of the knobs, and their end."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from tidemill.simulation.machine.links import PEER_PORT
 from tidemill.simulation.machine.machine import seconds
 from tidemill.simulation.machine.network import Network
 
-WRONG_MS_MAX: Final = 50 * 60_000  # of a wall clock: an hour ahead of it a broker refuses what clients stamp
-ROOM_BYTES_MAX: Final = 300 << 20  # of a disk that is full: below this a broker refuses, or nearly
+WRONG_MS_MAX: Final = 50 * 60_000  # of a wall clock; a broker refuses client timestamps an hour ahead of its own clock
+ROOM_BYTES_MAX: Final = 300 << 20  # the free space of a full disk; below this a broker refuses writes, or nearly
 
 
 class Fault(StrEnum):
@@ -52,7 +52,7 @@ class ClusterFaults:
         random: Random,
         may_lose: Callable[[BrokerMachine], bool],
     ) -> None:
-        """`may_lose` says whether the cluster survives that a machine never comes back."""
+        """`may_lose` returns whether the cluster survives the permanent loss of a machine."""
         self._timeline = timeline
         self._network = network
         self._machines = machines
@@ -68,7 +68,7 @@ class ClusterFaults:
         self._timeline.after(self._random.randrange(US), self._second)
 
     def heal_a_quorum(self) -> None:
-        """All but one, if that can be, run and hear each other, and nothing is slow; that one is down, or cut off."""
+        """End the faults for all brokers but one, if the others keep a majority.  That one stays down or isolated."""
         self._is_over = True
         self._network.heal()
         for machine in self._machines:
@@ -96,7 +96,7 @@ class ClusterFaults:
         self._tell(Fault.STAYS_AWAY, f"{chosen.name}, {'down' if self._left_out else 'cut off'}")
 
     def heal_all(self) -> None:
-        """Everybody; whose segments rot is repaired when somebody has read them."""
+        """End the faults for all brokers.  Damaged segments are repaired once a replica has read them."""
         self._network.heal()
         self._left_out = None
 
@@ -104,7 +104,7 @@ class ClusterFaults:
         return tuple(f"{other.name}:{PEER_PORT}" for other in self._machines if other is not machine)
 
     def _keep_running(self) -> None:
-        """A broker may still end of what had happened to it before."""
+        """Restart brokers that end: earlier faults may still take effect."""
         for machine in self._machines:
             if machine.loop is None and machine is not self._left_out:
                 machine.start()
@@ -146,7 +146,7 @@ class ClusterFaults:
         return None if self._chance(0.4) else self._fate()
 
     def _strike(self, machine: BrokerMachine) -> None:
-        """At most one thing at a time."""
+        """Strike a machine with at most one of the faults that end or stop its process, and perhaps with others."""
         if self._is_over:
             return
         knobs, chance, random = self._knobs, self._chance, self._random
@@ -188,7 +188,7 @@ class ClusterFaults:
         self._slowly(machine)
 
     def _may_be_struck(self, machine: BrokerMachine) -> bool:
-        """For good: of what a minority alone has nothing else may be lost."""
+        """Whether a permanent loss is allowed: no other machine may be damaged at the same time."""
         return self._may_lose(machine) and not any(other.is_rotten for other in self._machines if other is not machine)
 
     def _transfer_leadership(self, machine: BrokerMachine) -> None:
@@ -222,7 +222,7 @@ class ClusterFaults:
             machine.pace.stalled_until_us = self._timeline.now_us + random.randrange(seconds(0.1), seconds(4))
 
     def _cut(self) -> None:
-        """Some of the brokers from the others: both ways, one way, or one pair of them."""
+        """Partition the brokers: in both directions, in one direction, or one pair of them."""
         names = [machine.name for machine in self._machines]
         if len(names) < 2:
             return
@@ -233,7 +233,7 @@ class ClusterFaults:
             leaders = [machine.name for machine in self._machines if machine.leads_others]
             if leaders:
                 first = self._random.choice(leaders)
-                names.sort(key=lambda name: name != first)  # stable: the others stay shuffled
+                names.sort(key=lambda name: name != first)  # a stable sort: the others stay shuffled
                 at = 1
                 self._tell(Fault.LEADER_CUT_OFF, first)
         left, right = (names[:1], names[1:2]) if kind is Fault.ONE_PAIR else (names[:at], names[at:])
@@ -245,7 +245,7 @@ class ClusterFaults:
                     self._network.blocked.add((other, one))
 
     def _cut_client_off(self) -> None:
-        """From one broker, which others and other clients still reach: there and back, or one of the two."""
+        """Isolate a client from one broker, in both directions or one.  Other brokers and clients still reach both."""
         brokers = [machine.name for machine in self._machines]
         clients = [host for host in self._network.connected_hosts() if host not in brokers]
         if not clients:

@@ -1,7 +1,7 @@
-"""The simulated jobs: a queue that a test, or the simulated loop, works off step by step.
+"""The simulated jobs: a queue that a test, or the simulated loop, executes step by step.
 
-A job and its report are two steps, so that a test can stand between them: the disk has it, the loop has not heard.
-`PowerLost` goes through to whoever steps: no report comes from a machine that is off.
+Executing a job and reporting its result are two steps, so that a test can stop between them: the disk has the write,
+and the loop does not know it yet.  `PowerLost` is raised to the caller of the step and never reported.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ class SimulatedJobs:
         self._jobs.append((job, done, failed))
 
     def execute(self) -> bool:
-        """Run the next job without reporting it; False when there is none."""
+        """Run the next job without reporting it.  Return False if there is none."""
         if not self._jobs:
             return False
         job, done, failed = self._jobs.popleft()
@@ -39,7 +39,7 @@ class SimulatedJobs:
         return True
 
     def report(self) -> bool:
-        """Deliver the oldest report; False when there is none."""
+        """Deliver the oldest report.  Return False if there is none."""
         if not self._reports:
             return False
         callback, value = self._reports.popleft()
@@ -47,13 +47,13 @@ class SimulatedJobs:
         return True
 
     def step(self) -> bool:
-        """Deliver what waits to be reported, else run the next job and report it; False when there is neither."""
+        """Deliver the oldest report, or else run the next job and report it.  Return False if there is neither."""
         if self._reports:
             return self.report()
         return self.execute() and self.report()
 
     def stabilize(self, steps_max: int = 100_000) -> None:
-        """Step until nothing is left, what reports submit included."""
+        """Step until nothing is left, including the jobs that reports submit."""
         for _ in range(steps_max):
             if not self.step():
                 return

@@ -1,7 +1,8 @@
-"""The simulated links between brokers: the twin of `runtime/peer_transport`, on connections of the simulated network.
+"""
+The simulated links between brokers: an implementation of the port of `runtime/peer_transport` on the simulated network.
 
-Dialled until one stands, with the same back-off; the same order says which of two stays; nothing is proven, for nobody
-here lies.  A frame arrives whole.
+A link is dialled until one is established, with the back-off of the real transport, and the same order decides which of
+two links stays.  Identities are not proven, because no simulated broker lies.  A frame arrives whole.
 
     dialler: connect ─────────────▶ acceptor: its Hello ─▶ dialler: linked, its Hello ─▶ acceptor: linked
 """
@@ -20,18 +21,18 @@ QUEUED_BYTES_MAX: Final = 64 << 20
 HANDSHAKE_S: Final = 5.0
 BACK_OFF_S_MIN: Final = 0.05
 BACK_OFF_S_MAX: Final = 1.0
-STOOD_S: Final = 1.0  # a link that stood so long was no failure
-IS_REPLACED: Final = "replaced by another link"
-ANOTHER_STANDS: Final = "another link between the two brokers exists"
+STOOD_S: Final = 1.0  # a link that was established this long does not count as a failure
+IS_REPLACED: Final = "another link took its place"
+ANOTHER_STANDS: Final = "another link stands between the two"
 
 
 class SimulatedLink:
-    """`peer.link.Link`: one end."""
+    """One end of a link: the port `peer.link.Link`."""
 
     def __init__(self, links: "SimulatedLinks", socket: Socket, ours: Hello, dial: int | None) -> None:
         self.ours = ours
         self.theirs: Hello | None = None
-        self.dial = dial  # the dialler's count, which the acceptor is told
+        self.dial = dial  # the number of the dial at the dialler, which sends it to the acceptor
         self.is_dialler = dial is not None
         self.is_parked = False
         self._links = links
@@ -56,12 +57,12 @@ class SimulatedLink:
             self.end(why)
 
     def begin(self) -> None:
-        """The acceptor says first who it is."""
+        """Send the Hello, if this end is the acceptor.  The dialler sends its own in response."""
         if not self.is_dialler:
             self._socket.send(encode_hello(self.ours))
 
     def end(self, why: str, *, tell: bool = True) -> None:
-        """`tell`: what was sent may still arrive."""
+        """End the link.  With `tell`, what was sent may still arrive."""
         if tell:
             self._socket.close()
         else:
@@ -78,7 +79,8 @@ class SimulatedLink:
             return
         if self.is_dialler:
             self.theirs = decode_hello(data)
-            self._socket.send((self.dial or 0).to_bytes(4) + encode_hello(self.ours))  # whatever becomes of it here
+            # the acceptor needs it even if this end refuses the link
+            self._socket.send((self.dial or 0).to_bytes(4) + encode_hello(self.ours))
         else:
             self.dial = int.from_bytes(data[:4])
             self.theirs = decode_hello(data[4:])
@@ -88,7 +90,7 @@ class SimulatedLink:
 
 
 class SimulatedLinks:
-    """`peer.link.Links`, of one process."""
+    """The links of one process: the port `peer.link.Links`."""
 
     def __init__(
         self,
@@ -99,7 +101,8 @@ class SimulatedLinks:
         random: Random,
     ) -> None:
         self.loop = loop
-        self.links: dict[SimulatedLink, float] = {}  # that the owner has, and since when
+        # the links that the owner knows, and the time when each was established
+        self.links: dict[SimulatedLink, float] = {}
         self.last_failure: str | None = None
         self._network = network
         self._host = host
@@ -107,8 +110,8 @@ class SimulatedLinks:
         self._random = random
         self._diallers: dict[str, _Dialler] = {}
         self._dialled: dict[SimulatedLink, _Dialler] = {}
-        self._ends: dict[SimulatedLink, None] = {}  # linked, parked, or not yet
-        self._parked: dict[SimulatedLink, SimulatedLink] = {}  # each for which
+        self._ends: dict[SimulatedLink, None] = {}  # every open link: established, parked or before its handshake
+        self._parked: dict[SimulatedLink, SimulatedLink] = {}  # each parked link, and the link that won against it
         self._dials = 0
         self._is_closed = False
 
@@ -163,10 +166,10 @@ class SimulatedLinks:
             link.hello.address == dialler.address or link.hello.incarnation == dialler.reached for link in self.links
         )
 
-    # What links call.
+    # Called by links.
 
     def proven(self, link: SimulatedLink) -> str | None:
-        """Both ends are known to this one; a sentence refuses it."""
+        """Handle a link whose Hellos are exchanged.  Return None, or the reason to refuse it."""
         dialler = self._dialled.get(link)
         if dialler is not None:
             dialler.reached = link.hello.incarnation
@@ -213,7 +216,9 @@ class SimulatedLinks:
             other.consider()
 
     def _park(self, link: SimulatedLink, winner: SimulatedLink) -> None:
-        """Silent, until the other end closes it: who dialled the winner knows that that one stands at both ends."""
+        """
+        Silence a link until the other end closes it.  Only the winner's dialler knows that both ends have the winner.
+        """
         self._parked[link] = winner
         link.is_parked = True
         if link in self.links:
@@ -225,14 +230,14 @@ class SimulatedLinks:
 
 
 class _Dialler:
-    """One address that a link is wanted to."""
+    """Dials one address until a link to it is established."""
 
     def __init__(self, links: SimulatedLinks, address: str) -> None:
         self.address = address
-        self.reached: int | None = None  # the incarnation that was met there last
+        self.reached: int | None = None  # the incarnation of the broker last reached there
         self.is_stopped = False
         self._links = links
-        self._failures = -1  # nothing was tried yet
+        self._failures = -1  # -1: no dial was tried yet
         self._is_busy = False
         self._timer: Any = None
 
@@ -259,17 +264,17 @@ class _Dialler:
 
 
 def links_on(network: Network, loop: SimulatedLoop, host: str, random: Random) -> Callable[[LinkOwner], SimulatedLinks]:
-    """What a machine gives its broker."""
+    """Return the factory of links that a simulated machine passes to its broker."""
     return lambda owner: SimulatedLinks(network, loop, host, owner, Random(random.getrandbits(64)))
 
 
 def _is_same(one: Hello, other: Hello) -> bool:
-    """Do they speak of one broker?"""
+    """Whether two Hellos come from one broker."""
     return one.incarnation == other.incarnation or (one.voter is not None and one.voter == other.voter)
 
 
 def _precedence(link: SimulatedLink) -> tuple[bool, int]:
-    """Of two links between the same the greater stays; both ends compute the same."""
+    """Return the rank of a link: of two links between two brokers, the greater stays.  Both ends compute the same."""
     return link.is_dialler == (_rank(link.ours) > _rank(link.hello)), link.dial or 0
 
 

@@ -1,7 +1,7 @@
-"""The twin of the machine that a broker runs on: clocks that differ, chance from a seed, threads that take their time.
+"""The simulated machine that a broker runs on: clocks that differ, seeded randomness, and threads with durations.
 
-A job takes virtual time twice: until its thread has carried it out, and until the loop hears of it.  A process that
-dies in between has done it, and nobody knows: what a journal must survive.
+A job takes virtual time twice: until its thread has executed it, and until the loop receives the result.  A process
+that dies in between has done the job and does not know it; a journal must survive that.
 """
 
 from collections import deque
@@ -17,29 +17,29 @@ from tidemill.telemetry.event_log import EventLog
 
 T = TypeVar("T")
 
-BEGIN_MS: Final = 1_700_000_000_000  # what a true wall clock shows when virtual time begins
+BEGIN_MS: Final = 1_700_000_000_000  # the time of a correct wall clock at the start of virtual time
 READ_THREADS: Final = 2
 _Job = tuple[Callable[[], Any], Callable[[Any], None], Callable[[BaseException], None]]
 
 
 @dataclass(slots=True)
 class WallClock:
-    """A machine's: it outlives its processes, and may be wrong by `skew_us`."""
+    """The wall clock of a machine.  It outlives the processes, and is wrong by `skew_us`."""
 
     skew_us: int = 0
 
 
 @dataclass(slots=True)
 class DiskPace:
-    """How long jobs take on a machine's disk, in microseconds, on average; `stalled_until_us` holds all of them."""
+    """The mean duration of jobs on the disk of a machine, in microseconds.  No job ends before `stalled_until_us`."""
 
     sync_us: int = 500
-    slowness: int = 1  # times as long
+    slowness: int = 1  # a factor
     stalled_until_us: int = 0
 
 
 class SimulatedClock:
-    """What one process sees of time."""
+    """The clocks as one process sees them."""
 
     def __init__(self, loop: SimulatedLoop, wall: WallClock) -> None:
         self._loop = loop
@@ -61,7 +61,7 @@ class SeededEntropy:
 
 
 class TimedJobs:
-    """The Jobs port: `threads` of a process, which take as long as its disk's pace says."""
+    """The Jobs port: `threads` threads of a process, whose jobs take as long as the pace of its disk says."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class TimedJobs:
         threads: int = 1,
         carried_out: Callable[[Any], None] | None = None,
     ) -> None:
-        """`carried_out` hears of what a job has given before the loop does."""
+        """`carried_out` receives the result of each job before the loop does."""
         self._loop = loop
         self._random = random
         self._pace = pace
@@ -98,7 +98,7 @@ class TimedJobs:
     def _execute(
         self, job: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[BaseException], None]
     ) -> None:
-        if self._pace.stalled_until_us > self._loop.timeline.now_us:  # it began to hang when the job had begun
+        if self._pace.stalled_until_us > self._loop.timeline.now_us:  # the disk began to stall after the job had begun
             self._loop.after(self._takes_us(), lambda: self._execute(job, done, failed))
             return
         result: Any = None
@@ -134,8 +134,8 @@ def simulated_machine(
     carried_out: Callable[[Any], None],
 ) -> Machine:
     """
-    `failed` ends the process; `tell` keeps the lines of its event log; `carried_out` hears of each block that is
-    synced.
+    Return the machine of a process.  `failed` ends the process, `tell` keeps the lines of its event log, and
+    `carried_out` receives each block that is synced.
     """
     clock = SimulatedClock(loop, wall)
 
@@ -158,5 +158,5 @@ def simulated_machine(
 
 
 def seconds(count: float) -> int:
-    """In microseconds."""
+    """Return `count` seconds in microseconds."""
     return int(count * US)

@@ -1,11 +1,12 @@
-"""The simulated network: hosts, processes that listen on them, and connections that stand for TCP.
+"""The simulated network: hosts, processes that listen on them, and connections that behave like TCP.
 
-    dial ─▶ SYN, under way ─▶ accept ─▶ connected │ refused: nobody listens │ timed out: cut off, or powered down
-    send ─▶ under way, in order ─▶ received       │ reset: the other end's process is gone │ timed out
+    dial ─▶ SYN in flight ─▶ accept ─▶ connected │ refused: no listener    │ timed out: blocked, or powered down
+    send ─▶ in flight, in order ─▶ received      │ reset: peer process died │ timed out
 
-What is sent into a cut way is not lost: it is sent again until the way is open or TCP gives up, so a short partition
-is a delay and a long one a lost connection.  A process that dies ends its connections in order, behind what it has
-sent; a machine that loses its power tells nobody (half-open).  Order holds within a connection and nowhere else.
+Data sent on a blocked way is not lost: it is sent again until the way is open or TCP gives up.  So a short network
+partition is a delay, and a long one a lost connection.  A process that dies closes its connections in order, after the
+data that it has sent.  A machine that loses power notifies no peer, so its connections are half-open.  Order holds
+within a connection only.
 """
 
 from collections import deque
@@ -16,7 +17,7 @@ from typing import Final
 
 from tidemill.simulation.machine.event_loop import US, SimulatedLoop, Timeline
 
-RETRY_US: Final = 50_000  # of a segment into a cut way; then twice as long each time, up to
+RETRY_US: Final = 50_000  # the first retry on a blocked way; each further one waits twice as long, up to the maximum
 RETRY_US_MAX: Final = 400_000
 GIVE_UP_US: Final = 15 * US
 CONNECT_US: Final = 3 * US
@@ -25,21 +26,22 @@ Way = tuple[str, str]  # from host, to host
 
 
 class Socket:
-    """One end of a connection.  The owner sets `received` and `lost`; both are called on its process's loop."""
+    """One end of a connection.  The owner sets `received` and `lost`, which are called on the loop of its process."""
 
     def __init__(self, network: "Network", loop: SimulatedLoop, host: str, peer_host: str, number: int) -> None:
         self.loop = loop
         self.host = host
         self.peer_host = peer_host
-        self.number = number  # of the connection: both ends have it
+        self.number = number  # number of the connection, the same at both ends
         self.is_open = True
         self.is_reading = True
-        self.queued_bytes = 0  # sent, and not there yet
+        self.queued_bytes = 0  # sent, and not arrived yet
         self.received: Callable[[bytes], None] | None = None
         self.lost: Callable[[str], None] | None = None
         self._network = network
         self._other: Socket | None = None
-        self._under_way: deque[tuple[int, bytes | None]] = deque()  # when it arrives, what; None: the end
+        # arrival time and data; None: the end of the connection
+        self._under_way: deque[tuple[int, bytes | None]] = deque()
         self._last_arrival_us = 0
         self._retries = 0
         self._stuck_since_us: int | None = None
@@ -50,13 +52,16 @@ class Socket:
             self._send(data)
 
     def close(self) -> None:
-        """What was sent arrives; nothing more is received."""
+        """Close the connection after the data in flight.  Nothing more is received."""
         if self.is_open:
             self._send(None)
             self.is_open = False
 
     def abort(self) -> None:
-        """Gone at once, and the other end hears of it when the network lets it."""
+        """
+        Close the connection and drop the data in flight.  The other end receives the end as soon as the network lets
+        it.
+        """
         if self.is_open:
             self._under_way.clear()
             self.queued_bytes = 0
@@ -64,11 +69,11 @@ class Socket:
             self.is_open = False
 
     def vanish(self) -> None:
-        """As when the machine loses power: what has left is under way, and nobody is told."""
+        """End as with a power loss: data in flight still arrives, and the other end is not notified."""
         self.is_open = False
 
     def fail(self, why: str) -> None:
-        """Lost on this side."""
+        """Lose the connection on this side."""
         if self.is_open:
             self.is_open = False
             self._under_way.clear()
@@ -85,7 +90,7 @@ class Socket:
         if self._inbox:
             self.loop.call_soon(self._drain)
 
-    # Under way.
+    # Data in flight.
 
     def _send(self, data: bytes | None) -> None:
         network = self._network
@@ -144,10 +149,10 @@ class Network:
         self.timeline = timeline
         self.random = random
         self.delay_mean_us = 500
-        self.tail = 0.0  # of what is sent, this share takes a hundred times as long
+        self.tail = 0.0  # this share of the messages takes a hundred times as long
         self.blocked: set[Way] = set()
         self.powered_down: set[str] = set()
-        self.digest = sha1(usedforsecurity=False)  # of all that arrived: equal for runs that are the same
+        self.digest = sha1(usedforsecurity=False)  # of everything that arrived; equal runs have equal digests
         self._listening: dict[tuple[str, int], tuple[SimulatedLoop, Callable[[Socket], None]]] = {}
         self._sockets: list[Socket] = []
         self._connections = 0
@@ -165,10 +170,10 @@ class Network:
         if data:
             self.digest.update(data)
 
-    # What processes do.
+    # Called by processes.
 
     def listen(self, host: str, port: int, loop: SimulatedLoop, accept: Callable[[Socket], None]) -> None:
-        """`accept` sets what the socket calls, before anything comes."""
+        """Accept connections.  `accept` sets the callbacks of the socket before any data arrives."""
         self._listening[host, port] = (loop, accept)
 
     def stop_listening(self, loop: SimulatedLoop) -> None:
@@ -182,7 +187,7 @@ class Network:
         connected: Callable[[Socket], None],
         failed: Callable[[str], None],
     ) -> None:
-        """One of the two is called, on `loop`."""
+        """Connect to `address`, then call `connected` or `failed` on `loop`."""
         give_up_us = self.timeline.now_us + CONNECT_US
 
         def syn() -> None:
@@ -219,27 +224,27 @@ class Network:
         def established() -> None:
             if loop.is_alive:
                 loop.call_soon(connected, here)
-                loop.call_soon(here._drain)  # the other end may have spoken first
+                loop.call_soon(here._drain)  # the acceptor may have sent data already
             else:
                 here.abort()
 
         self.timeline.after(self.delay_us(), established)
 
     def connected_hosts(self) -> list[str]:
-        """Each once, in the order they were first connected."""
+        """Return each host with an open connection once, in the order of their first connections."""
         return list(dict.fromkeys(socket.host for socket in self._sockets if socket.is_open))
 
-    # What happens to them.
+    # Faults.
 
     def process_died(self, loop: SimulatedLoop) -> None:
-        """Its kernel closes what it had open."""
+        """Close the sockets of a dead process, as its kernel does."""
         self.stop_listening(loop)
         for socket in self._sockets:
             if socket.loop is loop:
                 socket.close()
 
     def power_lost(self, host: str, loop: SimulatedLoop) -> None:
-        """Until `power_back`, nothing arrives there."""
+        """Silence a host: nothing arrives there until `power_back`."""
         self.stop_listening(loop)
         self.powered_down.add(host)
         for socket in self._sockets:
@@ -250,7 +255,9 @@ class Network:
         self.powered_down.discard(host)
 
     def lose_connection(self) -> None:
-        """Any; by both ends, or by one: then the other learns of it when it sends something."""
+        """
+        Lose a random connection, at both ends or at one.  In the latter case the other end notices when it next sends.
+        """
         open_now = [socket for socket in self._sockets if socket.is_open and socket.loop.is_alive]
         if not open_now:
             return

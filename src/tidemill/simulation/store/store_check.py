@@ -1,4 +1,4 @@
-"""Is a store that recovery has opened exactly what the oracle says?  Files, rows, votes, epochs, producers."""
+"""Compare a store that recovery has opened with the oracle: files, rows, votes, epochs and producers."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from tidemill.storage.store import Store
 
 
 def differences(model: StoreModel, store: Store, disk: SimulatedDisk) -> Iterator[str]:
-    """Everything in which the store is not the model, a sentence each."""
+    """Yield a sentence for each difference between the store and the model."""
     if model.shards.keys() != store.shards.keys():
         yield f"open shards are {sorted(store.shards)}, not {sorted(model.shards)}"
         return

@@ -1,7 +1,7 @@
-"""A store's loop and threads in one thread: every row is told to the oracle, and every step happens when it is said.
+"""A store with its loop and threads in one thread.  It records every row in the oracle and executes each step on call.
 
-Stands where `broker/shards/ready_loop.py` stands in a broker.  Between the steps of a block it takes steps of what runs
-beside it, so that a crash point finds a checkpoint half done while later blocks are written.
+The driver replaces `broker/shards/ready_loop.py`.  Between the steps of a block it takes steps of background work, so that a
+crash point may find a half-written checkpoint while later blocks are written.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.store import Step, Store
 
-STEPS_MAX: Final = 10_000  # a drained store that is not idle by then never will be
+STEPS_MAX: Final = 10_000  # a store that is not idle after this many steps never will be
 
 
 class StoreDriver:
@@ -34,9 +34,10 @@ class StoreDriver:
         self.checkpoints_failed = 0
         self.full_write_backs = 0
         self.in_flight_max = IN_FLIGHT_BLOCKS_MAX
-        self.pairs = 0  # of blocks that were in the air together
-        self.write_back_bytes_min = 0  # more: blocks are spread several at once, and rows change between
-        self.runs_beside = True  # False: no checkpoint, no growth, no removal
+        self.pairs = 0  # blocks that were in flight together with another
+        # with more than 0, several blocks are written back together, and rows change in between
+        self.write_back_bytes_min = 0
+        self.runs_beside = True  # whether checkpoints, growth and removals run
         self.before_write_back: Callable[[], None] = _nothing
         self.after_write_back: Callable[[], None] = _nothing
         self._steps: Iterator[File | None] | None = None
@@ -45,7 +46,7 @@ class StoreDriver:
         for log in store.shards.values():
             self._configure(log)
 
-    # What shards ask for.
+    # Called for shards.
 
     def open_shard(self, shard_id: ShardId, opening: ShardDescriptor) -> ShardLog:
         log = self.store.open_shard(shard_id, opening)
@@ -80,7 +81,7 @@ class StoreDriver:
         self.store.shards[shard_id].commit(index)
 
     def elect(self, shard_id: ShardId, me: ReplicaKey, now_ms: int) -> None:
-        """The shard's only voter stands for election."""
+        """Elect the shard's only voter."""
         log = self.store.shards[shard_id]
         replica = self.replicas[shard_id] = Replica(
             me=me,
@@ -106,12 +107,13 @@ class StoreDriver:
         if ready.entries:
             self.append(shard_id, ready.entries)
 
-    # What the loop does.
+    # The work of the loop.
 
     def block(self, *, empty: bool = False) -> bool:
         """
-        One block all the way, with a full one that follows it at once; False when there was none to gather.  Every
-        other time the second is written before the loop hears of the first.
+        Write one block completely, and any full blocks in flight with it.  Return False if there was nothing to write.
+
+        In every other call, all blocks are written before the store receives the first result.
         """
         store = self.store
         in_flight = self._gather(empty=empty)
@@ -146,7 +148,8 @@ class StoreDriver:
         try:
             block.write(self.store.journal)
         except SyncFailed:
-            for behind in in_flight[in_flight.index(block) + 1 :]:  # the thread goes on until the loop has heard
+            # the thread continues until the loop has received the error
+            for behind in in_flight[in_flight.index(block) + 1 :]:
                 with suppress(SyncFailed):
                     behind.write(self.store.journal)
             raise
@@ -189,7 +192,7 @@ class StoreDriver:
                 self._execute(shard_id, replica)
 
     def beside(self) -> None:
-        """One step of what runs beside the journal: what frees the disk, frees the ring, makes it larger."""
+        """Take one step of background work: removals, a checkpoint or the growth of the journal."""
         if self._steps is None and self.runs_beside:
             self._begin_beside()
         if self._steps is None:
@@ -211,7 +214,7 @@ class StoreDriver:
         store = self.store
         self._last = None
         self._write_back(self.write_back_bytes_min)
-        if self._steps is not None:  # begun while that was in the air
+        if self._steps is not None:  # a checkpoint began during the write-back
             return
         removals = store.removal_steps()
         if removals:
@@ -232,7 +235,7 @@ class StoreDriver:
         return self._steps is None and not self.store.has_pending and not self.store.is_checkpointing
 
     def drain(self) -> None:
-        """Until nothing is queued and nothing runs beside."""
+        """Write blocks and take steps until nothing is queued and no background work is left."""
         for _ in range(STEPS_MAX):
             if not self.block():
                 if self._steps is None:

@@ -1,10 +1,10 @@
-"""The store's oracle: what a broker's disk must hold after each block, folded without a line of storage.
+"""The oracle of the store: what a broker's disk must hold after each block, computed without the code of the store.
 
-A row is recorded where it is submitted, and folded when its block is gathered.  So for every block there is one exact
-state; after a crash the store must be in the state of some block between the newest acknowledged and the newest
-gathered one, and in no other, but that a checkpoint may know already of truncations and settled offsets that had been
-queued.
-States share what they have in common.
+A row is recorded when it is submitted, and replayed when its block is gathered.  So every block has one exact state.
+After a crash the store must be in the state of a block between the newest acknowledged and the newest gathered one.
+There is one exception: a checkpoint may already contain truncations and trimmed offsets that were still queued.
+
+States share the parts that are equal.
 """
 
 from dataclasses import dataclass, field
@@ -16,11 +16,11 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.storage.journal.shard_log import ShardDescriptor
 
-PRODUCER_BATCHES: Final = 5  # KIP-98: what a retry may reach back to
+PRODUCER_BATCHES: Final = 5  # KIP-98: the range of batches that a retry may repeat
 
 
 class ModelEntry(NamedTuple):
-    """An entry as it was submitted, its bytes copied."""
+    """An entry as it was submitted, with a copy of its bytes."""
 
     log_index: int
     term: int
@@ -33,7 +33,7 @@ class ModelEntry(NamedTuple):
 
 
 class ProducedBatch(NamedTuple):
-    """What tells a retry of this batch from a new one."""
+    """What distinguishes a retry of this batch from a new one."""
 
     epoch: int
     first_sequence: int
@@ -43,7 +43,7 @@ class ProducedBatch(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Exactly one of the facts is there; a row with none closes the shard."""
+    """A row of the journal.  At most one field besides the shard id is set; a row with none closes the shard."""
 
     shard_id: ShardId
     opening: ShardDescriptor | None = None
@@ -55,13 +55,13 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionModel:
-    """What follows from a shard's entries for one of its partitions."""
+    """The state of one partition, derived from the entries of its shard."""
 
     data: bytes
-    positions: dict[int, int]  # base offset of each batch → where it begins in `data`
+    positions: dict[int, int]  # base offset of each batch → its position in `data`
     end_offset: int
     epochs: list[tuple[int, int]]  # (epoch, start offset)
-    producers: dict[int, tuple[ProducedBatch, ...]]  # the newest batches of each
+    producers: dict[int, tuple[ProducedBatch, ...]]  # the newest batches of each producer
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class ShardModel:
 
 
 def _above(starts: list[tuple[int, int]], trimmed: int) -> list[tuple[int, int]]:
-    """The epoch that covers the log start is kept, moved up to it; those before it go."""
+    """Drop the epochs below the log start, and move the start of the epoch that covers it up to the log start."""
     covering = max((place for place, (_, start) in enumerate(starts) if start <= trimmed), default=None)
     if covering is None:
         return starts
@@ -126,7 +126,7 @@ def _above(starts: list[tuple[int, int]], trimmed: int) -> list[tuple[int, int]]
 
 @dataclass(slots=True)
 class StoreModel:
-    """The state after a block."""
+    """The state of the store after a block."""
 
     shards: dict[ShardId, ShardModel] = field(default_factory=dict)
     closed: dict[ShardId, tuple[int, ReplicaKey | None]] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class StoreModel:
                 copied.add(shard_id)
                 continue
             if shard_id not in shards:
-                continue  # closed: entries that were queued before that come behind it
+                continue  # closed: entries may have been queued before that
             if shard_id not in copied:
                 shards[shard_id] = shards[shard_id].copy()
                 copied.add(shard_id)
@@ -163,10 +163,10 @@ class StoreModel:
 
 
 class StoreHistory:
-    """
-    What was submitted, in which block it went, and up to where it was acknowledged.  Entries leave behind all else,
-    those of a shard in their order; a truncation takes those along that have not left yet, and is a row only where some
-    had.
+    """What was submitted, which block it went into, and which block was acknowledged.
+
+    Blocks take all other rows before entries, and the entries of a shard in order.  A truncation removes the entries
+    that no block holds yet, and becomes a row only if a block holds some of the truncated entries.
     """
 
     def __init__(self, model: StoreModel, sequence: int) -> None:
@@ -176,7 +176,7 @@ class StoreHistory:
         self.committed: dict[ShardId, int] = {}
         self._control_rows: list[Row] = []
         self._entries: list[Row] = []
-        self._less: list[tuple[int, Row]] = []  # truncations and settled offsets; first the block that holds each
+        self._less: list[tuple[int, Row]] = []  # truncations and trimmed offsets, each with the block that holds it
 
     def submit(self, row: Row) -> None:
         if row.entry is not None:
@@ -185,7 +185,9 @@ class StoreHistory:
             self._control_rows.append(row)
 
     def _cut(self, shard_id: ShardId, from_index: int) -> bool:
-        """Whether blocks hold what is cut."""
+        """
+        Drop the waiting entries that a truncation removes.  Return whether blocks hold any of the truncated entries.
+        """
         waiting = [row.entry.log_index for row in self._entries if row.shard_id == shard_id and row.entry is not None]
         self._entries = [
             row
@@ -214,7 +216,7 @@ class StoreHistory:
         )
 
     def gather(self, sequence: int, shard_ids: list[ShardId]) -> None:
-        """A block has rows of these shards, in this order."""
+        """Record a block that has rows of these shards, in this order."""
         rows, self._control_rows = self._control_rows[: len(shard_ids)], self._control_rows[len(shard_ids) :]
         self._less += [(sequence, row) for row in rows if row.truncated_from is not None or row.trimmed is not None]
         for shard_id in shard_ids[len(rows) :]:
@@ -229,9 +231,10 @@ class StoreHistory:
     def model_like(
         self, sequence: int, ends: dict[ShardId, int], trimmed: dict[tuple[ShardId, int], int]
     ) -> StoreModel | None:
-        """
-        The state after a block.  Where a shard's log ends (`ends`), or a partition is `trimmed`, as a row says that is
-        in no block up to that one, it is so here, too.
+        """Return the state after a block, or None if the block is not known.
+
+        Later truncations and trimmed offsets are applied where the store shows them: `ends` is where each shard's log
+        ends, and `trimmed` up to where each partition is trimmed.
         """
         model = self.models.get(sequence)
         if model is None:
