@@ -1,4 +1,6 @@
-"""What was explored is told at the end of the run, whether or not anything failed."""
+"""
+Reporting for the simulation tests: what was explored is printed at the end of the run, whether or not a test failed.
+"""
 
 import gc
 from collections import Counter
@@ -20,19 +22,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def explored(request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """Sentences for the end of the run."""
+    """The lines to print at the end of the run."""
     return request.config.stash[EXPLORED]
 
 
 @pytest.fixture
 def met(request: pytest.FixtureRequest) -> Counter[str]:
-    """How often which fault struck, and what came of it."""
+    """How often each fault struck and each effect occurred."""
     return request.config.stash[MET]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     stash = session.config.stash
-    told = getattr(session.config, "workeroutput", None)  # where several processes share the tests
+    told = getattr(session.config, "workeroutput", None)  # set if several processes share the tests
     if told is not None:
         told |= {"explored": stash[EXPLORED], "met": dict(stash[MET])}
     elif missing := never_happened(stash[MET]):
@@ -54,7 +56,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session", autouse=True)
 def _rare_collections() -> Iterator[None]:
-    """A run makes and drops objects by the million, and few cycles: a tenth of its time went to looking for those."""
+    """Run the garbage collector rarely: a run drops millions of objects, few of them in cycles."""
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(50_000)

@@ -1,11 +1,11 @@
-"""A seed is one run, whatever Python's hashes are: what a program prints under two of them."""
+"""Run a program under two values of PYTHONHASHSEED: a simulation must not depend on the hashes of Python."""
 
 import os
 import subprocess
 import sys
 
 
-def printed_under_two(program: str) -> set[str]:
+def outputs_under_two_hash_seeds(program: str) -> set[str]:
     return {
         subprocess.run(
             [sys.executable, "-c", program],

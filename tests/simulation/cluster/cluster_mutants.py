@@ -1,4 +1,4 @@
-"""Bugs planted in the brokers that ship; runs of a whole cluster must find them."""
+"""Bugs planted in the production code of a broker; simulated clusters must find them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -40,11 +40,11 @@ def checkpoints_before_segments_are_synced() -> Iterator[None]:
 
 
 @contextmanager
-def forgets_producers() -> Iterator[None]:
+def forgets_replayed_producers() -> Iterator[None]:
     note = PartitionLog.note_producer
 
     def forgetful(self: Any, header: Any, entry: Any, committed_index: int) -> None:
-        if entry.header is not None:  # one that was appended here, by this process
+        if entry.header is not None:  # appended by this process
             note(self, header, entry, committed_index)
 
     with patch.object(PartitionLog, "note_producer", forgetful):
@@ -52,7 +52,7 @@ def forgets_producers() -> Iterator[None]:
 
 
 @contextmanager
-def serves_what_is_not_committed() -> Iterator[None]:
+def serves_uncommitted_records() -> Iterator[None]:
     propose = Shard.propose
 
     def eager(self: Any, entry: Any) -> int:
@@ -67,8 +67,10 @@ def serves_what_is_not_committed() -> Iterator[None]:
 
 
 @contextmanager
-def serves_when_it_is_elected() -> Iterator[None]:
-    """Before an entry of its own has committed: others may have told clients of more.  KIP-207."""
+def serves_upon_election() -> Iterator[None]:
+    """
+    Serve before an entry of the leader's own term is committed: earlier leaders may have acknowledged more (KIP-207).
+    """
     with patch.object(Replica, "is_confirmed", property(lambda self: self.leads)):
         yield
 
@@ -98,7 +100,7 @@ def installed_before_its_files_are_synced() -> Iterator[None]:
 
 
 def with_lost_disks(knobs: ClusterKnobs) -> ClusterKnobs:
-    """New voters come often, and installs with them."""
+    """Replace voters often, and cause installs with them."""
     options = replace(knobs.options, tail_entries=1)
     return replace(knobs, wipe=0.2, kill=0.1, power=0.2, partition=0.2, lasting_pages=0.0, options=options)
 
@@ -115,11 +117,11 @@ MUTANTS = (
     ClusterMutant("one broker answers before its sync", answers_before_its_sync, brokers=1),
     ClusterMutant("brokers answer before their sync", answers_before_its_sync, sharp=with_lost_power),
     ClusterMutant("checkpoints before segments are synced", checkpoints_before_segments_are_synced, brokers=1),
-    ClusterMutant("forgets producers in recovery", forgets_producers, brokers=1),
-    ClusterMutant("followers know no producers", forgets_producers),
-    ClusterMutant("one broker serves what is not committed", serves_what_is_not_committed, brokers=1),
-    ClusterMutant("brokers serve what is not committed", serves_what_is_not_committed),
-    ClusterMutant("serves when it is elected", serves_when_it_is_elected),
+    ClusterMutant("forgets producers in recovery", forgets_replayed_producers, brokers=1),
+    ClusterMutant("followers know no producers", forgets_replayed_producers),
+    ClusterMutant("one broker serves what is not committed", serves_uncommitted_records, brokers=1),
+    ClusterMutant("brokers serve what is not committed", serves_uncommitted_records),
+    ClusterMutant("serves when it is elected", serves_upon_election),
     ClusterMutant("epochs end with the log", epochs_end_with_the_log),
     ClusterMutant("half the voters are a majority", majority_is_half),
     ClusterMutant("votes for a shorter log", votes_for_a_shorter_log),

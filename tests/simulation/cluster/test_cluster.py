@@ -1,6 +1,6 @@
-"""Whole brokers from a seed; and the bugs that such runs must find.
+"""Whole brokers from a seed, and the planted bugs that such runs must find.
 
-`TIDEMILL_CLUSTER_SEEDS=1000` runs so many, as `make soak` does.
+`TIDEMILL_CLUSTER_SEEDS=1000` runs a thousand seeds, as `make soak` does.
 """
 
 import os
@@ -21,7 +21,7 @@ from tidemill.storage.partition.segment import SegmentDamaged
 
 ASKED = os.environ.get("TIDEMILL_CLUSTER_SEEDS")
 ALONE = int(ASKED or "16")
-TOGETHER = -(-int(ASKED or "30") * 5 // 4)  # so many of three brokers or more
+TOGETHER = -(-int(ASKED or "30") * 5 // 4)  # this many runs have three brokers or more
 SEVERAL = (2, 3, 3, 3, 5)
 RUN = """
 from random import Random
@@ -40,10 +40,8 @@ def run_of(seed: int, brokers: int) -> ClusterRun:
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
-def test_a_broker_keeps_what_it_promises(lot: int, explored: list[str], met: Counter[str]) -> None:
-    """
-    Through kills, power losses, wrong clocks and bad disks: what was acknowledged is there, once and in order.
-    """
+def test_one_broker_keeps_its_promises(lot: int, explored: list[str], met: Counter[str]) -> None:
+    """Kills, power losses, wrong clocks and bad disks: every acknowledged record is there, once and in order."""
     began = time.perf_counter()
     met["lots"] += 1
     starts = acknowledged = 0
@@ -64,10 +62,8 @@ def test_a_broker_keeps_what_it_promises(lot: int, explored: list[str], met: Cou
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
-def test_a_cluster_keeps_what_it_promises(lot: int, explored: list[str], met: Counter[str]) -> None:
-    """
-    And through elections and cut networks: replicas that are alike, and one leader for each term.
-    """
+def test_a_cluster_keeps_its_promises(lot: int, explored: list[str], met: Counter[str]) -> None:
+    """The same with elections and network partitions: replicas agree, and each term has one leader."""
     began = time.perf_counter()
     met["lots"] += 1
     starts = acknowledged = 0
@@ -88,9 +84,7 @@ def test_a_cluster_keeps_what_it_promises(lot: int, explored: list[str], met: Co
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -> None:
-    """
-    Else it would find none that nobody planted.
-    """
+    """A simulation that misses planted bugs would miss real ones."""
     for seed in range(mutant.seeds_max):
         with mutant.planted():
             try:
@@ -101,10 +95,8 @@ def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -
     raise AssertionError(f"{mutant.name}: not found in {mutant.seeds_max} seeds")
 
 
-def test_the_same_seed_is_the_same_run_whatever_hashes_are() -> None:
-    """
-    Down to the last byte on the network: a seed in a report can be run again.
-    """
+def test_a_seed_gives_the_same_run_under_any_hash_seed() -> None:
+    """The runs are equal down to the last byte on the network, so that a reported seed can be run again."""
     digests = printed_under_two(RUN)
 
     assert len(digests) == 1

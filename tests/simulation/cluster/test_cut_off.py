@@ -1,4 +1,4 @@
-"""A broker that does not hear the controller, and is heard by others, goes by what it knew: it must not act on that."""
+"""A broker that is isolated from the controller has stale metadata and must not act on it."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -36,7 +36,7 @@ from tidemill.wire.messages import (
 from tidemill.wire.schema import Message
 
 TOPIC_RESOURCE, SET = 2, 0
-LONG_S = 330  # longer than two looks at retention are apart
+LONG_S = 330  # longer than two periods of the retention check
 
 
 def ready_brokers(count: int) -> ClusterRun:
@@ -48,7 +48,7 @@ def ready_brokers(count: int) -> ClusterRun:
 
 
 class Hand:
-    """Who asks single brokers."""
+    """A client that sends requests to chosen brokers."""
 
     def __init__(self, run: ClusterRun) -> None:
         self.run = run
@@ -114,7 +114,10 @@ def cut(run: ClusterRun, one: BrokerMachine, other: BrokerMachine) -> None:
 
 
 def old_records(replication_factor: int) -> tuple[Hand, BrokerMachine, BrokerMachine]:
-    """In a partition whose retention they are past; who leads the metadata, and another, who leads the partition."""
+    """
+    Write records that are past the retention time of their partition.  Return a client, the controller, and the leader
+    of the partition, which is another broker.
+    """
     run = ready_brokers(3)
     hand = Hand(run)
     controller = next(machine for machine in run.machines if leads(machine))
@@ -140,7 +143,7 @@ def groups_of(machine: BrokerMachine) -> Shard:
 
 
 def apart(run: ClusterRun, shard_of: Any) -> tuple[BrokerMachine, BrokerMachine]:
-    """Who leads the metadata, and another who leads that shard."""
+    """Make the controller and the leader of the shard two different brokers.  Return both."""
     controller = next(machine for machine in run.machines if leads(machine))
     leader = next(machine for machine in run.machines if shard_of(machine).is_serving)
     if leader is controller:
@@ -151,7 +154,10 @@ def apart(run: ClusterRun, shard_of: Any) -> tuple[BrokerMachine, BrokerMachine]
 
 
 def with_a_commit() -> tuple[Hand, BrokerMachine, BrokerMachine]:
-    """At 500 of "tides"; who leads the metadata, and another, who coordinates the group."""
+    """
+    Commit offset 500 of the topic "tides". Return a client, the controller, and the group's coordinator, which is
+    another broker.
+    """
     run = ready_brokers(3)
     hand = Hand(run)
     hand.call(hand.client.create_topic("tides", 1, 3))
@@ -162,10 +168,8 @@ def with_a_commit() -> tuple[Hand, BrokerMachine, BrokerMachine]:
     return hand, controller, coordinator
 
 
-def test_a_leader_that_is_cut_off_from_the_controller_deletes_nothing() -> None:
-    """
-    Its settings may be yesterday's; it lets somebody lead who hears the controller.
-    """
+def test_a_leader_isolated_from_the_controller_deletes_nothing() -> None:
+    """Its topic configuration may be stale.  It transfers leadership to a replica with contact to the controller."""
     run = three_brokers_with_a_topic()
     hand = Hand(run)
     controller, leader = apart(run, replica_of)
@@ -183,9 +187,9 @@ def test_a_leader_that_is_cut_off_from_the_controller_deletes_nothing() -> None:
     assert {0} == {replica_of(machine).log.partitions[0].log_start for machine in run.machines}
 
 
-def test_a_coordinator_that_is_cut_off_from_the_controller_takes_no_commits() -> None:
+def test_a_coordinator_isolated_from_the_controller_rejects_commits() -> None:
     """
-    A name may stand for another topic by now: the commit would go with the one that was deleted.
+    The topic may have been deleted and created again under the same name: the commit would belong to the deleted one.
     """
 
     hand, controller, coordinator = with_a_commit()
@@ -206,16 +210,17 @@ def test_a_coordinator_that_is_cut_off_from_the_controller_takes_no_commits() ->
     assert (errors.NONE, [8]) == hand.fetch(now, "tides")
 
 
-def test_a_coordinator_whom_the_controller_does_not_hear_takes_no_commits() -> None:
+def test_a_coordinator_with_one_way_contact_to_the_controller_rejects_commits() -> None:
     """
-    It hears the controller, and what it is owed of the metadata waits for an answer that never comes.
+    The coordinator receives from the controller, but its acknowledgements do not arrive, so newer metadata is not sent.
     """
     hand, controller, coordinator = with_a_commit()
     run = hand.run
     run.network.blocked |= {(coordinator.name, controller.name)}
     hand.wait(0.3)
-    assert errors.NONE == hand.alter(controller, "tides", "retention.ms", "70000000")  # the last that it hears of
-    hand.wait(6)  # the link is given up after 10
+    # the last metadata that the coordinator receives
+    assert errors.NONE == hand.alter(controller, "tides", "retention.ms", "70000000")
+    hand.wait(6)  # before the link is closed, after 10 s
 
     assert [errors.NONE, errors.NONE] == hand.make_again(controller, "tides")
     refused = hand.commit(coordinator, "tides", 7)
@@ -227,10 +232,8 @@ def test_a_coordinator_whom_the_controller_does_not_hear_takes_no_commits() -> N
     assert (errors.NONE, [-1]) == hand.fetch(now, "tides")
 
 
-def test_one_with_a_full_disk_that_is_elected_lets_another_lead_at_once() -> None:
-    """
-    It has votes and hears others: it leaves again before a client has waited for long.
-    """
+def test_an_elected_broker_with_a_full_disk_transfers_leadership_at_once() -> None:
+    """It is in contact with the other replicas, so it transfers leadership before a client has waited for long."""
     run = three_brokers_with_a_topic()
     hand = Hand(run)
     leader = next(machine for machine in run.machines if replica_of(machine).is_serving)
@@ -239,7 +242,8 @@ def test_one_with_a_full_disk_that_is_elected_lets_another_lead_at_once() -> Non
     hand.wait(8)
     assert full.broker is not None
     assert full.broker.storage_problem() is not None
-    replica_of(leader).replica.transfer_leadership(full.voter)  # whoever hands over asks first; an election does not
+    # bypasses the check of a leadership transfer; an election has no such check
+    replica_of(leader).replica.transfer_leadership(full.voter)
     replica_of(leader).execute()
     pass_time(run, lambda: bool(replica_of(full).is_serving))
 
@@ -248,14 +252,12 @@ def test_one_with_a_full_disk_that_is_elected_lets_another_lead_at_once() -> Non
     assert [True] == [replica_of(it).is_serving for it in run.machines if it is not full and replica_of(it).is_serving]
 
 
-def test_a_broker_that_missed_much_is_ready_when_it_knows_the_cluster_as_it_is() -> None:
-    """
-    By what was set before it went, its records have expired.
-    """
+def test_a_broker_that_was_away_is_ready_only_with_current_metadata() -> None:
+    """By the configuration from before it went down, its records have expired."""
     hand, controller, away = old_records(1)
     away.kill()
 
-    for number in range(400):  # more than the leader keeps as entries: it comes back by an install
+    for number in range(400):  # more than the leader keeps as entries, so the broker returns by an install
         assert errors.NONE == hand.alter(controller, "flights", "retention.ms", str(10**12 + number))
     away.start()
     pass_time(hand.run, lambda: away.is_ready)
@@ -265,14 +267,12 @@ def test_a_broker_that_missed_much_is_ready_when_it_knows_the_cluster_as_it_is()
     assert 0 == log.log_start < log.end_offset
 
 
-def test_a_broker_that_was_stopped_looks_by_what_is_set_now() -> None:
-    """
-    Its link to the controller has lived on, and what is set has not been read from it yet.
-    """
+def test_a_paused_broker_checks_retention_by_the_current_configuration() -> None:
+    """Its link to the controller has survived the pause, but the new configuration was not read from it yet."""
     hand, controller, away = old_records(3)
     assert away.broker is not None
     assert away.loop is not None
-    check = away.broker.retention._timer.when()  # the one before came too early for any
+    check = away.broker.retention._timer.when()  # the check before this one was too early for any deletion
     while away.loop.time() < check - 1:
         hand.wait(0.1)
 
@@ -285,10 +285,8 @@ def test_a_broker_that_was_stopped_looks_by_what_is_set_now() -> None:
     assert 0 == log.log_start < log.end_offset
 
 
-def test_a_broker_that_starts_without_hearing_the_controller_lets_others_lead() -> None:
-    """
-    No client reaches it before it has registered, and those who hear it elect it.
-    """
+def test_a_broker_that_starts_without_the_controller_does_not_keep_leadership() -> None:
+    """No client reaches the broker before it has registered, yet the replicas in contact with it may elect it."""
     run = three_brokers_with_a_topic()
     hand = Hand(run)
     controller, starts = apart(run, replica_of)
@@ -302,7 +300,7 @@ def test_a_broker_that_starts_without_hearing_the_controller_lets_others_lead() 
     others = [machine for machine in run.machines if machine is not starts]
     for machine in others:
         if replica_of(machine).is_serving:
-            replica_of(machine).transfer_leadership(starts.voter)  # as the balancer does
+            replica_of(machine).transfer_leadership(starts.voter)  # as the leader balancer does
     hand.wait(15)
 
     assert not starts.is_ready
@@ -312,9 +310,10 @@ def test_a_broker_that_starts_without_hearing_the_controller_lets_others_lead() 
     assert produced + 5 <= run.history.acknowledgements
 
 
-def test_without_metadata_the_other_shards_go_on() -> None:
+def test_other_shards_keep_working_without_a_metadata_leader() -> None:
     """
-    Nobody leads it, so there is no other than what is known here: commits are taken, and nobody leaves his office.
+    Without a leader of the metadata there can be no newer metadata: commits are accepted, and leaders keep their
+    leadership.
     """
     run = three_brokers_with_a_topic(20)
     hand = Hand(run)
@@ -340,10 +339,8 @@ def test_without_metadata_the_other_shards_go_on() -> None:
     assert errors.NONE == hand.commit(coordinator, "flights", 5)
 
 
-def test_who_leaves_office_leaves_it_to_somebody_who_hears_the_controller() -> None:
-    """
-    Two of three replicas do not, and have as much of the log as the third.
-    """
+def test_leadership_is_drained_to_a_replica_in_contact_with_the_controller() -> None:
+    """Two of the three replicas are isolated from the controller, and have as much of the log as the third."""
     run = ready_brokers(5)
     hand = Hand(run)
     controller, first, second, third, _ = sorted(run.machines, key=lambda machine: not leads(machine))
@@ -366,10 +363,8 @@ def test_who_leaves_office_leaves_it_to_somebody_who_hears_the_controller() -> N
     assert term == replica_of(third).replica.term
 
 
-def test_a_coordinator_hears_no_controller_where_that_has_moved_out_of_its_reach() -> None:
-    """
-    The broker that it followed is alive, and follows another: that one's word is missing, and the balancer moved it.
-    """
+def test_a_coordinator_is_isolated_when_the_controller_moves_out_of_reach() -> None:
+    """The coordinator is in contact with the former controller, which is alive but follows another broker now."""
     run = ready_brokers(3)
     hand = Hand(run)
     hand.call(hand.client.create_topic("tides", 1, 3))
@@ -393,10 +388,10 @@ def test_a_coordinator_hears_no_controller_where_that_has_moved_out_of_its_reach
     assert (errors.NONE, [-1]) == hand.fetch(now, "tides")
 
 
-def test_what_was_sent_behind_a_batch_of_unknown_outcome_is_not_taken_before_it() -> None:
+def test_a_batch_is_not_accepted_before_an_earlier_one_of_unknown_outcome() -> None:
     """
-    The first two of a producer: one was appended by a leader that was deposed, and is truncated; the other, which
-    was on its way, comes when that broker leads again, and would be the first of somebody whom nobody knows.
+    A new producer sends two batches.  The first is appended by a leader that loses leadership, and is truncated.  The
+    second was in flight, and arrives when that broker leads again, which does not know the producer by then.
     """
     run = three_brokers_with_a_topic()
     hand = Hand(run)

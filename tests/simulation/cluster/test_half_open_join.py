@@ -1,4 +1,4 @@
-"""A broker that asks to join, and whose only address goes silent before it has answered."""
+"""A broker asks to join, and its only address goes silent before it answers."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.machine.crash_fate import ALL_KEPT
 from tidemill.simulation.machine.machine import seconds
 
-AGAIN_S = 40.0  # until the silence is noticed, and the link made anew
+AGAIN_S = 40.0  # until the silence is noticed and the link is dialled again
 
 
 def wait(run: ClusterRun, duration_s: float) -> None:
@@ -36,11 +36,11 @@ def cut_off(run: ClusterRun, one: BrokerMachine, two: BrokerMachine) -> None:
 
 
 @pytest.mark.parametrize("silence", [killed, without_power, cut_off])
-def test_who_joins_asks_again_when_the_one_it_asked_comes_back(
+def test_a_joining_broker_asks_again_when_the_asked_broker_returns(
     silence: Callable[[ClusterRun, BrokerMachine, BrokerMachine], None],
 ) -> None:
     """
-    Nothing says that the other end of its link is gone, and it has nothing to send that would find that out.
+    The joining broker is not notified that the other end of its link is gone, and sends nothing that would reveal it.
     """
     run = ClusterRun(1, knobs(2).without_faults())
     one, two = run.machines

@@ -1,4 +1,4 @@
-"""Who is alive, and how soon somebody else leads: three brokers on simulated time."""
+"""Liveness of brokers and the time until another replica leads: three brokers on simulated time."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tidemill.simulation.machine.machine import seconds
 
 
 def stall_leader(run: ClusterRun, for_s: float) -> BrokerMachine:
-    """No sync of its journal returns from now on, and there is something to sync."""
+    """Stall the leader's disk, and append a record, so that its journal has something to sync."""
     leader = next(machine for machine in run.machines if replica_of(machine).replica.leads)
     leader.pace.stalled_until_us = run.timeline.now_us + seconds(for_s)
     batch = build_batch([(None, b"x", (), 0)])
@@ -32,9 +32,7 @@ def test_leadership_moves_within_four_seconds_of_a_stalled_sync(phase_ms: int) -
 
 
 def test_a_broker_whose_journal_hangs_is_not_alive_before_it_syncs_again() -> None:
-    """
-    Its link is given up every 10 s, and made anew: that alone is no heartbeat.
-    """
+    """Its link is closed every 10 s and dialled again, which alone does not count as a heartbeat."""
     run = three_brokers_with_a_topic()
     begun_us = run.timeline.now_us
     hung = stall_leader(run, 60)
@@ -51,10 +49,8 @@ def test_a_broker_whose_journal_hangs_is_not_alive_before_it_syncs_again() -> No
 
 
 @pytest.mark.parametrize("phase_ms", range(0, 250, 10))
-def test_a_shard_that_slept_is_handed_over(phase_ms: int) -> None:
-    """
-    Nobody else stands meanwhile: within 3 s the one that was asked leads, after one election.
-    """
+def test_leadership_of_an_idle_shard_is_transferred(phase_ms: int) -> None:
+    """No other replica campaigns meanwhile: the target leads within 3 s, after one election."""
     run = three_brokers_with_a_topic()
     for machine in run.machines:
         machine.pace.sync_us = 10_000

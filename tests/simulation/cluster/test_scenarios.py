@@ -1,4 +1,4 @@
-"""What random runs have found, or would need luck to find, each told directly."""
+"""Scenarios that random runs have found, or would find only with luck, as tests of their own."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -29,7 +29,7 @@ from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.store import StoreOptions
 
 SEEDS_OF_CONTROL = 40
-ROTTEN = (29, 45, 49, 53)  # segments of followers and leaders, journals, metadata
+ROTTEN = (29, 45, 49, 53)  # these damage segments of followers and leaders, journals, and metadata
 ROOMY = StoreOptions(journal_first_bytes=1 << 20, journal_file_bytes=1 << 20, journal_bytes_max=8 << 20)
 
 
@@ -38,7 +38,7 @@ def knobs(brokers: int) -> ClusterKnobs:
 
 
 def pass_time(run: ClusterRun, until: Callable[[], bool], seconds_max: float = 30) -> None:
-    """Until it is so."""
+    """Run until the condition holds."""
     deadline_us = run.timeline.now_us + seconds(seconds_max)
     while not until():
         assert run.timeline.now_us < deadline_us, run.check.standing()
@@ -46,13 +46,14 @@ def pass_time(run: ClusterRun, until: Callable[[], bool], seconds_max: float = 3
 
 
 def voters(machine: BrokerMachine) -> int:
-    """Of the metadata shard, as this broker knows."""
+    """Return the number of voters of the metadata shard, as this broker knows it."""
     return 0 if machine.broker is None else len(machine.broker.shard_table.shards[METADATA_SHARD].replica.voters)
 
 
-def test_brokers_find_each_other_when_the_one_they_joined_does_not_come_back() -> None:
+def test_brokers_find_each_other_without_the_broker_they_joined() -> None:
     """
-    After a power loss of all nothing is known to be committed, so the image is empty: addresses come from the log.
+    After a power loss of all brokers, no entry is known to be committed, so the image is empty.  The brokers take
+    addresses from the log.
     """
     run = ClusterRun(1, knobs(3).without_faults())
     for machine in run.machines:
@@ -67,10 +68,10 @@ def test_brokers_find_each_other_when_the_one_they_joined_does_not_come_back() -
     pass_time(run, lambda: all(machine.is_ready for machine in run.machines[1:]))
 
 
-def test_brokers_without_a_majority_wait_and_tell_what_for() -> None:
+def test_brokers_without_a_majority_wait_and_log_the_reason() -> None:
     """
-    Three of five, and only one of the three that vote upon metadata: nobody can say whether their numbers are still
-    theirs, and none of them ends for that.
+    Three of five brokers start, with only one of the three metadata voters.  They cannot learn whether their broker ids
+    are still theirs, and none of them ends for that reason.
     """
     run = ClusterRun(1, knobs(5).without_faults())
     for machine in run.machines:
@@ -92,9 +93,10 @@ def test_brokers_without_a_majority_wait_and_tell_what_for() -> None:
 
 
 @pytest.mark.parametrize("missing_s", [0.0, 6.0])
-def test_who_was_missing_when_another_came_votes_upon_the_metadata_all_the_same(missing_s: float) -> None:
+def test_a_broker_missing_at_a_registration_still_becomes_a_metadata_voter(missing_s: float) -> None:
     """
-    Two of three are too few to grow; the third stood still, or its link was lost in that very moment.
+    Two live brokers of three are too few to extend the set of metadata voters.  The third is paused, or loses its link
+    at the moment of the registration.
     """
     run = ClusterRun(1, knobs(3).without_faults())
     one, two, three = run.machines
@@ -115,7 +117,7 @@ def test_who_was_missing_when_another_came_votes_upon_the_metadata_all_the_same(
 
 @contextmanager
 def lost_link_to(far: BrokerMachine, near: BrokerMachine) -> Iterator[None]:
-    """While the controller on `near` registers a broker."""
+    """Close the link to `far` whenever the controller on `near` registers a broker."""
     submit = ControllerHost.submit
 
     def lost(self: ControllerHost, command: Command) -> Pending:
@@ -130,9 +132,10 @@ def lost_link_to(far: BrokerMachine, near: BrokerMachine) -> Iterator[None]:
         yield
 
 
-def test_a_broker_joins_by_one_that_does_not_lead() -> None:
+def test_a_broker_joins_through_a_follower() -> None:
     """
-    It is not registered, so that nobody can dial it; and the one that it was told to join has no log for it.
+    The joining broker is not registered, so no broker can dial it; and the broker that it asks is a follower, which
+    cannot send it the log.
     """
     run, last = four_brokers_led_by_the_second()
 
@@ -143,9 +146,7 @@ def test_a_broker_joins_by_one_that_does_not_lead() -> None:
 
 
 def test_a_broker_that_dies_before_it_has_the_metadata_finds_the_leader_again() -> None:
-    """
-    Its directory says who it is, and nothing of where the others are.
-    """
+    """Its directory has its identity, but not the addresses of the others."""
     run, last = four_brokers_led_by_the_second()
     last.start()
     pass_time(run, lambda: last.voter is not None)
@@ -158,7 +159,7 @@ def test_a_broker_that_dies_before_it_has_the_metadata_finds_the_leader_again() 
 
 
 def four_brokers_led_by_the_second() -> tuple[ClusterRun, BrokerMachine]:
-    """The last of them has not been started yet, and is told to join the first."""
+    """Start three brokers.  The last of the four is to join at the first, and is not started yet."""
     run = ClusterRun(1, knobs(4).without_faults())
     first, second, _, last = run.machines
     for machine in run.machines[:3]:
@@ -172,14 +173,12 @@ def four_brokers_led_by_the_second() -> tuple[ClusterRun, BrokerMachine]:
 
 
 def leads(machine: BrokerMachine) -> bool:
-    """The metadata shard."""
+    """Whether the broker leads the metadata shard."""
     return machine.broker is not None and machine.broker.shard_table.shards[METADATA_SHARD].is_serving
 
 
-def test_what_only_the_leader_has_acknowledged_is_seen_to_be_lost() -> None:
-    """
-    The control: with acks=1 records are lost with their leader, and a check that did not say so would be blind.
-    """
+def test_the_checks_find_records_lost_with_their_leader() -> None:
+    """A control: with acks=1, records are lost with their leader, and the checks must report it."""
     for seed in range(SEEDS_OF_CONTROL):
         drawn = replace(knobs(3).without_faults(), acks=1, partitions=1, duration_s=12, partition=0.5, kill=0.2)
         try:
@@ -190,7 +189,7 @@ def test_what_only_the_leader_has_acknowledged_is_seen_to_be_lost() -> None:
 
 
 def three_brokers_with_a_topic(records: int = 20, **options: int) -> ClusterRun:
-    """All of them vote upon the metadata, and a topic has three replicas and a few records."""
+    """Start three brokers, all voters of the metadata, with a topic of three replicas and a few records."""
     run = ClusterRun(1, replace(knobs(3).without_faults(), options=replace(ROOMY, cache_bytes_max=0, **options)))
     for machine in run.machines:
         machine.start()
@@ -205,10 +204,10 @@ def three_brokers_with_a_topic(records: int = 20, **options: int) -> ClusterRun:
 
 
 @pytest.mark.parametrize("is_missed", [True, False], ids=["killed", "without power"])
-def test_a_broker_whose_journal_rots_comes_back_as_another_voter(is_missed: bool) -> None:
+def test_a_broker_with_a_damaged_journal_returns_as_another_voter(is_missed: bool) -> None:
     """
-    It could have held anything, votes too; what it had is set aside, and the others give it everything.  Those who have
-    not missed it yet refuse it at first.
+    The damaged journal could have held anything, votes included.  Its directory is set aside, and the other brokers
+    send everything.  Brokers that still count the former identity as alive refuse it at first.
     """
     run = three_brokers_with_a_topic()
     last = run.machines[2]
@@ -226,16 +225,16 @@ def test_a_broker_whose_journal_rots_comes_back_as_another_voter(is_missed: bool
     assert {"identity.json", "journal", "topics"} <= {*last.disk.list(aside)}
 
 
-def test_a_broker_that_begins_again_keeps_its_number_wherever_it_is_stopped() -> None:
+def test_a_reinitialized_broker_keeps_its_broker_id_if_it_is_interrupted() -> None:
     """
-    It has set its damaged directory aside, and the disk is full before it has another: what is planned for its number
-    would wait for ever, were it given another one.
+    The broker has set its damaged directory aside, and the disk is full before it has a new identity.  With another
+    broker id, plans for the old id would wait for ever.
     """
     run = three_brokers_with_a_topic()
     last = run.machines[2]
     before = last.voter
     others = run.faults._others(last)
-    last._broker_id = None  # only the directory knows it
+    last._broker_id = None  # only the directory has the broker id
     assert last.rot_journal(others, Random(1)) is not None
     free = last.disk.free_bytes
     last.disk.free_bytes = 8 << 10
@@ -250,10 +249,10 @@ def test_a_broker_that_begins_again_keeps_its_number_wherever_it_is_stopped() ->
     assert (True, True) == (last.voter != before, last.voter.broker_id == before.broker_id)  # type: ignore[union-attr]
 
 
-def test_a_broker_that_has_lost_its_identity_takes_nobodys_place() -> None:
+def test_a_broker_without_its_identity_file_does_not_start() -> None:
     """
-    It is not started, and is told to restore the file.  Had it asked the cluster before, another directory would have
-    its number then, and the one with the data could not come back.
+    The error asks the operator to restore the file.  If the broker registered instead, a new directory would take the
+    broker id, and the directory with the data could not return.
     """
     run = three_brokers_with_a_topic()
     last = run.machines[2]
@@ -278,10 +277,8 @@ def test_a_broker_that_has_lost_its_identity_takes_nobodys_place() -> None:
     assert 3 == voters(last)
 
 
-def test_a_clean_stop_lets_others_lead_before_it_is_over() -> None:
-    """
-    Clients are answered without a break: nobody waits until a broker is missed and another has been elected.
-    """
+def test_a_clean_stop_transfers_leadership_first() -> None:
+    """Clients are served without a break: no election has to wait for a timeout."""
     run = three_brokers_with_a_topic()
 
     def led_by(*machines: BrokerMachine) -> set[ShardId]:
@@ -299,8 +296,8 @@ def test_a_clean_stop_lets_others_lead_before_it_is_over() -> None:
     assert led <= led_by(*(machine for machine in run.machines if machine is not leader))
 
 
-def test_a_broker_that_meets_a_metadata_record_of_a_newer_version_ends() -> None:
-    """Else it would go on with another opinion of the cluster than those who understand it."""
+def test_a_broker_ends_at_a_metadata_record_of_a_newer_version() -> None:
+    """Otherwise its image would differ from that of brokers that understand the record."""
     run = three_brokers_with_a_topic()
     controller = next(machine for machine in run.machines if machine.broker.controller.leads)  # type: ignore[union-attr]
     shard = controller.broker.shard_table.shards[METADATA_SHARD]  # type: ignore[union-attr]
@@ -310,18 +307,18 @@ def test_a_broker_that_meets_a_metadata_record_of_a_newer_version_ends() -> None
     def running() -> list[BrokerMachine]:
         return [machine for machine in run.machines if machine.is_running]
 
-    pass_time(run, lambda: len(running()) == 1)  # who is left commits nothing any more
+    pass_time(run, lambda: len(running()) == 1)  # the last broker has no majority and commits nothing more
     (left,) = running()
     left.kill()
     left.start()
     run.timeline.run_until(run.timeline.now_us + seconds(5))
-    assert left.is_running  # it reads what is not committed for addresses alone
+    assert left.is_running  # it reads uncommitted records only for addresses
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_a_segment_that_rots_is_replaced_by_what_others_have(number: int) -> None:
+def test_a_damaged_segment_is_repaired_from_other_replicas(number: int) -> None:
     """
-    Whoever reads it finds it, leader or not; and the metadata is a shard like any other.
+    The next read of the segment finds the damage, on a leader or a follower.  The metadata is a shard like any other.
     """
     run = three_brokers_with_a_topic()
     machine = run.machines[number]
@@ -335,11 +332,11 @@ def test_a_segment_that_rots_is_replaced_by_what_others_have(number: int) -> Non
 
 @pytest.mark.parametrize("records", [20, 300], ids=["few", "many"])
 @pytest.mark.parametrize("byte", [7, MAGIC_POSITION, 80], ids=["base offset", "magic", "record"])
-def test_who_was_wiped_is_caught_up_though_the_leader_rots(byte: int, records: int) -> None:
+def test_a_wiped_broker_catches_up_from_a_damaged_leader(byte: int, records: int) -> None:
     """
-    Where a batch's CRC covers nothing, too.  Found by a second reader: the copy was refused for ever, 785 times in 300
-    seconds, and its leader thought itself whole.  Where it lacks many records it does not vote before it has them: with
-    two voters nobody can repair the leader, and the one that is whole must lead.
+    The damage is also found where the CRC of a batch does not cover it; otherwise the follower refuses the copy for
+    ever, and the leader takes itself for undamaged.  A wiped broker that lacks many records does not vote before it has
+    them: with two voters no replica could repair the leader, and the undamaged one must lead.
     """
     run = three_brokers_with_a_topic(records, tail_entries=2)
     leader = next(machine for machine in run.machines if replica_of(machine).replica.leads)
@@ -355,10 +352,8 @@ def test_who_was_wiped_is_caught_up_though_the_leader_rots(byte: int, records: i
     pass_time(run, lambda: wiped.is_ready and run.check.agree(), 60)
 
 
-def test_leaders_that_are_alike_damaged_do_not_hand_over_for_ever() -> None:
-    """
-    Neither has what a third asks for.  Found by a third reader: eight elections a second.
-    """
+def test_two_damaged_leaders_do_not_transfer_leadership_for_ever() -> None:
+    """Neither has the records that the third replica needs."""
     run = three_brokers_with_a_topic(300, tail_entries=2)
     leader = next(machine for machine in run.machines if replica_of(machine).replica.leads)
     wiped, other = (machine for machine in run.machines if machine is not leader)
@@ -377,7 +372,7 @@ def test_leaders_that_are_alike_damaged_do_not_hand_over_for_ever() -> None:
 
 
 def replica_of(machine: BrokerMachine) -> Shard:
-    """Of the shard that has the topic's first partition."""
+    """Return the shard that has the first partition of the topic."""
     assert machine.broker is not None
     partition = machine.broker.shard_table.partition("flights", 0)
     assert partition is not None
@@ -385,9 +380,9 @@ def replica_of(machine: BrokerMachine) -> Shard:
 
 
 @pytest.mark.parametrize("seed", ROTTEN)
-def test_a_cluster_heals_of_rot_among_other_faults(seed: int) -> None:
+def test_a_cluster_repairs_flipped_bits_among_other_faults(seed: int) -> None:
     """
-    Found by readers, by leaders that copy for others, by starts, or by the last look at all bytes.
+    The damage is found by readers, by leaders that send snapshots, by starts, or by the final comparison of all bytes.
     """
     drawn = ClusterKnobs.draw(Random(seed), (3, 3, 5)[seed % 3])
     run = ClusterRun(seed, replace(drawn, rot=0.3, options=replace(drawn.options, cache_bytes_max=0)))
@@ -398,6 +393,6 @@ def test_a_cluster_heals_of_rot_among_other_faults(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [37, 84, 135])
-def test_a_seed_that_has_found_something_is_run_again(seed: int) -> None:
-    """With the faults that there were then."""
+def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
+    """The faults are those that existed when the seed found its bug."""
     ClusterRun(seed, replace(ClusterKnobs.draw(Random(seed)), aimed=0.0, client_cut_off=0.0)).run()

@@ -1,4 +1,6 @@
-"""What all lots of a run went through together, in whatever processes: a fault that never happens finds nothing."""
+"""
+Count the faults and effects of all lots of a test run, over all processes: a fault that never strikes finds no bugs.
+"""
 
 from collections import Counter
 
@@ -6,7 +8,7 @@ from tidemill.raft.entry import Kind
 from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_faults import Fault
 
-LOTS = 4  # of seeds, alone and together, so that a failure is told soon
+LOTS = 4  # of seeds, for one broker and for several each, so that a failure is reported early
 EFFECTS = (Kind.TRUNCATE.name, Kind.INSTALLED.name, Kind.TRIMMED.name, "SyncFailed", "PowerLost")
 
 
@@ -18,7 +20,7 @@ def note(met: Counter[str], run: ClusterRun) -> None:
 
 
 def never_happened(met: Counter[str]) -> list[str]:
-    """Nothing is missing where not all lots were run."""
+    """Return what never happened; nothing if not all lots were run."""
     if met["lots"] < 2 * LOTS:
         return []
     return [str(what) for what in (*Fault, *EFFECTS) if not met[str(what)]]

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from tests.simulation.hash_seeds import printed_under_two
+from tests.simulation.hash_seeds import outputs_under_two_hash_seeds
 from tests.simulation.raft.raft_mutants import BY_SWARM, BY_TRANSCRIPT, RaftMutant
 from tests.unit.raft.transcript import Hand
 from tidemill.simulation.shard.shard_knobs import ShardKnobs
@@ -82,7 +82,7 @@ def test_a_transcript_finds_a_planted_bug(mutant: RaftMutant) -> None:
 
 def test_the_same_seed_is_the_same_run_whatever_hashes_are() -> None:
     """Down to the last event: a seed in a report can be run again."""
-    digests = printed_under_two(RUN)
+    digests = outputs_under_two_hash_seeds(RUN)
 
     assert len(digests) == 1
     assert next(iter(digests)).strip()

@@ -1,4 +1,4 @@
-"""What the simulated disk and the choice of fates add for crash points: failed syncs from outside, digests, fates."""
+"""The parts of the simulated disk that crash points need: failed syncs, digests, and the choice of fates."""
 
 from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, Alone
 from tidemill.simulation.machine.crash_points import MIXES, lone_fates, mixed_fates
@@ -17,9 +17,7 @@ def disk_with(data: bytes, path: str = "a") -> SimulatedDisk:
 
 
 def test_a_sync_that_fails_leaves_its_file_clean_and_not_durable() -> None:
-    """
-    Though the file has another name by then: the operation knows its content.
-    """
+    """This holds although the file has another name by then: the operation identifies the content, not the path."""
     disk = disk_with(b"o" * PAGE)
     file = disk.open("a")
     disk.rename("a", "b")
@@ -37,9 +35,7 @@ def test_a_sync_that_fails_leaves_its_file_clean_and_not_durable() -> None:
 
 
 def test_equal_disks_have_equal_digests() -> None:
-    """
-    Names and bytes count, and what was written since the last digest.
-    """
+    """The digest covers names and bytes, including bytes written after an earlier digest."""
     one, other, third = disk_with(b"x"), disk_with(b"x"), disk_with(b"x", "b")
 
     before = one.digest()
@@ -52,10 +48,8 @@ def test_equal_disks_have_equal_digests() -> None:
     assert one.digest() == one.after_power_loss(ALL_KEPT).digest()
 
 
-def test_each_thing_that_is_unsynced_has_its_lone_fates() -> None:
-    """
-    Lost, torn, and the only one there; a page whose loss cannot be seen has none.
-    """
+def test_each_unsynced_item_gets_fates_of_its_own() -> None:
+    """The fates are: lost, torn, and the only item kept.  A page whose loss changes nothing gets none."""
     disk = disk_with(b"o" * 2 * PAGE)
     file = disk.open("a")
     file.write(0, [b"n" * PAGE + b"o" * PAGE])
@@ -64,13 +58,11 @@ def test_each_thing_that_is_unsynced_has_its_lone_fates() -> None:
     some = list(lone_fates(disk, salt=1, every_tear=False))
     every = list(lone_fates(disk, salt=1, every_tear=True))
 
-    assert 14 + 1 + 1 + 2 == len(every)  # seven heads, seven tails, lost, alone; and the name
+    assert 14 + 1 + 1 + 2 == len(every)  # seven heads, seven tails, lost, the only one kept; and the name
     assert set(some) <= set(every)
     assert {0, 1} == {fate.what.page if hasattr(fate.what, "page") else 1 for fate in every if isinstance(fate, Alone)}
 
 
-def test_mixes_differ_from_point_to_point() -> None:
-    """
-    No seed is drawn twice.
-    """
+def test_mixes_of_different_crash_points_use_different_seeds() -> None:
+    """No seed is used twice."""
     assert 2 * MIXES == len({*mixed_fates(salt=1), *mixed_fates(salt=2)})

@@ -1,4 +1,4 @@
-"""The simulated disk: what a power loss, a kill, a failed sync and rot leave behind."""
+"""The simulated disk: what is left after a power loss, a kill, a failed sync or a flipped bit."""
 
 import pytest
 
@@ -23,7 +23,7 @@ OLD, NEW = b"o" * PAGE, b"n" * PAGE
 
 
 def disk_with(data: bytes) -> tuple[SimulatedDisk, SimulatedFile]:
-    """A disk on which file `a` holds `data`, durably."""
+    """Return a disk on which file `a` durably holds `data`."""
     disk = SimulatedDisk()
     file = disk.open("a", create=True)
     file.write(0, [data])
@@ -38,9 +38,7 @@ def content(disk: SimulatedDisk, path: str = "a") -> bytes:
 
 @pytest.mark.parametrize("fate", [ALL_KEPT, ALL_LOST, Mix(1), Mix(2)], ids=str)
 def test_what_was_synced_survives_every_fate(fate: Fate) -> None:
-    """
-    A write and a name are durable once their syncs have returned.
-    """
+    """A write and a name are durable once their syncs have returned."""
     disk, _ = disk_with(OLD + NEW)
 
     after = disk.after_power_loss(fate)
@@ -50,9 +48,7 @@ def test_what_was_synced_survives_every_fate(fate: Fate) -> None:
 
 
 def test_all_unsynced_pages_may_be_kept_or_lost() -> None:
-    """
-    A write is in the cache when it returns; until a sync, a power loss may undo it.
-    """
+    """When a write returns, its data is in the cache.  Until a sync, a power loss may undo it."""
     disk, file = disk_with(OLD * 2)
 
     file.write(100, [b"x" * PAGE])
@@ -62,9 +58,7 @@ def test_all_unsynced_pages_may_be_kept_or_lost() -> None:
 
 
 def test_a_page_is_lost_alone() -> None:
-    """
-    Pages are written back in any order: the middle one of three may be the one that was not.
-    """
+    """Pages are written back in any order: of three, only the middle one may be lost."""
     disk, file = disk_with(OLD * 3)
     file.write(0, [NEW * 3])
 
@@ -76,9 +70,7 @@ def test_a_page_is_lost_alone() -> None:
 
 
 def test_a_page_is_written_back_alone() -> None:
-    """
-    The opposite: one page reached the disk and the others did not.
-    """
+    """The opposite case: one page reaches the disk, and the others do not."""
     disk, file = disk_with(OLD * 3)
     file.write(0, [NEW * 3])
 
@@ -88,9 +80,7 @@ def test_a_page_is_written_back_alone() -> None:
 
 
 def test_a_torn_page_has_whole_sectors_old_or_new() -> None:
-    """
-    Within a page each 512 B sector is old or new.
-    """
+    """Within a page, each sector of 512 B is old or new."""
     disk, file = disk_with(OLD * 2)
     file.write(0, [NEW * 2])
     page = disk.unsynced_pages()[0]
@@ -103,9 +93,7 @@ def test_a_torn_page_has_whole_sectors_old_or_new() -> None:
 
 
 def test_tears_with_the_same_outcome_are_counted_once() -> None:
-    """
-    A state costs time: a page in which two sectors changed has three outcomes, not fifteen.
-    """
+    """Each outcome costs test time: a page in which two sectors changed has three outcomes, not fifteen."""
     disk, file = disk_with(OLD * 2)
     file.write(1024, [b"n" * 1024])
     file.write(PAGE, [OLD])
@@ -119,9 +107,7 @@ def test_tears_with_the_same_outcome_are_counted_once() -> None:
 
 
 def test_a_mix_repeats_itself_from_its_seed_and_differs_between_seeds() -> None:
-    """
-    A seed is a whole story.
-    """
+    """A seed determines the whole outcome."""
     disk, file = disk_with(OLD * 8)
     file.write(0, [NEW * 8])
 
@@ -133,9 +119,7 @@ def test_a_mix_repeats_itself_from_its_seed_and_differs_between_seeds() -> None:
 
 
 def test_a_mix_keeps_loses_and_tears() -> None:
-    """
-    Over some seeds every kind of fate of one page is met, and sectors are always whole.
-    """
+    """Over several seeds, every kind of fate of one page occurs, and sectors are always whole."""
     disk, file = disk_with(OLD)
     file.write(0, [NEW])
 
@@ -147,9 +131,7 @@ def test_a_mix_keeps_loses_and_tears() -> None:
 
 
 def test_a_page_written_twice_may_show_its_first_write() -> None:
-    """
-    The kernel writes back when it likes, also between two writes of one page.
-    """
+    """The kernel may write a page back at any time, also between two writes."""
     disk, file = disk_with(OLD)
     file.write(0, [b"m" * PAGE])
     file.write(0, [NEW])
@@ -160,9 +142,7 @@ def test_a_page_written_twice_may_show_its_first_write() -> None:
 
 
 def test_a_grown_size_may_be_lost_or_kept_without_its_bytes() -> None:
-    """
-    Size and bytes reach the disk apart: the file is short again, or its lost pages are zeros.
-    """
+    """Size and bytes reach the disk separately: the file has its old size, or its lost pages read as zeros."""
     disk, file = disk_with(OLD)
     file.write(PAGE, [NEW])
     size, page = disk.unsynced_sizes()[0], disk.unsynced_pages()[0]
@@ -174,9 +154,7 @@ def test_a_grown_size_may_be_lost_or_kept_without_its_bytes() -> None:
 
 
 def test_a_mix_may_grow_a_file_by_some_of_its_pages() -> None:
-    """
-    A file grows on disk as its pages are written back, not all at once.
-    """
+    """A file grows on disk page by page, as its pages are written back."""
     disk, file = disk_with(OLD)
     file.write(PAGE, [NEW * 3])
 
@@ -185,10 +163,8 @@ def test_a_mix_may_grow_a_file_by_some_of_its_pages() -> None:
     assert sizes == {PAGE, 2 * PAGE, 3 * PAGE, 4 * PAGE}
 
 
-def test_a_cut_that_was_lost_brings_the_old_bytes_back() -> None:
-    """
-    A truncate is not durable before a sync.
-    """
+def test_a_lost_truncation_brings_the_old_bytes_back() -> None:
+    """A truncation is not durable before a sync."""
     disk, file = disk_with(OLD * 3)
     file.truncate(100)
 
@@ -200,9 +176,9 @@ def test_a_cut_that_was_lost_brings_the_old_bytes_back() -> None:
     )
 
 
-def test_what_was_cut_and_grown_again_holds_new_bytes_or_zeros() -> None:
+def test_a_file_truncated_and_grown_again_holds_new_bytes_or_zeros() -> None:
     """
-    Once a cut is on disk the bytes behind it are gone, whether or not those written afterwards have come.
+    Once a truncation is on disk, the old bytes behind it are gone, whether or not later writes have reached the disk.
     """
     disk, file = disk_with(OLD * 2)
     file.truncate(0)
@@ -216,9 +192,7 @@ def test_what_was_cut_and_grown_again_holds_new_bytes_or_zeros() -> None:
 
 
 def test_a_sync_covers_its_own_file_only() -> None:
-    """
-    A journal's sync says nothing about segments.
-    """
+    """The sync of a journal does not make segments durable."""
     disk, file = disk_with(OLD)
     other = disk.open("b", create=True)
     disk.sync_directory("")
@@ -231,10 +205,8 @@ def test_a_sync_covers_its_own_file_only() -> None:
     assert (content(after, "a"), content(after, "b")) == (NEW, b"")
 
 
-def test_a_name_is_durable_with_its_directory_only() -> None:
-    """
-    A synced file whose name was not synced is not found again.
-    """
+def test_a_name_is_durable_only_after_a_sync_of_its_directory() -> None:
+    """A synced file is not found after a power loss if its name was not synced."""
     disk = SimulatedDisk()
     disk.make_directory("d")
     disk.open("d/a", create=True).sync()
@@ -250,9 +222,10 @@ def test_a_name_is_durable_with_its_directory_only() -> None:
     assert disk.after_power_loss(ALL_LOST).exists("d/a")
 
 
-def test_a_rename_is_done_or_undone_as_one() -> None:
+def test_a_rename_is_atomic() -> None:
     """
-    After a power loss both names are as before or both as afterwards, and what stood under the new name is not gone.
+    After a power loss, both names are as before the rename or both as after it.  The file that had the new name before
+    is not lost.
     """
     disk, _ = disk_with(OLD)
     new = disk.open("a.new", create=True)
@@ -266,9 +239,7 @@ def test_a_rename_is_done_or_undone_as_one() -> None:
 
 
 def test_a_removal_may_be_undone() -> None:
-    """
-    A name that was removed is gone for good when its directory was synced.
-    """
+    """The removal of a name is durable once its directory was synced."""
     disk, _ = disk_with(OLD)
     disk.remove("a")
     undone = disk.after_power_loss(Alone(disk.unsynced_names()[0]))
@@ -279,9 +250,7 @@ def test_a_removal_may_be_undone() -> None:
 
 
 def test_a_later_name_may_outlive_an_earlier_one() -> None:
-    """
-    Names of different files come without an order.
-    """
+    """Changes to the names of different files become durable in any order."""
     disk = SimulatedDisk()
     disk.open("first", create=True)
     disk.open("second", create=True)
@@ -292,9 +261,7 @@ def test_a_later_name_may_outlive_an_earlier_one() -> None:
 
 
 def test_pages_of_a_removed_file_still_have_a_fate() -> None:
-    """
-    When its removal is undone a file shows what had been written back.
-    """
+    """If the removal is undone, the file shows the pages that were written back."""
     disk, file = disk_with(OLD)
     file.write(0, [NEW])
     disk.remove("a")
@@ -306,9 +273,7 @@ def test_pages_of_a_removed_file_still_have_a_fate() -> None:
 
 
 def test_a_kill_keeps_the_cache_and_leaves_it_unsynced() -> None:
-    """
-    After a kill everything can be read, and a power loss afterwards may still take it.
-    """
+    """After a kill, everything can be read, and a later power loss may still undo it."""
     disk, file = disk_with(OLD)
     file.write(0, [NEW])
     disk.open("b", create=True)
@@ -321,9 +286,7 @@ def test_a_kill_keeps_the_cache_and_leaves_it_unsynced() -> None:
 
 
 def test_a_disk_and_its_successors_do_not_share_what_they_write() -> None:
-    """
-    States share bytes for speed, never changes.
-    """
+    """Disks share bytes for speed, and never see each other's changes."""
     disk, file = disk_with(OLD)
     killed, after = disk.after_kill(), disk.after_power_loss(ALL_KEPT)
 
@@ -335,9 +298,7 @@ def test_a_disk_and_its_successors_do_not_share_what_they_write() -> None:
 
 
 def test_a_failed_sync_leaves_pages_clean_and_not_durable() -> None:
-    """
-    The cache shows them, a later sync "succeeds" without writing them, and a power loss takes them.
-    """
+    """The cache shows the pages, a later sync "succeeds" without writing them, and a power loss loses them."""
     disk, file = disk_with(OLD * 2)
     file.write(0, [NEW * 2])
     disk.fail_sync_at = disk.operations + 1
@@ -353,9 +314,7 @@ def test_a_failed_sync_leaves_pages_clean_and_not_durable() -> None:
 
 
 def test_a_page_whose_sync_failed_becomes_durable_when_written_again() -> None:
-    """
-    Which is why recovery writes again, equal or not.
-    """
+    """This is why recovery writes data again even if it reads back equal."""
     disk, file = disk_with(OLD)
     file.write(0, [NEW])
     disk.fail_sync_at = disk.operations + 1
@@ -370,9 +329,7 @@ def test_a_page_whose_sync_failed_becomes_durable_when_written_again() -> None:
 
 
 def test_an_evicted_page_shows_what_the_disk_has() -> None:
-    """
-    The kernel may drop clean pages at any time, also those that it could not write.
-    """
+    """The kernel may drop clean pages at any time, including those that it failed to write."""
     disk, file = disk_with(OLD)
     file.write(0, [NEW])
     disk.fail_sync_at = disk.operations + 1
@@ -384,10 +341,8 @@ def test_an_evicted_page_shows_what_the_disk_has() -> None:
     assert content(disk) == OLD
 
 
-def test_operations_are_counted_and_told() -> None:
-    """
-    A crash point has a number, and a message can say what it was.
-    """
+def test_operations_are_counted_and_described() -> None:
+    """A crash point has a number, and an error message can describe the operation."""
     disk = SimulatedDisk()
     disk.make_directory("x/y")
     file = disk.open("x/y/a", create=True)
@@ -411,9 +366,7 @@ def test_operations_are_counted_and_told() -> None:
 
 
 def test_power_is_lost_before_an_operation_and_stays_lost() -> None:
-    """
-    Nothing of the operation happens, and nothing that runs afterwards gets through to the disk, readers included.
-    """
+    """The operation has no effect, and no later call reaches the disk, reads included."""
     disk, file = disk_with(OLD)
     disk.cut_before = disk.operations + 1
 
@@ -426,17 +379,13 @@ def test_power_is_lost_before_an_operation_and_stays_lost() -> None:
     assert content(disk.after_power_loss(ALL_KEPT)) == OLD
 
 
-def test_power_lost_is_no_exception_to_handle() -> None:
-    """
-    `except Exception` in the code under test must not keep a machine alive.
-    """
+def test_power_lost_is_not_an_exception() -> None:
+    """`except Exception` in code under test must not keep a machine alive."""
     assert not issubclass(PowerLost, Exception)
 
 
 def test_every_crash_point_of_a_run_can_be_seen_in_one_run() -> None:
-    """
-    A look before each operation gives the same disks as a run for each.
-    """
+    """Observing a run before each operation gives the same disks as one run per crash point."""
 
     def script(disk: SimulatedDisk) -> None:
         file = disk.open("a", create=True)
@@ -467,9 +416,9 @@ def test_every_crash_point_of_a_run_can_be_seen_in_one_run() -> None:
 
 
 @pytest.mark.parametrize(("part", "left"), [(True, 2 * PAGE), (False, PAGE)])
-def test_a_full_disk_takes_a_part_or_nothing(part: bool, left: int) -> None:
+def test_a_full_disk_writes_a_part_or_nothing(part: bool, left: int) -> None:
     """
-    Nothing can be said of how much of a refused write is there; when there is room again it goes through.
+    A caller cannot know how much of a refused write is on the disk.  Once there is room again, the write succeeds.
     """
     disk, file = disk_with(OLD)
     disk.free_bytes, disk.full_writes_part = PAGE + 100, part
@@ -485,10 +434,8 @@ def test_a_full_disk_takes_a_part_or_nothing(part: bool, left: int) -> None:
     assert content(disk) == NEW * 3
 
 
-def test_space_comes_back_when_files_go() -> None:
-    """
-    Retention makes room.
-    """
+def test_removing_a_file_frees_its_space() -> None:
+    """Retention relies on this."""
     disk, file = disk_with(OLD * 3)
     disk.free_bytes = 0
 
@@ -499,10 +446,8 @@ def test_space_comes_back_when_files_go() -> None:
     assert (after_truncate, disk.free_space()) == (2 * PAGE, 3 * PAGE)
 
 
-def test_rot_is_on_the_disk_and_in_the_cache() -> None:
-    """
-    A flipped bit is seen at once and after a power loss, whichever version of its page is found.
-    """
+def test_a_flipped_bit_is_on_the_disk_and_in_the_cache() -> None:
+    """The flipped bit is visible at once and after a power loss, whichever version of its page survives."""
     disk, file = disk_with(OLD)
     file.write(100, [b"n"])
 
@@ -512,10 +457,8 @@ def test_rot_is_on_the_disk_and_in_the_cache() -> None:
     assert content(disk)[100] == ord("n")
 
 
-def test_reads_can_be_sent_the_slow_way() -> None:
-    """
-    `read_cached` may never know; callers must live with it.
-    """
+def test_cached_reads_can_be_disabled() -> None:
+    """`read_cached` may always return None, and callers must handle that."""
     disk, file = disk_with(OLD)
     known = file.read_cached(0, 4)
 

@@ -1,4 +1,4 @@
-"""Virtual time: what asyncio promises holds on it, and nothing waits for the machine."""
+"""The virtual-time event loop keeps the guarantees of asyncio and never waits for real time."""
 
 import asyncio
 
@@ -8,9 +8,7 @@ from tidemill.simulation.machine.event_loop import US, SimulatedLoop, Timeline, 
 
 
 def test_a_sleep_takes_virtual_time_on_the_loops_own_clock() -> None:
-    """
-    A clock that runs twice as fast is through with a second in half of one.
-    """
+    """A clock that runs twice as fast finishes a sleep of one second in half a second of virtual time."""
     timeline = Timeline()
     loop = begin_loop(timeline, rate=2.0)
     woken: list[int] = []
@@ -26,7 +24,7 @@ def test_a_sleep_takes_virtual_time_on_the_loops_own_clock() -> None:
     assert US // 2 <= woken[0] < US // 2 + 1_000
 
 
-def test_what_becomes_ready_in_a_turn_waits_for_the_next() -> None:
+def test_a_callback_that_becomes_ready_in_a_turn_waits_for_the_next() -> None:
     timeline = Timeline()
     loop = begin_loop(timeline)
     order: list[str] = []
@@ -38,7 +36,7 @@ def test_what_becomes_ready_in_a_turn_waits_for_the_next() -> None:
     assert order == ["first", "second", "third"]
 
 
-def test_a_paused_process_does_everything_later_and_in_order() -> None:
+def test_a_paused_process_runs_its_callbacks_later_in_order() -> None:
     timeline = Timeline()
     loop = begin_loop(timeline)
     seen: list[tuple[str, int]] = []
@@ -51,7 +49,7 @@ def test_a_paused_process_does_everything_later_and_in_order() -> None:
     assert seen == [("a", 20), ("b", 20), ("c", 30)]
 
 
-def test_nothing_of_a_killed_process_happens() -> None:
+def test_a_killed_process_runs_nothing_more() -> None:
     timeline = Timeline()
     loop = begin_loop(timeline)
     happened: list[str] = []
@@ -72,7 +70,7 @@ def test_nothing_of_a_killed_process_happens() -> None:
     assert happened == []
 
 
-def test_an_error_that_nobody_caught_ends_the_run() -> None:
+def test_an_uncaught_error_ends_the_run() -> None:
     timeline = Timeline()
     loop = begin_loop(timeline)
     loop.call_soon(lambda: [].pop())
@@ -81,7 +79,7 @@ def test_an_error_that_nobody_caught_ends_the_run() -> None:
         timeline.run_until(US)
 
 
-def test_two_that_wake_each_other_for_ever_do_not_stop_time() -> None:
+def test_an_endless_chain_of_callbacks_does_not_stop_time() -> None:
     timeline = Timeline()
     loop = begin_loop(timeline)
 

@@ -1,4 +1,4 @@
-"""The simulated jobs: in order, and reported when the test says so."""
+"""The simulated jobs run in order, and are reported when the test says so."""
 
 import pytest
 
@@ -12,9 +12,7 @@ def fail(error: BaseException) -> None:
 
 
 def test_nothing_happens_inside_submit() -> None:
-    """
-    As with threads, a report comes in a later turn than the submission.
-    """
+    """As with threads, a report arrives in a later turn than the submission."""
     jobs, told = SimulatedJobs(), []
     port: Jobs = jobs
 
@@ -26,9 +24,7 @@ def test_nothing_happens_inside_submit() -> None:
 
 
 def test_jobs_and_reports_keep_their_order() -> None:
-    """
-    First submitted, first done, first told.
-    """
+    """Jobs run and are reported in the order of submission."""
     jobs, told = SimulatedJobs(), []
     for number in range(3):
         jobs.submit(lambda number=number: number, told.append, fail)
@@ -38,10 +34,8 @@ def test_jobs_and_reports_keep_their_order() -> None:
     assert told == [0, 1, 2]
 
 
-def test_a_test_can_stand_between_a_job_and_its_report() -> None:
-    """
-    The disk has it, the loop has not heard.
-    """
+def test_a_test_can_stop_between_a_job_and_its_report() -> None:
+    """The disk has the data, and the loop has not received the report."""
     jobs, told = SimulatedJobs(), []
     jobs.submit(lambda: told.append("disk"), lambda _: told.append("loop"), fail)
 
@@ -52,10 +46,8 @@ def test_a_test_can_stand_between_a_job_and_its_report() -> None:
     assert (between, waiting, told, jobs.unreported) == (["disk"], 1, ["disk", "loop"], 0)
 
 
-def test_what_reports_submit_is_settled_too() -> None:
-    """
-    A journal hands over its next block when it hears of the last.
-    """
+def test_jobs_that_reports_submit_are_executed_too() -> None:
+    """A journal submits its next block when it receives the report of the last."""
     jobs, told = SimulatedJobs(), []
 
     def again(number: int) -> None:
@@ -69,10 +61,8 @@ def test_what_reports_submit_is_settled_too() -> None:
     assert told == [0, 1, 2, 3]
 
 
-def test_an_error_is_reported_and_a_lost_machine_is_not() -> None:
-    """
-    `failed` gets what the job raised; `PowerLost` ends the run instead.
-    """
+def test_an_error_is_reported_and_a_power_loss_is_not() -> None:
+    """`failed` receives the error that the job raised; `PowerLost` ends the run instead."""
     jobs, failures = SimulatedJobs(), []
     jobs.submit(lambda: 1 // 0, fail, failures.append)
     jobs.submit(lambda: fail(PowerLost()), fail, failures.append)

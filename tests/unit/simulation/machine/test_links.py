@@ -1,4 +1,6 @@
-"""Simulated links keep what `peer/link.py` says of all: one between two brokers, at both ends the same."""
+"""
+The simulated links keep the contract of `peer/link.py`: one link between two brokers, and the same one at both ends.
+"""
 
 import asyncio
 from random import Random
@@ -77,7 +79,7 @@ class World:
         self.timeline.run_until(self.timeline.now_us + int(seconds * US))
 
     def check_linked(self) -> None:
-        """Each to each, and one's frames come to the other by the same connection."""
+        """Check that each broker is linked to each other one, and that frames arrive on the same link."""
         for owner in self.owners.values():
             others = set(self.owners) - {owner.number}
             assert set(owner.links) == others
@@ -91,7 +93,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_is_linked_to_each_once_though_all_dial_at_the_same_time(seed: int) -> None:
+def test_brokers_that_dial_each_other_at_the_same_time_get_one_link(seed: int) -> None:
     world = World(seed, brokers=5)
     world.network.delay_mean_us = 20_000
 
@@ -101,10 +103,8 @@ def test_each_is_linked_to_each_once_though_all_dial_at_the_same_time(seed: int)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_new_life_takes_the_place_of_the_old(seed: int) -> None:
-    """
-    Whether others were told of the old one's end (a kill) or not (its power went).
-    """
+def test_a_restarted_broker_replaces_its_old_link(seed: int) -> None:
+    """This holds whether its peers were notified of the end (a kill) or not (a power loss)."""
     world = World(seed)
     world.pass_time(5)
     old = world.owners[2]
@@ -125,7 +125,7 @@ def test_a_new_life_takes_the_place_of_the_old(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_links_come_back_when_a_cut_is_healed(seed: int) -> None:
+def test_links_are_dialled_again_after_a_partition(seed: int) -> None:
     world = World(seed)
     world.pass_time(5)
     world.network.blocked |= {("broker-1", "broker-2"), ("broker-2", "broker-1")}
@@ -141,7 +141,7 @@ def test_links_come_back_when_a_cut_is_healed(seed: int) -> None:
     world.check_linked()
 
 
-def test_a_link_that_is_closed_is_lost_at_once_here_and_soon_there() -> None:
+def test_a_closed_link_ends_at_once_here_and_soon_at_the_peer() -> None:
     world = World(1, brokers=2)
     world.pass_time(5)
     one, two = world.owners[1], world.owners[2]

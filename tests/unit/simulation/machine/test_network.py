@@ -1,4 +1,4 @@
-"""The simulated network stands for TCP: order within a connection, delay or loss of all of it, and half-open ends."""
+"""The simulated network behaves like TCP: order within a connection, delay or loss of all of it, and half-open ends."""
 
 from random import Random
 
@@ -9,7 +9,7 @@ PLACE = ("server", 9092)
 
 
 class World:
-    """A client that is connected to a server; what each of them hears."""
+    """A client connected to a server, and what each of them receives."""
 
     def __init__(self) -> None:
         self.timeline = Timeline()
@@ -39,7 +39,7 @@ class World:
         self.timeline.run_until(self.timeline.now_us + int(seconds * US))
 
 
-def test_what_is_sent_arrives_in_order() -> None:
+def test_data_arrives_in_order() -> None:
     world = World()
     world.network.delay_mean_us, world.network.tail = 50_000, 0.3
     sent = [b"%d" % number for number in range(100)]
@@ -51,7 +51,7 @@ def test_what_is_sent_arrives_in_order() -> None:
     assert world.heard == sent
 
 
-def test_a_short_cut_delays_and_a_long_one_loses_the_connection() -> None:
+def test_a_short_partition_delays_and_a_long_one_loses_the_connection() -> None:
     world = World()
     world.network.blocked.add(("client", "server"))
     world.sockets[0].send(b"delayed")
@@ -69,7 +69,7 @@ def test_a_short_cut_delays_and_a_long_one_loses_the_connection() -> None:
     assert world.heard == [b"delayed"]
 
 
-def test_who_stops_reading_is_sent_no_less_and_reads_on_in_order() -> None:
+def test_a_receiver_that_pauses_reading_later_reads_everything_in_order() -> None:
     world = World()
     other = world.sockets[0]._other
     assert other is not None
@@ -105,14 +105,14 @@ def test_a_machine_without_power_is_silent_until_it_is_back() -> None:
 
     world.network.power_back("server")
     world.pass_time(5)
-    assert world.ends == []  # nobody has asked
+    assert world.ends == []  # the client has sent nothing that could be refused
 
     world.sockets[0].send(b"anybody?")
     world.pass_time(1)
     assert world.ends == ["client: reset: nobody has it open there"]
 
 
-def test_a_dial_into_a_cut_way_times_out() -> None:
+def test_a_dial_on_a_blocked_way_times_out() -> None:
     world = World()
     world.network.blocked.add(("server", "client"))
     world.dial()
@@ -121,7 +121,7 @@ def test_a_dial_into_a_cut_way_times_out() -> None:
     assert world.failures == ["server:9092 timed out"]
 
 
-def test_a_loop_that_is_dead_is_not_connected() -> None:
+def test_a_dead_loop_is_not_connected() -> None:
     world = World()
     world.dial()
     world.client.kill()
