@@ -12,7 +12,7 @@ import pytest
 
 from tests.simulation.cluster.cluster_mutants import MUTANTS, ClusterMutant
 from tests.simulation.cluster.what_happened import LOTS, note
-from tests.simulation.hash_seeds import printed_under_two
+from tests.simulation.hash_seeds import outputs_under_two_hash_seeds
 from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.storage.checkpoint.recovery import JournalDamaged
@@ -97,7 +97,7 @@ def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -
 
 def test_a_seed_gives_the_same_run_under_any_hash_seed() -> None:
     """The runs are equal down to the last byte on the network, so that a reported seed can be run again."""
-    digests = printed_under_two(RUN)
+    digests = outputs_under_two_hash_seeds(RUN)
 
     assert len(digests) == 1
     assert next(iter(digests)).strip()

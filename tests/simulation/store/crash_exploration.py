@@ -1,8 +1,8 @@
-"""Every crash point of a scripted run: what the next start may find, opened, compared, and driven on.
+"""Explore every crash point of a scripted run: open each disk that a crash may leave, compare it, and continue on it.
 
 The run is never stopped.  Before each of its operations the explorer derives all disks that a crash could leave, and
-opens each one that it has not seen: recovery must come to exactly one of the states between the newest acknowledged
-and the newest gathered block.
+opens each one that it has not seen.  Recovery must reach exactly one of the states between the newest acknowledged and
+the newest gathered block.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ SYNCS = (Kind.SYNC, Kind.SYNC_DIRECTORY)
 
 
 class Violation(AssertionError):
-    """`kind` is lost, invented, refused or different."""
+    """A promise was broken.  `kind` is lost, invented, refused or different."""
 
     def __init__(self, kind: str, where: str, what: str) -> None:
         super().__init__(f"{kind}: {where}: {what}")
@@ -36,17 +36,16 @@ class Violation(AssertionError):
 
 
 class Enough(Exception):
-    """The budget is spent."""
+    """The budget of states is used up."""
 
 
 @dataclass(slots=True)
 class Explorer:
     every_tear: bool = False
-    resume_every: int = 40  # of the states opened, how many are driven on
+    resume_every: int = 40  # continue on one in so many of the opened disks
     states_max: int | None = None
-    thinned: int = (
-        40  # of the lone and the mixed fates, and of the cuts in recovery, one in so many at each crash point
-    )
+    # Try one in so many of the lone and mixed fates, and of the crashes in recovery, at each crash point.
+    thinned: int = 40
     first: int = 1  # the crash point to begin with
     operations: int = 0
     visits: int = 0  # disks derived
@@ -54,7 +53,7 @@ class Explorer:
     laps: int = 0
     checkpoints: int = 0
     blocks: int = 0
-    deeds: Counter[str] = field(default_factory=Counter)  # what the script brought about
+    counts: Counter[str] = field(default_factory=Counter)  # how often the script did what
     _seen: dict[bytes, int] = field(default_factory=dict)
     _history: StoreHistory = field(default_factory=lambda: StoreHistory(StoreModel(), 0))
 
@@ -73,9 +72,9 @@ class Explorer:
         self.laps += store.journal.laps
         self.checkpoints += driver.checkpoints
         self.blocks += history.gathered
-        self.deeds += _deeds(disk.log)
-        self.deeds["truncations"] += script.truncations
-        self.deeds["pairs"] += driver.pairs
+        self.counts += _segment_counts(disk.log)
+        self.counts["truncations"] += script.truncations
+        self.counts["pairs"] += driver.pairs
         store.cache.evict()
         assert store.cache.bytes <= OPTIONS.cache_bytes_max, "the tail cache has outgrown its bound"
 
@@ -98,7 +97,7 @@ class Explorer:
             self._kill(disk.after_failed_sync(operation), failed, resume=True)
             forgotten = disk.after_failed_sync(operation)
             forgotten.evict()
-            self._kill(forgotten, f"{failed} and the cache forgets")
+            self._kill(forgotten, f"{failed}, and the cache is dropped")
             if is_checkpoint:
                 self._kill(disk.after_failed_sync(operation), failed, fill=True)
 
@@ -106,7 +105,10 @@ class Explorer:
         return self._examine(disk.after_power_loss(fate), where, cut=cut)
 
     def _examine(self, disk: SimulatedDisk, where: str, *, cut: bool = False, least: int = 0) -> int:
-        """The sequence that recovery comes to; no less than what has been acknowledged, and than `least`."""
+        """
+        Open a disk and return the sequence that recovery reaches.  It must be at least `least`, and at least the newest
+        acknowledged one.
+        """
         self.visits += 1
         disk.free_bytes = None
         digest = disk.digest()
@@ -130,7 +132,7 @@ class Explorer:
     def _kill(
         self, disk: SimulatedDisk, where: str, *, cut: bool = False, resume: bool = False, fill: bool = False
     ) -> None:
-        """The cache is there; recovery must make durable what it reports, before the power goes as well."""
+        """Examine a disk whose cache survived.  Recovery must make durable what it reports: the power is lost next."""
         self.visits += 1
         self._count()
         disk.free_bytes = None
@@ -144,7 +146,7 @@ class Explorer:
 
     def _judge(self, sequence: int, least: int, where: str) -> None:
         if sequence < least:
-            raise Violation("lost", where, f"block {least} was promised, but the store ends at block {sequence}")
+            raise Violation("lost", where, f"block {least} was acknowledged, but the store ends at block {sequence}")
         if sequence > self._history.gathered:
             raise Violation(
                 "invented", where, f"block {sequence} is there, but only {self._history.gathered} were made"
@@ -176,7 +178,10 @@ class Explorer:
             raise Violation("different", where, difference)
 
     def _recovery_cuts(self, disk: SimulatedDisk, where: str) -> Callable[[Operation], None]:
-        """Before each operation of a recovery: where it changed what a fate would leave, that fate."""
+        """
+        Examine the disk before each operation of a recovery, with those fates whose outcome the last operation has
+        changed.
+        """
         last: list[Kind] = []
 
         def cut(operation: Operation) -> None:
@@ -187,12 +192,14 @@ class Explorer:
 
         return cut
 
-    # What was opened goes on.
+    # Continue on an opened disk.
 
     def _resume(self, disk: SimulatedDisk, store: Store, sequence: int, where: str, *, fill: bool = False) -> None:
         """
-        Votes, entries, a checkpoint and more entries; then all that is not synced is lost, and it opens again.
-        Or `fill`: as much as the ring takes without another checkpoint.
+        Write votes, entries, a checkpoint and more entries, then lose or keep everything unsynced, and open the disk
+        again.
+
+        With `fill`, write as much as the ring takes without another checkpoint.
         """
         model = model_of(store, self._history)
         assert model is not None, f"block {sequence} was made"
@@ -211,10 +218,10 @@ class Explorer:
                 driver.block(empty=True)
                 self._read(store, history.models[history.gathered])
         except Exception as problem:
-            raise Violation("refused", f"{where}; went on", f"{type(problem).__name__}: {problem}") from problem
+            raise Violation("refused", f"{where}; continued", f"{type(problem).__name__}: {problem}") from problem
         for fate in UNIFORM:
             after = disk.after_power_loss(fate)
-            where_now = f"{where}; went on, {fate}"
+            where_now = f"{where}; continued, {fate}"
             try:
                 opened, found = open_store(after, KEY, OPTIONS)
             except Exception as problem:
@@ -251,7 +258,7 @@ class Explorer:
                 return
 
     def _read(self, store: Store, model: StoreModel) -> None:
-        """As a consumer would, from the log start to the end."""
+        """Read every partition from the log start to the end, as a consumer does."""
         for shard_id, log in store.shards.items():
             for number, partition in log.partitions.items():
                 wanted = model.shards[shard_id].partition(number)
@@ -264,7 +271,7 @@ class Explorer:
 
 
 def model_of(store: Store, history: StoreHistory) -> StoreModel | None:
-    """What a store should be that has just been opened; None when it holds a block that was never made."""
+    """Return the expected state of a store that was just opened; None if it holds a block that was never made."""
     logs = store.shards
     trimmed = {(shard_id, it.partition): it.trimmed for shard_id, log in logs.items() for it in log.partitions.values()}
     return history.model_like(store.journal.sequence, {id: log.last_index for id, log in logs.items()}, trimmed)
@@ -279,8 +286,8 @@ def _batches(partition: PartitionLog, offset: int) -> Iterator[bytes]:
         offset = max(read_header(data, span.position).end_offset for span in spans(data))
 
 
-def _deeds(log: Sequence[Operation]) -> Counter[str]:
-    """What operations on segments tell of the partitions they belong to."""
+def _segment_counts(log: Sequence[Operation]) -> Counter[str]:
+    """Count what the operations on segments mean for their partitions."""
     of_segments = [operation for operation in log if operation.path.endswith(".log")]
     made = Counter(it.path.rpartition("/")[0] for it in of_segments if it.kind is Kind.CREATE)
     return Counter(

@@ -1,6 +1,6 @@
-"""A leader and a follower over real stores on simulated disks: one lacks rows, the other has a tail of its own.
+"""A leader and a follower with real stores on simulated disks.  The follower lacks entries and has a divergent tail.
 
-Messages go as bytes, and every step of the follower's disk can be the last one.
+Messages travel as bytes.  The follower may crash at any operation of its disk.
 """
 
 from collections import deque
@@ -39,11 +39,11 @@ DESCRIPTOR = ShardDescriptor(
     membership=Membership((LEADER,), (FOLLOWER,)),
 )
 TURNS_MAX = 40
-MESSAGES_MAX = 500  # in one turn
+MESSAGES_MAX = 500  # per turn
 
 
 class Side:
-    """One broker, as far as one shard and its disk go."""
+    """One broker, as far as one shard and its disk are concerned."""
 
     def __init__(self, me: ReplicaKey, disk: SimulatedDisk) -> None:
         self.me = me
@@ -58,7 +58,7 @@ class Side:
         self.begin()
 
     def begin(self) -> None:
-        """A replica of what the log is now."""
+        """Make a replica of the present log."""
         log = self.log
         self.jobs = SimulatedJobs()
         self.high_watermarks = high_watermarks(log)
@@ -192,7 +192,7 @@ class Side:
         log.commit(stable)
         self.high_watermarks = high_watermarks(log)
 
-    # What a script does.
+    # Actions of a script.
 
     def batch(self, partition: int, term: int, value: bytes, **producer: int) -> Entry:
         log = self.log.partitions[partition]
@@ -214,7 +214,9 @@ class Side:
 
 
 def high_watermarks(log: ShardLog) -> dict[int, int]:
-    """As `Shard` has them: what lies before the first batch that is not known to be committed."""
+    """
+    Return the high watermarks as `Shard` computes them: each ends before the first batch not known to be committed.
+    """
     found = {number: partition.end_offset for number, partition in log.partitions.items()}
     for entry in reversed(log.entries):
         if entry.kind == BATCH and entry.index > log.commit_index:
@@ -223,7 +225,7 @@ def high_watermarks(log: ShardLog) -> dict[int, int]:
 
 
 class Pair:
-    """`seed` draws what the leader wrote, where the follower's log ends, and what tail it has of its own."""
+    """`seed` draws what the leader writes, where the follower's log ends, and the divergent tail of the follower."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
@@ -232,7 +234,7 @@ class Pair:
             initialize_directory(disk, KEY, OPTIONS)
         self.leader, self.follower = Side(LEADER, disks[0]), Side(FOLLOWER, disks[1])
         self.sequence = 0
-        self.marks: dict[int, int] = {}  # the follower's high watermarks before it installs
+        self.marks: dict[int, int] = {}  # the follower's high watermarks before the install
         self._lead()
         self._write(random.randint(0, 30))
         self.exchange()
@@ -250,7 +252,7 @@ class Pair:
         self.leader.out.clear()
 
     def _lead(self) -> None:
-        """Another term: the follower's tail may be of the one before."""
+        """Start another term: the follower's tail may be of the term before."""
         leader = self.leader
         leader.store.vote(SHARD, leader.log, leader.log.term + 1, None)
         leader.begin()
@@ -276,7 +278,7 @@ class Pair:
             leader.propose(log_start(0, offset, leader.now_ms))
 
     def _diverge(self) -> None:
-        """What a leader of the term before had sent to the follower, and to nobody else."""
+        """Append entries that only the follower received, from a leader of the term before."""
         follower, term = self.follower, self.leader.replica.term + 1
         follower.store.vote(SHARD, follower.log, term, None)
         for _ in range(self.random.choice((0, 0, 3, 12))):
@@ -299,17 +301,17 @@ class Pair:
             (log.first_index - 1, log._term_starts[-1][1])
         ]
 
-    # Time.
+    # Exchange and comparison.
 
     def begin_again(self) -> None:
-        """For a follower of another past, in which it has answered nothing."""
+        """Reset the leader's progress for a follower that was opened from another disk and has acknowledged nothing."""
         tracker = self.leader.replica.tracker
         assert tracker is not None, "it leads"
         tracker.members[FOLLOWER] = Progress(next_index=self.leader.log.last_index + 1)
         self.leader.out.clear()
 
     def exchange(self, follower: Side | None = None) -> None:
-        """Until the follower has all that the leader has."""
+        """Deliver messages until the follower has everything that the leader has."""
         leader, follower = self.leader, follower or self.follower
         for turn in range(TURNS_MAX):
             for _ in range(MESSAGES_MAX):
@@ -328,7 +330,7 @@ class Pair:
             else:
                 leader.replica.peer_reconnected(FOLLOWER)
                 leader.execute()
-        raise AssertionError(f"the follower is not there after {TURNS_MAX} turns: {follower.install.stage}")
+        raise AssertionError(f"the follower has not caught up after {TURNS_MAX} turns: {follower.install.stage}")
 
     def differences(self, follower: Side) -> list[str]:
         found = []
@@ -349,13 +351,13 @@ class Pair:
         return found
 
     def lost(self, follower: Side) -> list[str]:
-        """What was committed on the follower before, and is not there any more."""
+        """Return what was committed on the follower before, and is missing now."""
         found = []
         for number, mark in self.marks.items():
             copy, log = follower.log.partitions[number], self.leader.log.partitions[number]
             start = max(copy.log_start, log.log_start)
             if start < mark and content(copy, start, mark) != content(log, start, mark):
-                found.append(f"partition {number}: what is committed up to {mark} is not there")
+                found.append(f"partition {number}: committed records below {mark} are missing")
         return found
 
 

@@ -1,4 +1,4 @@
-"""Planted bugs: each breaks one rule of `docs/formats/journal.md`, and crash points must show it."""
+"""Planted bugs.  Each breaks one rule of `docs/formats/journal.md`, and the crash points must find it."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -17,13 +17,13 @@ class Mutant(NamedTuple):
     name: str
     rule: str
     planted: Callable[[], AbstractContextManager[None]]
-    kinds: frozenset[str]  # of violations, one of which must come
-    states_max: int = 3_000  # within which it must come
+    kinds: frozenset[str]  # the kinds of violation by which the bug may be found
+    states_max: int = 3_000  # within which the bug must be found
 
 
 @contextmanager
 def answers_before_its_sync() -> Iterator[None]:
-    """A block's sync is carried out when the next block is written; its reports leave at once."""
+    """Report a block at once, and sync it only when the next block is written."""
     owed: list[Any] = []
 
     class Unsynced:
@@ -49,7 +49,7 @@ def answers_before_its_sync() -> Iterator[None]:
 
 @contextmanager
 def compares_before_rewriting() -> Iterator[None]:
-    """Recovery leaves alone what reads as it should."""
+    """Do not rewrite, in recovery, what reads back equal."""
     write_back = recovery.write_back_run
 
     def compared(disk: Any, run: Any, directories: list[str]) -> None:
@@ -83,7 +83,7 @@ def leaves_the_trusted_checkpoint() -> Iterator[None]:
 
 @contextmanager
 def frees_before_the_directories() -> Iterator[None]:
-    """The journal is free when segments and checkpoint are synced; directories follow with the next checkpoint."""
+    """Free the journal after the sync of segments and checkpoint, and sync directories at the next checkpoint."""
     execute = store.Store._execute
     owed: list[str] = []
 
@@ -116,7 +116,7 @@ def checkpoint_before_its_segments() -> Iterator[None]:
 
 @contextmanager
 def carries_newer_votes() -> Iterator[None]:
-    """A vote that is only queued gets into the checkpoint."""
+    """Write a vote that is only queued into the checkpoint."""
     encode = checkpoint.encode_shard
 
     def newer(log: Any, queued: QueuedRows = checkpoint.NOTHING_QUEUED) -> bytes:
@@ -128,7 +128,7 @@ def carries_newer_votes() -> Iterator[None]:
 
 @contextmanager
 def carries_older_votes() -> Iterator[None]:
-    """The vote of the checkpoint before gets into this one."""
+    """Write the vote of the previous checkpoint into this one."""
     encode = checkpoint.encode_shard
     before: dict[Any, VoteBefore] = {}
 
@@ -144,12 +144,12 @@ def carries_older_votes() -> Iterator[None]:
 
 @contextmanager
 def forgets_truncations() -> Iterator[None]:
-    """The truncation is carried out here, and never journaled."""
+    """Execute the truncation, and never journal it."""
     queue = row_queue.RowQueue.put_control_row
 
     def forgetful(self: Any, shard_id: Any, row: Any) -> None:
         if row.kind == Kind.TRUNCATE:
-            row.index = 1 << 40  # there is nothing so far
+            row.index = 1 << 40  # no entry has such an index
         queue(self, shard_id, row)
 
     with patch.object(row_queue.RowQueue, "put_control_row", forgetful):
@@ -168,7 +168,7 @@ def header_without_key() -> Iterator[None]:
 
 @contextmanager
 def cuts_before_all_is_replayed() -> Iterator[None]:
-    """Recovery cuts first, then writes every row as it meets it, truncated or not."""
+    """Truncate the files first, then write every row in its order, also rows that a later one truncates."""
     rewrite, fit = recovery._rewrite, recovery._fit_files
 
     def acts_early(opened: Any, walked: Any, damaged: Any) -> None:
@@ -199,8 +199,8 @@ def removes_before_trimmed_is_synced() -> Iterator[None]:
 
 LOST, REFUSED, DIFFERENT, INVENTED = "lost", "refused", "different", "invented"
 MUTANTS = (
-    Mutant("answers before its sync", "J6", answers_before_its_sync, frozenset({LOST})),
-    Mutant("compares before rewriting", "R3", compares_before_rewriting, frozenset({REFUSED, LOST, DIFFERENT})),
+    Mutant("reports a block before its sync", "J6", answers_before_its_sync, frozenset({LOST})),
+    Mutant("does not rewrite equal bytes", "R3", compares_before_rewriting, frozenset({REFUSED, LOST, DIFFERENT})),
     Mutant("does not write the newest block again", "R2", leaves_the_newest_block, frozenset({LOST})),
     Mutant(
         "does not write the trusted checkpoint again", "R2", leaves_the_trusted_checkpoint, frozenset({REFUSED, LOST})
@@ -216,6 +216,12 @@ MUTANTS = (
     Mutant("carries votes older than P", "C1", carries_older_votes, frozenset({DIFFERENT})),
     Mutant("forgets truncations", "R1", forgets_truncations, frozenset({REFUSED, DIFFERENT})),
     Mutant("does not key its headers", "J4", header_without_key, frozenset({REFUSED, INVENTED}), 8_000),
-    Mutant("cuts before all is folded", "R4", cuts_before_all_is_replayed, frozenset({DIFFERENT, REFUSED})),
-    Mutant("removes before settled is synced", "D1", removes_before_trimmed_is_synced, frozenset({REFUSED}), 8_000),
+    Mutant("truncates before all is replayed", "R4", cuts_before_all_is_replayed, frozenset({DIFFERENT, REFUSED})),
+    Mutant(
+        "removes before the offset is synced",
+        "D1",
+        removes_before_trimmed_is_synced,
+        frozenset({REFUSED}),
+        8_000,
+    ),
 )

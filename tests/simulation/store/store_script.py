@@ -1,4 +1,4 @@
-"""The scripted run: everything that a broker does to its disk, small, from one seed, always the same."""
+"""The scripted run: everything that a broker does to its disk, on a small scale, determined by one seed."""
 
 import struct
 from random import Random
@@ -20,7 +20,8 @@ from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.store import StoreOptions
 
 KEY = b"k" * 16
-FORGED = struct.pack(">4sIH2xIQQQQI12x", b"TMJB", 0, 1, 0, 1 << 40, 1 << 40, 0, 0, 0)  # an empty block of far ahead
+# an empty block with a far higher sequence
+FORGED = struct.pack(">4sIH2xIQQQQI12x", b"TMJB", 0, 1, 0, 1 << 40, 1 << 40, 0, 0, 0)
 ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 PEER = ReplicaKey(BrokerId(2), DirectoryId(b"e" * 16))
 OPTIONS = StoreOptions(
@@ -46,13 +47,17 @@ def opening(topic: int, first_partition: int, partition_count: int, *voters: Rep
 
 
 class StoreScript:
-    """Drives `driver` in rounds.  Two shards have one voter and lead; two follow a leader that a seed plays."""
+    """
+    Drives `driver` in rounds.  Two shards have one voter and lead; two follow a leader whose actions the seed draws.
+    """
 
     def __init__(self, driver: StoreDriver, disk: SimulatedDisk, seed: int = 1) -> None:
         self.driver = driver
         self.disk = disk
         self.random = Random(seed)
-        driver.write_back_bytes_min = 0 if seed % 2 else 24 << 10  # block by block, or several at once
+        driver.write_back_bytes_min = (
+            0 if seed % 2 else 24 << 10
+        )  # write back block by block, or several blocks at once
         self.now_ms = 1_000
         self.written = 0
         self.truncations = 0
@@ -117,7 +122,10 @@ class StoreScript:
             driver.block(empty=True)
 
     def _checkpoint_while_rows_wait(self, *, is_slow: bool) -> None:
-        """A vote and entries are queued; `is_slow`: the journal's thread comes to them after the checkpoint is done."""
+        """
+        Begin a checkpoint while a vote and entries are queued.  With `is_slow`, they are journaled after the
+        checkpoint.
+        """
         driver = self.driver
         driver.drain()
         log = driver.store.shards[FOLLOWED]
@@ -127,7 +135,7 @@ class StoreScript:
         while is_slow and driver.store.is_checkpointing:
             driver.beside()
 
-    # A leader alone.
+    # Shards with one voter.
 
     def _lead(self, shard_id: ShardId) -> None:
         if not self.driver.replicas[shard_id].leads:
@@ -142,7 +150,7 @@ class StoreScript:
         self.driver.propose(shard_id, self._batch(shard_id, partition, replica.term, size))
 
     def _forge(self) -> None:
-        """A client that knows the format sends what looks like a block, wherever its bytes may meet a page."""
+        """Append a batch whose bytes look like journal blocks, as a client could, at every alignment to a page."""
         self.driver.drain()
         self.driver.block()
         replica = self.driver.replicas[MADE]
@@ -166,7 +174,7 @@ class StoreScript:
         self.driver.drain()
         self.driver.trim(shard_id, partition, offset)
 
-    # A follower, and the leaders of its terms.
+    # Shards that follow.
 
     def _follow(self, shard_id: ShardId) -> None:
         random, driver = self.random, self.driver
@@ -249,7 +257,9 @@ class StoreScript:
 
 
 def agreed_index(durable: list[ModelEntry], log: ShardLog) -> int:
-    """The newest index up to which what is durable is what the log has, and not another of the same term."""
+    """
+    Return the newest index up to which the durable entries are those of the log, not replaced ones of the same term.
+    """
     agreed = log.commit_index
     while agreed < min(len(durable), log.last_index) and _is_same(durable[agreed], log.entry_at(agreed + 1)):
         agreed += 1
@@ -257,7 +267,7 @@ def agreed_index(durable: list[ModelEntry], log: ShardLog) -> int:
 
 
 def _is_same(model: ModelEntry, entry: Entry) -> bool:
-    payload = entry.payload  # None: it is in its segment, so it was durable before
+    payload = entry.payload  # only its segment has it, so it was durable before
     if payload is not None and model.payload != payload:
         return False
     return (model.term, model.base_offset, model.append_time) == (entry.term, entry.base_offset, entry.append_time)

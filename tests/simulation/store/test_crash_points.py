@@ -1,4 +1,4 @@
-"""Wherever the power goes, a kill comes or a sync fails: what was acknowledged is there, and nothing else.
+"""After a power loss, a kill or a failed sync at any operation, everything acknowledged is there, and nothing else.
 
 `TIDEMILL_EVERY_TEAR=1` tears each page at every sector, and runs more scripts.
 """
@@ -20,8 +20,8 @@ from tidemill.storage.data_directory import Identity, read_identity, write_ident
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SOAK_SEEDS = range(1, 9)
-# Of each the script must do several.
-DEEDS = ("rolls", "segments_removed", "partitions_deleted", "truncations", "pairs")
+# The script must do each of these several times.
+ACTIONS = ("rolls", "segments_removed", "partitions_deleted", "truncations", "pairs")
 
 
 def explore(explorer: Explorer, seed: int, explored: list[str], rounds: int = 25) -> None:
@@ -36,10 +36,8 @@ def explore(explorer: Explorer, seed: int, explored: list[str], rounds: int = 25
 
 
 @pytest.mark.timeout(600)
-def test_every_crash_point_of_the_script_keeps_what_was_promised(explored: list[str]) -> None:
-    """
-    Before each operation: all fates of what is unsynced, a kill, a failing sync; the same in each recovery.
-    """
+def test_every_crash_point_keeps_the_promises(explored: list[str]) -> None:
+    """Before each operation: all fates of unsynced data, a kill, and a failed sync; the same in each recovery."""
     explorer = Explorer(thinned=1)
 
     explore(explorer, 1, explored, rounds=30)
@@ -48,14 +46,12 @@ def test_every_crash_point_of_the_script_keeps_what_was_promised(explored: list[
     assert explorer.laps >= 3
     assert explorer.states >= 20_000
     assert explorer.checkpoints >= 5
-    assert min(explorer.deeds[deed] for deed in DEEDS) >= 2, explorer.deeds
+    assert min(explorer.counts[action] for action in ACTIONS) >= 2, explorer.counts
 
 
 @pytest.mark.parametrize("seed", [2, 3])
-def test_other_scripts_keep_what_was_promised(seed: int, explored: list[str]) -> None:
-    """
-    Other orders of the same deeds, with a share of the fates at each crash point.
-    """
+def test_other_scripts_keep_the_promises(seed: int, explored: list[str]) -> None:
+    """The same actions in other orders, with a share of the fates at each crash point."""
     explorer = Explorer(thinned=60)
 
     explore(explorer, seed, explored)
@@ -66,10 +62,8 @@ def test_other_scripts_keep_what_was_promised(seed: int, explored: list[str]) ->
 @pytest.mark.skipif(not IS_SOAK, reason="takes minutes each: TIDEMILL_EVERY_TEAR=1, or make soak")
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", SOAK_SEEDS)
-def test_every_tear_of_every_page_keeps_what_was_promised(seed: int, explored: list[str]) -> None:
-    """
-    Each unsynced page torn at each of its sectors, and as the only one that was written.
-    """
+def test_every_tear_of_every_page_keeps_the_promises(seed: int, explored: list[str]) -> None:
+    """Each unsynced page is torn at each of its sectors, and is the only page that was written."""
     explorer = Explorer(thinned=1, every_tear=True, resume_every=10)
 
     explore(explorer, seed, explored)
@@ -77,9 +71,9 @@ def test_every_tear_of_every_page_keeps_what_was_promised(seed: int, explored: l
     assert explorer.laps >= 3
 
 
-def test_a_directory_can_be_founded_again_wherever_its_founding_was_cut() -> None:
+def test_an_interrupted_initialization_of_a_directory_can_be_repeated() -> None:
     """
-    Without an identity it is nobody's, and with one it has everything that a start needs.
+    A directory without an identity may be initialized again; one with an identity has everything that a start needs.
     """
     disk = SimulatedDisk()
     identity = Identity(

@@ -1,4 +1,4 @@
-"""An install over real stores, cut at every operation of the follower's disk: it goes on, and ends with the same bytes.
+"""An install over real stores is interrupted at every operation of the follower's disk, resumes, and copies all bytes.
 
 `TIDEMILL_EVERY_TEAR=1` runs more seeds.
 """
@@ -28,12 +28,12 @@ IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SEEDS = range(60) if IS_SOAK else range(6)
 
 
-class RecoveryReport(AssertionError):
-    """A promise was not kept; the sentence says where."""
+class LostPromise(AssertionError):
+    """A promise was broken.  The message says where."""
 
 
 def explore(seed: int) -> int:
-    """How many disks were opened.  Found."""
+    """Return how many disks were opened.  Raise `LostPromise` if one breaks a promise."""
     pair = Pair(seed)
     follower = pair.follower
     pair.marks = dict(follower.high_watermarks)
@@ -54,7 +54,7 @@ def explore(seed: int) -> int:
 
 
 def watch(disk: SimulatedDisk, crashed: dict[bytes, tuple[SimulatedDisk, str]]) -> None:
-    """What a crash before each operation would leave."""
+    """Collect the disks that a crash before each operation would leave."""
 
     def visit(operation: Operation) -> None:
         for fate in UNIFORM:
@@ -70,28 +70,28 @@ def opened(disk: SimulatedDisk, where: str) -> Side:
     try:
         return Side(FOLLOWER, disk)
     except AssertionError as problem:
-        raise RecoveryReport(f"{where}: {problem}") from problem
+        raise LostPromise(f"{where}: {problem}") from problem
 
 
 def finish(pair: Pair, follower: Side, where: str) -> None:
     pair.begin_again()
     for sentence in pair.lost(follower):
-        raise RecoveryReport(f"{where}: {sentence}")
+        raise LostPromise(f"{where}: {sentence}")
     try:
         pair.exchange(follower)
         problems = pair.differences(follower)
     except Exception as problem:
-        raise RecoveryReport(f"{where}: {type(problem).__name__}: {problem}") from problem
+        raise LostPromise(f"{where}: {type(problem).__name__}: {problem}") from problem
     for sentence in problems:
-        raise RecoveryReport(f"{where}: {sentence}")
-    for sentence in pair.differences(opened(follower.disk.after_power_loss(ALL_LOST), f"{where}; went on")):
-        raise RecoveryReport(f"{where}; went on, all lost: {sentence}")
+        raise LostPromise(f"{where}: {sentence}")
+    for sentence in pair.differences(opened(follower.disk.after_power_loss(ALL_LOST), f"{where}; continued")):
+        raise LostPromise(f"{where}; continued, all lost: {sentence}")
 
 
 @pytest.mark.timeout(7200 if IS_SOAK else 300)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_install_that_was_cut_anywhere_goes_on(seed: int, explored: list[str]) -> None:
-    """Nothing that was committed here goes meanwhile, and in the end everything is as it is on the leader."""
+def test_an_install_interrupted_anywhere_resumes(seed: int, explored: list[str]) -> None:
+    """No committed entry of the follower is lost meanwhile, and in the end the follower equals the leader."""
     began = time.perf_counter()
 
     disks = explore(seed)
@@ -100,8 +100,8 @@ def test_an_install_that_was_cut_anywhere_goes_on(seed: int, explored: list[str]
     explored.append(f"Installs, seed {seed}: {disks} disks opened, {time.perf_counter() - began:.0f} s")
 
 
-def test_what_is_alike_is_not_moved() -> None:
-    """A follower that lacks rows, but no record, is caught up without a chunk."""
+def test_an_install_does_not_copy_equal_data() -> None:
+    """A follower that lacks entries but no record catches up without a chunk."""
     pair = Pair(1)
     pair.exchange()
     leader, follower = pair.leader, pair.follower
@@ -135,7 +135,7 @@ def answers_before_it_is_durable() -> Iterator[None]:
         self.installing = None
 
     def dropped(self: Any, shard_id: Any, rows: Any) -> None:
-        if rows[-1].kind != Kind.INSTALLED:  # the power goes before it gets there
+        if rows[-1].kind != Kind.INSTALLED:  # the power is lost before the row is written
             put(self, shard_id, rows)
 
     put = row_queue.RowQueue.put
@@ -145,7 +145,7 @@ def answers_before_it_is_durable() -> Iterator[None]:
 
 @contextmanager
 def cuts_below_the_high_watermark() -> Iterator[None]:
-    """Everything is copied, and nobody checks."""
+    """Copy everything, without a check of what is committed."""
     init = InstallCopy.__init__
 
     def careless(self: Any, disk: Any, log: Any, _: Any) -> None:
@@ -200,12 +200,12 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_found(name: str, explored: list[str]) -> None:
-    """In one of the first seeds."""
+    """Each bug is found in one of the first seeds."""
     for seed in range(12):
         with MUTANTS[name]():
             try:
                 explore(seed)
-            except RecoveryReport as found:
+            except LostPromise as found:
                 explored.append(f"Install mutant, {name}: seed {seed}: {str(found)[:120]}")
                 return
     raise AssertionError(f"{name}: not found")

@@ -1,4 +1,4 @@
-"""The crash points are worth their time only if they show a broken rule: each planted bug is found, and soon."""
+"""The crash points find each planted bug within a budget: otherwise they would not find real ones."""
 
 import pytest
 
@@ -8,9 +8,7 @@ from tests.simulation.store.mutants import MUTANTS, Mutant
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
 def test_a_broken_rule_is_found(mutant: Mutant, explored: list[str]) -> None:
-    """
-    Within its budget of states, and for what it is.
-    """
+    """The bug is found within its budget of states, and by the right kind of violation."""
     explorer = Explorer(states_max=mutant.states_max)
 
     with mutant.planted(), pytest.raises(Violation) as found:

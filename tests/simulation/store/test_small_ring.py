@@ -1,7 +1,8 @@
-"""Rows for more than the ring holds, truncated while they wait: whatever the order, the store comes to rest.
+"""
+Shards queue more rows than the ring holds, and truncate them while they wait.  In any order, the store must catch up.
 
-Each seed draws shards that follow leaders which change, a ring of a few pages, and when what runs beside gets its turn;
-and now and then all that a power loss could leave is opened and compared with the model.
+Each seed draws followers with changing leaders, a ring of a few pages, and the times of background work.  Now and then
+every disk that a power loss could leave is opened and compared with the model.
 """
 
 import os
@@ -31,7 +32,7 @@ from tidemill.storage.store import StoreOptions
 
 SEEDS = range(2_000) if os.environ.get("TIDEMILL_EVERY_TEAR") else range(120)
 SHARDS = (ShardId(1), ShardId(2), ShardId(3))
-DEEDS = 60
+ACTIONS = 60
 PAGE = 4096
 
 
@@ -63,11 +64,19 @@ class Run:
         for number, shard_id in enumerate(SHARDS):
             driver.open_shard(shard_id, opening(3, 2 * number, 2, ME, PEER))
             driver.vote(shard_id, 1, PEER)
-        deeds = [self._append] * 5 + [self._truncate] * 2 + [self._block] * 4
-        deeds += [self._vote, self._commit, self._trim, self._beside, self._checkpoint, self._fill_disk, self._crash]
-        for _ in range(DEEDS):
+        actions = [self._append] * 5 + [self._truncate] * 2 + [self._block] * 4
+        actions += [
+            self._vote,
+            self._commit,
+            self._trim,
+            self._beside,
+            self._checkpoint,
+            self._fill_disk,
+            self._crash,
+        ]
+        for _ in range(ACTIONS):
             self.now_ms += 10
-            random.choice(deeds)()
+            random.choice(actions)()
         self.disk.free_bytes = None
         driver.drain()
         driver.block(empty=True)
@@ -101,7 +110,7 @@ class Run:
         self.driver.vote(log.shard_id, log.term + 1, self.random.choice((ME, PEER, None)))
 
     def _truncate(self) -> None:
-        """Another leads by then."""
+        """Truncate for another leader."""
         log = self._log()
         if log.last_index > log.commit_index:
             self.driver.vote(log.shard_id, log.term + 1, None)
@@ -158,8 +167,8 @@ class Run:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_small_ring_comes_to_rest(seed: int) -> None:
-    """Everything that waited is written, and a crash on the way finds what was acknowledged."""
+def test_a_small_ring_catches_up(seed: int) -> None:
+    """Everything queued is written, and a crash on the way loses nothing acknowledged."""
     run = Run(seed)
 
     run.run()
@@ -173,7 +182,7 @@ def test_a_small_ring_comes_to_rest(seed: int) -> None:
 
 @contextmanager
 def checkpoints_wait_for_truncations() -> Iterator[None]:
-    """And these for room."""
+    """Checkpoints wait for truncations, and truncations for room."""
     choose, take = store.Store._choose_position, row_queue.RowQueue.take
 
     def patient(self: Any) -> None:
@@ -188,8 +197,8 @@ def checkpoints_wait_for_truncations() -> Iterator[None]:
 
 
 @contextmanager
-def keeps_what_was_chosen() -> Iterator[None]:
-    """A checkpoint that was chosen before a truncation stands for rows that are never spread."""
+def keeps_a_stale_checkpoint_capture() -> Iterator[None]:
+    """Keep a checkpoint capture that predates a truncation: it waits for rows that are never written back."""
     truncate = store.Store.truncate
 
     def careless(self: Any, *arguments: Any) -> None:
@@ -203,7 +212,7 @@ def keeps_what_was_chosen() -> Iterator[None]:
 
 @contextmanager
 def trims_what_it_finds() -> Iterator[None]:
-    """Recovery removes what it holds for settled, not what was removed."""
+    """Trim, in recovery, up to what recovery finds, not up to what was removed."""
     put = row_queue.RowQueue.put_control_row
 
     def plain(self: Any, shard_id: Any, row: Any) -> None:
@@ -215,9 +224,11 @@ def trims_what_it_finds() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("planted", [checkpoints_wait_for_truncations, keeps_what_was_chosen, trims_what_it_finds])
+@pytest.mark.parametrize(
+    "planted", [checkpoints_wait_for_truncations, keeps_a_stale_checkpoint_capture, trims_what_it_finds]
+)
 def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
-    """In one of the first seeds."""
+    """Each bug is found in one of the first seeds."""
     for seed in range(120):
         with planted():
             try:
