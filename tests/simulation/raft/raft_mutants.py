@@ -1,4 +1,4 @@
-"""Bugs that consensus is known for, each planted in the code that ships; the swarm must find them."""
+"""Well-known consensus bugs, planted in the production code; the simulation or a transcript must find each of them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -47,7 +47,7 @@ def majority_is_half() -> Iterator[None]:
 
 @contextmanager
 def serves_what_others_have_committed() -> Iterator[None]:
-    """While its own disk is behind: it has not applied all that was acknowledged before its term."""
+    """Serve while the leader's own disk is behind: it has not applied everything acknowledged before its term."""
 
     def hasty(self: Any) -> bool:
         return bool(self.leads and self.commit_index >= self.term_start_index)
@@ -119,8 +119,8 @@ def votes_twice_in_a_term() -> Iterator[None]:
 
 
 @contextmanager
-def reads_without_asking() -> Iterator[None]:
-    """Whoever believes that it leads answers for the log."""
+def confirms_reads_without_a_round() -> Iterator[None]:
+    """A replica that believes that it leads confirms reads at once."""
 
     def at_once(self: Any) -> int:
         return 0 if self.tracker is None else int(self.tracker.serial)
@@ -129,20 +129,20 @@ def reads_without_asking() -> Iterator[None]:
         yield
 
 
-def with_cut_networks(knobs: ShardKnobs) -> ShardKnobs:
-    """And nothing else that lets an old leader hear of a new one late."""
+def with_partitions(knobs: ShardKnobs) -> ShardKnobs:
+    """Only partitions and different clocks, so that nothing else delays the news of a new leader."""
     quiet = dict.fromkeys(("crash", "crash_in_sync", "drop", "duplicate", "tail", "slow_sync"), 0.0)
     return replace(knobs, partition=0.5, clock_rate=0.3, delay_ms=5, sync_ms=1, **quiet)  # type: ignore[arg-type]
 
 
-def with_changes(knobs: ShardKnobs) -> ShardKnobs:
-    """Of the voters, every second, while brokers are cut off."""
+def with_membership_changes(knobs: ShardKnobs) -> ShardKnobs:
+    """Change the membership every second, while nodes are isolated."""
     nodes = min(knobs.nodes, 5)
     return replace(knobs, nodes=nodes, spare=2, change=1.0, partition=0.2, drop=0.0, delay_ms=5, duration_ms=20_000)
 
 
 def with_crashes_in_sync(knobs: ShardKnobs) -> ShardKnobs:
-    """Every second vote costs its voter a crash before it is on disk, and leaders fall often."""
+    """Half of the syncs of votes end in a crash, and leaders crash often."""
     return replace(knobs, crash=0.4, crash_in_sync=0.5)
 
 
@@ -179,7 +179,7 @@ def answers_a_vote_before_its_sync() -> Iterator[None]:
 
 @contextmanager
 def believes_any_report() -> Iterator[None]:
-    """A sync that returns after a truncation speaks of entries that are gone."""
+    """A sync that returns after a truncation may report entries that are truncated."""
     advance = Replica.advance
 
     def gullible(self: Any, term: int, index: int, vote: Any = None) -> bool:
@@ -193,7 +193,7 @@ def believes_any_report() -> Iterator[None]:
 
 @contextmanager
 def changes_several_voters_at_once() -> Iterator[None]:
-    """The change before need not be committed."""
+    """The previous change need not be committed."""
 
     def hasty(self: Any, membership: Membership, append_time: int) -> int:
         return int(self.propose(replica.voters_change(membership.encode(), append_time)))
@@ -210,7 +210,7 @@ def keeps_a_truncated_membership() -> Iterator[None]:
 
 @contextmanager
 def commits_older_terms_by_counting() -> Iterator[None]:
-    """Figure 8: the swarm meets it once in some thousand seeds; a transcript shows it."""
+    """Figure 8 of the Raft paper: random runs meet it once in some thousand seeds, so a transcript shows it."""
     count = Replica._count
 
     def counting(self: Any) -> None:
@@ -251,21 +251,21 @@ def takes_entries_while_it_installs() -> Iterator[None]:
 
 
 @contextmanager
-def stands_while_it_installs() -> Iterator[None]:
+def campaigns_while_it_installs() -> Iterator[None]:
     with patch.object(Replica, "_may_campaign", lambda self: self.me in self.voters):
         yield
 
 
 @contextmanager
-def install_cuts_what_is_committed() -> Iterator[None]:
-    """It copies everything, for that is simpler."""
+def install_truncates_committed_entries() -> Iterator[None]:
+    """The install copies everything."""
     with patch.object(model_install, "meeting_offset", lambda *_: None):
         yield
 
 
 @contextmanager
-def install_keeps_what_differs() -> Iterator[None]:
-    """Offsets alone are compared."""
+def install_keeps_divergent_entries() -> Iterator[None]:
+    """The install compares only offsets."""
 
     def blind(ours: Any, our_end: int, theirs: Any, their_end: int) -> int:
         return min(our_end, their_end)
@@ -275,8 +275,8 @@ def install_keeps_what_differs() -> Iterator[None]:
 
 
 @contextmanager
-def offers_what_is_not_committed() -> Iterator[None]:
-    """And drops the rows of it."""
+def offers_uncommitted_entries() -> Iterator[None]:
+    """The snapshot holds uncommitted entries."""
     snapshot = model_install.ModelCatchUp._snapshot
 
     def hasty(self: Any) -> Any:
@@ -288,8 +288,8 @@ def offers_what_is_not_committed() -> Iterator[None]:
 
 
 @contextmanager
-def whoever_has_it_counts(who: Callable[[Replica], Iterable[Any]]) -> Iterator[None]:
-    """As many as a majority of the voters, but of others too."""
+def counts_other_replicas(who: Callable[[Replica], Iterable[Any]]) -> Iterator[None]:
+    """Commit what a majority's number of replicas has, counting replicas that are not voters."""
     count = Replica._count
 
     def generous(self: Any) -> None:
@@ -305,7 +305,7 @@ def whoever_has_it_counts(who: Callable[[Replica], Iterable[Any]]) -> Iterator[N
 
 
 def a_learner_counts() -> AbstractContextManager[None]:
-    return whoever_has_it_counts(lambda replica: replica.membership.members)
+    return counts_other_replicas(lambda replica: replica.membership.members)
 
 
 def voters_and_removed(replica: Replica) -> list[Any]:
@@ -315,7 +315,7 @@ def voters_and_removed(replica: Replica) -> list[Any]:
 
 @contextmanager
 def a_removed_voter_still_counts() -> Iterator[None]:
-    """And is still sent what it may say that it has."""
+    """The leader also keeps replicating to the removed voter."""
     follow = ProgressTracker.follow
 
     def faithful(self: Any, membership: Membership) -> None:
@@ -324,14 +324,14 @@ def a_removed_voter_still_counts() -> Iterator[None]:
 
     with (
         patch.object(ProgressTracker, "follow", faithful),
-        whoever_has_it_counts(voters_and_removed),
+        counts_other_replicas(voters_and_removed),
     ):
         yield
 
 
 @contextmanager
 def a_damaged_replica_votes() -> Iterator[None]:
-    """For anybody: it does not know what it has lost."""
+    """It grants its vote to any candidate, although it does not know what it has lost."""
     on_vote_request = Replica._on_vote_request
 
     def generous(self: Any, sender: Any, request: Any) -> None:
@@ -371,8 +371,8 @@ def a_restart_forgets_damage() -> Iterator[None]:
 
 @contextmanager
 def any_snapshot_repairs() -> Iterator[None]:
-    """Also one that lacks what the replica has answered for."""
-    on_offer = Follower.on_offer
+    """A damaged replica accepts a snapshot that lacks entries that it has acknowledged."""
+    on_offer = Replica._on_offer
 
     def content(self: Any, sender: Any, offer: Any) -> None:
         repair = self._repair
@@ -387,7 +387,7 @@ def any_snapshot_repairs() -> Iterator[None]:
         yield
 
 
-BY_SWARM = (
+BY_RANDOM_RUNS = (
     RaftMutant("an append always truncates", append_always_truncates, 20),
     RaftMutant("half the voters are a majority", majority_is_half, 20),
     RaftMutant("votes for a shorter log", votes_for_a_shorter_log, 20),
@@ -396,19 +396,19 @@ BY_SWARM = (
     RaftMutant("the leader counts itself before its sync", leader_counts_itself_before_its_sync, 40),
     RaftMutant("a vote is answered before its sync", answers_a_vote_before_its_sync, 160, sharp=with_crashes_in_sync),
     RaftMutant("a voter votes twice in a term", votes_twice_in_a_term, 20),
-    RaftMutant("a read asks nobody", reads_without_asking, 200, sharp=with_cut_networks),
-    RaftMutant("several voters change at once", changes_several_voters_at_once, 120, sharp=with_changes),
+    RaftMutant("a read is confirmed without a round", confirms_reads_without_a_round, 200, sharp=with_partitions),
+    RaftMutant("several voters change at once", changes_several_voters_at_once, 120, sharp=with_membership_changes),
     RaftMutant("a learner counts", a_learner_counts, 60),
     RaftMutant("a removed voter still counts", a_removed_voter_still_counts, 60),
     RaftMutant("takes entries while it installs", takes_entries_while_it_installs, 120, sharp=with_installs),
-    RaftMutant("an install cuts what is committed", install_cuts_what_is_committed, 60),
-    RaftMutant("an install keeps what differs", install_keeps_what_differs, 400),
-    RaftMutant("a snapshot holds what is not committed", offers_what_is_not_committed, 400),
+    RaftMutant("an install truncates committed entries", install_truncates_committed_entries, 60),
+    RaftMutant("an install keeps divergent entries", install_keeps_divergent_entries, 400),
+    RaftMutant("a snapshot holds uncommitted entries", offers_uncommitted_entries, 400),
     RaftMutant("a damaged replica votes", a_damaged_replica_votes, 20),
     RaftMutant("a damaged replica answers for entries", a_damaged_replica_answers_for_entries, 20),
 )
 BY_TRANSCRIPT = (
-    RaftMutant("any report of a sync is believed", believes_any_report, transcript="sync_after_truncation.txt"),
+    RaftMutant("believes any report of a sync", believes_any_report, transcript="sync_after_truncation.txt"),
     RaftMutant("older terms commit by counting", commits_older_terms_by_counting, transcript="figure_8.txt"),
     RaftMutant("a vote counts twice", a_vote_counts_twice, transcript="duplicate_vote.txt"),
     RaftMutant("an append always truncates", append_always_truncates, transcript="late_append.txt"),
@@ -417,15 +417,15 @@ BY_TRANSCRIPT = (
         install_answers_before_it_is_durable,
         transcript="install_and_append.txt",
     ),
-    RaftMutant("an install keeps what differs", install_keeps_what_differs, transcript="install_killed.txt"),
-    RaftMutant("stands while it installs", stands_while_it_installs, transcript="install_killed.txt"),
+    RaftMutant("an install keeps divergent entries", install_keeps_divergent_entries, transcript="install_killed.txt"),
+    RaftMutant("campaigns while it installs", campaigns_while_it_installs, transcript="install_killed.txt"),
     RaftMutant(
-        "serves what others have committed",
+        "serves before it has applied what was committed",
         serves_what_others_have_committed,
         transcript="confirmed_by_others.txt",
     ),
     RaftMutant("a damaged replica votes", a_damaged_replica_votes, transcript="damaged.txt"),
     RaftMutant("a restart forgets damage", a_restart_forgets_damage, transcript="damaged.txt"),
     RaftMutant("any snapshot repairs", any_snapshot_repairs, transcript="damaged_promise.txt"),
-    RaftMutant("a truncated membership stays", keeps_a_truncated_membership, transcript="membership_rolled_back.txt"),
+    RaftMutant("keeps a truncated membership", keeps_a_truncated_membership, transcript="membership_rolled_back.txt"),
 )

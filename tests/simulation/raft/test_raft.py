@@ -1,6 +1,6 @@
-"""A swarm of runs of one shard's replicas; and the bugs that it, or a transcript, must find.
+"""Many random runs of one shard's replicas, and the planted bugs that they, or a transcript, must find.
 
-`TIDEMILL_RAFT_SEEDS=20000` runs so many, as `make soak` does.
+`TIDEMILL_RAFT_SEEDS=20000` runs that many seeds, as `make soak` does.
 """
 
 import os
@@ -11,14 +11,14 @@ from random import Random
 import pytest
 
 from tests.simulation.hash_seeds import outputs_under_two_hash_seeds
-from tests.simulation.raft.raft_mutants import BY_SWARM, BY_TRANSCRIPT, RaftMutant
+from tests.simulation.raft.raft_mutants import BY_RANDOM_RUNS, BY_TRANSCRIPT, RaftMutant
 from tests.unit.raft.transcript import Hand
 from tidemill.simulation.shard.shard_knobs import ShardKnobs
 from tidemill.simulation.shard.shard_simulation import ShardSimulation
 
 SEEDS = int(os.environ.get("TIDEMILL_RAFT_SEEDS", "300"))
-LOTS = 6  # of seeds, so that a failure is told soon
-FOUND = (435,)  # a majority was damaged that only a disk knew of
+LOTS = 6  # of seeds, so that a failure is reported early
+SEEDS_THAT_FOUND_BUGS = (435,)  # a majority was damaged: a disk had a membership that no memory had
 RUN = """
 from tidemill.simulation.shard.shard_simulation import ShardSimulation
 for seed in (7, 11):
@@ -32,8 +32,8 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios" / "raft"
 
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("lot", range(LOTS))
-def test_a_swarm_of_runs_keeps_what_is_promised(lot: int, explored: list[str]) -> None:
-    """Nothing acknowledged is lost, nobody commits anything else, and a healed group agrees."""
+def test_random_runs_keep_the_invariants(lot: int, explored: list[str]) -> None:
+    """No acknowledged entry is lost, no two replicas commit different entries, and the healed nodes agree."""
     began = time.perf_counter()
     events = acknowledged = 0
 
@@ -51,15 +51,15 @@ def test_a_swarm_of_runs_keeps_what_is_promised(lot: int, explored: list[str]) -
     )
 
 
-@pytest.mark.parametrize("seed", FOUND)
-def test_a_seed_that_has_found_something_is_run_again(seed: int) -> None:
-    """What it has found is mended."""
+@pytest.mark.parametrize("seed", SEEDS_THAT_FOUND_BUGS)
+def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
+    """The bug that it found is fixed."""
     ShardSimulation(seed).run()
 
 
-@pytest.mark.parametrize("mutant", BY_SWARM, ids=lambda mutant: mutant.name)
-def test_the_swarm_finds_a_planted_bug(mutant: RaftMutant, explored: list[str]) -> None:
-    """Else it would find none that nobody planted."""
+@pytest.mark.parametrize("mutant", BY_RANDOM_RUNS, ids=lambda mutant: mutant.name)
+def test_random_runs_find_a_planted_bug(mutant: RaftMutant, explored: list[str]) -> None:
+    """A simulation that misses planted bugs would miss real ones."""
     for seed in range(mutant.seeds_max):
         knobs = None if mutant.sharp is None else mutant.sharp(ShardKnobs.draw(Random(seed)))
         with mutant.planted():
@@ -73,15 +73,15 @@ def test_the_swarm_finds_a_planted_bug(mutant: RaftMutant, explored: list[str]) 
 
 @pytest.mark.parametrize("mutant", BY_TRANSCRIPT, ids=lambda mutant: mutant.name)
 def test_a_transcript_finds_a_planted_bug(mutant: RaftMutant) -> None:
-    """What random search would need luck for."""
+    """Random runs would need luck to find these bugs."""
     path = SCENARIOS / mutant.transcript
 
     with mutant.planted(), pytest.raises(AssertionError, match=path.name):
         Transcript().run(path)
 
 
-def test_the_same_seed_is_the_same_run_whatever_hashes_are() -> None:
-    """Down to the last event: a seed in a report can be run again."""
+def test_a_seed_gives_the_same_run_under_any_hash_seed() -> None:
+    """The runs are equal down to the last event, so that a reported seed can be run again."""
     digests = outputs_under_two_hash_seeds(RUN)
 
     assert len(digests) == 1
