@@ -1,8 +1,7 @@
-"""
-The brokers of one cluster as processes on the loopback: started, stopped, killed and paused, each by its process id.
+"""The brokers of one cluster as processes on the loopback interface, started, stopped, killed and paused by process id.
 
-Broker 1 founds, the others join it.  Ports and directories stay from one life of a broker to the next, so that clients
-need no restart.  With `proxies`, brokers reach each other through them only.
+Broker 1 bootstraps the cluster, the others join it.  A broker keeps its ports and directory across restarts, so that
+clients need no restart.  With proxies, brokers reach each other only through them.
 """
 
 import json
@@ -37,7 +36,9 @@ OURS = (sys.executable, "-m", "tidemill")
 
 
 class ClusterBroker(BrokerProcess):
-    """One life of one broker; `broker_pid` differs from `pid` under a wrapper (strace), once it is ready."""
+    """
+    One process of one broker.  Under a wrapper (strace), `broker_pid` differs from `pid` once the broker is ready.
+    """
 
     def __init__(self, number: int, command: Sequence[str], *, log: Path) -> None:
         source = os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
@@ -52,32 +53,32 @@ class ClusterBroker(BrokerProcess):
             raise AssertionError(f"{problem}{self._stacks()}") from None
 
     def is_ready(self) -> bool:
-        """Whether it has said so, without waiting."""
+        """Return whether the broker has reported that it is ready, without waiting."""
         with selectors.DefaultSelector() as selector:
             selector.register(self.output, selectors.EVENT_READ)
             if not selector.select(0):
                 return False
         line = self.output.readline()
-        return line.startswith(b"{") and json.loads(line)["event"] == "ready"  # else it has ended
+        return line.startswith(b"{") and json.loads(line)["event"] == "ready"  # otherwise the broker has ended
 
     def wait_for_end(self) -> int:
-        """Its exit code."""
+        """Wait until the process ends, and return its exit code."""
         try:
             return self._process.wait(WAIT_SECONDS_MAX)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} does not end{self._stacks()}") from None
+            raise AssertionError(f"{self.name} has not ended{self._stacks()}") from None
 
     def _stacks(self) -> str:
-        """What each thread of a process that is stuck is doing; that ends it."""
+        """Abort a stuck process, and return the stack of each of its threads."""
         if self.has_ended():
             return ""
         before = self.log.stat().st_size
-        self._process.send_signal(signal.SIGABRT)  # faulthandler's
+        self._process.send_signal(signal.SIGABRT)  # faulthandler prints the stacks
         self._process.wait(WAIT_SECONDS_MAX)
-        return "; where it was:\n" + self.log.read_bytes()[before:].decode(errors="replace")
+        return "; its stacks:\n" + self.log.read_bytes()[before:].decode(errors="replace")
 
     def discard(self) -> None:
-        """Whatever is left of it."""
+        """Kill the process if it runs, and close its pipes."""
         if not self.has_ended():
             self._process.kill()
             self._process.wait()
@@ -95,13 +96,13 @@ class ClusterProcesses:
         program: Sequence[str] = OURS,
         is_proxied: bool = False,
     ) -> None:
-        """`data` says where a broker's directory is, where it is not below `directory`."""
+        """`data` maps brokers to their data directories, where these are not below `directory`."""
         self.numbers = tuple(numbers)
         self.directory = directory
         self.kafka_ports = {number: free_port() for number in numbers}
         self.peer_ports = {number: free_port() for number in numbers}
-        self.brokers: dict[int, ClusterBroker] = {}  # those that were started, and not ended by us
-        self.wrappers: dict[int, Sequence[str]] = {}  # what is put before a broker's command from its next start on
+        self.brokers: dict[int, ClusterBroker] = {}  # those that were started and not ended by the test
+        self.wrappers: dict[int, Sequence[str]] = {}  # prefix of a broker's command, from its next start on
         self._program = program
         self._settings = dict(settings or {})
         self._data = dict(data or {})
@@ -131,22 +132,25 @@ class ClusterProcesses:
     def _processes(self) -> dict[int, int]:
         return {broker.pid: number for number, broker in self.brokers.copy().items()}
 
-    # Lives.
+    # Start and stop.
 
     def start_all(self) -> None:
-        """All at once; those that join ask until the founder is there.  Each of them votes upon metadata then."""
+        """
+        Start all brokers at once, and wait until each is a voter of the metadata.  Joining brokers retry until the
+        first is there.
+        """
         self.start(*self.numbers)
         wait_until(lambda: self.voters() == set(self.numbers), "metadata with all brokers as voters")
 
     def start(self, *numbers: int, joins: Sequence[int] | None = None) -> None:
-        """And wait until each is ready."""
+        """Start brokers and wait until each is ready."""
         for number in numbers:
             self.begin(number, joins=joins)
         for number in numbers:
             self.brokers[number].wait_until_ready()
 
     def begin(self, number: int, *, joins: Sequence[int] | None = None) -> ClusterBroker:
-        """Start it, and do not wait."""
+        """Start a broker, and do not wait."""
         if joins is None:
             joins = [] if number == self.numbers[0] else [self.numbers[0]]
         peer = f"127.0.0.1:{self.peer_ports[number]}"
@@ -171,14 +175,14 @@ class ClusterProcesses:
         return f"127.0.0.1:{port}"
 
     def kill(self, *numbers: int) -> None:
-        """As power switches would: all of them before any is waited for."""
+        """Kill brokers at once, as a power switch does: signal all of them before waiting for any."""
         for number in numbers:
             self._signal(number, signal.SIGKILL)
         for number in numbers:
             self.brokers.pop(number).discard()
 
     def stop(self, number: int) -> None:
-        """Cleanly, and it says so."""
+        """Stop a broker cleanly.  Its exit code must be 0."""
         self._signal(number, signal.SIGTERM)
         broker = self.brokers.pop(number)
         try:
@@ -194,7 +198,7 @@ class ClusterProcesses:
         self._signal(number, signal.SIGCONT)
 
     def wipe(self, number: int) -> None:
-        """Its disk is new."""
+        """Delete the data directory of a broker, as if its disk were replaced."""
         assert number not in self.brokers, f"broker {number} still has its directory open"
         shutil.rmtree(self.data_directory(number))
 
@@ -202,7 +206,7 @@ class ClusterProcesses:
         os.kill(self.brokers[number].broker_pid, what)
 
     def recover(self) -> None:
-        """Everybody runs, and nothing is held back."""
+        """Restore the cluster: every broker runs, and no connection is held back."""
         if self.proxies is not None:
             self.proxies.heal()
         for number in self.running():
@@ -218,16 +222,16 @@ class ClusterProcesses:
     def log_of(self, number: int) -> str:
         return (self.directory / f"broker-{number}.log").read_text(errors="replace")
 
-    # What a broker says.
+    # Requests to brokers.
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
-        """Replicated three times."""
+        """Create a topic with three replicas."""
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         made = client.create_topics([NewTopic(topic, partitions, 3, config=configs)], request_timeout=WAIT_SECONDS_MAX)
         made[topic].result(WAIT_SECONDS_MAX)
 
     def ask(self, number: int, topics: Collection[str] | None) -> metadata.Response:
-        """That broker's Metadata.  BrokerUnreachable."""
+        """Return the Metadata response of one broker.  Raise `BrokerUnreachable` if it does not answer."""
         wanted = None if topics is None else [metadata.Request.Topic(name=name) for name in topics]
         request = metadata.Request(topics=wanted, allow_auto_topic_creation=False)
         response: metadata.Response = self._request(number, metadata.API, request)
@@ -242,18 +246,23 @@ class ClusterProcesses:
             connection.close()
 
     def voters(self) -> set[int]:
-        """Who votes upon metadata."""
+        """Return the voters of the metadata."""
         return {voter.replica_id for it in self._quorum(self.running()[0]) for voter in it.current_voters}
 
     def _quorum(self, number: int) -> Sequence[describe_quorum.Response.Topic.Partition]:
-        """Of metadata, as the controller tells that broker; empty when it has not answered.  BrokerUnreachable."""
+        """
+        Return the metadata quorum as the controller describes it through one broker; empty if the controller does not
+        answer.
+
+        Raise `BrokerUnreachable` if the broker does not answer.
+        """
         place = describe_quorum.Request.Topic.Partition(partition_index=0)
         topic = describe_quorum.Request.Topic(topic_name="__cluster_metadata", partitions=[place])
         answer = self._request(number, describe_quorum.API, describe_quorum.Request(topics=[topic]))
         return [it for told in answer.topics for it in told.partitions]
 
     def ask_any(self, topics: Collection[str] | None, *, but: Collection[int] = ()) -> metadata.Response:
-        """The Metadata of the first that answers."""
+        """Return the Metadata response of the first broker that answers."""
         answers: list[metadata.Response] = []
 
         def is_answered() -> bool:
@@ -270,7 +279,10 @@ class ClusterProcesses:
         return answers[0]
 
     def leaders(self, topic: str, *, but: Collection[int] = ()) -> dict[int, int]:
-        """Broker by partition; waits until each has one.  `but` are brokers that must not be asked, and cannot lead."""
+        """
+        Wait until each partition has a leader, and return the leaders by partition.  The brokers `but` are not asked
+        and do not count as leaders.
+        """
         return {partition: leader for partition, (leader, _) in self.leaders_and_epochs(topic, but=but).items()}
 
     def leaders_and_epochs(self, topic: str, *, but: Collection[int] = ()) -> dict[int, tuple[int, int]]:
@@ -286,7 +298,7 @@ class ClusterProcesses:
         return found
 
     def elect_preferred(self, topic: str, partition: int) -> None:
-        """Let the first of its replicas lead, as soon as it can: others hear by a heartbeat that it is ready."""
+        """Retry until the first replica leads: the other brokers learn by a heartbeat that it is ready."""
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         place = TopicPartition(topic, partition)
 
@@ -312,7 +324,7 @@ class ClusterProcesses:
         return found[-1]
 
     def is_in_sync(self, topic: str) -> bool:
-        """Every replica of every partition is, as their leaders say."""
+        """Return whether every replica of every partition is in sync, as their leaders report."""
         replicas = [it for known in self.ask_any([topic]).topics for it in known.partitions]
         return bool(replicas) and all(len(it.isr_nodes) == len(it.replica_nodes) for it in replicas)
 
@@ -320,7 +332,7 @@ class ClusterProcesses:
         wait_until(lambda: self.is_in_sync(topic), f"replicas of {topic} in sync")
 
     def wait_until_alike(self, topic: str, *, seconds_max: float = 30.0) -> None:
-        """What is committed is the same on every broker's disk, byte for byte."""
+        """Wait until the committed bytes are the same on the disks of all brokers."""
         topic_id = self.ask_any([topic]).topics[0].topic_id
         ends = self._end_offsets(topic)
         directories = {number: self.data_directory(number) for number in self.numbers}
@@ -331,7 +343,7 @@ class ClusterProcesses:
             return not problems
 
         try:
-            wait_until(are_alike, "replicas that are alike", seconds_max=seconds_max)
+            wait_until(are_alike, "equal replicas", seconds_max=seconds_max)
         except AssertionError:
             raise AssertionError(problems) from None
 
@@ -344,7 +356,10 @@ class ClusterProcesses:
 
 
 def _end_offset(reader: Consumer, place: TopicPartition) -> int:
-    """librdkafka hands it to whoever asks that the leader has just moved, as the balance does behind a restart."""
+    """
+    Return the end offset of a partition.  Retry NOT_LEADER_FOR_PARTITION, which librdkafka passes on when a leader
+    moves, as the leader balancer causes after a restart.
+    """
     ends: list[int] = []
 
     def is_told() -> bool:
@@ -360,8 +375,8 @@ def _end_offset(reader: Consumer, place: TopicPartition) -> int:
 
 
 def wait_until(is_so: Callable[[], Any], what: str, *, seconds_max: float = WAIT_SECONDS_MAX) -> None:
-    """Brokers are asked again and again: they tell nobody by themselves."""
+    """Poll until a condition holds: brokers send no notifications."""
     deadline = time.monotonic() + seconds_max
     while not is_so():
-        assert time.monotonic() < deadline, f"after {seconds_max:.0f} s there is still no {what}"
+        assert time.monotonic() < deadline, f"waited {seconds_max:.0f} s in vain for {what}"
         time.sleep(CHECK_SECONDS)

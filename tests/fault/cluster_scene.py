@@ -1,6 +1,7 @@
-"""
-One topic of a cluster under steady load, while faults come and go: who leads what, how long writes paused, and at the
-end whether every law was kept, by clients and on the brokers' disks.
+"""One topic under steady load, while faults strike its cluster.
+
+A scene knows the leaders, measures how long writes paused, and checks every law at the end, by clients and on the
+brokers' disks.
 """
 
 import time
@@ -13,13 +14,13 @@ from tests.fault.pauses import pause_of_shards, table
 from tests.fault.steady_load import Keys, SteadyLoad
 
 PARTITIONS = 6
-SHARDS = (range(2), range(2, 4), range(4, 6))  # a topic has one for each broker, at least
+SHARDS = (range(2), range(2, 4), range(4, 6))  # a topic has at least one shard per broker
 CALM_SECONDS = 0.3
-BROKEN_MAX = 20  # told of; whoever has broken so many laws has broken them all
+BROKEN_MAX = 20  # reported at most; more add nothing
 
 
 class ClusterScene:
-    """Use it as a context."""
+    """A context manager: the load runs inside it."""
 
     def __init__(self, cluster: ClusterProcesses, topic: str, *, keys: Keys = MappingProxyType({})) -> None:
         self.cluster = cluster
@@ -43,8 +44,8 @@ class ClusterScene:
 
     def strike(self, fault: str, victim: int, begin: Callable[[], object]) -> int:
         """
-        The victim cannot lead any more; others do, and everything is written again.  The pause of each shard that it
-        led is taken down; how many those are.
+        Apply a fault after which the victim cannot lead.  Wait until other brokers lead and every partition is written
+        again.  Measure the pause of each shard that the victim led, and return their number.
         """
         leaders = self.cluster.leaders(self.topic)
         hit = [shard for shard in SHARDS if leaders[shard.start] == victim]
@@ -56,13 +57,13 @@ class ClusterScene:
         return len(hit)
 
     def strike_all(self, fault: str, begin: Callable[[], object]) -> None:
-        """Nothing can be written until brokers are back, which `begin` sees to."""
+        """Apply a fault that stops all writes until brokers are back, which `begin` must cause."""
         since = time.monotonic()
         begin()
         self._faults.append((fault, SHARDS, since, self.load.wait_for_progress()))
 
     def calm(self) -> None:
-        """Everything is written, and every broker is there."""
+        """Wait until every broker is in sync and every partition is written."""
         self.cluster.wait_until_in_sync(self.topic)
         self.load.wait_for_progress()
         self.load.run_for(CALM_SECONDS)
@@ -83,7 +84,7 @@ class ClusterScene:
 class Verdict:
     def __init__(self, pauses: dict[str, list[float]], broken: list[str], seen: str) -> None:
         self.pauses = pauses
-        self.broken = broken  # laws
+        self.broken = broken  # the laws that were broken
         self._seen = seen
 
     def __str__(self) -> str:

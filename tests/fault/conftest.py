@@ -8,7 +8,7 @@ from tests.fault.cluster_processes import ClusterProcesses
 
 @pytest.fixture(scope="session")
 def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    """For whoever needs no other: a cluster takes longer to start than most faults to be got over."""
+    """A cluster for all tests that need no special one: starting it takes longer than most faults."""
     directory: Path = tmp_path_factory.mktemp("cluster")
     with ClusterProcesses(directory, settings={"leader.imbalance.check.interval.seconds": 1}) as cluster:
         cluster.start_all()
@@ -17,6 +17,6 @@ def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 @pytest.fixture
 def cluster(running_cluster: ClusterProcesses) -> ClusterProcesses:
-    """Three brokers that run, whatever the test before has left."""
+    """Three running brokers, whatever the previous test has left."""
     running_cluster.recover()
     return running_cluster

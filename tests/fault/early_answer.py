@@ -1,7 +1,6 @@
-"""
-A broker with a planted bug: it takes what the page cache has for durable, and syncs a while later.
+"""A broker with a planted bug: it treats the page cache as durable, and syncs later.
 
-Started in the place of `python -m tidemill`: tests that lose power must see what it loses.
+It is started in place of `python -m tidemill`.  Tests with power losses must detect what it loses.
 """
 
 import time

@@ -1,12 +1,12 @@
-"""How much of the faults a run takes: few in the suite, all with TIDEMILL_FAULTS=all (as `make soak` sets it)."""
+"""How many faults a run takes: few in the test suite, all with TIDEMILL_FAULTS=all, as `make soak` sets it."""
 
 import os
 
 import pytest
 
 IS_WHOLE = os.environ.get("TIDEMILL_FAULTS") == "all"
-JUDGED_MIN = 50  # pauses, before their p99 says anything
-SLACK = 1 if IS_WHOLE else 10  # what a limit of seconds is multiplied with: a suite shares its machine
+JUDGED_MIN = 50  # the number of pauses from which a p99 is meaningful
+SLACK = 1 if IS_WHOLE else 10  # the factor of every time limit: the suite shares its machine
 
 
 def times(short: int, whole: int) -> int:

@@ -1,12 +1,11 @@
-"""
-A file system in memory that loses power: what was not synced is forgotten, kept or torn, as a seed says.
+"""A file system in memory that loses power: unsynced data is lost, kept or torn, as a seed decides.
 
     python -m tests.fault.forgetful_disk MOUNT_POINT
 
-Serves until it is unmounted.  Writing `seed SEED` into the file POWER_LOSS at its root lets every page that was written
-since its file was synced fall to one of three fates (kept, lost, torn at a sector), and every directory that was
-changed since it was synced to one of two; `all` loses every one of them.  O_DIRECT is refused, as many file systems do:
-a sync is then always a call of its own.
+It serves until it is unmounted.  Writing `seed SEED` into the file POWER_LOSS at its root gives every page that was
+written since the sync of its file one of three fates (kept, lost, torn by sector), and every directory that was changed
+since its sync one of two.  Writing `all` loses all of them.  O_DIRECT is refused, as many file systems do, so that a
+sync is always a call of its own.
 """
 
 import errno
@@ -26,7 +25,7 @@ FREE_BYTES = 8 << 30
 
 
 class File:
-    """`data` is what the processes see; `before` has each unsynced page as it was when the file was synced last."""
+    """`data` is what processes see.  `before` holds each unsynced page as it was at the last sync of the file."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -97,7 +96,7 @@ class Directory:
 
 
 class ForgetfulDisk(mfusepy.Operations):  # type: ignore[misc]
-    """Each call is one of FUSE's; the kernel makes one after the other."""
+    """The operations of FUSE, which the kernel calls one at a time."""
 
     use_ns = True
 
@@ -217,6 +216,6 @@ class ForgetfulDisk(mfusepy.Operations):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
-    # What the kernel would remember of names and sizes does not lose power.
+    # The kernel's own caches of names and sizes would survive the power loss.
     options = {"entry_timeout": 0, "attr_timeout": 0, "negative_timeout": 0, "hard_remove": True}
     mfusepy.FUSE(ForgetfulDisk(), sys.argv[1], foreground=True, nothreads=True, **options)

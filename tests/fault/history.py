@@ -1,9 +1,8 @@
-"""
-What clients saw, and the laws it must keep: a history of sends and reads, checked after the fact.
+"""The history of what clients sent and read, and the laws that it must keep.  It is checked after the run.
 
-A send whose outcome is unknown may or may not have happened, at any time later; so it is never lost, and never wrong to
-see.  Every value names itself (producer and sequence number) and carries a CRC of itself, so that a record that was
-mixed up or damaged is known without looking at anything else.
+A send whose outcome is unknown may or may not have happened, at any later time.  So it may be missing, and it may be
+read.  Every value names itself (producer and sequence number) and carries its own CRC, so that a misplaced or damaged
+record is recognized by itself.
 """
 
 import zlib
@@ -12,21 +11,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-VALUE_BYTES = 120  # long enough to be a record, short enough that many are under way at a kill
+VALUE_BYTES = 120  # large enough for a record, small enough that many are in flight at a kill
 
 
 class Law(StrEnum):
     ONE_VALUE_PER_OFFSET = "an offset always holds the same value"
     ONE_OFFSET_PER_VALUE = "an idempotent producer's value is stored once"
     NOTHING_LOST = "an acknowledged value is in the log"
-    NOTHING_INVENTED = "a value in the log was sent, and is whole"
-    SEND_ORDER = "a producer's values lie in a partition in the order they were sent"
+    NOTHING_INVENTED = "a value in the log was sent, and is intact"
+    SEND_ORDER = "a producer's values are in a partition in the order of sending"
     DENSE = "a partition's offsets have no gap"
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One record a producer handed over; `offset` is None until, and unless, it was acknowledged."""
+    """One record that a producer sent.  `offset` is None until the record is acknowledged."""
 
     producer: int
     sequence: int
@@ -49,7 +48,7 @@ class Violation:
 
 @dataclass(slots=True)
 class History:
-    """`reads` may have come at any time from any consumer; `final` is one full read after everything is over."""
+    """`reads` come from any consumer at any time; `final` is one complete read after the run."""
 
     sends: list[Send] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
@@ -63,7 +62,7 @@ def value_of(producer: int, sequence: int) -> bytes:
 
 
 def parse_value(value: bytes) -> tuple[int, int] | None:
-    """Producer and sequence number; None if the value is not what `value_of` made."""
+    """Return producer and sequence number, or None if `value_of` did not make the value."""
     body, crc = value[:-8], value[-8:]
     if len(value) != VALUE_BYTES or crc != b"%08x" % zlib.crc32(body):
         return None
@@ -110,7 +109,7 @@ def _values_lost(history: History) -> Iterator[Violation]:
             )
     for read in history.reads:
         if (read.partition, read.offset) not in final:
-            what = f"{_name(read.value)}, once read at {_place((read.partition, read.offset))}"
+            what = f"{_name(read.value)}, read before at {_place((read.partition, read.offset))}"
             yield Violation(Law.NOTHING_LOST, what)
 
 
@@ -124,7 +123,7 @@ def _values_invented(history: History) -> Iterator[Violation]:
 
 
 def _values_out_of_order(history: History) -> Iterator[Violation]:
-    """Both orders: of what was acknowledged, and of what the log holds (an unanswered send keeps its place too)."""
+    """Check the order of acknowledged offsets and the order in the log.  Unacknowledged sends count in the latter."""
     by_send = [
         (send.producer, send.sequence, send.partition, send.offset) for send in history.sends if send.offset is not None
     ]
@@ -176,7 +175,7 @@ def _name(value: bytes) -> str:
 def summary(history: History) -> str:
     acknowledged = sum(send.offset is not None for send in history.sends)
     sent, read, final = len(history.sends), len(history.reads), len(history.final)
-    return f"{sent} sent, {acknowledged} acknowledged, {read} read meanwhile, {final} in the end"
+    return f"{sent} sent, {acknowledged} acknowledged, {read} read during the run, {final} at the end"
 
 
 def distinct_laws(found: Sequence[Violation]) -> set[Law]:

@@ -1,4 +1,4 @@
-"""What a run must have kept: every law, and the time in which writes go on."""
+"""The verdict on a run: every law is kept, and writes resume in time."""
 
 import pytest
 
@@ -6,12 +6,12 @@ from tests.fault.cluster_scene import Verdict
 from tests.fault.extent import IS_WHOLE, JUDGED_MIN, SLACK
 from tests.fault.pauses import quantile
 
-KILLED_SECONDS_MAX = 1.5  # p99 of how long writes pause when the leader's process ends
-SILENT_SECONDS_MAX = 4.0  # … and when it is not heard any more
+KILLED_SECONDS_MAX = 1.5  # p99 of the pause of writes after the process of a leader has ended
+SILENT_SECONDS_MAX = 4.0  # p99 of the pause after a leader falls silent
 
 
 def show_kept(verdict: Verdict, capsys: pytest.CaptureFixture[str], heading: str = "") -> None:
-    """Every law was kept; what was seen is printed in any case."""
+    """Print what was seen, and assert that no law is broken."""
     with capsys.disabled():
         print(f"{heading}{verdict}")
     assert verdict.broken == []
@@ -20,6 +20,6 @@ def show_kept(verdict: Verdict, capsys: pytest.CaptureFixture[str], heading: str
 def judge(verdict: Verdict, fault: str, seconds_max: float, capsys: pytest.CaptureFixture[str]) -> None:
     show_kept(verdict, capsys)
     pauses = verdict.pauses[fault]
-    assert len(pauses) >= JUDGED_MIN or not IS_WHOLE, f"{len(pauses)} pauses, and {JUDGED_MIN} are wanted"
+    assert len(pauses) >= JUDGED_MIN or not IS_WHOLE, f"{len(pauses)} pauses were measured; {JUDGED_MIN} are required"
     slow = quantile(pauses, 0.99)
     assert slow <= seconds_max * SLACK, f"{fault}: the p99 of pauses is {slow:.2f} s, not {seconds_max * SLACK} s"

@@ -1,8 +1,6 @@
-"""
-A broker that is killed at random moments under idempotent load, and started again on the same directory and port.
+"""A broker is killed at random moments under idempotent load, and restarted on the same directory and port.
 
-The producers never give up: every send is retried until it is answered, so that at the end all are acknowledged and
-the final read can be held against all of them.
+The producers retry every send until it is acknowledged, so that at the end the final read is compared with all sends.
 """
 
 import random
@@ -23,7 +21,7 @@ from tests.fault.history import History, Read, Send, value_of
 TOPIC = "kill-nine"
 PARTITIONS = 4
 PRODUCERS = 2
-UNANSWERED_MAX = 2_000  # per producer: enough that every kill meets many requests under way
+UNANSWERED_MAX = 2_000  # per producer; enough that every kill meets many requests in flight
 LIFE_SECONDS = (0.02, 0.6)  # from the first acknowledgement after a start to the next kill
 WAIT_SECONDS_MAX = 60.0
 
@@ -46,13 +44,15 @@ def start_tidemill(directory: Path, port: int) -> KillableBroker:
 
 
 def start_kafka(directory: Path, port: int) -> KillableBroker:
-    """The harness itself is tried on Apache Kafka: its page cache outlives a killed process, so it keeps the laws."""
+    """
+    Start Apache Kafka, to test the harness itself.  Its page cache survives a killed process, so it keeps the laws.
+    """
     return ApacheKafka(directory, port=port or None)
 
 
 @dataclass(slots=True)
 class IdempotentProducer:
-    """Sends its own numbers round the partitions, and writes down what became of each."""
+    """Sends numbered values to the partitions in turn, and records the outcome of each."""
 
     number: int
     history: History
@@ -85,7 +85,7 @@ class IdempotentProducer:
 
 
 class Scene:
-    """One directory, one port, one broker at a time, and the clients that outlive it."""
+    """One directory, one port, one broker at a time, and clients that survive it."""
 
     def __init__(self, directory: Path, start: Start, *, seed: int) -> None:
         self.history = History()
@@ -108,13 +108,13 @@ class Scene:
                 self._load_until_progress()
                 self._load_for(self._random.uniform(*LIFE_SECONDS))
                 self._broker.kill()
-                self._load_for(self._random.uniform(0.0, 0.05))  # clients go on against nothing
+                self._load_for(self._random.uniform(0.0, 0.05))  # clients keep sending without a broker
                 self._broker = self._start(self._directory, self._port)
                 self._broker.wait_until_ready()
             self._load_until_progress()
             for producer in self._producers:
                 left = producer.client.flush(WAIT_SECONDS_MAX)
-                assert left == 0, f"{left} records were never answered; client errors: {self._fatal}"
+                assert left == 0, f"{left} records were not acknowledged; client errors: {self._fatal}"
             self._read_to_the_end()
         finally:
             self._reader.close()
@@ -144,14 +144,14 @@ class Scene:
                 raise KafkaException(message.error())
 
     def _read_to_the_end(self) -> None:
-        """A consumer of its own, so that what an old connection or position hides cannot help."""
+        """Read everything with a new consumer, which has no old connection or position."""
         consumer = self._consumer()
         consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
         places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
         wanted = sum(consumer.get_watermark_offsets(place, timeout=WAIT_SECONDS_MAX)[1] for place in places)
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while len(self.history.final) < wanted:
-            assert time.monotonic() < deadline, f"{len(self.history.final)} of {wanted} records came in the end"
+            assert time.monotonic() < deadline, f"{len(self.history.final)} of {wanted} records were read at the end"
             for message in consumer.consume(10_000, timeout=0.2):
                 if message.error() is not None:
                     raise KafkaException(message.error())

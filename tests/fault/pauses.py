@@ -1,4 +1,4 @@
-"""How long writes paused: the longest time between two acknowledgements of a partition, across a fault."""
+"""Pauses of writes: the longest time between two acknowledgements of a partition across a fault."""
 
 import itertools
 import math
@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 def pause(acknowledged_at: Sequence[float], since: float, until: float) -> float:
     """
-    Seconds; the longest gap that lies across or between `since` and `until`.  Infinite when nothing was acknowledged
-    after `until`: nobody knows yet how long it is.
+    Return the longest gap, in seconds, that overlaps the time from `since` to `until`.  It is infinite if nothing was
+    acknowledged after `until`, because the gap has not ended.
     """
     before = max((at for at in acknowledged_at if at <= since), default=since)
     within = [at for at in acknowledged_at if since < at <= until]
@@ -20,17 +20,17 @@ def pause(acknowledged_at: Sequence[float], since: float, until: float) -> float
 def pause_of_shards(
     acknowledged_at: Mapping[int, Sequence[float]], shards: Collection[range], since: float, until: float
 ) -> list[float]:
-    """The pause of each shard: that of its partition which waited longest."""
+    """Return the pause of each shard: the longest pause of its partitions."""
     return [max(pause(acknowledged_at[it], since, until) for it in shard) for shard in shards]
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that `share` of all do not exceed."""
+    """Return the smallest value that a share of at least `share` of all values do not exceed."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
 def table(pauses: Mapping[str, Sequence[float]]) -> str:
-    """One line for each fault; milliseconds."""
+    """Return a table in milliseconds, with a line for each fault."""
     lines = [f"{'writes paused, ms':<34}{'n':>5}{'p50':>8}{'p99':>8}{'max':>8}"]
     for fault, values in pauses.items():
         figures = [quantile(values, 0.5), quantile(values, 0.99), max(values)] if values else []

@@ -1,11 +1,10 @@
-"""
-A proxy before each broker's peer listener, so that what passes between two brokers can be held back, one way or both.
+"""A proxy before each broker's peer listener, which can hold back data between two brokers, in one direction or both.
 
-    broker a ──▶ proxy of b ──▶ broker b        held("a→b"): what a sends to b waits, also what a sends as the accepting
-                                                end of a connection that b has dialled
+    broker a ──▶ proxy of b ──▶ broker b        hold((a, b)): data from a to b waits, also on connections
+                                                that b has dialled
 
-What is held is not lost: as with TCP over a cut cable, it arrives after the cut, unless an end has given up by then.
-Ends of connections are held, too: a broker that is killed behind a cut falls silent for the other side.
+Data is held, not lost: as with TCP after a network partition, it arrives later, unless an end has given up by then.
+The end of a connection is held, too: a broker that is killed behind a partition falls silent for the other side.
 """
 
 import asyncio
@@ -22,10 +21,13 @@ Pair = tuple[int, int]  # (from, to)
 
 
 class PeerProxies:
-    """Has a thread and a loop of its own; every method may be called from any thread."""
+    """The proxies run in a thread with an event loop of its own.  Every method may be called from any thread."""
 
     def __init__(self, targets: Mapping[int, int], processes: Callable[[], Mapping[int, int]]) -> None:
-        """`targets` are the peer listeners' ports by broker; `processes` says which run: broker by process id."""
+        """
+        `targets` maps brokers to the ports of their peer listeners; `processes` returns the running brokers by process
+        id.
+        """
         self._targets = targets
         self._processes = processes
         self._held: set[Pair] = set()
@@ -44,20 +46,20 @@ class PeerProxies:
         self._loop.close()
 
     def hold(self, *pairs: Pair) -> None:
-        """From now on nothing passes from the first to the second of each pair."""
+        """Hold back all data from the first to the second broker of each pair."""
         self._run(self._hold(self._held.union(pairs)))
 
     def isolate(self, number: int) -> None:
-        """From and to everybody else."""
+        """Hold back all data from and to all other brokers."""
         others = [other for other in self._targets if other != number]
         self.hold(*((number, other) for other in others), *((other, number) for other in others))
 
     def heal(self) -> None:
-        """Everything passes again, what was held first."""
+        """Let all data pass, held data first."""
         self._run(self._hold(set()))
 
     def reset(self) -> None:
-        """Every connection ends at once, at both ends."""
+        """End every connection at once, at both ends."""
         self._run(self._reset())
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -89,14 +91,14 @@ class PeerProxies:
             dialler = self._dialler(writer.get_extra_info("peername")[1])
             task = asyncio.current_task()
             assert task is not None, "streams are served in tasks"
-            if dialler is None:  # it has ended meanwhile
+            if dialler is None:  # the dialling broker has ended
                 writer.close()
                 return
             self._connections[task] = (dialler, number)
             try:
                 await self._join(reader, writer, dialler, number)
             except (OSError, asyncio.CancelledError):
-                pass  # an end was killed, or we were told to end it: both ends are closed, as a proxy's must be
+                pass  # an end was killed, or the proxy ends it; either way both ends are closed
             finally:
                 del self._connections[task]
                 writer.close()
@@ -136,7 +138,10 @@ class PeerProxies:
             await writer.drain()
 
     def _dialler(self, port: int) -> int | None:
-        """Whose the connection from this local port is: the kernel knows the socket, and the process that has it."""
+        """
+        Return the broker that owns the connection from this local port, from the kernel's tables of sockets and
+        processes.
+        """
         inode = _inode_of(port)
         for pid, number in self._processes().items():
             if inode is not None and _has_socket(Path(f"/proc/{pid}"), inode):
@@ -156,5 +161,5 @@ def _inode_of(port: int) -> str | None:
 def _has_socket(process: Path, inode: str) -> bool:
     try:
         return any(os.readlink(link) == f"socket:[{inode}]" for link in (process / "fd").iterdir())
-    except OSError:  # it is gone
+    except OSError:  # the process has ended
         return False

@@ -1,4 +1,4 @@
-"""A mounted forgetful disk, and the switch that takes its power."""
+"""A mounted forgetful disk, and the switch that cuts its power."""
 
 import os
 import subprocess
@@ -29,11 +29,11 @@ class PowerSwitch:
         self.root = root
 
     def lose(self, seed: int) -> None:
-        """Each unsynced page is kept, lost or torn."""
+        """Lose power: each unsynced page is kept, lost or torn."""
         (self.root / POWER_LOSS).write_text(f"seed {seed}")
 
     def lose_all(self) -> None:
-        """Nothing that was not synced is left."""
+        """Lose power and everything unsynced."""
         (self.root / POWER_LOSS).write_text("all")
 
 

@@ -1,4 +1,4 @@
-"""One record after the other, each acknowledged before the next: for stories where every one of them counts."""
+"""Records sent one at a time, each acknowledged before the next, for tests in which every record counts."""
 
 from confluent_kafka import KafkaError, Message, Producer
 

@@ -1,8 +1,8 @@
 """
-Idempotent producers and a reader that go on through whatever happens to a cluster, in a thread of their own, and write
-down what they saw and when.
+Idempotent producers and a reader that keep running through all faults, in a thread, and record what they saw and when.
 
-A lot for every partition, at a steady pace: how long a partition was not acknowledged is its pause, not the load's.
+Every partition receives lots at a steady pace, so that the time without an acknowledgement is caused by the cluster and
+not by the load.
 """
 
 import threading
@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from tests.fault.history import History, Read, Send, value_of
 
 PACE_SECONDS = 0.1  # between two lots of one partition
-LOT = 5  # records, which one batch takes
-UNANSWERED_MAX = 3_000  # per partition: what a pause may leave waiting before the load waits, too
+LOT = 5  # records, which fit one batch
+UNANSWERED_MAX = 3_000  # per partition; with more, the load waits
 REQUEST_MS_MAX = 1_500
 WAIT_SECONDS_MAX = 90.0
 QUICK: dict[str, str | int | float | bool] = {
@@ -42,7 +42,7 @@ PASSING = {
 
 
 class _Partition:
-    """What one producer has to do with one partition."""
+    """The state of one producer for one partition."""
 
     __slots__ = ("next_at", "number", "unanswered")
 
@@ -53,7 +53,7 @@ class _Partition:
 
 
 class _Producer:
-    """Sends its own numbers to its own partitions."""
+    """Sends numbered values to its own partitions."""
 
     def __init__(self, number: int, load: "SteadyLoad", partitions: range) -> None:
         self.number = number
@@ -66,7 +66,7 @@ class _Producer:
             "enable.idempotence": True,
             "linger.ms": 1,
             "message.timeout.ms": 600_000,
-            # What lies with a leader that has fallen silent is asked again only then.
+            # A request to a leader that has fallen silent is repeated only after this time.
             "request.timeout.ms": REQUEST_MS_MAX,
             "socket.timeout.ms": REQUEST_MS_MAX,
             **QUICK,
@@ -103,20 +103,20 @@ class _Producer:
 
 
 class SteadyLoad:
-    """Use it as a context; the history is whole once `finish` has returned."""
+    """A context manager.  The history is complete once `finish` has returned."""
 
     def __init__(
         self, bootstrap: str, topic: str, partitions: int, *, producers: int = 2, keys: Keys = MappingProxyType({})
     ) -> None:
-        """`keys` are further ones of the producers'."""
+        """`keys` are further configuration keys of the producers."""
         self.bootstrap = bootstrap
         self.topic = topic
         self.partitions = range(partitions)
         self.keys = keys
         self.history = History()
-        self.acknowledged_at: dict[int, list[float]] = defaultdict(list)  # by partition: time.monotonic of each
-        self.failures: list[str] = []  # what a client gave up, which none may
-        self.truncated: list[str] = []  # what the reader had read and the log does not have any more
+        self.acknowledged_at: dict[int, list[float]] = defaultdict(list)  # by partition: `time.monotonic` of each
+        self.failures: list[str] = []  # sends that a client gave up; there must be none
+        self.truncated: list[str] = []  # records that the reader had read and the log has lost
         self._producers = [_Producer(number, self, range(number, partitions, producers)) for number in range(producers)]
         self._reader = self._consumer()
         self._reader.assign([TopicPartition(topic, partition, 0) for partition in self.partitions])
@@ -137,7 +137,7 @@ class SteadyLoad:
             self.failures.append(str(error))
 
     def wait_for_progress(self, *, seconds_max: float = WAIT_SECONDS_MAX) -> float:
-        """Until every partition has been acknowledged something that was not yet when this was called; when."""
+        """Wait until every partition has a new acknowledgement, and return the time."""
         since = {partition: len(self.acknowledged_at[partition]) for partition in self.partitions}
         deadline = time.monotonic() + seconds_max
         while waiting := [
@@ -149,16 +149,16 @@ class SteadyLoad:
         return time.monotonic()
 
     def run_for(self, seconds: float) -> None:
-        """Some load without any fault."""
+        """Run the load for a while."""
         time.sleep(seconds)
         assert self._problem is None, self._problem
 
     def finish(self) -> History:
-        """Every send is answered, and everything read to the end by a consumer that is new."""
+        """Wait until every send is answered, then read everything with a new consumer."""
         self._end()
         for producer in self._producers:
             left = producer.client.flush(WAIT_SECONDS_MAX)
-            assert left == 0, f"{left} records were never answered"
+            assert left == 0, f"{left} records were not acknowledged"
         assert not self.failures, self.failures[:5]
         self.history.final += read_all(self.bootstrap, self.topic, self.partitions)
         return self.history
@@ -176,7 +176,7 @@ class SteadyLoad:
                 for producer in self._producers:
                     producer.turn(time.monotonic())
                 self._read()
-        except BaseException as problem:  # told to whoever waits, in the thread of the test
+        except BaseException as problem:  # raised in the thread of the test, which waits
             self._problem = problem
 
     def _read(self) -> None:
@@ -204,7 +204,7 @@ def consumer(bootstrap: str) -> Consumer:
 
 
 def read_all(bootstrap: str, topic: str, partitions: range, *, seconds_max: float = WAIT_SECONDS_MAX) -> list[Read]:
-    """Up to the ends as they are now, by a consumer of its own: no old connection or position can help."""
+    """Read up to the present end offsets with a new consumer, which has no old connection or position."""
     reader = consumer(bootstrap)
     found: list[Read] = []
     try:
@@ -213,7 +213,7 @@ def read_all(bootstrap: str, topic: str, partitions: range, *, seconds_max: floa
         wanted = sum(_end_of(reader, place, deadline) for place in places)
         reader.assign(places)
         while len(found) < wanted:
-            assert time.monotonic() < deadline, f"{len(found)} of {wanted} records came in the end"
+            assert time.monotonic() < deadline, f"{len(found)} of {wanted} records were read at the end"
             for message in reader.consume(10_000, timeout=0.2):
                 if message.error() is None:
                     found.append(_read(message))

@@ -1,9 +1,7 @@
-"""
-What `strace -f -yy -v -o FILE` wrote, as calls: who did what, to which file or connection, with which bytes, and
-between which lines of the transcript.
+"""Parse the output of `strace -f -yy -v -o FILE` into calls: process, file or connection, bytes and line numbers.
 
-A call that another thread interrupts is printed in two pieces ("<unfinished ...>", "<... resumed>"); it began at the
-first and ended at the second.  Order between two calls is only known where one ended before the other began.
+A call that another thread interrupts is printed in two pieces ("<unfinished ...>", "<... resumed>").  It begins at the
+first and ends at the second.  The order of two calls is known only if one ended before the other began.
 """
 
 import re
@@ -14,7 +12,7 @@ TRACED = (
     "write", "writev", "sendmsg", "sendto", "read", "readv", "recvfrom", "recvmsg",
     "pwrite64", "pwritev", "pwritev2", "fdatasync", "fsync",
 )  # fmt: skip
-STRING_BYTES_MAX = 1 << 16  # larger than any request of the audit, so that no value is cut off
+STRING_BYTES_MAX = 1 << 16  # larger than any request of the audit, so that no value is truncated
 
 CALL = re.compile(r"^(?P<pid>\d+)\s+(?P<name>\w+)\((?P<rest>.*)$")
 RESUMED = re.compile(r"^(?P<pid>\d+)\s+<\.\.\. (?P<name>\w+) resumed>(?P<rest>.*)$")
@@ -33,7 +31,7 @@ class Call:
     result: int
     began: int  # line numbers of the transcript
     ended: int
-    is_durable: bool = False  # a write that is a sync too, of what it writes
+    is_durable: bool = False  # a write that also syncs what it writes
 
     @property
     def is_write(self) -> bool:
@@ -49,7 +47,9 @@ class Call:
 
 
 def parse(lines: Iterable[str]) -> list[Call]:
-    """Calls in the order they began; one that never returned is left out, since nothing may be concluded from it."""
+    """
+    Return the calls in the order in which they began.  A call that never returned is left out: nothing follows from it.
+    """
     calls: list[Call] = []
     open_calls: dict[tuple[int, str], tuple[int, str]] = {}
     for number, raw in enumerate(lines):
@@ -71,12 +71,12 @@ def parse(lines: Iterable[str]) -> list[Call]:
 def _append(calls: list[Call], pid: int, name: str, text: str, began: int, ended: int) -> None:
     target, result = TARGET.match(text), RESULT.search(text)
     if target is None or result is None:
-        return  # not on a file or connection, or the process ended in it
+        return  # not on a file or connection, or the process ended during the call
     data = b"".join(unescape(piece) for piece in STRING.findall(text[target.end() :]))
     is_durable = name == "pwritev2" and "RWF_DSYNC" in text.rpartition("]")[2]
     calls.append(Call(pid, name, target["target"], data, int(result["result"]), began, ended, is_durable))
 
 
 def unescape(text: str) -> bytes:
-    """strace prints bytes as C does: octal escapes, and letters for the common ones."""
+    """Decode strace's escapes, which are those of C: octal, and letters for common characters."""
     return text.encode("latin-1").decode("unicode_escape").encode("latin-1")

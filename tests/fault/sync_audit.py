@@ -1,8 +1,8 @@
-"""
-The order that an acknowledgement stands for: the journal write that holds the value, then a successful sync of that
-file, then the answer on the connection the request came on.  A write with RWF_DSYNC is its own sync.
+"""Check the order that an acknowledgement promises: journal write, sync, response.
 
-Only what strace saw counts: a sync must have begun after the write had ended, and the answer after the sync had ended.
+The journal write holds the value; a successful sync of that file follows, then the response on the connection of the
+request.  A write with RWF_DSYNC is its own sync.  Only what strace saw counts: the sync must begin after the write has
+ended, and the response after the sync has ended.
 """
 
 import struct
@@ -16,7 +16,7 @@ SIZE = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One Produce request the audit sent: on a connection from `client_port`, with a value nobody else sent."""
+    """One Produce request of the audit, from `client_port`, with a unique value."""
 
     value: bytes
     correlation_id: int
@@ -25,7 +25,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The three calls, in this order, for one request."""
+    """The three calls for one request, in the right order."""
 
     request: Request
     write: Call
@@ -40,7 +40,7 @@ class Breach:
 
 
 def audit(requests: Sequence[Request], calls: Sequence[Call], *, file_name: str = "") -> list[Proof | Breach]:
-    """A verdict on each request; `file_name` is what the journal's path must contain."""
+    """Return a verdict on each request.  `file_name` must be part of the journal's path."""
     writes = [call for call in calls if call.is_write and call.target.startswith("/") and file_name in call.target]
     syncs = [call for call in calls if call.is_sync and call.result == 0]
     return [_verdict(request, writes, syncs, calls) for request in requests]
@@ -49,23 +49,26 @@ def audit(requests: Sequence[Request], calls: Sequence[Call], *, file_name: str 
 def _verdict(request: Request, writes: Sequence[Call], syncs: Sequence[Call], calls: Sequence[Call]) -> Proof | Breach:
     answer = _answer(request, calls)
     if answer is None:
-        return Breach(request, "no answer was seen")
+        return Breach(request, "no response was seen")
     holding = [call for call in writes if request.value in call.data and call.result == len(call.data)]
     if not holding:
         return Breach(request, "no complete write of its value to the journal was seen")
     if all(write.ended >= answer.began for write in holding):
-        return Breach(request, "the answer left before the write of its value had ended")
+        return Breach(request, "the response left before the write of its value had ended")
     for write in holding:
         if write.is_durable and write.ended < answer.began:
             return Proof(request, write, write, answer)
         for sync in syncs:
             if sync.target == write.target and write.ended < sync.began and sync.ended < answer.began:
                 return Proof(request, write, sync, answer)
-    return Breach(request, f"the answer left before {holding[0].target} was synced")
+    return Breach(request, f"the response left before {holding[0].target} was synced")
 
 
 def _answer(request: Request, calls: Sequence[Call]) -> Call | None:
-    """The write in which the first byte of the response lay; several responses may lie in one write, or one in two."""
+    """
+    Return the write that contains the first byte of the response.  A write may hold several responses, or a part of
+    one.
+    """
     buffered, began_in = bytearray(), dict[int, Call]()
     consumed = 0
     for call in calls:
@@ -106,6 +109,6 @@ def _whole_bytes(buffered: bytearray) -> int:
 
 
 def _peer_port(target: str) -> int:
-    """The client's end of "TCP:[127.0.0.1:9092->127.0.0.1:51234]"; 0 for a listener."""
+    """Return the client's port in "TCP:[127.0.0.1:9092->127.0.0.1:51234]"; 0 for a listener."""
     _, arrow, peer = target.partition("->")
     return int(peer.rstrip("]").rpartition(":")[2]) if arrow else 0

@@ -1,4 +1,4 @@
-"""What one broker decides for all, and another goes on with when it is killed: topics, groups, producer ids."""
+"""Decisions of one broker for the whole cluster survive its death: topics, groups, producer ids."""
 
 import random
 import time
@@ -14,17 +14,15 @@ from tests.fault.extent import times
 from tests.fault.steady_load import QUICK
 
 PARTITIONS = 4
-DELAY_SECONDS_MAX = 0.06  # from the request to the death of the controller
+DELAY_SECONDS_MAX = 0.06  # from the request to the kill of the controller
 OFFSETS = "__consumer_offsets"
 NOT_NOW = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
-"""librdkafka looks for the coordinator anew, and leaves it to the application to ask again (OffsetFetch)."""
+"""librdkafka looks up the coordinator again, and leaves the retry of OffsetFetch to the application."""
 
 
 @pytest.mark.timeout(times(120, 1_800))
-def test_a_topic_is_made_once_though_the_controller_dies(cluster: ClusterProcesses) -> None:
-    """
-    Whoever was told that it is there finds it; whoever was not asks again; nobody sees two of one name.
-    """
+def test_a_topic_is_created_once_although_the_controller_dies(cluster: ClusterProcesses) -> None:
+    """A client that got a response finds the topic; a client that got none retries; no two topics have one name."""
     for number in range(times(1, 50)):
         topic = f"made-{number}"
         controller = cluster.controller()
@@ -35,7 +33,7 @@ def test_a_topic_is_made_once_though_the_controller_dies(cluster: ClusterProcess
         was_told = is_answered(asked)
         wait_until(lambda controller=controller: cluster.controller() != controller, "another controller")
         if not was_told:
-            again(lambda topic=topic: cluster.create_topic(topic, PARTITIONS))
+            create_again(lambda topic=topic: cluster.create_topic(topic, PARTITIONS))
         cluster.leaders(topic, but=[controller])
         cluster.start(controller)
         wait_until(lambda topic=topic: len(ids_of(cluster, topic)) == 1, f"agreement upon {topic}")
@@ -47,14 +45,14 @@ def is_answered(asked: "Future[None]") -> bool:
         asked.result(30)
     except KafkaException as failure:
         error = failure.args[0]
-        if error.retriable() or error.code() < 0 or error.name() == "REQUEST_TIMED_OUT":  # outcome not known
+        if error.retriable() or error.code() < 0 or error.name() == "REQUEST_TIMED_OUT":  # the outcome is unknown
             return False
         raise
     return True
 
 
-def again(make: object) -> None:
-    """It may be there by now."""
+def create_again(make: object) -> None:
+    """Create the topic, which may exist by now."""
     assert callable(make), make
     try:
         make()
@@ -64,12 +62,12 @@ def again(make: object) -> None:
 
 
 def ids_of(cluster: ClusterProcesses, topic: str) -> set[bytes]:
-    """As every broker tells it."""
+    """Return the topic's ids, as every broker knows it."""
     return {bytes(cluster.ask(number, [topic]).topics[0].topic_id) for number in cluster.numbers}
 
 
 def write_one(cluster: ClusterProcesses, topic: str) -> None:
-    """With a producer id that is new: the blocks of them are the controller's, too."""
+    """Write with a new producer id: the controller also allocates blocks of producer ids."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, **QUICK})
     for partition in range(PARTITIONS):
         producer.produce(topic, b"1", partition=partition)
@@ -79,9 +77,7 @@ def write_one(cluster: ClusterProcesses, topic: str) -> None:
 
 @pytest.mark.timeout(times(120, 1_800))
 def test_committed_offsets_survive_their_coordinator(cluster: ClusterProcesses) -> None:
-    """
-    A commit that was answered is what the next coordinator tells.
-    """
+    """The next coordinator returns the offset of a commit that was acknowledged."""
     cluster.create_topic("committed", 1)
     group = Consumer({
         "bootstrap.servers": cluster.bootstrap, "group.id": "survivors", "enable.auto.commit": False, **QUICK,
@@ -97,7 +93,7 @@ def test_committed_offsets_survive_their_coordinator(cluster: ClusterProcesses) 
 
 
 def is_transient(failure: KafkaException) -> bool:
-    """Below 0 are librdkafka's own: a connection that broke, a time that is over."""
+    """Codes below 0 are errors of librdkafka itself: a broken connection or a timeout."""
     code: int = failure.args[0].code()
     return code < 0 or code in NOT_NOW
 
@@ -131,7 +127,7 @@ def committed(group: Consumer) -> int:
 
 
 def coordinator_of(cluster: ClusterProcesses) -> int:
-    """The leader of the partition that the group belongs to: Java's hash of its name says which."""
+    """Return the leader of the partition that the group belongs to, by Java's hash of its name."""
     from tidemill.coordinator.group.group_partition import partition_for
 
     leaders = cluster.leaders(OFFSETS)

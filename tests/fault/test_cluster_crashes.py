@@ -1,6 +1,6 @@
 """
-Brokers of a cluster die, fall silent, and come back: nothing acknowledged is lost, duplicated or reordered, clients
-need no restart, and writes go on.
+Brokers of a cluster die, fall silent and return: no acknowledged record is lost, duplicated or reordered, clients need
+no restart, and writes continue.
 """
 
 import random
@@ -13,19 +13,17 @@ from tests.fault.cluster_scene import SHARDS, ClusterScene
 from tests.fault.extent import JUDGED_MIN, times
 from tests.fault.judgement import KILLED_SECONDS_MAX, SILENT_SECONDS_MAX, judge, show_kept
 
-SILENCE_SECONDS = times(0, 5)  # at least; what is longer is the time until others lead
-# Else librdkafka, when its only connection ends, forgets all brokers and waits for its own timer (1 s) before it asks:
-# what is measured is the cluster, not that.
+SILENCE_SECONDS = times(0, 5)  # at least; the election of other leaders may take longer
+# Without this, librdkafka forgets all brokers when its only connection ends, and waits 1 s for a timer before it asks
+# again.  That would be measured instead of the cluster.
 KNOWS_BROKERS = {"metadata.recovery.strategy": "none"}
-STALLED_SECONDS = times(3, 6)  # a broker may be silent for 2
-LIFE_SECONDS = (0.1, 0.8)  # of a broker that is back, until the next fault
+STALLED_SECONDS = times(3, 6)  # a broker may be silent for 2 s
+LIFE_SECONDS = (0.1, 0.8)  # from the restart of a broker to the next fault
 
 
 @pytest.mark.timeout(times(240, 3_600))
-def test_writes_go_on_when_a_leader_is_killed(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
-    """
-    A connection that ends says at once that its broker is gone.
-    """
+def test_writes_resume_after_a_leader_is_killed(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
+    """The end of a connection shows at once that its broker is gone."""
     with ClusterScene(cluster, "killed", keys=KNOWS_BROKERS) as scene:
         for number in range(times(8, JUDGED_MIN)):
             victim = scene.leader(number % len(SHARDS))
@@ -40,10 +38,10 @@ def test_writes_go_on_when_a_leader_is_killed(cluster: ClusterProcesses, capsys:
 
 
 @pytest.mark.timeout(times(120, 3_600))
-def test_writes_go_on_when_a_leader_falls_silent(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
-    """
-    Whoever is not heard is not counted on; when it wakes, nothing that it still believes is acknowledged.
-    """
+def test_writes_resume_after_a_leader_falls_silent(
+    cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A silent broker does not count as alive.  When it wakes, nothing is acknowledged by its stale leadership."""
     with ClusterScene(cluster, "silent") as scene:
         struck = 0
         for number in range(times(1, 2 * JUDGED_MIN)):
@@ -62,11 +60,12 @@ def test_writes_go_on_when_a_leader_falls_silent(cluster: ClusterProcesses, caps
 
 
 @pytest.mark.timeout(times(120, 600))
-def test_nobody_is_deposed_when_all_stand_still_at_once(
+def test_leaders_stay_when_all_brokers_are_paused_at_once(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    As when their machine has no CPU for them: that others were not heard meanwhile says nothing about those.
+    This happens when their machine has no CPU for them: a broker that was paused itself must not take the silence of
+    others for their failure.
     """
     with ClusterScene(cluster, "stalled") as scene:
 
@@ -92,9 +91,7 @@ def test_nobody_is_deposed_when_all_stand_still_at_once(
 def test_nothing_is_lost_when_all_are_killed_at_once(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """
-    Acknowledged means on disk, on a majority: no memory of any broker is needed.
-    """
+    """Acknowledged means on disk, on a majority; no broker's memory is needed."""
     with ClusterScene(cluster, "all-killed") as scene:
 
         def kill_and_start() -> None:
@@ -112,9 +109,7 @@ def test_nothing_is_lost_when_all_are_killed_at_once(
 
 @pytest.mark.timeout(times(120, 600))
 def test_clients_hardly_notice_a_rolling_restart(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
-    """
-    A broker that stops cleanly hands over what it leads while it still answers.
-    """
+    """A broker that stops cleanly transfers leadership while it still serves."""
     with ClusterScene(cluster, "rolling") as scene:
         for victim in cluster.numbers * times(1, 5):
             scene.strike("SIGTERM of a broker", victim, lambda victim=victim: cluster.stop(victim))

@@ -1,6 +1,6 @@
 """
-One broker's disk fails, is full, forgets or lies: the others go on, nothing acknowledged is lost, and the broker comes
-back.
+One broker's disk fails, fills up, is wiped or damaged: the others continue, nothing acknowledged is lost, and the
+broker recovers.
 """
 
 import errno
@@ -22,16 +22,16 @@ from tests.fault.steady_load import read_all
 from tidemill.storage import paths
 
 SMALL_BROKER = 3
-SMALL_BYTES = 600 << 20  # a journal, and more than the room below which writes are refused
+SMALL_BYTES = 600 << 20  # a journal, and more than the free space below which writes are refused
 LEFT_BYTES = 8 << 20
-FULL, ROOM = '"disk full"', '"disk has room again"'  # what such a broker says
-ENTRIES_OF_A_LONG_ABSENCE = 300  # more than replicas keep of a shard's rows in memory
+FULL, ROOM = '"disk full"', '"disk has room again"'  # its log events
+ENTRIES_OF_A_LONG_ABSENCE = 300  # more entries than replicas keep in memory per shard
 REPAIRED_SECONDS_MAX = 5.0
 
 
 @pytest.fixture(scope="module")
 def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
-    """One of the brokers has a small disk, where we may mount one."""
+    """A cluster in which one broker has a small disk, where the test may mount one."""
     directory = tmp_path_factory.mktemp("disks")
     small = directory / f"broker-{SMALL_BROKER}"
     is_mounted = os.geteuid() == 0 and mount_small(small)
@@ -51,12 +51,10 @@ def mount_small(directory: Path) -> bool:
 
 
 @pytest.mark.timeout(180)
-def test_a_broker_whose_sync_failed_ends_and_comes_back(
+def test_a_broker_ends_after_a_failed_sync_and_recovers(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """
-    What it should have made durable may be gone although the cache shows it: it ends at once and answers nobody.
-    """
+    """The data may be lost although the cache shows it, so the broker ends at once without a response."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed (Debian package strace)")
     with ClusterScene(cluster, "failed-sync") as scene:
@@ -71,7 +69,7 @@ def test_a_broker_whose_sync_failed_ends_and_comes_back(
 
 
 def fail_a_sync(cluster: ClusterProcesses, victim: int) -> None:
-    """One durable write of the journal fails; the broker's exit code says that it failed."""
+    """Fail one durable write of the journal.  The broker must exit with an error."""
     broker = cluster.brokers[victim]
     files = sorted((cluster.data_directory(victim) / "journal").iterdir())
     paths = [word for file in files for word in ("-P", str(file))]
@@ -91,11 +89,12 @@ def fail_a_sync(cluster: ClusterProcesses, victim: int) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_writes_go_on_when_the_disk_of_a_leader_is_full(
+def test_writes_continue_when_the_disk_of_a_leader_is_full(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    Refused before they enter the log, and led elsewhere; when there is room again, that broker goes on by itself.
+    Writes are refused before they enter the log, and other brokers lead.  When there is space again, the broker
+    recovers by itself.
     """
     with ClusterScene(cluster, "full") as scene:
         shard = next(it for it in SHARDS if preferred_leader(cluster, "full", it.start) == SMALL_BROKER)
@@ -113,21 +112,22 @@ def test_writes_go_on_when_the_disk_of_a_leader_is_full(
 
 @soak_only
 @pytest.mark.timeout(180)
-def test_writes_go_on_when_the_disk_of_a_follower_is_full(
+def test_writes_continue_when_the_disk_of_a_follower_is_full(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    To the last byte: nobody asks whether a follower has room.  What it has taken waits in its journal.
+    The disk is filled to the last byte: free space is not checked on followers.  What the follower accepted waits in
+    its journal.
     """
     with ClusterScene(cluster, "full-follower") as scene:
-        cluster.stop(SMALL_BROKER)  # others lead then
+        cluster.stop(SMALL_BROKER)  # so that other brokers lead
         cluster.start(SMALL_BROKER)
         scene.calm()
         leaders = cluster.leaders("full-follower")
         assert SMALL_BROKER not in leaders.values()
         with full_disk(cluster, 0):
             scene.load.wait_for_progress()
-            scene.load.run_for(2.0)  # several pages for each segment
+            scene.load.run_for(2.0)  # several pages per segment
             assert free_bytes(cluster.data_directory(SMALL_BROKER)) == 0
         assert leaders == cluster.leaders("full-follower")
         verdict = finished(scene)
@@ -138,7 +138,7 @@ def test_writes_go_on_when_the_disk_of_a_follower_is_full(
 
 @contextmanager
 def full_disk(cluster: ClusterProcesses, left_bytes: int) -> Iterator[None]:
-    """Until the broker has seen it, and then until it has seen that there is room."""
+    """Fill the disk until the broker notices.  At the end, free it and wait until the broker notices that, too."""
     directory = cluster.data_directory(SMALL_BROKER)
     if not os.path.ismount(directory):
         pytest.skip("only root may mount a tmpfs")
@@ -146,21 +146,21 @@ def full_disk(cluster: ClusterProcesses, left_bytes: int) -> Iterator[None]:
     full, room = (cluster.log_of(SMALL_BROKER).count(what) for what in (FULL, ROOM))
     try:
         fill(ballast, left_bytes)
-        wait_until(lambda: cluster.log_of(SMALL_BROKER).count(FULL) > full, "complaint of a full disk")
+        wait_until(lambda: cluster.log_of(SMALL_BROKER).count(FULL) > full, "the event 'disk full'")
         yield
     finally:
         ballast.unlink()
-    wait_until(lambda: cluster.log_of(SMALL_BROKER).count(ROOM) > room, "room")
+    wait_until(lambda: cluster.log_of(SMALL_BROKER).count(ROOM) > room, "free space")
 
 
 def fill(ballast: Path, left_bytes: int) -> None:
-    """But for so much, and what the broker takes meanwhile."""
+    """Fill the disk up to `left_bytes`, while the broker may write to it."""
     with ballast.open("wb") as file:
         while (bytes_wanted := free_bytes(ballast.parent) - left_bytes) > 0:
             try:
                 os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, bytes_wanted)
             except OSError as problem:
-                if problem.errno != errno.ENOSPC:  # the broker was quicker
+                if problem.errno != errno.ENOSPC:  # the broker took the space first
                     raise
 
 
@@ -175,7 +175,7 @@ def preferred_leader(cluster: ClusterProcesses, topic: str, partition: int) -> i
 
 
 def write_much(cluster: ClusterProcesses, topic: str) -> None:
-    """So many entries that a replica which lacks them all cannot be sent them one by one."""
+    """Write so many entries that a replica without them cannot get them one by one."""
     producer = Producer({
         "bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True, "batch.num.messages": 1,
     })  # fmt: skip
@@ -187,28 +187,26 @@ def write_much(cluster: ClusterProcesses, topic: str) -> None:
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    """For one test: whether its broker can come back is the question."""
+    """A cluster for one test, in which a broker might not recover."""
     with ClusterProcesses(tmp_path) as cluster:
         cluster.start_all()
         yield cluster
 
 
-def follower_of_all(cluster: ClusterProcesses, topic: str) -> int:
-    """A broker that leads the least."""
+def broker_with_fewest_leaders(cluster: ClusterProcesses, topic: str) -> int:
+    """Return the broker, other than the controller, that leads the fewest partitions."""
     leaders = list(cluster.leaders(topic).values())
     return min((it for it in cluster.numbers if it != cluster.controller()), key=leaders.count)
 
 
 @pytest.mark.timeout(180)
-def test_a_broker_that_was_away_for_long_is_caught_up(
+def test_a_broker_that_was_away_for_long_catches_up(
     cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """
-    Also with what the others have no rows of any more.
-    """
+    """It also gets entries that the other brokers no longer have in memory."""
     cluster.create_topic("absence", PARTITIONS)
     with ClusterScene(cluster, "absence-load") as scene:
-        victim = follower_of_all(cluster, "absence")
+        victim = broker_with_fewest_leaders(cluster, "absence")
         cluster.kill(victim)
         write_much(cluster, "absence")
         cluster.start(victim)
@@ -220,16 +218,12 @@ def test_a_broker_that_was_away_for_long_is_caught_up(
 
 
 @pytest.mark.timeout(180)
-def test_a_wiped_broker_is_given_everything_again(
-    cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """
-    A new directory is a new voter: it learns before it votes.
-    """
+def test_a_wiped_broker_gets_everything_again(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
+    """A new directory is a new replica, which is a learner before it is a voter."""
     cluster.create_topic("wiped", PARTITIONS)
     with ClusterScene(cluster, "wiped-load") as scene:
         write_much(cluster, "wiped")
-        victim = 2  # no mount point
+        victim = 2  # its directory is not a mount point
         cluster.kill(victim)
         cluster.wipe(victim)
         cluster.start(victim, joins=[it for it in cluster.numbers if it != victim])
@@ -244,14 +238,12 @@ def test_a_wiped_broker_is_given_everything_again(
 def test_a_flipped_byte_of_a_segment_is_found_and_repaired(
     broken: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """
-    By its CRC, when somebody reads it; it is never served.
-    """
+    """A read finds it by the CRC, and the byte is never served."""
     broken.create_topic("flipped", PARTITIONS)
     write_much(broken, "flipped")
     with ClusterScene(broken, "flipped-load") as scene:
         victim = broken.leaders("flipped")[0]
-        broken.stop(victim)  # its journal does not hold these bytes any more
+        broken.stop(victim)  # its journal no longer holds these bytes
         topic_id = broken.ask_any(["flipped"]).topics[0].topic_id
         flip_a_byte(broken.data_directory(victim) / paths.partition_directory(topic_id, 0))
         broken.start(victim)
@@ -272,13 +264,11 @@ def test_a_flipped_byte_of_a_segment_is_found_and_repaired(
 def test_a_flipped_byte_of_a_journal_is_found_and_repaired(
     broken: ClusterProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """
-    It could have been a vote: the broker begins again, as another voter.
-    """
+    """The byte could have been a vote, so the broker starts again as a new replica."""
     broken.create_topic("flipped", PARTITIONS)
     write_much(broken, "flipped")
     with ClusterScene(broken, "flipped-load") as scene:
-        victim = follower_of_all(broken, "flipped")
+        victim = broker_with_fewest_leaders(broken, "flipped")
         broken.kill(victim)
         flip_a_byte(broken.data_directory(victim) / "journal")
         broken.start(victim, joins=[it for it in broken.numbers if it != victim])
@@ -293,13 +283,13 @@ def test_a_flipped_byte_of_a_journal_is_found_and_repaired(
 
 
 def finished(scene: ClusterScene) -> Verdict:
-    """Once every broker has everything again."""
+    """Finish the scene once every broker has everything again."""
     scene.calm()
     return scene.finish()
 
 
 def flip_a_byte(directory: Path) -> None:
-    """In the middle of what the largest of the files holds, and not in the padding between blocks."""
+    """Flip a bit in the middle of the largest file's content, outside the padding between blocks."""
     contents = {file: file.read_bytes().rstrip(b"\0") for file in directory.iterdir()}
     file = max(contents, key=lambda it: len(contents[it]))
     content = contents[file]

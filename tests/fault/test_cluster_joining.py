@@ -1,4 +1,4 @@
-"""A broker that dies on its way into a cluster, at any step: started again, it is let in, and nobody else notices."""
+"""A broker that dies at any step of joining a cluster can join after a restart, and the others are not disturbed."""
 
 import shutil
 from pathlib import Path
@@ -13,21 +13,19 @@ from tests.fault.judgement import show_kept
 JOINER = 3
 TOPIC = "joined"
 CALLS = "fsync,fdatasync,pwritev2,rename"
-STEPS_MAX = 60  # the way in has fewer such calls, and the replicas that it gets then have the others
-STEPS = (5,)  # in the suite
+STEPS_MAX = 60  # joining has fewer such calls; later ones belong to the replicas that the broker gets then
+STEPS = (5,)  # in the test suite
 
 
 def killed_before(step: int) -> list[str]:
-    """SIGKILL instead of the call, counted from the process's start."""
+    """Return the strace command that kills the process in place of its call number `step`."""
     inject = ["-e", f"trace={CALLS}", "-e", f"inject={CALLS}:signal=KILL:when={step}"]
     return ["strace", "-f", "-qq", "-o", "/dev/null", *inject]
 
 
 @pytest.mark.timeout(1_800)
-def test_a_broker_that_dies_while_it_joins_is_let_in_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """
-    What it was given counts once it is on its disk; what others know of it does not stand in its way.
-    """
+def test_a_broker_that_dies_while_joining_can_join_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only what is on its disk counts for it, and what the others know of it must not prevent the next attempt."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed (Debian package strace)")
     steps = range(1, STEPS_MAX) if IS_WHOLE else STEPS
@@ -51,7 +49,7 @@ def test_a_broker_that_dies_while_it_joins_is_let_in_again(tmp_path: Path, capsy
 
 
 def dies_while_it_joins(cluster: ClusterProcesses, step: int) -> bool:
-    """Or, when it has come all the way: it is ended as well, for the call that kills it is still to come."""
+    """Return whether the broker died.  If it joined completely, kill it: the call that kills it would still come."""
     cluster.wrappers[JOINER] = killed_before(step)
     try:
         broker = cluster.begin(JOINER)

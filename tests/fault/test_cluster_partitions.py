@@ -1,6 +1,6 @@
 """
-Brokers that run and do not hear each other: the majority goes on, the minority acknowledges nothing, and what it holds
-back and says too late changes nothing.
+Network partitions between running brokers: the majority continues, the minority acknowledges nothing, and late messages
+change nothing.
 """
 
 import time
@@ -18,7 +18,7 @@ from tests.fault.peer_proxies import Pair, PeerProxies
 from tests.fault.single_sends import send_acknowledged
 from tests.fault.steady_load import QUICK, read_all
 
-CUT_SECONDS = (3.0, 12.0)  # shorter, and longer, than the 10 s after which a silent link is given up
+CUT_SECONDS = (3.0, 12.0)  # shorter and longer than the 10 s after which a silent link is closed
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +36,11 @@ def pairs_of(kind: str, victim: int, others: list[int]) -> list[Pair]:
 
 @pytest.mark.parametrize("kind", ["mute", pytest.param("deaf", marks=soak_only), "cut off"])
 @pytest.mark.timeout(times(120, 3_600))
-def test_writes_go_on_when_a_leader_is(
+def test_writes_resume_when_a_leader_is(
     kind: str, proxied: tuple[ClusterProcesses, PeerProxies], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """
-    Not heard, not hearing, or neither: others lead, and clients, who still reach it, find them.
+    The leader cannot send, cannot receive, or neither: others lead, and clients, which can still reach it, find them.
     """
     cluster, proxies = proxied
     cluster.recover()
@@ -65,12 +65,10 @@ def test_writes_go_on_when_a_leader_is(
 
 @soak_only
 @pytest.mark.timeout(times(120, 600))
-def test_a_leader_that_loses_one_follower_goes_on(
+def test_a_leader_that_loses_one_follower_keeps_leading(
     proxied: tuple[ClusterProcesses, PeerProxies], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """
-    Who hears another that hears its leader is refused, and deposes nobody.
-    """
+    """The other follower is in contact with the leader and refuses its vote, so the leader stays."""
     cluster, proxies = proxied
     cluster.recover()
     with ClusterScene(cluster, "bridge") as scene:
@@ -89,12 +87,10 @@ def test_a_leader_that_loses_one_follower_goes_on(
 
 
 @pytest.mark.timeout(120)
-def test_what_one_disk_alone_acknowledged_is_lost_with_its_leader(
+def test_a_record_acknowledged_by_one_disk_is_lost_with_its_leader(
     proxied: tuple[ClusterProcesses, PeerProxies],
 ) -> None:
-    """
-    acks=1 promises no more; and a checker that did not see this loss would see none.
-    """
+    """acks=1 promises no more.  A checker that missed this loss would miss any."""
     cluster, proxies = proxied
     cluster.recover()
     topic = "one-disk"
@@ -102,7 +98,7 @@ def test_what_one_disk_alone_acknowledged_is_lost_with_its_leader(
     history = History()
     leader = cluster.leaders(topic)[0]
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": 1, "linger.ms": 1, **QUICK})
-    send_acknowledged(producer, topic, history, 0)  # on all three
+    send_acknowledged(producer, topic, history, 0)  # on all three brokers
 
     proxies.isolate(leader)
     send_acknowledged(producer, topic, history, 1)

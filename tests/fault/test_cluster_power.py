@@ -1,6 +1,6 @@
 """
-All brokers lose power at once, on disks that forget what was not synced: nothing acknowledged is lost; and a broker
-that answers before its sync is caught by the same test.
+All brokers lose power at once, on disks that forget unsynced data: nothing acknowledged is lost.  The same test catches
+a broker that acknowledges before its sync.
 """
 
 import os
@@ -38,7 +38,7 @@ def data_on(power: PowerSwitch) -> dict[int, Path]:
 
 
 def lose(cluster: ClusterProcesses, power: PowerSwitch, seed: int | None) -> None:
-    """With a seed each unsynced page is kept, lost or torn; without, all are lost."""
+    """Cut the power of all brokers.  With a seed, each unsynced page is kept, lost or torn; without, all are lost."""
     cluster.kill(*cluster.numbers)
     if seed is None:
         power.lose_all()
@@ -51,15 +51,13 @@ def lose(cluster: ClusterProcesses, power: PowerSwitch, seed: int | None) -> Non
 def test_nothing_is_lost_when_all_lose_power(
     tmp_path: Path, power: PowerSwitch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """
-    What was not synced may be gone, there, or torn.
-    """
+    """Unsynced data may be lost, kept or torn."""
     seed = int(os.environ.get("TIDEMILL_POWER_SEED", random.randrange(1 << 32)))
     with ClusterProcesses(tmp_path, data=data_on(power)) as cluster:
         cluster.start_all()
         with ClusterScene(cluster, "power") as scene:
             for number in range(times(1, 5)):
-                scene.load.run_for(0.5)  # segments are written every quarter of a second
+                scene.load.run_for(0.5)  # segments are written every 250 ms
                 scene.strike_all("power loss of all, and start", lambda it=seed + number: lose(cluster, power, it))
                 scene.calm()
             verdict = scene.finish()
@@ -68,10 +66,8 @@ def test_nothing_is_lost_when_all_lose_power(
 
 
 @pytest.mark.timeout(180)
-def test_an_answer_before_its_sync_is_caught(tmp_path: Path, power: PowerSwitch) -> None:
-    """
-    Else the disk forgets nothing, or the checker sees nothing.
-    """
+def test_an_acknowledgement_before_its_sync_is_caught(tmp_path: Path, power: PowerSwitch) -> None:
+    """Otherwise the disk would forget nothing, or the checker would see nothing."""
     history = History()
     with ClusterProcesses(tmp_path, data=data_on(power), program=EARLY) as cluster:
         cluster.start_all()

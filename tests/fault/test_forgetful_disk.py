@@ -1,4 +1,4 @@
-"""The disk that loses power forgets what was not synced, and nothing else."""
+"""The forgetful disk loses unsynced data at a power loss, and nothing else."""
 
 import os
 from pathlib import Path
@@ -9,10 +9,8 @@ from tests.fault.power_switch import mounted, skip_without_fuse
 
 
 @pytest.mark.timeout(60)
-def test_what_was_not_synced_is_gone(tmp_path: Path) -> None:
-    """
-    Pages of a file, names in a directory; what was synced stays, page by page.
-    """
+def test_unsynced_data_is_lost(tmp_path: Path) -> None:
+    """Unsynced pages of a file and names of a directory are lost; synced ones stay, page by page."""
     skip_without_fuse()
     with mounted(tmp_path / "disk") as power:
         number = os.open(power.root / "file", os.O_RDWR | os.O_CREAT)
@@ -32,9 +30,7 @@ def test_what_was_not_synced_is_gone(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 def test_a_seed_decides_what_is_kept_lost_or_torn(tmp_path: Path) -> None:
-    """
-    Of many pages some meet each fate; a torn one is old or new sector by sector.
-    """
+    """Of many pages some meet each fate; each sector of a torn page is old or new."""
     skip_without_fuse()
     with mounted(tmp_path / "disk") as power:
         number = os.open(power.root / "file", os.O_RDWR | os.O_CREAT)

@@ -1,4 +1,4 @@
-"""The checker finds each kind of wrong, and nothing where nothing is wrong."""
+"""The checker finds each kind of violation, and nothing in a correct history."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from tests.fault.history import History, Law, Read, Send, distinct_laws, parse_v
 
 
 def sound() -> History:
-    """Two producers, two partitions; the send without an answer was stored, as it may be."""
+    """Return a correct history of two producers and two partitions.  One stored send has no acknowledgement."""
     sends = [Send(1, 0, 0, 0), Send(1, 1, 0, 1), Send(2, 0, 0, 2), Send(2, 1, 1, 0), Send(2, 2, 1, None)]
     reads = [Read(0, offset, value_of(*name)) for offset, name in enumerate([(1, 0), (1, 1), (2, 0)])]
     reads += [Read(1, offset, value_of(*name)) for offset, name in enumerate([(2, 1), (2, 2)])]
@@ -14,9 +14,7 @@ def sound() -> History:
 
 
 def test_a_value_names_itself() -> None:
-    """
-    What was damaged on its way is known without looking at anything else.
-    """
+    """Damage to a value is recognized by the value itself."""
     value = value_of(3, 14)
 
     damaged = value.replace(b"3-14", b"3-15")
@@ -25,17 +23,13 @@ def test_a_value_names_itself() -> None:
     assert parse_value(damaged) is None
 
 
-def test_a_sound_history_breaks_no_law() -> None:
-    """
-    An unanswered send may have been stored.
-    """
+def test_a_correct_history_breaks_no_law() -> None:
+    """An unacknowledged send may be stored."""
     assert violations(sound()) == []
 
 
-def test_an_unanswered_send_may_be_absent() -> None:
-    """
-    Its outcome was never promised.
-    """
+def test_an_unacknowledged_send_may_be_missing() -> None:
+    """Its outcome is unknown."""
     history = sound()
     history.final.pop()
 
@@ -43,9 +37,7 @@ def test_an_unanswered_send_may_be_absent() -> None:
 
 
 def test_an_acknowledged_value_that_is_gone_is_lost() -> None:
-    """
-    Acknowledged means on disk.
-    """
+    """Acknowledged means on disk."""
     history = sound()
     history.final.remove(Read(1, 0, value_of(2, 1)))
     history.final.remove(Read(1, 1, value_of(2, 2)))
@@ -53,10 +45,8 @@ def test_an_acknowledged_value_that_is_gone_is_lost() -> None:
     assert {Law.NOTHING_LOST} == distinct_laws(violations(history))
 
 
-def test_a_value_that_was_read_once_stays() -> None:
-    """
-    What a consumer saw was below the high watermark.
-    """
+def test_a_value_that_was_read_must_stay() -> None:
+    """A consumer reads only below the high watermark."""
     history = sound()
     history.reads.append(Read(1, 2, value_of(2, 2)))
 
@@ -64,9 +54,7 @@ def test_a_value_that_was_read_once_stays() -> None:
 
 
 def test_a_value_at_two_offsets_is_a_duplicate() -> None:
-    """
-    A retry is stored once.
-    """
+    """A retry is stored once."""
     history = sound()
     history.final.append(Read(1, 2, value_of(2, 2)))
 
@@ -74,9 +62,7 @@ def test_a_value_at_two_offsets_is_a_duplicate() -> None:
 
 
 def test_an_offset_with_two_values_is_rewritten_history() -> None:
-    """
-    An offset is given once.
-    """
+    """An offset is assigned once."""
     history = sound()
     history.reads.append(Read(0, 2, value_of(1, 0)))
 
@@ -84,9 +70,7 @@ def test_an_offset_with_two_values_is_rewritten_history() -> None:
 
 
 def test_values_in_another_order_than_sent_are_reordered() -> None:
-    """
-    Also where no answer came: the log itself is looked at.
-    """
+    """The order in the log is checked, too, for sends without an acknowledgement."""
     history = sound()
     history.final[3:] = [Read(1, 0, value_of(2, 2)), Read(1, 1, value_of(2, 1))]
     history.sends[3] = replace(history.sends[3], offset=None)
@@ -94,10 +78,8 @@ def test_values_in_another_order_than_sent_are_reordered() -> None:
     assert {Law.SEND_ORDER} == distinct_laws(violations(history))
 
 
-def test_a_value_nobody_sent_is_invented() -> None:
-    """
-    So is one that was sent to another partition, or that is damaged.
-    """
+def test_a_value_that_was_not_sent_is_invented() -> None:
+    """A value that was sent to another partition, or is damaged, counts as invented, too."""
     for value in (value_of(9, 9), value_of(1, 0)[:-1] + b"!"):
         history = sound()
         history.final.append(Read(1, 2, value))
@@ -105,10 +87,8 @@ def test_a_value_nobody_sent_is_invented() -> None:
         assert Law.NOTHING_INVENTED in distinct_laws(violations(history))
 
 
-def test_a_gap_in_the_offsets_is_told() -> None:
-    """
-    Offsets are dense as long as nothing was deleted or compacted.
-    """
+def test_a_gap_in_the_offsets_is_found() -> None:
+    """Offsets have no gaps unless records were deleted or compacted."""
     history = sound()
     history.final[-1] = replace(history.final[-1], offset=2)
 

@@ -1,8 +1,7 @@
-"""
-kill -9 at random moments: nothing acknowledged is lost, duplicated or reordered.
+"""kill -9 at random moments: no acknowledged record is lost, duplicated or reordered.
 
-TIDEMILL_KILLS sets how many (200 for the long run), TIDEMILL_KILL_SEED repeats a run's moments, and
-TIDEMILL_FAULT_BROKER=kafka tries the harness on Apache Kafka.
+TIDEMILL_KILLS sets the number of kills (200 for the long run), TIDEMILL_KILL_SEED repeats the moments of a run, and
+TIDEMILL_FAULT_BROKER=kafka tests the harness on Apache Kafka.
 """
 
 import os
@@ -20,9 +19,7 @@ STARTS = {"tidemill": start_tidemill, "kafka": start_kafka}
 
 @pytest.mark.timeout(60 + 10 * KILLS)
 def test_a_killed_broker_keeps_what_it_acknowledged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """
-    Acknowledged means on disk, once, in order: whatever moment the process ends at.
-    """
+    """Acknowledged means on disk, once and in order, whenever the process ends."""
     seed = int(os.environ.get("TIDEMILL_KILL_SEED", random.randrange(1 << 32)))
     start = STARTS[os.environ.get("TIDEMILL_FAULT_BROKER", "tidemill")]
 

@@ -1,4 +1,4 @@
-"""How long writes paused, from the moments of their acknowledgements."""
+"""The pauses of writes, computed from the times of their acknowledgements."""
 
 import math
 
@@ -7,58 +7,44 @@ from tests.fault.pauses import pause, pause_of_shards, quantile, table
 STEADY = [number / 10 for number in range(20)]  # 0.0 … 1.9
 
 
-def test_a_steady_load_pauses_for_as_long_as_its_pace() -> None:
-    """
-    Whatever the window.
-    """
+def test_the_pause_of_a_steady_load_is_its_pace() -> None:
+    """This holds for any window."""
     assert math.isclose(0.1, pause(STEADY, 0.55, 1.0))
 
 
-def test_the_gap_that_a_fault_opens_counts_from_before_it() -> None:
-    """
-    The last acknowledgement before the fault began the pause.
-    """
+def test_a_pause_begins_before_the_fault() -> None:
+    """It begins with the last acknowledgement before the fault."""
     acknowledged = [0.0, 0.1, 0.2, 3.0, 3.1]
 
     assert math.isclose(2.8, pause(acknowledged, 0.25, 3.0))
 
 
-def test_an_answer_that_was_on_its_way_ends_no_pause() -> None:
-    """
-    It comes right after the fault, and the gap behind it is the pause.
-    """
+def test_a_response_in_flight_does_not_end_a_pause() -> None:
+    """It arrives right after the fault, and the gap behind it is the pause."""
     acknowledged = [0.0, 0.1, 0.26, 3.0, 3.1]
 
     assert math.isclose(2.74, pause(acknowledged, 0.25, 0.26))
 
 
-def test_a_pause_that_has_not_ended_has_no_length() -> None:
-    """
-    Else a partition that is never written again would look best.
-    """
+def test_a_pause_that_has_not_ended_is_infinite() -> None:
+    """Otherwise a partition that is never written again would look best."""
     assert math.isinf(pause([0.0, 0.1], 0.2, 5.0))
 
 
 def test_a_shard_pauses_as_long_as_its_slowest_partition() -> None:
-    """
-    Partitions of one shard have one leader.
-    """
+    """The partitions of one shard have one leader."""
     found = pause_of_shards({0: [0.0, 1.0], 1: [0.0, 2.0], 2: [0.0, 3.0]}, [range(2), range(2, 3)], 0.5, 0.6)
 
     assert [2.0, 3.0] == found
 
 
-def test_quantiles_are_values_that_were_seen() -> None:
-    """
-    Of few values the 99th percentile is the largest.
-    """
+def test_quantiles_are_measured_values() -> None:
+    """The 99th percentile of few values is the largest."""
     assert (2, 4) == (quantile([4, 2, 1, 3], 0.5), quantile([4, 2, 1, 3], 0.99))
 
 
 def test_the_table_has_a_line_for_each_fault() -> None:
-    """
-    Milliseconds; without values there are no figures.
-    """
+    """The figures are milliseconds; without values there are none."""
     lines = table({"kill": [0.5, 1.5], "none": []}).splitlines()
 
     assert ["kill", "2", "500", "1500", "1500"] == lines[1].split()

@@ -1,4 +1,4 @@
-"""strace's own way of writing, read back."""
+"""Parsing of strace's output."""
 
 from tests.fault.strace_transcript import Call, parse, unescape
 
@@ -16,16 +16,12 @@ SPLIT = r"""
 
 
 def test_escapes_become_bytes() -> None:
-    """
-    Octal, letters, quotes and backslashes.
-    """
+    """Octal escapes, letters, quotes and backslashes are decoded."""
     assert unescape(r"a\0\1\377\n\t\v\f\r\"\\1") == b'a\0\x01\xff\n\t\v\f\r"\\1'
 
 
 def test_calls_have_targets_bytes_results_and_lines() -> None:
-    """
-    A call in two pieces began at the first and ended at the second.
-    """
+    """A call in two pieces begins at the first and ends at the second."""
     journal, client = "/data/journal/0", "TCP:[127.0.0.1:9092->127.0.0.1:40001]"
 
     calls = parse(SPLIT)

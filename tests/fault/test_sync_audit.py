@@ -1,5 +1,5 @@
 """
-No answer leaves before its sync: shown on the running broker, call by call; and the auditor is tried on transcripts
+No response leaves before its sync, shown call by call on a running broker.  The auditor itself is tested on transcripts
 that break the order.
 """
 
@@ -34,29 +34,23 @@ def verdict(*lines: str) -> Proof | Breach:
     return only
 
 
-def test_write_sync_answer_is_the_order() -> None:
-    """
-    Each step begins after the one before has ended.
-    """
+def test_the_order_is_write_sync_response() -> None:
+    """Each step begins after the one before has ended."""
     proof = verdict(WRITE, SYNC, ANSWER)
 
     assert isinstance(proof, Proof)
     assert (proof.write.began, proof.sync.began, proof.answer.began) == (0, 1, 2)
 
 
-def test_a_later_sync_of_the_same_file_counts_too() -> None:
-    """
-    A sync makes every earlier write of the file durable, whoever asked for it.
-    """
+def test_a_sync_by_another_thread_counts_too() -> None:
+    """A sync makes every earlier write of the file durable, whichever thread calls it."""
     other = SYNC.replace("11 ", "12 ")
 
     assert isinstance(verdict(WRITE, other, ANSWER), Proof)
 
 
 def test_a_durable_write_is_its_own_sync() -> None:
-    """
-    Large journal blocks are written so.
-    """
+    """Large journal blocks are written this way."""
     assert isinstance(verdict(DURABLE_WRITE, ANSWER), Proof)
 
 
@@ -89,17 +83,13 @@ def test_a_durable_write_is_its_own_sync() -> None:
         ),
     ],
 )  # fmt: skip
-def test_the_auditor_tells_a_breach(lines: list[str]) -> None:
-    """
-    An auditor that passes everything would prove nothing.
-    """
+def test_the_auditor_finds_a_breach(lines: list[str]) -> None:
+    """An auditor that accepts everything would prove nothing."""
     assert isinstance(verdict(*lines), Breach)
 
 
-def test_answers_are_found_where_several_share_a_write() -> None:
-    """
-    A response may begin in the middle of one write and end in the next.
-    """
+def test_responses_that_share_a_write_are_found() -> None:
+    """A response may begin in the middle of one write and end in the next."""
     first = f'10 write({CLIENT}, "\\0\\0\\0\\6\\0\\0\\0\\4ok\\0\\0\\0\\6\\0", 15) = 15'
     second = f'10 write({CLIENT}, "\\0\\0\\5ok", 5) = 5'
 
@@ -110,7 +100,7 @@ def test_answers_are_found_where_several_share_a_write() -> None:
 @pytest.mark.timeout(120)
 def test_every_acknowledgement_follows_its_sync(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """
-    For each acks=all request: the journal write that holds its value, a successful sync of that file, the answer.
+    For each acks=all request: the journal write that holds its value, a successful sync of that file, the response.
     """
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed (Debian package strace)")
@@ -120,7 +110,7 @@ def test_every_acknowledgement_follows_its_sync(tmp_path: Path, capsys: pytest.C
     try:
         broker.wait_until_ready()
         workloads.create_topic(bootstrap=broker.bootstrap, topic=TOPIC, partitions=1)
-        # A client that waits and retries comes first, so that the raw requests meet a partition that is led.
+        # A client that retries comes first, so that the raw requests meet a partition with a leader.
         workloads.produce(
             bootstrap=broker.bootstrap, topic=TOPIC, records=1, record_bytes=100, partitions=1,
             one_record_per_request=False, by_lot=False,
@@ -141,7 +131,7 @@ def test_every_acknowledgement_follows_its_sync(tmp_path: Path, capsys: pytest.C
 
 
 def send_from_several_connections(bootstrap: str) -> list[Request]:
-    """Pipelined on each connection and at once on all, so that blocks are shared between requests."""
+    """Pipeline requests on each of several concurrent connections, so that requests share journal blocks."""
     requests: list[Request] = []
     failures: list[BaseException] = []
 
