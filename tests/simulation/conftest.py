@@ -38,7 +38,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if told is not None:
         told |= {"explored": stash[EXPLORED], "met": dict(stash[MET])}
     elif missing := never_happened(stash[MET]):
-        stash[EXPLORED].append(f"FAILED: in all lots of seeds there was never: {', '.join(missing)}")
+        stash[EXPLORED].append(f"FAILED: these never happened in all lots of seeds: {', '.join(missing)}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

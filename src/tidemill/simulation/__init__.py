@@ -1,1 +1,1 @@
-"""The machine's twins: a disk that loses power, time that stands still."""
+"""Simulations from a seed: one store, one shard or a whole cluster, on simulated machines."""

@@ -41,7 +41,7 @@ def pass_time(run: ClusterRun, until: Callable[[], bool], seconds_max: float = 3
     """Run until the condition holds."""
     deadline_us = run.timeline.now_us + seconds(seconds_max)
     while not until():
-        assert run.timeline.now_us < deadline_us, run.check.standing()
+        assert run.timeline.now_us < deadline_us, run.check.describe()
         run.timeline.run_until(run.timeline.now_us + seconds(0.1))
 
 
@@ -395,4 +395,4 @@ def test_a_cluster_repairs_flipped_bits_among_other_faults(seed: int) -> None:
 @pytest.mark.parametrize("seed", [37, 84, 135])
 def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
     """The faults are those that existed when the seed found its bug."""
-    ClusterRun(seed, replace(ClusterKnobs.draw(Random(seed)), aimed=0.0, client_cut_off=0.0)).run()
+    ClusterRun(seed, replace(ClusterKnobs.draw(Random(seed)), leader_isolation=0.0, client_isolation=0.0)).run()

@@ -250,7 +250,7 @@ class Explorer:
                 driver.append(shard_id, [entry])
 
     def _fill(self, driver: StoreDriver) -> None:
-        driver.runs_beside = False
+        driver.runs_background = False
         shard_id = min(driver.store.shards, default=None)
         while shard_id is not None:
             driver.vote(shard_id, driver.store.shards[shard_id].term + 1, ME)
@@ -274,7 +274,7 @@ def model_of(store: Store, history: StoreHistory) -> StoreModel | None:
     """Return the expected state of a store that was just opened; None if it holds a block that was never made."""
     logs = store.shards
     trimmed = {(shard_id, it.partition): it.trimmed for shard_id, log in logs.items() for it in log.partitions.values()}
-    return history.model_like(store.journal.sequence, {id: log.last_index for id, log in logs.items()}, trimmed)
+    return history.model_at(store.journal.sequence, {id: log.last_index for id, log in logs.items()}, trimmed)
 
 
 def _batches(partition: PartitionLog, offset: int) -> Iterator[bytes]:

@@ -133,7 +133,7 @@ class StoreScript:
         self._append_followed(FOLLOWED, log.term, 1)
         driver.store.begin_checkpoint()
         while is_slow and driver.store.is_checkpointing:
-            driver.beside()
+            driver.background_step()
 
     # Shards with one voter.
 

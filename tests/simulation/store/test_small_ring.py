@@ -69,7 +69,7 @@ class Run:
             self._vote,
             self._commit,
             self._trim,
-            self._beside,
+            self._background_step,
             self._checkpoint,
             self._fill_disk,
             self._crash,
@@ -142,9 +142,9 @@ class Run:
     def _block(self) -> None:
         self.driver.block()
 
-    def _beside(self) -> None:
+    def _background_step(self) -> None:
         for _ in range(self.random.randint(1, 10)):
-            self.driver.beside()
+            self.driver.background_step()
 
     def _checkpoint(self) -> None:
         if self.driver.store.can_checkpoint:

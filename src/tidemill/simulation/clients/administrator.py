@@ -21,7 +21,7 @@ ELECTION_MS: Final = 2_000
 READ_S: Final = 0.2  # between checks whether everything acknowledged was read
 
 
-class _Passing:
+class _TemporaryTopic:
     """A topic that is created and deleted during the run: one partition, its producer and its reader."""
 
     def __init__(self, producer: Producer, reader: Reader, pause_s: Callable[[], float]) -> None:
@@ -59,8 +59,8 @@ class Administrator:
         self._replicas = replicas
         self._pause_s = pause_s
         self._producer_pause_s = producer_pause_s
-        self._passing: dict[str, _Passing] = {}
-        self._came = 0
+        self._temporary: dict[str, _TemporaryTopic] = {}
+        self._created = 0
         self.is_stopping = False
 
     async def run(self) -> None:
@@ -69,29 +69,29 @@ class Administrator:
         completely.
         """
         while not self.is_stopping:
-            await self._client.random.choice((self._come_or_go, self._delete_records, self._elect))()
+            await self._client.random.choice((self._create_or_delete_topic, self._delete_records, self._elect))()
             await asyncio.sleep(self._pause_s())
-        for name in self._passing:
+        for name in self._temporary:
             await self._end(name)
 
-    async def _come_or_go(self) -> None:
+    async def _create_or_delete_topic(self) -> None:
         name = self._client.random.choice(NAMES)
-        if name in self._passing:
+        if name in self._temporary:
             await self._end(name)
             await self._client.delete_topic(name)
             self._history.forget(name)
-            del self._passing[name]
+            del self._temporary[name]
             return
         await self._client.create_topic(name, 1, self._replicas)
-        self._came += 1
+        self._created += 1
         producer = Producer(
-            self._new_client(f"producer-{name}-{self._came}"), self._history, name, 0, in_flight=2, acks=-1
+            self._new_client(f"producer-{name}-{self._created}"), self._history, name, 0, in_flight=2, acks=-1
         )
-        reader = Reader(self._new_client(f"reader-{name}-{self._came}"), self._history, name, 0)
-        self._passing[name] = _Passing(producer, reader, self._producer_pause_s)
+        reader = Reader(self._new_client(f"reader-{name}-{self._created}"), self._history, name, 0)
+        self._temporary[name] = _TemporaryTopic(producer, reader, self._producer_pause_s)
 
     async def _end(self, name: str) -> None:
-        await self._passing[name].end(self._history.partition(name, 0).acknowledged)
+        await self._temporary[name].end(self._history.partition(name, 0).acknowledged)
         self._history.check_read(name, 0)
 
     async def _delete_records(self) -> None:
@@ -107,7 +107,9 @@ class Administrator:
         )
         found = await client.ask_leader("DeleteRecords", topic, number, request)
         if not offset <= found.low_watermark <= partition.delete_asked:
-            raise InvariantViolation(f"{topic}-{number}: deleted up to {offset}; it starts at {found.low_watermark}")
+            raise InvariantViolation(
+                f"{topic}-{number}: deleted up to {offset}, and the log starts at {found.low_watermark}"
+            )
         partition.deleted = max(partition.deleted, found.low_watermark)
 
     async def _elect(self) -> None:

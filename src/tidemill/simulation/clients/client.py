@@ -238,7 +238,9 @@ class Client:
             if not code or (code == errors.UNKNOWN_TOPIC_OR_PARTITION and is_perhaps_done):
                 return
             if code == errors.UNKNOWN_TOPIC_OR_PARTITION:
-                raise InvariantViolation(f"topic {name} cannot be deleted: it was created, and is not known")
+                raise InvariantViolation(
+                    f"topic {name} cannot be deleted: it was created, and the broker does not know it"
+                )
             check_retriable(f"DeleteTopics of {name}", code)
             is_perhaps_done = True
             await self.back_off()
@@ -280,4 +282,4 @@ class Client:
 
 def check_retriable(what: str, code: int) -> None:
     if code not in errors.RETRIABLE and code != errors.NETWORK_EXCEPTION:
-        raise InvariantViolation(f"{what} was answered with {errors.name(code)}")
+        raise InvariantViolation(f"{what} failed with the error {errors.name(code)}")

@@ -44,7 +44,7 @@ class History:
         for key in [key for key in self.partitions if key[0] == topic]:
             del self.partitions[key]
 
-    def got_producer_id(self, producer_id: int) -> None:
+    def check_producer_id(self, producer_id: int) -> None:
         if producer_id in self._producer_ids:
             raise InvariantViolation(f"producer id {producer_id} was given out twice")
         self._producer_ids.add(producer_id)
@@ -71,7 +71,9 @@ class History:
             raise InvariantViolation(f"{where}: a reader at {expected_offset} got {read.offset}: offsets are not dense")
         first = self.partition(topic, number).read.setdefault(read.offset, read)
         if first != read:
-            raise InvariantViolation(f"{where} at {read.offset}: {_told(first)} was read, and now {_told(read)}")
+            raise InvariantViolation(
+                f"{where} at {read.offset}: {_describe(first)} was read, and now {_describe(read)}"
+            )
         before = self.partition(topic, number).read.get(read.offset - 1)
         if before is not None and before.epoch > read.epoch:
             raise InvariantViolation(f"{where} at {read.offset}: epoch {read.epoch} behind epoch {before.epoch}")
@@ -102,7 +104,7 @@ class History:
         for producer_id, values in by_producer.items():
             if values != partition.sent.get(producer_id):
                 raise InvariantViolation(
-                    f"{where}: what producer {producer_id} sent is not what is there, in its order"
+                    f"{where}: the records of producer {producer_id} differ from what it sent, in its order"
                 )
 
 
@@ -110,5 +112,5 @@ def name_of(value: bytes) -> str:
     return value.rstrip(b"\0").decode()
 
 
-def _told(read: Read) -> str:
+def _describe(read: Read) -> str:
     return f"{name_of(read.value)} of epoch {read.epoch}"

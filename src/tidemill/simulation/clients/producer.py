@@ -75,7 +75,7 @@ class Producer:
                 await self._send_waiting()
                 await self._take_answer()
             except Unreachable:
-                await self._again()
+                await self._resend()
             if not self.is_stopping:
                 await asyncio.sleep(pause_s())
 
@@ -85,7 +85,7 @@ class Producer:
                 init_producer_id.Request(transactional_id=None, transaction_timeout_ms=60_000)
             )
             if not answer.error_code:
-                self._history.got_producer_id(answer.producer_id)
+                self._history.check_producer_id(answer.producer_id)
                 return answer.producer_id, answer.producer_epoch
             check_retriable("InitProducerId", answer.error_code)
             await self._client.back_off()
@@ -131,23 +131,25 @@ class Producer:
         answer = response.responses[0].partition_responses[0]
         code = answer.error_code
         if code == errors.DUPLICATE_SEQUENCE_NUMBER:
-            raise InvariantViolation(f"{name_of(head.values[0])} is a duplicate whose offset is not known any more")
+            raise InvariantViolation(
+                f"{name_of(head.values[0])} is a duplicate whose offset the broker no longer knows"
+            )
         if code:
             check_retriable(f"Produce of {name_of(head.values[0])}", code)
-            await self._again()
+            await self._resend()
             return
         self._waiting.popleft()
         self._acknowledged += 1
         self._history.acknowledged(self._topic, self._number, answer.base_offset, head.values)
 
-    async def _again(self) -> None:
+    async def _resend(self) -> None:
         """
         Send everything unacknowledged once more.  Close the connections, so that late answers to the first try are
         dropped.
         """
         for waiting in self._waiting:
             if waiting.connection is not None and waiting.connection.is_open:
-                waiting.connection.close("it is sent again")
+                waiting.connection.close("the batch is sent again")
             waiting.answer = waiting.connection = None
         self._client.forget_leader(self._topic, self._number)
         await self._client.back_off()

@@ -51,25 +51,26 @@ class Reader:
             answer = response.responses[0].partitions[0]
             code = answer.error_code
         if code == errors.OFFSET_OUT_OF_RANGE:
-            self._go_to(await self._client.log_start(self._topic, self._number))
+            self._skip_to(await self._client.log_start(self._topic, self._number))
             return errors.NONE
         if code:
             check_retriable(f"Fetch of {self._topic}-{self._number} from {self.offset}", code)
             return code
         if answer.diverging_epoch is not None:
             raise InvariantViolation(
-                f"a reader of {self._topic}-{self._number} at {self.offset} is told {answer.diverging_epoch}"
+                f"{self._topic}-{self._number}: a reader at {self.offset} received a diverging epoch: "
+                f"{answer.diverging_epoch}"
             )
         self._take(answer, leader)
         return errors.NONE
 
-    def _go_to(self, log_start: int) -> None:
+    def _skip_to(self, log_start: int) -> None:
         """Continue at the log start.  Only records whose deletion was requested may be missing."""
         asked = self._history.partition(self._topic, self._number).delete_asked
         if not self.offset < log_start <= asked:
             raise InvariantViolation(
                 f"{self._topic}-{self._number}: a reader at {self.offset} is out of range; the log starts at "
-                f"{log_start}, and up to {asked} it was to be deleted"
+                f"{log_start}, and deletion was requested up to {asked}"
             )
         self.offset = log_start
 

@@ -77,7 +77,7 @@ class BrokerMachine:
         self._whole: dict[ShardId, int] = {}  # up to this index, entries are durable in files
         # former identities, with what their disks held
         self._lost: list[tuple[ReplicaKey, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []
-        self.turned: Callable[[BrokerMachine], None] = _unobserved
+        self.after_turn: Callable[[BrokerMachine], None] = _do_nothing
         self._timeline = timeline
         self._network = network
         self._random = random
@@ -86,7 +86,7 @@ class BrokerMachine:
         self._clock_rate = clock_rate
         self._join = join
         self._broker_id = broker_id
-        self._fate_of_cut: Fate | None = None  # None: the process dies, the machine keeps its power
+        self._fate_of_crash: Fate | None = None  # None: the process dies, the machine keeps its power
 
     @property
     def is_running(self) -> bool:
@@ -105,22 +105,22 @@ class BrokerMachine:
     # Start.
 
     def start(self) -> None:
-        assert self.loop is None, f"{self.name} runs already"
+        assert self.loop is None, f"{self.name} already runs"
         self.starts += 1
         random = Random(self._random.getrandbits(64))
         rate = 1 + random.uniform(-1, 1) * self._clock_rate
         loop = begin_loop(self._timeline, rate=rate, boot_us=random.randrange(1 << 40))
         loop.failed = lambda error: self._failed(loop, error)
-        loop.turned = lambda: self._turned(loop)
+        loop.after_turn = lambda: self._after_turn(loop)
         self.loop = loop
         self._network.power_back(self.name)
-        loop.after(seconds(START_S), lambda: loop.create_task(self._up(loop, random)).add_done_callback(_told))
+        loop.after(seconds(START_S), lambda: loop.create_task(self._up(loop, random)).add_done_callback(_raise_error))
 
     async def _up(self, loop: SimulatedLoop, random: Random) -> None:
         def failed(error: BaseException) -> None:
             if loop is self.loop:  # otherwise the process has ended already, and the rest of its turn has no effect
                 self.ends[type(error).__name__] += 1
-                self._tell(f"the broker ends: {error!r}")
+                self._log(f"the broker ends: {error!r}")
                 self.kill()
 
         machine = simulated_machine(
@@ -130,14 +130,14 @@ class BrokerMachine:
             pace=self.pace,
             failed=failed,
             links=links_on(self._network, loop, self.name, random),
-            tell=self._tell,
-            carried_out=self._synced,
+            tell=self._log,
+            executed=self._note_synced,
         )
         try:
             identity, store, _ = await wiring.open_directory(
                 self.disk, self._broker_id, self._join, machine, self._options
             )
-            self._recovered(store)
+            self._note_recovered(store)
             self.voter = identity.voter
             broker = wiring.make(identity, store, self._static, machine)
         except (DiskFull, SyncFailed) as problem:
@@ -162,16 +162,16 @@ class BrokerMachine:
         broker.tick()
         loop.call_later(TICK_S, self._tick, loop, broker)
 
-    def _tell(self, line: str) -> None:
+    def _log(self, line: str) -> None:
         self.lines.append(line)
 
-    def _turned(self, loop: SimulatedLoop) -> None:
+    def _after_turn(self, loop: SimulatedLoop) -> None:
         if loop is self.loop:
-            self.turned(self)
+            self.after_turn(self)
 
     # What the journal holds, also while no process runs.
 
-    def held(self, shard_id: ShardId, index: int, term: int) -> set[ReplicaKey]:
+    def holders(self, shard_id: ShardId, index: int, term: int) -> set[ReplicaKey]:
         """
         Return those of this machine's identities, former ones included, that hold the entry on disk, as a row or within
         an installed snapshot.  A former identity counts because it may have acknowledged the entry.
@@ -185,14 +185,14 @@ class BrokerMachine:
             if index <= whole.get(shard_id, 0) or durable.get(shard_id, {}).get(index) == term
         }
 
-    def _recovered(self, store: Store) -> None:
+    def _note_recovered(self, store: Store) -> None:
         self._whole = {shard_id: log.first_index - 1 for shard_id, log in store.shards.items()}
         self._durable = {
             shard_id: {index: log.term_at(index) for index in range(log.first_index, log.last_index + 1)}
             for shard_id, log in store.shards.items()
         }
 
-    def _synced(self, block: object) -> None:
+    def _note_synced(self, block: object) -> None:
         """Note a job of the journal's thread whose result the loop has not received yet."""
         if not isinstance(block, Block):
             return  # the job was a write-back to segments
@@ -214,12 +214,12 @@ class BrokerMachine:
         """Stop cleanly as `app/start.py` does: transfer leadership, and make everything durable."""
         loop, broker = self.loop, self.broker
         if loop is not None and broker is not None:
-            loop.after(0, lambda: loop.create_task(self._stop(loop, broker)).add_done_callback(_told))
+            loop.after(0, lambda: loop.create_task(self._stop(loop, broker)).add_done_callback(_raise_error))
 
     async def _stop(self, loop: SimulatedLoop, broker: Broker) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(wiring.go_down(broker), STOP_S)
-        self._tell("stopped")
+        self._log("stopped")
         self.kill()
 
     def wipe(self, join: tuple[str, ...]) -> None:
@@ -228,9 +228,9 @@ class BrokerMachine:
             self.lose_power(ALL_LOST)
         self.disk = SimulatedDisk()
         self._rot = None
-        self._is_another(join)
+        self._forget_identity(join)
 
-    def _is_another(self, join: tuple[str, ...]) -> None:
+    def _forget_identity(self, join: tuple[str, ...]) -> None:
         """
         Forget the identity: the next start makes another.  Keep what the former one held, which it may have
         acknowledged.
@@ -264,7 +264,7 @@ class BrokerMachine:
         if at >= size // len(view.ring):
             return None  # this part of the block is in the next file
         self.disk.flip(path, at, 1 << random.randrange(8))
-        self._is_another(join)
+        self._forget_identity(join)
         return f"{path} at byte {at}"
 
     @property
@@ -326,7 +326,7 @@ class BrokerMachine:
 
     def kill(self) -> None:
         """Kill the process.  The machine keeps running, and its page cache survives."""
-        loop = self._ended()
+        loop = self._end_process()
         self._network.process_died(loop)
         self.disk = self.disk.after_kill()
 
@@ -336,19 +336,19 @@ class BrokerMachine:
         notified.
         """
         if self.loop is not None:
-            loop = self._ended()
+            loop = self._end_process()
             self._network.power_lost(self.name, loop)
         self.disk = self.disk.after_power_loss(fate)
 
-    def cut_within(self, operations: int, fate: Fate | None) -> None:
+    def crash_within(self, operations: int, fate: Fate | None) -> None:
         """
         End the process after `operations` more operations of the disk, in the middle of a write or a recovery.  The
         machine loses power with `fate`; if `fate` is None, only the process dies.
         """
         self.disk.cut_before = self.disk.operations + 1 + operations
-        self._fate_of_cut = fate
+        self._fate_of_crash = fate
 
-    def _ended(self) -> SimulatedLoop:
+    def _end_process(self) -> SimulatedLoop:
         loop, self.loop, self.broker = self.loop, None, None
         assert loop is not None, f"{self.name} does not run"
         loop.kill()
@@ -359,19 +359,19 @@ class BrokerMachine:
         if not isinstance(error, PowerLost):
             raise error
         if loop is self.loop:
-            self._tell("the end comes in the middle of something")
+            self._log("the process ends in the middle of an operation")
             self.ends[type(error).__name__] += 1
-            if self._fate_of_cut is None:
+            if self._fate_of_crash is None:
                 self.kill()
             else:
-                self.lose_power(self._fate_of_cut)
+                self.lose_power(self._fate_of_crash)
 
 
-def _told(task: Any) -> None:
+def _raise_error(task: Any) -> None:
     """Raise the task's error, so that the loop ends the run."""
     if not task.cancelled() and task.exception() is not None:
         raise task.exception()
 
 
-def _unobserved(_: BrokerMachine) -> None:
+def _do_nothing(_: BrokerMachine) -> None:
     """Do nothing."""

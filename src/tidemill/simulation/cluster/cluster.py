@@ -48,7 +48,7 @@ class ClusterRun:
         self.machines = [self._machine(number) for number in range(1, self.knobs.brokers + 1)]
         self.check = ClusterCheck(self.machines)
         for machine in self.machines:
-            machine.turned = self.check.turned
+            machine.after_turn = self.check.check_after_turn
         self.faults = ClusterFaults(
             self.timeline, self.network, self.machines, self.knobs, self._fork(), self.check.may_lose
         )
@@ -86,20 +86,20 @@ class ClusterRun:
         for machine in self.machines:
             machine.start()
         self._in_client(self._prepare())
-        self._until(lambda: bool(self._readers), "the topic was not made")
+        self._until(lambda: bool(self._readers), "the topic was not created")
         self.faults.begin()
         self.timeline.run_until(self.timeline.now_us + seconds(self.knobs.duration_s))
         self.faults.heal_a_quorum()
         for producer in self._producers:
             producer.is_stopping = True
-        self._until(lambda: not self._producing, "a quorum has not acknowledged all")
+        self._until(lambda: not self._producing, "a quorum has not acknowledged everything")
         self._in_client(self._probe())
-        self._until(lambda: self._is_probed, "a quorum has not taken a probe to every shard")
-        self._until(self._is_read, "a quorum has not shown all")
+        self._until(lambda: self._is_probed, "a quorum has not acknowledged a probe of every shard")
+        self._until(self._is_read, "a quorum has not served everything")
         self.faults.heal_all()
         if self._administrator is not None:
             self._administrator.is_stopping = True
-        self._until(lambda: not self._administering, "not all topics came or went")
+        self._until(lambda: not self._administering, "the administrator has not finished")
         self.history.check_all_read()
         self._until(self.check.agree, "replicas do not agree")
         self.check.check_deleted(self.history)
@@ -202,7 +202,7 @@ class ClusterRun:
         deadline_us = self.timeline.now_us + HEAL_S * US
         while not holds():
             if self.timeline.now_us >= deadline_us:
-                raise InvariantViolation(f"within {HEAL_S} s {otherwise}: {self.check.standing()}")
+                raise InvariantViolation(f"within {HEAL_S} s {otherwise}: {self.check.describe()}")
             self.timeline.run_until(self.timeline.now_us + seconds(STEP_S))
 
     def _is_read(self) -> bool:
@@ -235,7 +235,7 @@ class ClusterRun:
             for epoch, end_offset in [*ends.items(), (NO_EPOCH_YET, UNDEFINED_OFFSET)]:
                 wanted += 1
                 self._in_client(self._check_epoch(client, number, epoch, end_offset))
-        self._until(lambda: len(self._answers) == wanted, "not every epoch's end was told")
+        self._until(lambda: len(self._answers) == wanted, "not every epoch's end was answered")
 
     async def _check_epoch(self, client: Client, number: int, epoch: int, end_offset: int) -> None:
         """
@@ -247,7 +247,7 @@ class ClusterRun:
         latest = epoch if end_offset >= 0 else UNDEFINED_EPOCH
         if found_end != end_offset or not newest <= found_epoch <= latest:
             raise InvariantViolation(
-                f"{TOPIC}-{number}: epoch {epoch} ends at {end_offset}, and the leader says {(found_epoch, found_end)}"
+                f"{TOPIC}-{number}: epoch {epoch} ends at {end_offset}, the leader answers {(found_epoch, found_end)}"
             )
         self._answers.append(found_epoch)
 
@@ -272,5 +272,5 @@ class ClusterRun:
         ends = [len(self.history.partition(TOPIC, number).read) for number in range(self.knobs.partitions)]
         self._until(
             lambda: all(reader.offset >= end for reader, end in zip(readers, ends, strict=True)),
-            "what was read is not all there after all lost power",
+            "records that were read are missing after the power loss of all",
         )

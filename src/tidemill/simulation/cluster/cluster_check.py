@@ -32,14 +32,14 @@ class ClusterCheck:
         self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}
         # commit indexes, by (machine, number of its start)
         self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}
-        self._counted: dict[ShardId, int] = {}  # the highest index whose majority was counted
+        self._majority_checked: dict[ShardId, int] = {}  # the highest index whose majority was counted
         # by log index: the memberships that may be in force
         self._memberships: dict[ShardId, dict[int, Membership]] = {}
         # by term: the highest index that replicas in that term regarded as committed
         self._newest: dict[ShardId, dict[int, int]] = {}
         self._served: set[tuple[ShardId, int]] = set()  # (shard, term) in which a leader has served
 
-    def turned(self, machine: BrokerMachine) -> None:
+    def check_after_turn(self, machine: BrokerMachine) -> None:
         """Check the invariants after a turn of the broker's loop."""
         if machine.broker is None:
             return
@@ -53,8 +53,8 @@ class ClusterCheck:
                 self._check_leader(shard)
                 if shard.is_serving and (shard_id, replica.term) not in self._served:
                     self._check_served(shard)
-                if replica.commit_index > self._counted.get(shard_id, 0):
-                    self._count(shard_id, shard.log, replica)
+                if replica.commit_index > self._majority_checked.get(shard_id, 0):
+                    self._check_majority(shard_id, shard.log, replica)
             # During an install the log is incomplete, so its commit index does not count.
             if replica.stable_index != seen.get(shard_id, 0) and replica.installing is None:
                 self._check_commit(machine, shard, seen)
@@ -78,8 +78,8 @@ class ClusterCheck:
         before = [index for term, index in self._newest.get(shard_id, {}).items() if term < replica.term]
         if replica.stable_index < max(before, default=0):
             raise InvariantViolation(
-                f"shard {shard_id}: {replica.me} serves in term {replica.term} what it has up to "
-                f"{replica.stable_index}, and {max(before)} was committed before"
+                f"shard {shard_id}: {replica.me} serves in term {replica.term} entries up to "
+                f"{replica.stable_index}, and entry {max(before)} was committed before"
             )
 
     def _check_commit(self, machine: BrokerMachine, shard: Shard, seen: dict[ShardId, int]) -> None:
@@ -87,7 +87,7 @@ class ClusterCheck:
         index, before = shard.replica.stable_index, seen.get(shard.shard_id, 0)
         if index < before:
             raise InvariantViolation(
-                f"shard {shard.shard_id} on {machine.name}: the commit index went back from {before} to {index}"
+                f"shard {shard.shard_id} on {machine.name}: the commit index decreased from {before} to {index}"
             )
         seen[shard.shard_id] = index
         newest, term = self._newest.setdefault(shard.shard_id, {}), shard.replica.term
@@ -104,16 +104,16 @@ class ClusterCheck:
                     f"shard {shard.shard_id}, entry {at}: committed as {first}, and as {found} on {machine.name}"
                 )
 
-    def _count(self, shard_id: ShardId, log: ShardLog, replica: Replica) -> None:
+    def _check_majority(self, shard_id: ShardId, log: ShardLog, replica: Replica) -> None:
         """An entry that a leader regards as committed is on the disks of a majority of the voters in force."""
         index = replica.commit_index
-        self._counted[shard_id] = index
+        self._majority_checked[shard_id] = index
         term = log.term_at(index)
-        holding = set().union(*[machine.held(shard_id, index, term) for machine in self._machines])
-        if len(holding.intersection(replica.voters)) <= len(replica.voters) // 2:
-            numbers = sorted(voter.broker_id for voter in holding)
+        holders = set().union(*[machine.holders(shard_id, index, term) for machine in self._machines])
+        if len(holders.intersection(replica.voters)) <= len(replica.voters) // 2:
+            numbers = sorted(voter.broker_id for voter in holders)
             raise InvariantViolation(
-                f"shard {shard_id}: entry {index} of term {term} is committed, and only {numbers} have it"
+                f"shard {shard_id}: entry {index} of term {term} is committed, but only on brokers {numbers}"
             )
 
     def may_lose(self, lost: BrokerMachine) -> bool:
@@ -169,13 +169,13 @@ class ClusterCheck:
         if len({image.offset for image in images}) > 1:
             return False
         if any(image != images[0] for image in images):
-            raise InvariantViolation(f"brokers read the same metadata, and know different clusters: {images}")
+            raise InvariantViolation(f"brokers have the same metadata offset and different images: {images}")
         for (topic_id, number), found in states.items():
             if len({state[0] for _, state in found}) > 1:
                 return False
             if any(state != found[0][1] for _, state in found):
                 raise InvariantViolation(
-                    f"{topic_id.hex()}-{number}: replicas have the same offsets, and differ: {found}"
+                    f"{topic_id.hex()}-{number}: replicas have the same offsets and different states: {found}"
                 )
         return True
 
@@ -191,7 +191,8 @@ class ClusterCheck:
                     known = history.partitions.get((topic, number))
                     if known is not None and not known.deleted <= partition.log_start <= known.delete_asked:
                         raise InvariantViolation(
-                            f"{topic}-{number} starts at {partition.log_start} on {machine.name}: {known.deleted}"
+                            f"{topic}-{number} starts at {partition.log_start} on {machine.name}; deletion was "
+                            f"acknowledged up to {known.deleted} and requested up to {known.delete_asked}"
                         )
 
     def _is_placed(self, machine: BrokerMachine) -> bool:
@@ -216,17 +217,19 @@ class ClusterCheck:
         while offset < partition.high_watermark:
             read = partition.log.read(offset, READ_BYTES, partition.high_watermark, may_wait=True)
             if read is None or not read[0]:
-                raise InvariantViolation(f"{where}: nothing is there at {offset}, below {partition.high_watermark}")
+                raise InvariantViolation(
+                    f"{where}: nothing can be read at {offset}, below the high watermark {partition.high_watermark}"
+                )
             for buffer in read[0]:
                 for span in spans(buffer):
                     batch = bytes(memoryview(buffer)[span.position : span.position + span.size])
                     if found.setdefault(span.header.base_offset, batch) != batch:
                         raise InvariantViolation(
-                            f"{where}: the batch at {span.header.base_offset} is not what another replica has there"
+                            f"{where}: the batch at {span.header.base_offset} differs from that of another replica"
                         )
                     offset = span.header.end_offset
 
-    def standing(self) -> list[str]:
+    def describe(self) -> list[str]:
         """Describe the state of every replica, for a run that did not finish."""
         lines = []
         for machine in self._machines:

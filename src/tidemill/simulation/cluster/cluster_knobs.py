@@ -27,8 +27,8 @@ class ClusterKnobs:
     kill: float
     power: float
     power_of_all: float
-    cut: float  # the process or the power ends in the middle of a block, a checkpoint or a recovery
-    cut_in_recovery: float  # of each start
+    crash_midway: float  # the process or the power ends in the middle of a block, a checkpoint or a recovery
+    crash_in_recovery: float  # of each start
     lasting_pages: float  # this share of the power losses loses nothing
     pause: float
     clock_jump: float
@@ -44,8 +44,8 @@ class ClusterKnobs:
     rot: float  # a bit is flipped in a segment or in the journal
     administration_s: float  # mean time between administrative steps (topics, deletions of records, elections); 0: none
     options: StoreOptions
-    aimed: float  # this share of the network partitions isolates a leader
-    client_cut_off: float  # a client loses contact to one broker; per second
+    leader_isolation: float  # this share of the network partitions isolates a leader
+    client_isolation: float  # a client loses contact to one broker; per second
     roll_ms: int  # how often a partition begins a segment; 0: never
 
     @classmethod
@@ -70,8 +70,8 @@ class ClusterKnobs:
             kill=some((0.0, 0.05, 0.3)),
             power=some((0.0, 0.05, 0.2)),
             power_of_all=some((0.0, 0.0, 0.1)),
-            cut=some((0.0, 0.0, 0.3)),
-            cut_in_recovery=some((0.0, 0.0, 0.3)),
+            crash_midway=some((0.0, 0.0, 0.3)),
+            crash_in_recovery=some((0.0, 0.0, 0.3)),
             lasting_pages=some((0.0, 0.3)),
             pause=some((0.0, 0.0, 0.1)),
             clock_jump=some((0.0, 0.0, 0.2)),
@@ -95,14 +95,31 @@ class ClusterKnobs:
                 checkpoint_bytes=some((1, 2)) * journal // 2,
                 tail_entries=some((1, 8, 32, 256)),
             ),
-            aimed=beside.choice((0.0, 0.5, 1.0)),
-            client_cut_off=beside.choice((0.0, 0.0, 0.2)),
+            leader_isolation=beside.choice((0.0, 0.5, 1.0)),
+            client_isolation=beside.choice((0.0, 0.0, 0.2)),
             roll_ms=beside.choice((0, 0, 20, 500)),
         )
 
     def without_faults(self) -> "ClusterKnobs":
         """Return these knobs with every fault rate zero."""
-        faults = ("kill", "power", "power_of_all", "cut", "cut_in_recovery", "pause", "clock_jump", "disk_full")
+        faults = (
+            "kill",
+            "power",
+            "power_of_all",
+            "crash_midway",
+            "crash_in_recovery",
+            "pause",
+            "clock_jump",
+            "disk_full",
+        )
         more = ("failed_sync", "slow_disk", "stalled_disk", "partition", "lost_link", "tail")
-        newer = ("transfer_leadership", "stop", "wipe", "rot", "administration_s", "aimed", "client_cut_off")
+        newer = (
+            "transfer_leadership",
+            "stop",
+            "wipe",
+            "rot",
+            "administration_s",
+            "leader_isolation",
+            "client_isolation",
+        )
         return replace(self, **dict.fromkeys((*faults, *more, *newer), 0.0))  # type: ignore[arg-type]

@@ -34,11 +34,11 @@ class Timeline:
         self.now_us = 0
         self.events = 0
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
-        self._asked = 0
+        self._scheduled = 0
 
     def after(self, delay_us: int, call: Callable[[], None]) -> None:
-        self._asked += 1
-        heapq.heappush(self._heap, (self.now_us + delay_us if delay_us > 0 else self.now_us, self._asked, call))
+        self._scheduled += 1
+        heapq.heappush(self._heap, (self.now_us + delay_us if delay_us > 0 else self.now_us, self._scheduled, call))
 
     def run_until(self, end_us: int, is_over: Callable[[], bool] = lambda: False) -> None:
         """Run every event that is due up to `end_us`, or until `is_over` returns True."""
@@ -60,7 +60,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def __init__(self, timeline: Timeline, *, rate: float = 1.0, boot_us: int = 0) -> None:
         self.timeline = timeline
         self.rate = rate
-        self.turned: Callable[[], None] = _nothing  # called after each turn, to check invariants
+        self.after_turn: Callable[[], None] = _nothing  # called after each turn, to check invariants
         self.failed: Callable[[BaseException], None] = _raise  # called with an uncaught error
         self._boot_us = boot_us
         self._began_us = timeline.now_us
@@ -215,7 +215,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._busy_until_us = self.timeline.now_us + CALL_US * count
         if ready and not self._is_turn_due:
             self._schedule_turn()
-        self.turned()
+        self.after_turn()
 
 
 def begin_loop(timeline: Timeline, *, rate: float = 1.0, boot_us: int = 0) -> SimulatedLoop:

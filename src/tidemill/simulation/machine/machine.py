@@ -70,14 +70,14 @@ class TimedJobs:
         pace: DiskPace,
         *,
         threads: int = 1,
-        carried_out: Callable[[Any], None] | None = None,
+        executed: Callable[[Any], None] | None = None,
     ) -> None:
-        """`carried_out` receives the result of each job before the loop does."""
+        """`executed` receives the result of each job before the loop does."""
         self._loop = loop
         self._random = random
         self._pace = pace
         self._idle = threads
-        self._carried_out = carried_out
+        self._executed = executed
         self._waiting: deque[_Job] = deque()
 
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]) -> None:
@@ -88,9 +88,9 @@ class TimedJobs:
         if self._idle and self._waiting:
             self._idle -= 1
             job = self._waiting.popleft()
-            self._loop.after(self._takes_us(), lambda: self._execute(*job))
+            self._loop.after(self._duration_us(), lambda: self._execute(*job))
 
-    def _takes_us(self) -> int:
+    def _duration_us(self) -> int:
         pace = self._pace
         stalled_us = max(0, pace.stalled_until_us - self._loop.timeline.now_us)
         return stalled_us + 1 + int(self._random.expovariate(1 / pace.sync_us)) * pace.slowness
@@ -99,7 +99,7 @@ class TimedJobs:
         self, job: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[BaseException], None]
     ) -> None:
         if self._pace.stalled_until_us > self._loop.timeline.now_us:  # the disk began to stall after the job had begun
-            self._loop.after(self._takes_us(), lambda: self._execute(job, done, failed))
+            self._loop.after(self._duration_us(), lambda: self._execute(job, done, failed))
             return
         result: Any = None
         problem: Exception | None = None
@@ -108,8 +108,8 @@ class TimedJobs:
         except Exception as error:
             problem = error
         else:
-            if self._carried_out is not None:
-                self._carried_out(result)
+            if self._executed is not None:
+                self._executed(result)
 
         def report() -> None:
             self._idle += 1
@@ -119,7 +119,7 @@ class TimedJobs:
             else:
                 self._loop.call_soon(done, result)
 
-        self._loop.after(self._takes_us() // 8, report)
+        self._loop.after(self._duration_us() // 8, report)
 
 
 def simulated_machine(
@@ -131,22 +131,22 @@ def simulated_machine(
     failed: Callable[[BaseException], None],
     links: Callable[[LinkOwner], Links],
     tell: Callable[[str], object],
-    carried_out: Callable[[Any], None],
+    executed: Callable[[Any], None],
 ) -> Machine:
     """
     Return the machine of a process.  `failed` ends the process, `tell` keeps the lines of its event log, and
-    `carried_out` receives each block that is synced.
+    `executed` receives each block that is synced.
     """
     clock = SimulatedClock(loop, wall)
 
-    def jobs(threads: int = 1, carried_out: Callable[[Any], None] | None = None) -> TimedJobs:
-        return TimedJobs(loop, Random(random.getrandbits(64)), pace, threads=threads, carried_out=carried_out)
+    def jobs(threads: int = 1, executed: Callable[[Any], None] | None = None) -> TimedJobs:
+        return TimedJobs(loop, Random(random.getrandbits(64)), pace, threads=threads, executed=executed)
 
     return Machine(
         turns=loop,
         clock=clock,
         entropy=SeededEntropy(Random(random.getrandbits(64))),
-        journal_jobs=jobs(carried_out=carried_out),
+        journal_jobs=jobs(executed=executed),
         background_jobs=jobs(),
         read_jobs=jobs(READ_THREADS),
         write_back_jobs=jobs(),

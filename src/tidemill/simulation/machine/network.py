@@ -41,7 +41,7 @@ class Socket:
         self._network = network
         self._other: Socket | None = None
         # arrival time and data; None: the end of the connection
-        self._under_way: deque[tuple[int, bytes | None]] = deque()
+        self._in_flight: deque[tuple[int, bytes | None]] = deque()
         self._last_arrival_us = 0
         self._retries = 0
         self._stuck_since_us: int | None = None
@@ -63,7 +63,7 @@ class Socket:
         it.
         """
         if self.is_open:
-            self._under_way.clear()
+            self._in_flight.clear()
             self.queued_bytes = 0
             self._send(None)
             self.is_open = False
@@ -76,7 +76,7 @@ class Socket:
         """Lose the connection on this side."""
         if self.is_open:
             self.is_open = False
-            self._under_way.clear()
+            self._in_flight.clear()
             self.queued_bytes = 0
             lost = self.lost
             if lost is not None:
@@ -96,13 +96,13 @@ class Socket:
         network = self._network
         arrival_us = max(network.timeline.now_us + network.delay_us(), self._last_arrival_us)
         self._last_arrival_us = arrival_us
-        self._under_way.append((arrival_us, data))
+        self._in_flight.append((arrival_us, data))
         self.queued_bytes += len(data or b"")
         if self._stuck_since_us is None:
             network.timeline.after(arrival_us - network.timeline.now_us, self._arrive)
 
     def _arrive(self) -> None:
-        network, under_way = self._network, self._under_way
+        network, under_way = self._network, self._in_flight
         now_us = network.timeline.now_us
         while under_way and under_way[0][0] <= now_us:
             if not network.is_passable(self.host, self.peer_host):
@@ -115,7 +115,7 @@ class Socket:
             assert other is not None, "a socket without another end"
             if not other.is_open or not other.loop.is_alive:
                 if data is not None:
-                    network.timeline.after(network.delay_us(), lambda: self.fail("reset: nobody has it open there"))
+                    network.timeline.after(network.delay_us(), lambda: self.fail("reset: the peer has closed it"))
                 continue
             other._inbox.append(data)
             other.loop.call_soon(other._drain)

@@ -95,17 +95,17 @@ class ModelInstall:
         self._next_offer: SnapshotOffer | None = None
         self._row: Row | None = None
         self._is_syncing = False
-        self.pulls = False
+        self.is_pulling = False
 
     def offered(self, offer: SnapshotOffer) -> None:
         if self._next_offer is None and self._offer is not None and self._offer.index == offer.index:
             return  # the same offer again, perhaps from another leader
         self._next_offer = offer
-        if self.pulls or not (self._is_syncing or self._row):
+        if self.is_pulling or not (self._is_syncing or self._row):
             self._sync()
 
     def _sync(self) -> None:
-        self.pulls = False
+        self.is_pulling = False
         self._is_syncing = True
         self._sync_files()
 
@@ -144,7 +144,7 @@ class ModelInstall:
             if self._next_offer is not None:
                 self._sync()
             else:
-                self.pulls = True
+                self.is_pulling = True
         else:
             self._offer = None  # the same snapshot may be offered again if the installed one gets damaged
 
@@ -154,7 +154,7 @@ class ModelInstall:
         pull.
         """
         offer = self._offer
-        if not self.pulls or offer is None:
+        if not self.is_pulling or offer is None:
             return None
         index = self._memory.count + 1
         if index > offer.index:
@@ -165,7 +165,7 @@ class ModelInstall:
     def received(self, chunk: SnapshotChunk) -> bool:
         """Take a chunk.  Return whether it answers the pull."""
         memory, offer = self._memory, self._offer
-        if not self.pulls or offer is None or (chunk.index, chunk.offset) != (offer.index, memory.count + 1):
+        if not self.is_pulling or offer is None or (chunk.index, chunk.offset) != (offer.index, memory.count + 1):
             return False
         data = b"".join(chunk.payload)
         at = 0
@@ -173,7 +173,7 @@ class ModelInstall:
             index, term, size = _RECORD.unpack_from(data, at)
             at += _RECORD.size + size
             if index != memory.count + 1:
-                raise InvariantViolation(f"entry {index} was sent for {memory.count + 1}")
+                raise InvariantViolation(f"entry {index} was sent in place of {memory.count + 1}")
             memory.copied += ((index, term, data[at - size : at]),)
         return at > 0
 

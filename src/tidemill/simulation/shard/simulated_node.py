@@ -302,7 +302,7 @@ class SimulatedNode:
     def _repeat_pull(self) -> None:
         """Pull again if the last pull was not answered in time."""
         assert self._install is not None and self.replica is not None, "a node that is down installs nothing"
-        if self._install.pulls and self._world.now_ms - self._pulled_ms >= PULL_MS:
+        if self._install.is_pulling and self._world.now_ms - self._pulled_ms >= PULL_MS:
             self._pull(self.replica, self._install)
 
     def _pull(self, replica: Replica, install: ModelInstall) -> None:

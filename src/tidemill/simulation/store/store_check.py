@@ -57,7 +57,7 @@ def _shard_differences(shard: ShardModel, log: ShardLog, disk: SimulatedDisk) ->
         elif entry.kind == COMMAND and entry.payload != wanted.payload:
             yield f"command {entry.index} has other bytes"
         elif wanted.term != log.term_at(entry.index):
-            yield f"entry {entry.index} is of term {wanted.term}, the table says {log.term_at(entry.index)}"
+            yield f"entry {entry.index} is of term {wanted.term}, the log's table has {log.term_at(entry.index)}"
     for number, partition in log.partitions.items():
         for problem in _partition_differences(
             shard.partition(number), shard.trimmed.get(number, 0), partition, log, disk
@@ -70,7 +70,7 @@ def _partition_differences(
 ) -> Iterator[str]:
     if (trimmed, trimmed, wanted.end_offset) != (log.trimmed, log.log_start, log.end_offset):
         yield (
-            f"settled, log start and end are {log.trimmed}, {log.log_start}, {log.end_offset}, "
+            f"trimmed offset, log start and end are {log.trimmed}, {log.log_start}, {log.end_offset}, "
             f"not {trimmed}, {trimmed}, {wanted.end_offset}"
         )
         return
@@ -99,7 +99,7 @@ def _file_differences(wanted: PartitionModel, trimmed: int, log: PartitionLog, d
     for name in disk.list(log.directory):
         path = f"{log.directory}/{name}"
         if path.rpartition(".")[0] + ".log" not in known:
-            yield f"{path} is in no table"
+            yield f"{path} belongs to no segment"
     if not segments:
         if wanted.end_offset > trimmed:
             yield f"no segment holds offsets {trimmed} to {wanted.end_offset - 1}"

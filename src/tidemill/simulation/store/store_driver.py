@@ -37,7 +37,7 @@ class StoreDriver:
         self.pairs = 0  # blocks that were in flight together with another
         # with more than 0, several blocks are written back together, and rows change in between
         self.write_back_bytes_min = 0
-        self.runs_beside = True  # whether checkpoints, growth and removals run
+        self.runs_background = True  # whether checkpoints, growth and removals run
         self.before_write_back: Callable[[], None] = _nothing
         self.after_write_back: Callable[[], None] = _nothing
         self._steps: Iterator[File | None] | None = None
@@ -118,19 +118,19 @@ class StoreDriver:
         store = self.store
         in_flight = self._gather(empty=empty)
         if not in_flight:
-            if store.has_pending and store.can_checkpoint and self.runs_beside:
+            if store.has_pending and store.can_checkpoint and self.runs_background:
                 store.begin_checkpoint()
-            self.beside()
+            self.background_step()
             return False
         self.pairs += len(in_flight) - 1
-        is_heard_late = in_flight[0].sequence % 2 == 0
+        is_reported_late = in_flight[0].sequence % 2 == 0
         for block in in_flight:
-            self.beside()
+            self.background_step()
             self._write(block, in_flight)
-            self.beside()
-            if not is_heard_late:
+            self.background_step()
+            if not is_reported_late:
                 self._written(block)
-        for block in in_flight if is_heard_late else ():
+        for block in in_flight if is_reported_late else ():
             self._written(block)
         return True
 
@@ -159,42 +159,42 @@ class StoreDriver:
         reports = store.written(block)
         self.history.acknowledge(block.sequence)
         for report in reports:
-            self._reported(report, block.sequence)
-        if store.wants_checkpoint and self.runs_beside:
+            self._report(report, block.sequence)
+        if store.wants_checkpoint and self.runs_background:
             store.begin_checkpoint()
-        self.beside()
+        self.background_step()
 
     def _write_back(self, bytes_min: int) -> None:
         write_back = self.store.next_write_back(bytes_min)
         if write_back is None:
             return
-        self.beside()
+        self.background_step()
         self.before_write_back()
         write_back.execute(self.disk)
         self.after_write_back()
-        self.beside()
+        self.background_step()
         self.full_write_backs += write_back.is_full
         self.store.write_back_done(write_back)
 
-    def _reported(self, report: Report, sequence: int) -> None:
+    def _report(self, report: Report, sequence: int) -> None:
         shard_id = report.shard_id
         durable = self.history.models[sequence].shards[shard_id]
         log = self.store.shards.get(shard_id)
         if log is None:
             return
-        assert report.log_index <= len(durable.entries), f"{report} says more than block {sequence} holds"
+        assert report.log_index <= len(durable.entries), f"{report} reports more than block {sequence} holds"
         told = None if report.vote is None else (report.vote.term, report.vote.voted_for)
-        assert told in (None, (durable.term, durable.voted_for)), f"{report} tells another vote than block {sequence}"
+        assert told in (None, (durable.term, durable.voted_for)), f"{report} reports another vote than block {sequence}"
         replica = self.replicas.get(shard_id)
         if replica is not None and replica.advance(report.term, report.log_index, report.vote):
             self.commit(shard_id, replica.commit_index)
             if replica.has_ready:
                 self._execute(shard_id, replica)
 
-    def beside(self) -> None:
+    def background_step(self) -> None:
         """Take one step of background work: removals, a checkpoint or the growth of the journal."""
-        if self._steps is None and self.runs_beside:
-            self._begin_beside()
+        if self._steps is None and self.runs_background:
+            self._begin_background()
         if self._steps is None:
             return
         try:
@@ -210,7 +210,7 @@ class StoreDriver:
             else:
                 self.store.grown(None)
 
-    def _begin_beside(self) -> None:
+    def _begin_background(self) -> None:
         store = self.store
         self._last = None
         self._write_back(self.write_back_bytes_min)
@@ -239,7 +239,7 @@ class StoreDriver:
         for _ in range(STEPS_MAX):
             if not self.block():
                 if self._steps is None:
-                    self._begin_beside()
+                    self._begin_background()
                 if self.is_idle:
                     return
         raise AssertionError(f"the store is not idle after {STEPS_MAX} steps")

@@ -176,15 +176,15 @@ class StoreHistory:
         self.committed: dict[ShardId, int] = {}
         self._control_rows: list[Row] = []
         self._entries: list[Row] = []
-        self._less: list[tuple[int, Row]] = []  # truncations and trimmed offsets, each with the block that holds it
+        self._removing: list[tuple[int, Row]] = []  # truncations and trimmed offsets, each with the block that holds it
 
     def submit(self, row: Row) -> None:
         if row.entry is not None:
             self._entries.append(row)
-        elif row.truncated_from is None or self._cut(row.shard_id, row.truncated_from):
+        elif row.truncated_from is None or self._drop_waiting(row.shard_id, row.truncated_from):
             self._control_rows.append(row)
 
-    def _cut(self, shard_id: ShardId, from_index: int) -> bool:
+    def _drop_waiting(self, shard_id: ShardId, from_index: int) -> bool:
         """
         Drop the waiting entries that a truncation removes.  Return whether blocks hold any of the truncated entries.
         """
@@ -218,7 +218,7 @@ class StoreHistory:
     def gather(self, sequence: int, shard_ids: list[ShardId]) -> None:
         """Record a block that has rows of these shards, in this order."""
         rows, self._control_rows = self._control_rows[: len(shard_ids)], self._control_rows[len(shard_ids) :]
-        self._less += [(sequence, row) for row in rows if row.truncated_from is not None or row.trimmed is not None]
+        self._removing += [(sequence, row) for row in rows if row.truncated_from is not None or row.trimmed is not None]
         for shard_id in shard_ids[len(rows) :]:
             place = next(place for place, row in enumerate(self._entries) if row.shard_id == shard_id)
             rows.append(self._entries.pop(place))
@@ -228,7 +228,7 @@ class StoreHistory:
     def acknowledge(self, sequence: int) -> None:
         self.acknowledged = sequence
 
-    def model_like(
+    def model_at(
         self, sequence: int, ends: dict[ShardId, int], trimmed: dict[tuple[ShardId, int], int]
     ) -> StoreModel | None:
         """Return the state after a block, or None if the block is not known.
@@ -239,13 +239,13 @@ class StoreHistory:
         model = self.models.get(sequence)
         if model is None:
             return None
-        cuts: dict[ShardId, int] = {}
-        for row in [*(row for block, row in self._less if block > sequence), *self._control_rows]:
+        truncations: dict[ShardId, int] = {}
+        for row in [*(row for block, row in self._removing if block > sequence), *self._control_rows]:
             shard_id, from_index = row.shard_id, row.truncated_from
             if row.trimmed is not None and row.trimmed[1] <= trimmed.get((shard_id, row.trimmed[0]), -1):
                 model = model.after([row])
             if from_index is not None:
-                cuts[shard_id] = min(from_index, cuts.get(shard_id, from_index))
-                if ends.get(shard_id) == cuts[shard_id] - 1 < len(model.shards[shard_id].entries):
-                    model = model.after([row._replace(truncated_from=cuts[shard_id])])
+                truncations[shard_id] = min(from_index, truncations.get(shard_id, from_index))
+                if ends.get(shard_id) == truncations[shard_id] - 1 < len(model.shards[shard_id].entries):
+                    model = model.after([row._replace(truncated_from=truncations[shard_id])])
         return model

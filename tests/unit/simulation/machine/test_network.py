@@ -109,7 +109,7 @@ def test_a_machine_without_power_is_silent_until_it_is_back() -> None:
 
     world.sockets[0].send(b"anybody?")
     world.pass_time(1)
-    assert world.ends == ["client: reset: nobody has it open there"]
+    assert world.ends == ["client: reset: the peer has closed it"]
 
 
 def test_a_dial_on_a_blocked_way_times_out() -> None:
