@@ -259,7 +259,7 @@ class ClusterProcesses:
         place = describe_quorum.Request.Topic.Partition(partition_index=0)
         topic = describe_quorum.Request.Topic(topic_name="__cluster_metadata", partitions=[place])
         answer = self._request(number, describe_quorum.API, describe_quorum.Request(topics=[topic]))
-        return [it for told in answer.topics for it in told.partitions]
+        return [it for described in answer.topics for it in described.partitions]
 
     def ask_any(self, topics: Collection[str] | None, *, but: Collection[int] = ()) -> metadata.Response:
         """Return the Metadata response of the first broker that answers."""
@@ -331,19 +331,19 @@ class ClusterProcesses:
     def wait_until_in_sync(self, topic: str) -> None:
         wait_until(lambda: self.is_in_sync(topic), f"replicas of {topic} in sync")
 
-    def wait_until_alike(self, topic: str, *, seconds_max: float = 30.0) -> None:
+    def wait_until_equal(self, topic: str, *, seconds_max: float = 30.0) -> None:
         """Wait until the committed bytes are the same on the disks of all brokers."""
         topic_id = self.ask_any([topic]).topics[0].topic_id
         ends = self._end_offsets(topic)
         directories = {number: self.data_directory(number) for number in self.numbers}
         problems: list[str] = []
 
-        def are_alike() -> bool:
+        def are_equal() -> bool:
             problems[:] = differences(directories, topic_id, ends)
             return not problems
 
         try:
-            wait_until(are_alike, "equal replicas", seconds_max=seconds_max)
+            wait_until(are_equal, "equal replicas", seconds_max=seconds_max)
         except AssertionError:
             raise AssertionError(problems) from None
 
@@ -362,7 +362,7 @@ def _end_offset(reader: Consumer, place: TopicPartition) -> int:
     """
     ends: list[int] = []
 
-    def is_told() -> bool:
+    def is_answered() -> bool:
         try:
             ends.append(reader.get_watermark_offsets(place, timeout=WAIT_SECONDS_MAX)[1])
         except KafkaException as failure:
@@ -370,7 +370,7 @@ def _end_offset(reader: Consumer, place: TopicPartition) -> int:
                 raise
         return bool(ends)
 
-    wait_until(is_told, f"the end of {place.topic}-{place.partition}")
+    wait_until(is_answered, f"the end of {place.topic}-{place.partition}")
     return ends[-1]
 
 

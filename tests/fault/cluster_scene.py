@@ -77,8 +77,8 @@ class ClusterScene:
         broken = [*self.load.truncated, *map(str, violations(history))]
         return Verdict(pauses, broken[:BROKEN_MAX], summary(history))
 
-    def wait_until_alike(self) -> None:
-        self.cluster.wait_until_alike(self.topic)
+    def wait_until_equal(self) -> None:
+        self.cluster.wait_until_equal(self.topic)
 
 
 class Verdict:

@@ -130,7 +130,7 @@ def _values_out_of_order(history: History) -> Iterator[Violation]:
     by_read = [
         (*name, read.partition, read.offset) for read in history.final if (name := parse_value(read.value)) is not None
     ]
-    told: set[str] = set()
+    reported: set[str] = set()
     for places in (by_send, by_read):
         newest: dict[tuple[int, int], tuple[int, int]] = {}
         for producer, sequence, partition, offset in sorted(places, key=lambda place: (place[0], place[1])):
@@ -139,8 +139,8 @@ def _values_out_of_order(history: History) -> Iterator[Violation]:
                 what = (
                     f"producer {producer}: {sequence} is at {_place((partition, offset))}, {before[0]} at {before[1]}"
                 )
-                if what not in told:
-                    told.add(what)
+                if what not in reported:
+                    reported.add(what)
                     yield Violation(Law.SEND_ORDER, what)
             newest[producer, partition] = (sequence, offset)
 

@@ -65,7 +65,7 @@ def test_a_broker_ends_after_a_failed_sync_and_recovers(
         verdict = finished(scene)
 
     show_kept(verdict, capsys)
-    scene.wait_until_alike()
+    scene.wait_until_equal()
 
 
 def fail_a_sync(cluster: ClusterProcesses, victim: int) -> None:
@@ -107,7 +107,7 @@ def test_writes_continue_when_the_disk_of_a_leader_is_full(
         verdict = finished(scene)
 
     show_kept(verdict, capsys)
-    scene.wait_until_alike()
+    scene.wait_until_equal()
 
 
 @soak_only
@@ -133,7 +133,7 @@ def test_writes_continue_when_the_disk_of_a_follower_is_full(
         verdict = finished(scene)
 
     show_kept(verdict, capsys)
-    scene.wait_until_alike()
+    scene.wait_until_equal()
 
 
 @contextmanager
@@ -170,8 +170,8 @@ def free_bytes(directory: Path) -> int:
 
 
 def preferred_leader(cluster: ClusterProcesses, topic: str, partition: int) -> int:
-    (told,) = cluster.ask_any([topic]).topics
-    return next(it.replica_nodes[0] for it in told.partitions if it.partition_index == partition)
+    (described,) = cluster.ask_any([topic]).topics
+    return next(it.replica_nodes[0] for it in described.partitions if it.partition_index == partition)
 
 
 def write_much(cluster: ClusterProcesses, topic: str) -> None:
@@ -213,8 +213,8 @@ def test_a_broker_that_was_away_for_long_catches_up(
         verdict = finished(scene)
 
     show_kept(verdict, capsys)
-    scene.wait_until_alike()
-    cluster.wait_until_alike("absence")
+    scene.wait_until_equal()
+    cluster.wait_until_equal("absence")
 
 
 @pytest.mark.timeout(180)
@@ -230,8 +230,8 @@ def test_a_wiped_broker_gets_everything_again(cluster: ClusterProcesses, capsys:
         verdict = finished(scene)
 
     show_kept(verdict, capsys)
-    scene.wait_until_alike()
-    cluster.wait_until_alike("wiped")
+    scene.wait_until_equal()
+    cluster.wait_until_equal("wiped")
 
 
 @pytest.mark.timeout(180)
@@ -256,8 +256,8 @@ def test_a_flipped_byte_of_a_segment_is_found_and_repaired(
         verdict = finished(scene)
 
     show_kept(verdict, capsys)
-    scene.wait_until_alike()
-    broken.wait_until_alike("flipped")
+    scene.wait_until_equal()
+    broken.wait_until_equal("flipped")
 
 
 @pytest.mark.timeout(180)
@@ -273,13 +273,13 @@ def test_a_flipped_byte_of_a_journal_is_found_and_repaired(
         flip_a_byte(broken.data_directory(victim) / "journal")
         broken.start(victim, joins=[it for it in broken.numbers if it != victim])
 
-        broken.wait_until_alike("flipped", seconds_max=REPAIRED_SECONDS_MAX * SLACK)
+        broken.wait_until_equal("flipped", seconds_max=REPAIRED_SECONDS_MAX * SLACK)
         assert '"journal set aside"' in broken.log_of(victim)
         assert [it.name for it in broken.data_directory(victim).glob("damaged-*/*")]
         verdict = finished(scene)
 
     show_kept(verdict, capsys)
-    scene.wait_until_alike()
+    scene.wait_until_equal()
 
 
 def finished(scene: ClusterScene) -> Verdict:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.cluster.what_happened import never_happened
+from tests.simulation.cluster.fault_counts import never_happened
 
 EXPLORED = pytest.StashKey[list[str]]()
 MET = pytest.StashKey[Counter[str]]()
@@ -34,9 +34,9 @@ def met(request: pytest.FixtureRequest) -> Counter[str]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     stash = session.config.stash
-    told = getattr(session.config, "workeroutput", None)  # set if several processes share the tests
-    if told is not None:
-        told |= {"explored": stash[EXPLORED], "met": dict(stash[MET])}
+    output = getattr(session.config, "workeroutput", None)  # set if several processes share the tests
+    if output is not None:
+        output |= {"explored": stash[EXPLORED], "met": dict(stash[MET])}
     elif missing := never_happened(stash[MET]):
         stash[EXPLORED].append(f"FAILED: these never happened in all lots of seeds: {', '.join(missing)}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -44,9 +44,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    told = getattr(node, "workeroutput", {})
-    node.config.stash[EXPLORED] += told.get("explored", [])
-    node.config.stash[MET].update(told.get("met", {}))
+    output = getattr(node, "workeroutput", {})
+    node.config.stash[EXPLORED] += output.get("explored", [])
+    node.config.stash[MET].update(output.get("met", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

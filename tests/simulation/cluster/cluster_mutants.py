@@ -30,7 +30,7 @@ class ClusterMutant:
     planted: Callable[[], AbstractContextManager[None]]
     brokers: int = 3
     seeds_max: int = 40
-    sharp: Callable[[ClusterKnobs], ClusterKnobs] = lambda knobs: knobs
+    adapt: Callable[[ClusterKnobs], ClusterKnobs] = lambda knobs: knobs
 
 
 @contextmanager
@@ -111,11 +111,11 @@ def with_lost_power(knobs: ClusterKnobs) -> ClusterKnobs:
 
 MUTANTS = (
     ClusterMutant(
-        "installed before its files are synced", installed_before_its_files_are_synced, sharp=with_lost_disks
+        "installed before its files are synced", installed_before_its_files_are_synced, adapt=with_lost_disks
     ),
-    ClusterMutant("a learner counts", a_learner_counts, sharp=with_lost_disks),
+    ClusterMutant("a learner counts", a_learner_counts, adapt=with_lost_disks),
     ClusterMutant("one broker answers before its sync", answers_before_its_sync, brokers=1),
-    ClusterMutant("brokers answer before their sync", answers_before_its_sync, sharp=with_lost_power),
+    ClusterMutant("brokers answer before their sync", answers_before_its_sync, adapt=with_lost_power),
     ClusterMutant("checkpoints before segments are synced", checkpoints_before_segments_are_synced, brokers=1),
     ClusterMutant("forgets replayed producers", forgets_replayed_producers, brokers=1),
     ClusterMutant("followers forget producers", forgets_replayed_producers),

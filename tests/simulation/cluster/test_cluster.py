@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.simulation.cluster.cluster_mutants import MUTANTS, ClusterMutant
-from tests.simulation.cluster.what_happened import LOTS, note
+from tests.simulation.cluster.fault_counts import LOTS, note
 from tests.simulation.hash_seeds import outputs_under_two_hash_seeds
 from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
@@ -88,7 +88,7 @@ def test_a_run_finds_a_planted_bug(mutant: ClusterMutant, explored: list[str]) -
     for seed in range(mutant.seeds_max):
         with mutant.planted():
             try:
-                ClusterRun(seed, mutant.sharp(ClusterKnobs.draw(Random(seed), mutant.brokers))).run()
+                ClusterRun(seed, mutant.adapt(ClusterKnobs.draw(Random(seed), mutant.brokers))).run()
             except (AssertionError, DirectoryProblem, JournalDamaged, SegmentDamaged) as broken:
                 explored.append(f"Cluster mutant, {mutant.name}: seed {seed}: {str(broken)[:90]}")
                 return

@@ -24,7 +24,7 @@ class RaftMutant:
     planted: Callable[[], AbstractContextManager[None]]
     seeds_max: int = 0
     transcript: str = ""
-    sharp: Callable[[ShardKnobs], ShardKnobs] | None = None  # None: the knobs as drawn, and damage
+    adapt: Callable[[ShardKnobs], ShardKnobs] | None = None  # None: the knobs as drawn, and damage
 
 
 @contextmanager
@@ -319,8 +319,8 @@ def a_removed_voter_still_counts() -> Iterator[None]:
     follow = ProgressTracker.follow
 
     def faithful(self: Any, membership: Membership) -> None:
-        gone = tuple(member for member in self.members if member not in membership.members)
-        follow(self, Membership(membership.voters, membership.learners + gone))
+        removed = tuple(member for member in self.members if member not in membership.members)
+        follow(self, Membership(membership.voters, membership.learners + removed))
 
     with (
         patch.object(ProgressTracker, "follow", faithful),
@@ -394,13 +394,13 @@ BY_RANDOM_RUNS = (
     RaftMutant("a follower answers before its sync", follower_answers_before_its_sync, 20),
     RaftMutant("a vote counts twice", a_vote_counts_twice, 260),
     RaftMutant("the leader counts itself before its sync", leader_counts_itself_before_its_sync, 40),
-    RaftMutant("a vote is answered before its sync", answers_a_vote_before_its_sync, 160, sharp=with_crashes_in_sync),
+    RaftMutant("a vote is answered before its sync", answers_a_vote_before_its_sync, 160, adapt=with_crashes_in_sync),
     RaftMutant("a voter votes twice in a term", votes_twice_in_a_term, 20),
-    RaftMutant("a read is confirmed without a round", confirms_reads_without_a_round, 200, sharp=with_partitions),
-    RaftMutant("several voters change at once", changes_several_voters_at_once, 120, sharp=with_membership_changes),
+    RaftMutant("a read is confirmed without a round", confirms_reads_without_a_round, 200, adapt=with_partitions),
+    RaftMutant("several voters change at once", changes_several_voters_at_once, 120, adapt=with_membership_changes),
     RaftMutant("a learner counts", a_learner_counts, 60),
     RaftMutant("a removed voter still counts", a_removed_voter_still_counts, 60),
-    RaftMutant("takes entries while it installs", takes_entries_while_it_installs, 120, sharp=with_installs),
+    RaftMutant("takes entries while it installs", takes_entries_while_it_installs, 120, adapt=with_installs),
     RaftMutant("an install truncates committed entries", install_truncates_committed_entries, 60),
     RaftMutant("an install keeps divergent entries", install_keeps_divergent_entries, 400),
     RaftMutant("a snapshot holds uncommitted entries", offers_uncommitted_entries, 400),

@@ -61,7 +61,7 @@ def test_a_seed_that_found_a_bug_passes(seed: int) -> None:
 def test_random_runs_find_a_planted_bug(mutant: RaftMutant, explored: list[str]) -> None:
     """A simulation that misses planted bugs would miss real ones."""
     for seed in range(mutant.seeds_max):
-        knobs = None if mutant.sharp is None else mutant.sharp(ShardKnobs.draw(Random(seed)))
+        knobs = None if mutant.adapt is None else mutant.adapt(ShardKnobs.draw(Random(seed)))
         with mutant.planted():
             try:
                 ShardSimulation(seed, knobs).run()

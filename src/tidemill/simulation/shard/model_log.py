@@ -156,9 +156,9 @@ class ModelLog:
         count = below - self.first_index
         if count <= 0:
             return
-        gone, self.entries = self.entries[:count], self.entries[count:]
-        self.state += tuple(_record(entry) for entry in gone)
-        self.base_term = gone[-1].term
+        forgotten, self.entries = self.entries[:count], self.entries[count:]
+        self.state += tuple(_record(entry) for entry in forgotten)
+        self.base_term = forgotten[-1].term
         self.first_index = below
         while len(self.memberships) > 1 and self.memberships[1][0] < below:
             del self.memberships[0]

@@ -183,8 +183,10 @@ class StoreDriver:
         if log is None:
             return
         assert report.log_index <= len(durable.entries), f"{report} reports more than block {sequence} holds"
-        told = None if report.vote is None else (report.vote.term, report.vote.voted_for)
-        assert told in (None, (durable.term, durable.voted_for)), f"{report} reports another vote than block {sequence}"
+        reported = None if report.vote is None else (report.vote.term, report.vote.voted_for)
+        assert reported in (None, (durable.term, durable.voted_for)), (
+            f"{report} reports another vote than block {sequence}"
+        )
         replica = self.replicas.get(shard_id)
         if replica is not None and replica.advance(report.term, report.log_index, report.vote):
             self.commit(shard_id, replica.commit_index)

@@ -13,52 +13,52 @@ def fail(error: BaseException) -> None:
 
 def test_nothing_happens_inside_submit() -> None:
     """As with threads, a report arrives in a later turn than the submission."""
-    jobs, told = SimulatedJobs(), []
+    jobs, events = SimulatedJobs(), []
     port: Jobs = jobs
 
-    port.submit(lambda: told.append("ran"), lambda _: told.append("told"), fail)
-    before = [*told]
+    port.submit(lambda: events.append("ran"), lambda _: events.append("events"), fail)
+    before = [*events]
     jobs.stabilize()
 
-    assert (before, told) == ([], ["ran", "told"])
+    assert (before, events) == ([], ["ran", "events"])
 
 
 def test_jobs_and_reports_keep_their_order() -> None:
     """Jobs run and are reported in the order of submission."""
-    jobs, told = SimulatedJobs(), []
+    jobs, events = SimulatedJobs(), []
     for number in range(3):
-        jobs.submit(lambda number=number: number, told.append, fail)
+        jobs.submit(lambda number=number: number, events.append, fail)
 
     jobs.stabilize()
 
-    assert told == [0, 1, 2]
+    assert events == [0, 1, 2]
 
 
 def test_a_test_can_stop_between_a_job_and_its_report() -> None:
     """The disk has the data, and the loop has not received the report."""
-    jobs, told = SimulatedJobs(), []
-    jobs.submit(lambda: told.append("disk"), lambda _: told.append("loop"), fail)
+    jobs, events = SimulatedJobs(), []
+    jobs.submit(lambda: events.append("disk"), lambda _: events.append("loop"), fail)
 
     jobs.execute()
-    between, waiting = [*told], jobs.unreported
+    between, waiting = [*events], jobs.unreported
     jobs.report()
 
-    assert (between, waiting, told, jobs.unreported) == (["disk"], 1, ["disk", "loop"], 0)
+    assert (between, waiting, events, jobs.unreported) == (["disk"], 1, ["disk", "loop"], 0)
 
 
 def test_jobs_that_reports_submit_are_executed_too() -> None:
     """A journal submits its next block when it receives the report of the last."""
-    jobs, told = SimulatedJobs(), []
+    jobs, events = SimulatedJobs(), []
 
     def again(number: int) -> None:
-        told.append(number)
+        events.append(number)
         if number < 3:
             jobs.submit(lambda: number + 1, again, fail)
 
     jobs.submit(lambda: 0, again, fail)
     jobs.stabilize()
 
-    assert told == [0, 1, 2, 3]
+    assert events == [0, 1, 2, 3]
 
 
 def test_an_error_is_reported_and_a_power_loss_is_not() -> None:

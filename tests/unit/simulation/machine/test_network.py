@@ -15,7 +15,7 @@ class World:
         self.timeline = Timeline()
         self.network = Network(self.timeline, Random(1))
         self.client, self.server = begin_loop(self.timeline), begin_loop(self.timeline)
-        self.heard: list[bytes] = []
+        self.received_data: list[bytes] = []
         self.ends: list[str] = []
         self.failures: list[str] = []
         self.sockets: list[Socket] = []
@@ -27,11 +27,11 @@ class World:
         self.network.dial(self.client, "client", PLACE, self._connected, self.failures.append)
 
     def _accept(self, socket: Socket) -> None:
-        socket.received = self.heard.append
+        socket.received = self.received_data.append
         socket.lost = lambda why: self.ends.append(f"server: {why}")
 
     def _connected(self, socket: Socket) -> None:
-        socket.received = self.heard.append
+        socket.received = self.received_data.append
         socket.lost = lambda why: self.ends.append(f"client: {why}")
         self.sockets.append(socket)
 
@@ -48,7 +48,7 @@ def test_data_arrives_in_order() -> None:
         world.sockets[0].send(data)
     world.pass_time(60)
 
-    assert world.heard == sent
+    assert world.received_data == sent
 
 
 def test_a_short_partition_delays_and_a_long_one_loses_the_connection() -> None:
@@ -56,17 +56,17 @@ def test_a_short_partition_delays_and_a_long_one_loses_the_connection() -> None:
     world.network.blocked.add(("client", "server"))
     world.sockets[0].send(b"delayed")
     world.pass_time(2)
-    assert world.heard == []
+    assert world.received_data == []
 
     world.network.blocked.clear()
     world.pass_time(2)
-    assert world.heard == [b"delayed"]
+    assert world.received_data == [b"delayed"]
 
     world.network.blocked.add(("client", "server"))
     world.sockets[0].send(b"lost")
     world.pass_time(GIVE_UP_US / US + 2)
     assert world.ends == ["client: timed out"]
-    assert world.heard == [b"delayed"]
+    assert world.received_data == [b"delayed"]
 
 
 def test_a_receiver_that_pauses_reading_later_reads_everything_in_order() -> None:
@@ -77,12 +77,12 @@ def test_a_receiver_that_pauses_reading_later_reads_everything_in_order() -> Non
     for number in range(3):
         world.sockets[0].send(b"%d" % number)
     world.pass_time(1)
-    assert world.heard == []
+    assert world.received_data == []
 
     other.resume_reading()
     world.pass_time(1)
 
-    assert world.heard == [b"0", b"1", b"2"]
+    assert world.received_data == [b"0", b"1", b"2"]
 
 
 def test_a_process_that_dies_closes_its_connections_and_refuses_new_ones() -> None:

@@ -47,12 +47,12 @@ def ready_brokers(count: int) -> ClusterRun:
     return run
 
 
-class Hand:
-    """A client that sends requests to chosen brokers."""
+class Scene:
+    """A simulated cluster, and a client that sends requests to chosen brokers."""
 
     def __init__(self, run: ClusterRun) -> None:
         self.run = run
-        self.client: Client = run._new_client("hand")
+        self.client: Client = run._new_client("client")
 
     def wait(self, duration_s: float) -> None:
         self.run.timeline.run_until(self.run.timeline.now_us + seconds(duration_s))
@@ -82,16 +82,16 @@ class Hand:
         code: int = answer.responses[0].error_code
         return code
 
-    def make_again(self, machine: BrokerMachine, topic: str) -> list[int]:
-        gone = delete_topics.Request.Topic(name=topic, topic_id=NO_TOPIC_ID)
+    def recreate_topic(self, machine: BrokerMachine, topic: str) -> list[int]:
+        deletion = delete_topics.Request.Topic(name=topic, topic_id=NO_TOPIC_ID)
         made = create_topics.Request.Topic(
             name=topic, num_partitions=1, replication_factor=3, assignments=(), configs=()
         )
-        deleted = self.ask(machine, delete_topics.Request(topics=[gone], topic_names=[topic], timeout_ms=5_000))
+        deleted = self.ask(machine, delete_topics.Request(topics=[deletion], topic_names=[topic], timeout_ms=5_000))
         created = self.ask(machine, create_topics.Request(topics=[made], timeout_ms=5_000))
         return [deleted.responses[0].error_code, created.topics[0].error_code]
 
-    def group_there(self) -> None:
+    def wait_for_coordinator(self) -> None:
         asked = find_coordinator.Request(key="g", key_type=0, coordinator_keys=["g"])
         while self.call(self.client.ask_any(asked)).coordinators[0].error_code:
             self.wait(0.1)
@@ -109,17 +109,17 @@ class Hand:
         return group.error_code, [it.committed_offset for topic in group.topics for it in topic.partitions]
 
 
-def cut(run: ClusterRun, one: BrokerMachine, other: BrokerMachine) -> None:
+def isolate(run: ClusterRun, one: BrokerMachine, other: BrokerMachine) -> None:
     run.network.blocked |= {(one.name, other.name), (other.name, one.name)}
 
 
-def old_records(replication_factor: int) -> tuple[Hand, BrokerMachine, BrokerMachine]:
+def old_records(replication_factor: int) -> tuple[Scene, BrokerMachine, BrokerMachine]:
     """
-    Write records that are past the retention time of their partition.  Return a client, the controller, and the leader
+    Write records that are past the retention time of their partition.  Return the scene, the controller, and the leader
     of the partition, which is another broker.
     """
     run = ready_brokers(3)
-    hand = Hand(run)
+    scene = Scene(run)
     controller = next(machine for machine in run.machines if leads(machine))
     away = next(machine for machine in run.machines if machine is not controller)
     asked = create_topics.Request.Topic
@@ -127,12 +127,12 @@ def old_records(replication_factor: int) -> tuple[Hand, BrokerMachine, BrokerMac
     assignment = asked.Assignment(partition_index=0, broker_ids=[machine.voter.broker_id for machine in brokers])
     config = asked.Config(name="retention.ms", value="60000")
     alone = asked(name="flights", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[config])
-    made = hand.ask(controller, create_topics.Request(topics=[alone], timeout_ms=5_000))
+    made = scene.ask(controller, create_topics.Request(topics=[alone], timeout_ms=5_000))
     assert errors.NONE == made.topics[0].error_code
-    producer = Producer(hand.client, run.history, "flights", 0, in_flight=1, acks=-1, batches_max=5)
-    hand.call(producer.run(lambda: 0.1))
-    hand.wait(90)
-    return hand, controller, away
+    producer = Producer(scene.client, run.history, "flights", 0, in_flight=1, acks=-1, batches_max=5)
+    scene.call(producer.run(lambda: 0.1))
+    scene.wait(90)
+    return scene, controller, away
 
 
 def groups_of(machine: BrokerMachine) -> Shard:
@@ -142,7 +142,7 @@ def groups_of(machine: BrokerMachine) -> Shard:
     return partition.shard
 
 
-def apart(run: ClusterRun, shard_of: Any) -> tuple[BrokerMachine, BrokerMachine]:
+def separate_controller(run: ClusterRun, shard_of: Any) -> tuple[BrokerMachine, BrokerMachine]:
     """Make the controller and the leader of the shard two different brokers.  Return both."""
     controller = next(machine for machine in run.machines if leads(machine))
     leader = next(machine for machine in run.machines if shard_of(machine).is_serving)
@@ -153,37 +153,37 @@ def apart(run: ClusterRun, shard_of: Any) -> tuple[BrokerMachine, BrokerMachine]
     return controller, leader
 
 
-def with_a_commit() -> tuple[Hand, BrokerMachine, BrokerMachine]:
+def with_a_commit() -> tuple[Scene, BrokerMachine, BrokerMachine]:
     """
-    Commit offset 500 of the topic "tides". Return a client, the controller, and the group's coordinator, which is
+    Commit offset 500 of the topic "tides". Return the scene, the controller, and the group's coordinator, which is
     another broker.
     """
     run = ready_brokers(3)
-    hand = Hand(run)
-    hand.call(hand.client.create_topic("tides", 1, 3))
-    hand.group_there()
-    controller, coordinator = apart(run, groups_of)
-    hand.wait(2)
-    assert errors.NONE == hand.commit(coordinator, "tides", 500)
-    return hand, controller, coordinator
+    scene = Scene(run)
+    scene.call(scene.client.create_topic("tides", 1, 3))
+    scene.wait_for_coordinator()
+    controller, coordinator = separate_controller(run, groups_of)
+    scene.wait(2)
+    assert errors.NONE == scene.commit(coordinator, "tides", 500)
+    return scene, controller, coordinator
 
 
 def test_a_leader_isolated_from_the_controller_deletes_nothing() -> None:
     """Its topic configuration may be stale.  It transfers leadership to a replica with contact to the controller."""
     run = three_brokers_with_a_topic()
-    hand = Hand(run)
-    controller, leader = apart(run, replica_of)
-    assert errors.NONE == hand.alter(controller, "flights", "retention.ms", "120000")
-    hand.wait(2)
-    cut(run, controller, leader)
-    hand.wait(5)
+    scene = Scene(run)
+    controller, leader = separate_controller(run, replica_of)
+    assert errors.NONE == scene.alter(controller, "flights", "retention.ms", "120000")
+    scene.wait(2)
+    isolate(run, controller, leader)
+    scene.wait(5)
 
-    assert errors.NONE == hand.alter(controller, "flights", "retention.ms", "-1")
-    hand.wait(LONG_S)
+    assert errors.NONE == scene.alter(controller, "flights", "retention.ms", "-1")
+    scene.wait(LONG_S)
 
     assert not replica_of(leader).is_serving
     run.network.heal()
-    hand.wait(20)
+    scene.wait(20)
     assert {0} == {replica_of(machine).log.partitions[0].log_start for machine in run.machines}
 
 
@@ -192,54 +192,54 @@ def test_a_coordinator_isolated_from_the_controller_rejects_commits() -> None:
     The topic may have been deleted and created again under the same name: the commit would belong to the deleted one.
     """
 
-    hand, controller, coordinator = with_a_commit()
-    run = hand.run
-    cut(run, controller, coordinator)
-    hand.wait(4)
+    scene, controller, coordinator = with_a_commit()
+    run = scene.run
+    isolate(run, controller, coordinator)
+    scene.wait(4)
 
-    assert [errors.NONE, errors.NONE] == hand.make_again(controller, "tides")
-    hand.wait(5)
-    refused = hand.commit(coordinator, "tides", 7)
+    assert [errors.NONE, errors.NONE] == scene.recreate_topic(controller, "tides")
+    scene.wait(5)
+    refused = scene.commit(coordinator, "tides", 7)
 
     assert refused in (errors.COORDINATOR_NOT_AVAILABLE, errors.NOT_COORDINATOR)
     now = next(machine for machine in run.machines if machine is not coordinator and groups_of(machine).is_serving)
-    assert (errors.NONE, [-1]) == hand.fetch(now, "tides")
-    assert errors.NONE == hand.commit(now, "tides", 8)
+    assert (errors.NONE, [-1]) == scene.fetch(now, "tides")
+    assert errors.NONE == scene.commit(now, "tides", 8)
     run.network.heal()
-    hand.wait(10)
-    assert (errors.NONE, [8]) == hand.fetch(now, "tides")
+    scene.wait(10)
+    assert (errors.NONE, [8]) == scene.fetch(now, "tides")
 
 
 def test_a_coordinator_with_one_way_contact_to_the_controller_rejects_commits() -> None:
     """
     The coordinator receives from the controller, but its acknowledgements do not arrive, so newer metadata is not sent.
     """
-    hand, controller, coordinator = with_a_commit()
-    run = hand.run
+    scene, controller, coordinator = with_a_commit()
+    run = scene.run
     run.network.blocked |= {(coordinator.name, controller.name)}
-    hand.wait(0.3)
+    scene.wait(0.3)
     # the last metadata that the coordinator receives
-    assert errors.NONE == hand.alter(controller, "tides", "retention.ms", "70000000")
-    hand.wait(6)  # before the link is closed, after 10 s
+    assert errors.NONE == scene.alter(controller, "tides", "retention.ms", "70000000")
+    scene.wait(6)  # before the link is closed, after 10 s
 
-    assert [errors.NONE, errors.NONE] == hand.make_again(controller, "tides")
-    refused = hand.commit(coordinator, "tides", 7)
+    assert [errors.NONE, errors.NONE] == scene.recreate_topic(controller, "tides")
+    refused = scene.commit(coordinator, "tides", 7)
 
     assert refused in (errors.COORDINATOR_NOT_AVAILABLE, errors.NOT_COORDINATOR)
     run.network.heal()
-    hand.wait(20)
+    scene.wait(20)
     now = next(machine for machine in run.machines if groups_of(machine).is_serving)
-    assert (errors.NONE, [-1]) == hand.fetch(now, "tides")
+    assert (errors.NONE, [-1]) == scene.fetch(now, "tides")
 
 
 def test_an_elected_broker_with_a_full_disk_transfers_leadership_at_once() -> None:
     """It is in contact with the other replicas, so it transfers leadership before a client has waited for long."""
     run = three_brokers_with_a_topic()
-    hand = Hand(run)
+    scene = Scene(run)
     leader = next(machine for machine in run.machines if replica_of(machine).is_serving)
     full = next(machine for machine in run.machines if machine is not leader)
     full.disk.free_bytes = 1 << 20
-    hand.wait(8)
+    scene.wait(8)
     assert full.broker is not None
     assert full.broker.storage_problem() is not None
     # bypasses the check of a leadership transfer; an election has no such check
@@ -247,21 +247,21 @@ def test_an_elected_broker_with_a_full_disk_transfers_leadership_at_once() -> No
     replica_of(leader).execute()
     pass_time(run, lambda: bool(replica_of(full).is_serving))
 
-    hand.wait(1)
+    scene.wait(1)
 
     assert [True] == [replica_of(it).is_serving for it in run.machines if it is not full and replica_of(it).is_serving]
 
 
 def test_a_broker_that_was_away_is_ready_only_with_current_metadata() -> None:
     """By the configuration from before it went down, its records have expired."""
-    hand, controller, away = old_records(1)
+    scene, controller, away = old_records(1)
     away.kill()
 
     for number in range(400):  # more than the leader keeps as entries, so the broker returns by an install
-        assert errors.NONE == hand.alter(controller, "flights", "retention.ms", str(10**12 + number))
+        assert errors.NONE == scene.alter(controller, "flights", "retention.ms", str(10**12 + number))
     away.start()
-    pass_time(hand.run, lambda: away.is_ready)
-    hand.wait(10)
+    pass_time(scene.run, lambda: away.is_ready)
+    scene.wait(10)
 
     log = replica_of(away).log.partitions[0]
     assert 0 == log.log_start < log.end_offset
@@ -269,17 +269,17 @@ def test_a_broker_that_was_away_is_ready_only_with_current_metadata() -> None:
 
 def test_a_paused_broker_checks_retention_by_the_current_configuration() -> None:
     """Its link to the controller has survived the pause, but the new configuration was not read from it yet."""
-    hand, controller, away = old_records(3)
+    scene, controller, away = old_records(3)
     assert away.broker is not None
     assert away.loop is not None
     check = away.broker.retention._timer.when()  # the check before this one was too early for any deletion
     while away.loop.time() < check - 1:
-        hand.wait(0.1)
+        scene.wait(0.1)
 
     away.loop.pause(seconds(1.5))
-    hand.wait(0.2)
-    assert errors.NONE == hand.alter(controller, "flights", "retention.ms", "-1")
-    hand.wait(30)
+    scene.wait(0.2)
+    assert errors.NONE == scene.alter(controller, "flights", "retention.ms", "-1")
+    scene.wait(30)
 
     log = replica_of(away).log.partitions[0]
     assert 0 == log.log_start < log.end_offset
@@ -288,25 +288,25 @@ def test_a_paused_broker_checks_retention_by_the_current_configuration() -> None
 def test_a_broker_that_starts_without_the_controller_does_not_keep_leadership() -> None:
     """No client reaches the broker before it has registered, yet the replicas in contact with it may elect it."""
     run = three_brokers_with_a_topic()
-    hand = Hand(run)
-    controller, starts = apart(run, replica_of)
-    hand.wait(15)
-    cut(run, controller, starts)
+    scene = Scene(run)
+    controller, starts = separate_controller(run, replica_of)
+    scene.wait(15)
+    isolate(run, controller, starts)
     starts.kill()
-    hand.wait(1)
+    scene.wait(1)
     starts.start()
-    hand.wait(5)
+    scene.wait(5)
 
     others = [machine for machine in run.machines if machine is not starts]
     for machine in others:
         if replica_of(machine).is_serving:
             replica_of(machine).transfer_leadership(starts.voter)  # as the leader balancer does
-    hand.wait(15)
+    scene.wait(15)
 
     assert not starts.is_ready
     assert [True] == [replica_of(machine).is_serving for machine in others if replica_of(machine).is_serving]
     produced = run.history.acknowledgements
-    hand.call(Producer(hand.client, run.history, "flights", 0, in_flight=1, acks=-1, batches_max=5).run(lambda: 0.1))
+    scene.call(Producer(scene.client, run.history, "flights", 0, in_flight=1, acks=-1, batches_max=5).run(lambda: 0.1))
     assert produced + 5 <= run.history.acknowledgements
 
 
@@ -316,49 +316,49 @@ def test_other_shards_keep_working_without_a_metadata_leader() -> None:
     leadership.
     """
     run = three_brokers_with_a_topic(20)
-    hand = Hand(run)
-    hand.group_there()
-    hand.wait(15)
+    scene = Scene(run)
+    scene.wait_for_coordinator()
+    scene.wait(15)
     controller, other, third = sorted(run.machines, key=lambda machine: not leads(machine))
     third.kill()
-    hand.wait(5)
+    scene.wait(5)
     assert controller.broker is not None
     metadata = controller.broker.shard_table.shards[METADATA_SHARD]
     segment = next(segment for segment in metadata.log.partitions[0].segments if segment.written)
     controller.disk.flip(segment.path, segment.written - 1, 1)
     metadata.damage.suspect(SegmentDamaged(segment.path, segment.written - 1, 0, "a bit has turned over"))
-    hand.wait(5)
+    scene.wait(5)
     terms = [replica_of(machine).replica.term for machine in (controller, other)]
 
-    hand.wait(30)
+    scene.wait(30)
 
     assert not leads(controller)
     assert not leads(other)
     assert terms == [replica_of(machine).replica.term for machine in (controller, other)]
     coordinator = next(machine for machine in (controller, other) if groups_of(machine).is_serving)
-    assert errors.NONE == hand.commit(coordinator, "flights", 5)
+    assert errors.NONE == scene.commit(coordinator, "flights", 5)
 
 
 def test_leadership_is_drained_to_a_replica_in_contact_with_the_controller() -> None:
     """Two of the three replicas are isolated from the controller, and have as much of the log as the third."""
     run = ready_brokers(5)
-    hand = Hand(run)
+    scene = Scene(run)
     controller, first, second, third, _ = sorted(run.machines, key=lambda machine: not leads(machine))
     asked = create_topics.Request.Topic
     brokers = [machine.voter.broker_id for machine in (first, second, third)]
     assignment = asked.Assignment(partition_index=0, broker_ids=brokers)
     topic = asked(name="flights", num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=[])
-    made = hand.ask(controller, create_topics.Request(topics=[topic], timeout_ms=5_000))
+    made = scene.ask(controller, create_topics.Request(topics=[topic], timeout_ms=5_000))
     assert errors.NONE == made.topics[0].error_code
     pass_time(run, lambda: bool(replica_of(first).is_serving))
-    cut(run, controller, first)
-    cut(run, controller, second)
+    isolate(run, controller, first)
+    isolate(run, controller, second)
 
-    hand.wait(20)
+    scene.wait(20)
 
     term = replica_of(third).replica.term
     assert replica_of(third).is_serving
-    hand.wait(30)
+    scene.wait(30)
     assert replica_of(third).is_serving
     assert term == replica_of(third).replica.term
 
@@ -366,26 +366,26 @@ def test_leadership_is_drained_to_a_replica_in_contact_with_the_controller() -> 
 def test_a_coordinator_is_isolated_when_the_controller_moves_out_of_reach() -> None:
     """The coordinator is in contact with the former controller, which is alive but follows another broker now."""
     run = ready_brokers(3)
-    hand = Hand(run)
-    hand.call(hand.client.create_topic("tides", 1, 3))
-    hand.group_there()
-    controller, coordinator = apart(run, groups_of)
+    scene = Scene(run)
+    scene.call(scene.client.create_topic("tides", 1, 3))
+    scene.wait_for_coordinator()
+    controller, coordinator = separate_controller(run, groups_of)
     (third,) = (machine for machine in run.machines if machine not in (controller, coordinator))
-    assert errors.NONE == hand.commit(coordinator, "tides", 500)
-    cut(run, third, coordinator)
+    assert errors.NONE == scene.commit(coordinator, "tides", 500)
+    isolate(run, third, coordinator)
     assert controller.broker is not None
     metadata = controller.broker.shard_table.shards[METADATA_SHARD]
     assert metadata.transfer_leadership(third.voter)
     pass_time(run, lambda: leads(third))
-    hand.wait(5)
+    scene.wait(5)
 
-    assert [errors.NONE, errors.NONE] == hand.make_again(third, "tides")
-    refused = hand.commit(coordinator, "tides", 7)
-    hand.wait(10)
+    assert [errors.NONE, errors.NONE] == scene.recreate_topic(third, "tides")
+    refused = scene.commit(coordinator, "tides", 7)
+    scene.wait(10)
 
     assert refused in (errors.COORDINATOR_NOT_AVAILABLE, errors.NOT_COORDINATOR)
     now = next(machine for machine in run.machines if machine is not coordinator and groups_of(machine).is_serving)
-    assert (errors.NONE, [-1]) == hand.fetch(now, "tides")
+    assert (errors.NONE, [-1]) == scene.fetch(now, "tides")
 
 
 def test_a_batch_is_not_accepted_before_an_earlier_one_of_unknown_outcome() -> None:
@@ -394,11 +394,11 @@ def test_a_batch_is_not_accepted_before_an_earlier_one_of_unknown_outcome() -> N
     second was in flight, and arrives when that broker leads again, which does not know the producer by then.
     """
     run = three_brokers_with_a_topic()
-    hand = Hand(run)
+    scene = Scene(run)
     old = next(machine for machine in run.machines if replica_of(machine).is_serving)
     others = [machine for machine in run.machines if machine is not old]
     asked = init_producer_id.Request(transactional_id=None, transaction_timeout_ms=60_000)
-    producer = hand.call(hand.client.ask_any(asked))
+    producer = scene.call(scene.client.ask_any(asked))
     assert errors.NONE == producer.error_code
 
     def batch(sequence: int) -> produce.Request:
@@ -416,18 +416,18 @@ def test_a_batch_is_not_accepted_before_an_earlier_one_of_unknown_outcome() -> N
         part = answer.responses[0].partition_responses[0]
         return part.error_code, part.base_offset
 
-    client = hand.client.name
+    client = scene.client.name
 
     async def send_both() -> list[Any]:
-        connection = await hand.client.connection((old.name, KAFKA_PORT))
+        connection = await scene.client.connection((old.name, KAFKA_PORT))
         for other in others:
-            cut(run, old, other)
+            isolate(run, old, other)
         first = connection.send(batch(0), 9)
         await asyncio.sleep(0.2)
         run.network.blocked |= {(client, old.name), (old.name, client)}
         return [first, connection.send(batch(1), 9)]
 
-    sent = hand.call(send_both())
+    sent = scene.call(send_both())
     pass_time(run, lambda: any(replica_of(machine).is_serving for machine in others))
     run.network.blocked = {pair for pair in run.network.blocked if client in pair}
     end = replica_of(old).log.last_index
@@ -440,5 +440,5 @@ def test_a_batch_is_not_accepted_before_an_earlier_one_of_unknown_outcome() -> N
     pass_time(run, lambda: all(answer.done() for answer in sent))
 
     assert [(errors.REQUEST_TIMED_OUT, -1)] * 2 == [outcome(answer.result()) for answer in sent]
-    (first, at), (second, behind) = [outcome(hand.ask(old, batch(number), 9)) for number in (0, 1)]
+    (first, at), (second, behind) = [outcome(scene.ask(old, batch(number), 9)) for number in (0, 1)]
     assert (errors.NONE, errors.NONE, at + 1) == (first, second, behind)
