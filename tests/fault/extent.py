@@ -13,4 +13,4 @@ def times(short: int, whole: int) -> int:
     return whole if IS_COMPLETE else short
 
 
-soak_only = pytest.mark.skipif(not IS_COMPLETE, reason="for `make soak`: the suite has its likes")
+soak_only = pytest.mark.skipif(not IS_COMPLETE, reason="runs with `make soak`; the suite has similar tests")

@@ -30,7 +30,7 @@ def test_unsynced_data_is_lost(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(60)
 def test_a_seed_decides_what_is_kept_lost_or_torn(tmp_path: Path) -> None:
-    """Of many pages some meet each fate; each sector of a torn page is old or new."""
+    """Each fate strikes some of many pages; each sector of a torn page is old or new."""
     skip_without_fuse()
     with mounted(tmp_path / "disk") as power:
         number = os.open(power.root / "file", os.O_RDWR | os.O_CREAT)

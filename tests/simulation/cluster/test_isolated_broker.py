@@ -218,7 +218,7 @@ def test_a_coordinator_with_one_way_contact_to_the_controller_rejects_commits() 
     run = scene.run
     run.network.blocked |= {(coordinator.name, controller.name)}
     scene.wait(0.3)
-    # the last metadata that the coordinator receives
+    # The last metadata that the coordinator receives.
     assert errors.NONE == scene.alter(controller, "tides", "retention.ms", "70000000")
     scene.wait(6)  # before the link is closed, after 10 s
 
@@ -242,7 +242,7 @@ def test_an_elected_broker_with_a_full_disk_transfers_leadership_at_once() -> No
     scene.wait(8)
     assert full.broker is not None
     assert full.broker.storage_problem() is not None
-    # bypasses the check of a leadership transfer; an election has no such check
+    # Bypasses the check of a leadership transfer; an election has no such check.
     replica_of(leader).replica.transfer_leadership(full.voter)
     replica_of(leader).execute()
     pass_time(run, lambda: bool(replica_of(full).is_serving))

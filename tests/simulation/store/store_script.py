@@ -20,7 +20,7 @@ from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.store import StoreOptions
 
 KEY = b"k" * 16
-# an empty block with a far higher sequence
+# An empty block with a far higher sequence.
 FORGED = struct.pack(">4sIH2xIQQQQI12x", b"TMJB", 0, 1, 0, 1 << 40, 1 << 40, 0, 0, 0)
 ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 PEER = ReplicaKey(BrokerId(2), DirectoryId(b"e" * 16))

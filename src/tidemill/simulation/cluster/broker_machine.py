@@ -40,7 +40,7 @@ TICK_S: Final = 0.25  # like `app/start.py`
 START_S: Final = 0.3  # between the start of a process and the reading of its directory
 STOP_S: Final = 10.0  # a clean stop that takes longer ends the process
 LINES_KEPT: Final = 200  # of the event log
-# the share of bit flips that hit the start of a batch, which the batch's CRC does not cover
+# The share of bit flips that hit the start of a batch, which the batch's CRC does not cover.
 UNCOVERED_SHARE: Final = 0.5
 
 
@@ -75,7 +75,7 @@ class BrokerMachine:
         self.ends: Counter[str] = Counter()  # unplanned ends of its processes, by cause
         self._durable: dict[ShardId, dict[int, int]] = {}  # log index → term of the entries in the synced journal
         self._whole: dict[ShardId, int] = {}  # up to this index, entries are durable in files
-        # former identities, with what their disks held
+        # Former identities, with what their disks held.
         self._lost: list[tuple[ReplicaKey, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []
         self.after_turn: Callable[[BrokerMachine], None] = _do_nothing
         self._timeline = timeline

@@ -28,14 +28,14 @@ class ClusterCheck:
         self._machines = machines
         self.rot_found = 0  # damaged segments found by the latest comparison of all bytes
         self._leaders: dict[tuple[ShardId, int], ReplicaKey] = {}  # by (shard, term)
-        # by (shard, log index): term and CRC of the payload
+        # By (shard, log index): term and CRC of the payload.
         self._committed: dict[tuple[ShardId, int], tuple[int, int]] = {}
-        # commit indexes, by (machine, number of its start)
+        # Commit indexes, by (machine, number of its start).
         self._seen: dict[tuple[BrokerMachine, int], dict[ShardId, int]] = {}
         self._majority_checked: dict[ShardId, int] = {}  # the highest index whose majority was counted
-        # by log index: the memberships that may be in force
+        # By log index: the memberships that may be in force.
         self._memberships: dict[ShardId, dict[int, Membership]] = {}
-        # by term: the highest index that replicas in that term regarded as committed
+        # By term: the highest index that replicas in that term regarded as committed.
         self._newest: dict[ShardId, dict[int, int]] = {}
         self._served: set[tuple[ShardId, int]] = set()  # (shard, term) in which a leader has served
 
@@ -46,7 +46,7 @@ class ClusterCheck:
         seen = self._seen.setdefault((machine, machine.starts), {})
         for shard_id, shard in machine.broker.shard_table.shards.items():
             replica = shard.replica
-            # no replica has led it yet, and its first voters must not be lost either
+            # No replica has led it yet, and its first voters must not be lost either.
             if shard_id not in self._memberships:
                 self._memberships[shard_id] = {0: shard.log.opening.membership}
             if replica.leads:
@@ -143,7 +143,7 @@ class ClusterCheck:
         """
         if not all(machine.is_ready for machine in self._machines):
             return False
-        # by topic id: a lagging broker may still have an older topic of the same name
+        # By topic id: a lagging broker may still have an older topic of the same name.
         batches: dict[tuple[TopicId, int], dict[int, bytes]] = {}
         states: dict[tuple[TopicId, int], list[Any]] = {}
         images: list[ClusterImage] = []

@@ -34,7 +34,7 @@ class Content:
         self._durable_size = 0
         self._lowest_size = 0  # since the last sync; bytes above it read as zeros after the file grows again
         self._before: dict[int, bytes] = {}  # page → its durable bytes (a shorter value at the durable end)
-        # page → the bytes of an earlier unsynced write, which may reach the disk instead
+        # Page → the bytes of an earlier unsynced write, which may reach the disk instead.
         self._earlier: dict[int, bytes] = {}
         self._dirty: set[int] = set()
 

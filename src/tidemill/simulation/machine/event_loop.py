@@ -70,7 +70,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._paused_until_us = 0
         self._busy_until_us = 0
         self._failures: list[BaseException] = []
-        # keeps the coroutines of a dead process alive, so that their `finally` blocks do not run
+        # Keeps the coroutines of a dead process alive, so that their `finally` blocks do not run.
         self._tasks: list[asyncio.Task[Any]] = []
 
     # Start, pause and end.

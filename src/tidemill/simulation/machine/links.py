@@ -79,7 +79,7 @@ class SimulatedLink:
             return
         if self.is_dialler:
             self.theirs = decode_hello(data)
-            # the acceptor needs it even if this end refuses the link
+            # The acceptor needs it even if this end refuses the link.
             self._socket.send((self.dial or 0).to_bytes(4) + encode_hello(self.ours))
         else:
             self.dial = int.from_bytes(data[:4])
@@ -101,7 +101,7 @@ class SimulatedLinks:
         random: Random,
     ) -> None:
         self.loop = loop
-        # the links that the owner knows, and the time when each was established
+        # The links that the owner knows, and the time when each was established.
         self.links: dict[SimulatedLink, float] = {}
         self.last_failure: str | None = None
         self._network = network

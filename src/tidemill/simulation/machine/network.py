@@ -40,7 +40,7 @@ class Socket:
         self.lost: Callable[[str], None] | None = None
         self._network = network
         self._other: Socket | None = None
-        # arrival time and data; None: the end of the connection
+        # Arrival time and data; None: the end of the connection.
         self._in_flight: deque[tuple[int, bytes | None]] = deque()
         self._last_arrival_us = 0
         self._retries = 0

@@ -124,7 +124,7 @@ class ModelInstall:
         assert offer is not None, "nothing was offered"
         content = self._memory.content
         keep = self.keep(content, offer)
-        # a damaged log holds fewer entries than were committed
+        # A damaged log holds fewer entries than were committed.
         committed = min(self._memory.commit_index, len(content))
         if keep < committed:
             raise InvariantViolation(f"an install would cut entry {keep + 1}; {committed} are committed")

@@ -35,7 +35,7 @@ class StoreDriver:
         self.full_write_backs = 0
         self.in_flight_max = IN_FLIGHT_BLOCKS_MAX
         self.pairs = 0  # blocks that were in flight together with another
-        # with more than 0, several blocks are written back together, and rows change in between
+        # With more than 0, several blocks are written back together, and rows change in between.
         self.write_back_bytes_min = 0
         self.runs_background = True  # whether checkpoints, growth and removals run
         self.before_write_back: Callable[[], None] = _nothing
@@ -148,7 +148,7 @@ class StoreDriver:
         try:
             block.write(self.store.journal)
         except SyncFailed:
-            # the thread continues until the loop has received the error
+            # The thread continues until the loop has received the error.
             for behind in in_flight[in_flight.index(block) + 1 :]:
                 with suppress(SyncFailed):
                     behind.write(self.store.journal)

@@ -12,15 +12,15 @@ def fail(error: BaseException) -> None:
 
 
 def test_nothing_happens_inside_submit() -> None:
-    """As with threads, a report arrives in a later turn than the submission."""
+    """A report arrives in a later turn than the submission, as with threads."""
     jobs, events = SimulatedJobs(), []
     port: Jobs = jobs
 
-    port.submit(lambda: events.append("ran"), lambda _: events.append("events"), fail)
+    port.submit(lambda: events.append("ran"), lambda _: events.append("reported"), fail)
     before = [*events]
     jobs.stabilize()
 
-    assert (before, events) == ([], ["ran", "events"])
+    assert (before, events) == ([], ["ran", "reported"])
 
 
 def test_jobs_and_reports_keep_their_order() -> None:
