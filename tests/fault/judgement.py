@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fault.cluster_scene import Verdict
-from tests.fault.extent import IS_COMPLETE, PAUSES_MIN, SLACK
+from tests.fault.extent import IS_WHOLE, JUDGED_MIN, SLACK
 from tests.fault.pauses import quantile
 
 KILLED_SECONDS_MAX = 1.5  # p99 of the pause of writes after the process of a leader has ended
@@ -20,6 +20,6 @@ def show_kept(verdict: Verdict, capsys: pytest.CaptureFixture[str], heading: str
 def judge(verdict: Verdict, fault: str, seconds_max: float, capsys: pytest.CaptureFixture[str]) -> None:
     show_kept(verdict, capsys)
     pauses = verdict.pauses[fault]
-    assert len(pauses) >= PAUSES_MIN or not IS_COMPLETE, f"{len(pauses)} pauses; at least {PAUSES_MIN} are required"
+    assert len(pauses) >= JUDGED_MIN or not IS_WHOLE, f"{len(pauses)} pauses; at least {JUDGED_MIN} are required"
     slow = quantile(pauses, 0.99)
     assert slow <= seconds_max * SLACK, f"{fault}: the p99 of pauses is {slow:.2f} s, not {seconds_max * SLACK} s"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.fault.cluster_processes import ClusterProcesses
 from tests.fault.cluster_scene import SHARDS, ClusterScene
-from tests.fault.extent import PAUSES_MIN, times
+from tests.fault.extent import JUDGED_MIN, times
 from tests.fault.judgement import KILLED_SECONDS_MAX, SILENT_SECONDS_MAX, judge, show_kept
 
 SILENCE_SECONDS = times(0, 5)  # at least; the election of other leaders may take longer
@@ -25,7 +25,7 @@ LIFE_SECONDS = (0.1, 0.8)  # from the restart of a broker to the next fault
 def test_writes_resume_after_a_leader_is_killed(cluster: ClusterProcesses, capsys: pytest.CaptureFixture[str]) -> None:
     """The end of a connection shows at once that its broker is gone."""
     with ClusterScene(cluster, "killed", keys=KNOWS_BROKERS) as scene:
-        for number in range(times(8, PAUSES_MIN)):
+        for number in range(times(8, JUDGED_MIN)):
             victim = scene.leader(number % len(SHARDS))
             scene.strike("kill -9 of a leader", victim, lambda victim=victim: cluster.kill(victim))
             cluster.start(victim)
@@ -44,8 +44,8 @@ def test_writes_resume_after_a_leader_falls_silent(
     """A silent broker does not count as alive.  When it wakes, nothing is acknowledged by its stale leadership."""
     with ClusterScene(cluster, "silent") as scene:
         struck = 0
-        for number in range(times(1, 2 * PAUSES_MIN)):
-            if number >= times(1, 20) and struck >= PAUSES_MIN:
+        for number in range(times(1, 2 * JUDGED_MIN)):
+            if number >= times(1, 20) and struck >= JUDGED_MIN:
                 break
             victim = scene.leader(number % len(SHARDS))
             since = time.monotonic()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fault.cluster_processes import ClusterProcesses, wait_until
 from tests.fault.cluster_scene import ClusterScene
-from tests.fault.extent import IS_COMPLETE
+from tests.fault.extent import IS_WHOLE
 from tests.fault.judgement import show_kept
 
 JOINER = 3
@@ -28,7 +28,7 @@ def test_a_broker_that_dies_while_joining_can_join_again(tmp_path: Path, capsys:
     """Only what is on its disk counts for it, and what the others know of it must not prevent the next attempt."""
     if shutil.which("strace") is None:
         pytest.skip("strace is not installed (Debian package strace)")
-    steps = range(1, STEPS_MAX) if IS_COMPLETE else STEPS
+    steps = range(1, STEPS_MAX) if IS_WHOLE else STEPS
     died_at = []
     with ClusterProcesses(tmp_path) as cluster:
         cluster.start_all()

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from tests.fault.cluster_processes import ClusterProcesses
 from tests.fault.cluster_scene import SHARDS, ClusterScene
-from tests.fault.extent import PAUSES_MIN, soak_only, times
+from tests.fault.extent import JUDGED_MIN, soak_only, times
 from tests.fault.history import History, Law, distinct_laws, violations
 from tests.fault.judgement import SILENT_SECONDS_MAX, judge, show_kept
 from tests.fault.peer_proxies import Pair, PeerProxies
@@ -46,8 +46,8 @@ def test_writes_resume_when_a_leader_is(
     cluster.recover()
     with ClusterScene(cluster, "leader-" + kind.replace(" ", "-")) as scene:
         struck = 0
-        for number in range(times(1, 2 * PAUSES_MIN)):
-            if number >= times(1, 20) and struck >= PAUSES_MIN:
+        for number in range(times(1, 2 * JUDGED_MIN)):
+            if number >= times(1, 20) and struck >= JUDGED_MIN:
                 break
             victim = scene.leader(number % len(SHARDS))
             pairs = pairs_of(kind, victim, [other for other in cluster.numbers if other != victim])
