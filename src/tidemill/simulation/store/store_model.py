@@ -234,7 +234,7 @@ class StoreHistory:
         """Return the state after a block, or None if the block is not known.
 
         Later truncations and trimmed offsets are applied where the store shows them: `ends` is where each shard's log
-        ends, and `trimmed` up to where each partition is trimmed.
+        ends, and `trimmed` the offset up to which each partition is trimmed.
         """
         model = self.models.get(sequence)
         if model is None:
