@@ -372,7 +372,7 @@ def a_restart_forgets_damage() -> Iterator[None]:
 @contextmanager
 def any_snapshot_repairs() -> Iterator[None]:
     """A damaged replica accepts a snapshot that lacks entries that it has acknowledged."""
-    on_offer = Replica._on_offer
+    on_offer = Follower.on_offer
 
     def content(self: Any, sender: Any, offer: Any) -> None:
         repair = self._repair

@@ -12,7 +12,7 @@ import pytest
 
 from tests.simulation.hash_seeds import outputs_under_two_hash_seeds
 from tests.simulation.raft.raft_mutants import BY_RANDOM_RUNS, BY_TRANSCRIPT, RaftMutant
-from tests.unit.raft.transcript import Hand
+from tests.unit.raft.transcript import Transcript
 from tidemill.simulation.shard.shard_knobs import ShardKnobs
 from tidemill.simulation.shard.shard_simulation import ShardSimulation
 

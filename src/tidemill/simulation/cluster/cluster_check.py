@@ -139,7 +139,8 @@ class ClusterCheck:
         """Return whether every broker is up and all of them agree.
 
         All replicas of a partition must have the same log start, high watermark, epochs, producer states and bytes, and
-        all brokers the same metadata.  Return False while a replica or broker lags; raise `InvariantViolation` if two differ.
+        all brokers the same metadata.  Return False while a replica or broker lags; raise `InvariantViolation` if two
+        differ.
         """
         if not all(machine.is_ready for machine in self._machines):
             return False

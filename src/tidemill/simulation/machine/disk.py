@@ -4,8 +4,8 @@ A test runs code on a `SimulatedDisk` and stops at any of its operations.  With 
 operation n on raises `PowerLost`.  `before_operation` observes operations without stopping the code.  The test then
 asks for the disk that the next start finds:
 
-    disk.after_power_loss(fate)    only the durable state is left, as `fate` decides (`simulation/machine/crash_fate.py`)
-    disk.after_kill()              the page cache survives, still unsynced
+    disk.after_power_loss(fate)    only the durable state is left, as `fate` decides
+    (`simulation/machine/crash_fate.py`) disk.after_kill()              the page cache survives, still unsynced
 
 Both leave this disk unchanged and share its bytes until one side writes, which takes microseconds.  Operations are:
 write, truncate, sync, and each creation, rename, removal or sync of a name.  Reads are not counted.
@@ -18,9 +18,6 @@ the name is removed.  Not modelled: read errors, latency, hard links and misplac
 import errno
 from collections.abc import Sequence
 
-from tidemill.simulation.disk_controls import ENDLESS, DiskControls, pages_of
-from tidemill.simulation.disk_file import SimulatedFile
-from tidemill.simulation.disk_tree import DiskTree, refuse
 from tidemill.simulation.machine.crash_fate import (
     ALL_SECTORS,
     Fate,
@@ -32,8 +29,11 @@ from tidemill.simulation.machine.crash_fate import (
     torn_tail,
 )
 from tidemill.simulation.machine.disk_content import Content
+from tidemill.simulation.machine.disk_controls import ENDLESS, DiskControls, pages_of
+from tidemill.simulation.machine.disk_file import SimulatedFile
 from tidemill.simulation.machine.disk_names import Directory, Node
 from tidemill.simulation.machine.disk_operation import Kind, Operation
+from tidemill.simulation.machine.disk_tree import DiskTree, refuse
 from tidemill.storage.disk import SyncFailed
 from tidemill.storage.disk_path import path_parts
 

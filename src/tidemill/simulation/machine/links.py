@@ -22,8 +22,8 @@ HANDSHAKE_S: Final = 5.0
 BACK_OFF_S_MIN: Final = 0.05
 BACK_OFF_S_MAX: Final = 1.0
 STOOD_S: Final = 1.0  # a link that was established this long does not count as a failure
-IS_REPLACED: Final = "another link took its place"
-ANOTHER_STANDS: Final = "another link stands between the two"
+IS_REPLACED: Final = "replaced by another link"
+ANOTHER_STANDS: Final = "another link between the two brokers exists"
 
 
 class SimulatedLink:

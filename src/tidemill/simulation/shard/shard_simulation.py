@@ -45,7 +45,10 @@ class ShardSimulation:
             self.nodes[voter] = SimulatedNode(self.world, self.network, self.check, voter, membership)
 
     def run(self) -> None:
-        """Run with faults, then heal and wait until the nodes agree.  Raise `InvariantViolation` if an invariant is violated."""
+        """
+        Run with faults, then heal and wait until the nodes agree.  Raise `InvariantViolation` if an invariant is
+        violated.
+        """
         world = self.world
         for node in self.nodes.values():
             node.start()

@@ -27,7 +27,9 @@ class ShardWorld:
         heapq.heappush(self._heap, (self.now_ms + delay_ms, self.events, call))
 
     def run_until(self, end_ms: int) -> None:
-        """Run every event that is due up to `end_ms`.  Raise `InvariantViolation` if the events multiply without bound."""
+        """
+        Run every event that is due up to `end_ms`.  Raise `InvariantViolation` if the events multiply without bound.
+        """
         heap = self._heap
         while heap and heap[0][0] <= end_ms:
             self.now_ms, _, call = heapq.heappop(heap)

@@ -1,7 +1,7 @@
 """A store with its loop and threads in one thread.  It records every row in the oracle and executes each step on call.
 
-The driver replaces `broker/shards/ready_loop.py`.  Between the steps of a block it takes steps of background work, so that a
-crash point may find a half-written checkpoint while later blocks are written.
+The driver replaces `broker/shards/ready_loop.py`.  Between the steps of a block it takes steps of background work, so
+that a crash point may find a half-written checkpoint while later blocks are written.
 """
 
 from collections.abc import Callable, Iterator

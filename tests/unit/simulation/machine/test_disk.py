@@ -2,7 +2,6 @@
 
 import pytest
 
-from tidemill.simulation.disk_file import SimulatedFile
 from tidemill.simulation.machine.crash_fate import (
     ALL_KEPT,
     ALL_LOST,
@@ -15,6 +14,7 @@ from tidemill.simulation.machine.crash_fate import (
     torn_tail,
 )
 from tidemill.simulation.machine.disk import SimulatedDisk
+from tidemill.simulation.machine.disk_file import SimulatedFile
 from tidemill.simulation.machine.disk_operation import Kind, Operation, PowerLost
 from tidemill.storage.disk import DiskFull, SyncFailed
 

@@ -3,9 +3,9 @@
 import errno
 from collections.abc import Sequence
 
-from tidemill.simulation.disk_controls import DiskControls, pages_of
 from tidemill.simulation.machine.crash_fate import PAGE
 from tidemill.simulation.machine.disk_content import Content
+from tidemill.simulation.machine.disk_controls import DiskControls, pages_of
 from tidemill.simulation.machine.disk_operation import Kind
 from tidemill.storage.disk import Buffer, DiskFull, SyncFailed
 
