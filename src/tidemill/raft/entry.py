@@ -1,7 +1,7 @@
 """One entry of a shard's log, as Raft, storage and peers know it.
 
-An entry is a record batch of one partition, a reference to one, or a command of Raft itself, which takes no offset.
-Storage writes an entry as a row (`docs/formats/journal.md`); kinds from 16 on are rows that are not entries.
+An entry is a record batch of one partition, a reference to one, or a command (which takes no offset).  Storage writes
+an entry as a row of the journal; rows that are not entries have kinds of their own (`storage/journal/row.py`).
 """
 
 from enum import IntEnum
@@ -18,15 +18,6 @@ class Kind(IntEnum):
     BATCH = 1
     REFERENCE = 2
     COMMAND = 3
-    VOTE = 16
-    TRUNCATE = 17
-    OPENED = 18
-    CLOSED = 19
-    TRIMMED = 20
-    INSTALLING = 21
-    INSTALLED = 22
-    PART = 23
-    DAMAGED = 24
 
 
 class Command(IntEnum):
@@ -39,6 +30,7 @@ class Command(IntEnum):
 
 BATCH: Final = int(Kind.BATCH)
 COMMAND: Final = int(Kind.COMMAND)
+_NAMES: Final = {int(kind): kind.name for kind in Kind}
 
 
 class Entry:
@@ -100,7 +92,8 @@ class Entry:
         return crc
 
     def __repr__(self) -> str:
-        return f"Entry({Kind(self.kind).name} {self.index}@{self.term} partition {self.partition}+{self.base_offset})"
+        name = _NAMES.get(self.kind, self.kind)
+        return f"Entry({name} {self.index}@{self.term} partition {self.partition}+{self.base_offset})"
 
 
 def encode_voters(voters: tuple[ReplicaKey, ...]) -> bytes:

@@ -14,13 +14,14 @@ from struct import error
 from typing import Final, TypeVar
 
 from tidemill.model.broker_id import ReplicaKey
-from tidemill.raft.entry import Entry, Kind
+from tidemill.raft.entry import Entry
 from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 from tidemill.raft.replica import Replica
 from tidemill.shard.jobs import Jobs
 from tidemill.storage.disk import DiskFull
 from tidemill.storage.install.install_copy import ChunkRefused, InstallCopy, SnapshotContradicts
 from tidemill.storage.install.install_row import installed_row, installing_row
+from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition.partition_state import ByteReader, PartitionState
 from tidemill.storage.partition.segment import SegmentDamaged
@@ -179,7 +180,7 @@ class Install:
             return
         self._store.install(self._log, row)
         self.stage = Stage.JOURNALING
-        if row.kind == Kind.INSTALLED:
+        if row.kind == RowKind.INSTALLED:
             assert self._offer is not None, "nothing was offered"
             self._replica.installed(self._offer.membership)
         self._changed()

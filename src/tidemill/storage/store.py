@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import BATCH, COMMAND, Entry, Kind
+from tidemill.raft.entry import BATCH, COMMAND, Entry
 from tidemill.raft.ready import Vote
 from tidemill.storage import paths
 from tidemill.storage.checkpoint.checkpoint import (
@@ -32,7 +32,7 @@ from tidemill.storage.journal.block import Block, Report, Run, WriteBack, write_
 from tidemill.storage.journal.journal import RESERVE_DIVISOR, Journal, JournalPosition, prepare_file
 from tidemill.storage.journal.journal_block import HEADER_BYTES, PAGE_BYTES, encode_block, padded
 from tidemill.storage.journal.queued_rows import VoteBefore, queued_rows
-from tidemill.storage.journal.row import ROW_BYTES
+from tidemill.storage.journal.row import ROW_BYTES, RowKind
 from tidemill.storage.journal.row_queue import RowQueue
 from tidemill.storage.journal.shard_log import TAIL_ENTRIES, ShardDescriptor, ShardLog, damage_row, read_vote, vote_row
 from tidemill.storage.partition.open_files import close_surplus
@@ -97,7 +97,7 @@ class Store:
         assert shard_id not in self.shards and shard_id not in self.closed, f"shard {shard_id} has been opened before"
         log = ShardLog(self.disk, self.cache, shard_id, opening)
         self.shards[shard_id] = log
-        self._queue.put_control_row(shard_id, Entry(Kind.OPENED, opening.encode()))
+        self._queue.put_control_row(shard_id, Entry(RowKind.OPENED, opening.encode()))
         return log
 
     def close_shard(self, shard_id: ShardId) -> None:
@@ -107,7 +107,7 @@ class Store:
             partition.is_closed = True
             self.cache.forget(partition.tail)
         self.closed[shard_id] = ClosedShard(log.term, log.voted_for)
-        self._queue.put_control_row(shard_id, Entry(Kind.CLOSED, b""))
+        self._queue.put_control_row(shard_id, Entry(RowKind.CLOSED, b""))
         self._closings.append((self._queue.control_rows_queued, log))
 
     def vote(self, shard_id: ShardId, log: ShardLog, term: int, voted_for: ReplicaKey | None) -> None:
@@ -133,7 +133,7 @@ class Store:
         for segment in truncated.removed:
             segment.file = None  # dropped: a segment of the same name may follow
         if is_journaled:
-            self._queue.put_control_row(log.shard_id, Entry(Kind.TRUNCATE, b"", index=from_index))
+            self._queue.put_control_row(log.shard_id, Entry(RowKind.TRUNCATE, b"", index=from_index))
         number = self._queue.control_rows_queued
         for segment in truncated.removed:
             self._stale_files += [(number, segment.path), (number, paths.index_file(segment.path))]
@@ -145,7 +145,7 @@ class Store:
         it = log.partitions[partition]
         removed = it.trim(offset)
         log.changed = True
-        row = Entry(Kind.TRIMMED, b"", partition=partition, base_offset=offset, record_count=1)
+        row = Entry(RowKind.TRIMMED, b"", partition=partition, base_offset=offset, record_count=1)
         row.segment_base = it.first_base  # recovery may meet the row before batches that were appended before it
         self._queue.put_control_row(log.shard_id, row)
         number = self._queue.control_rows_queued
@@ -178,7 +178,7 @@ class Store:
         blocks += [] if self._active_write_back is None else self._active_write_back.blocks
         blocks += [] if self._capture is None else self._capture.write_back.blocks
         rows = itertools.chain(self._queue, *[block.rows for block in blocks])
-        return not any(shard == shard_id and row.kind not in (Kind.VOTE, Kind.DAMAGED) for shard, row in rows)
+        return not any(shard == shard_id and row.kind not in (RowKind.VOTE, RowKind.DAMAGED) for shard, row in rows)
 
     # ── a block at a time ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -246,11 +246,11 @@ class Store:
             if entry.kind <= COMMAND:
                 if shard_id not in newest and (log := self.shards.get(shard_id)) is not None and log.holds(entry):
                     newest[shard_id] = entry
-            elif entry.kind == Kind.VOTE and shard_id not in votes:
+            elif entry.kind == RowKind.VOTE and shard_id not in votes:
                 votes[shard_id] = Vote(entry.term, read_vote(entry))
-            elif entry.kind == Kind.INSTALLING:
+            elif entry.kind == RowKind.INSTALLING:
                 installing[shard_id] = None
-            elif entry.kind == Kind.INSTALLED:
+            elif entry.kind == RowKind.INSTALLED:
                 newest.setdefault(shard_id, entry)  # the last entry of the snapshot is durable, and all before it
         reports = []
         for shard_id in dict.fromkeys([*newest, *votes, *installing]):

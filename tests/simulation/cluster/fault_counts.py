@@ -4,18 +4,18 @@ Count the faults and effects of all lots of a test run, over all processes: a fa
 
 from collections import Counter
 
-from tidemill.raft.entry import Kind
 from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_faults import Fault
+from tidemill.storage.journal.row import RowKind, kind_name
 
-LOTS = 4  # of seeds, for one broker and for several each, so that a failure is reported early
-EFFECTS = (Kind.TRUNCATE.name, Kind.INSTALLED.name, Kind.TRIMMED.name, "SyncFailed", "PowerLost")
+LOTS = 4  # of seeds, alone and together, so that a failure is told soon
+EFFECTS = (RowKind.TRUNCATE.name, RowKind.INSTALLED.name, RowKind.TRIMMED.name, "SyncFailed", "PowerLost")
 
 
 def note(met: Counter[str], run: ClusterRun) -> None:
     met.update({str(fault): count for fault, count in run.faults.struck.items()})
     for machine in run.machines:
-        met.update({Kind(kind).name: count for kind, count in machine.rows.items()})
+        met.update({kind_name(kind): count for kind, count in machine.rows.items()})
         met.update(machine.ends)
 
 

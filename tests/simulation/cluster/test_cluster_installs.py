@@ -10,23 +10,23 @@ from unittest.mock import patch
 
 import pytest
 
-from tidemill.raft.entry import Kind
 from tidemill.shard.install import Install
 from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.storage.journal import shard_log
+from tidemill.storage.journal.row import RowKind
 
 SEEDS = (0, 6, 12, 13, 18, 19)
 
 
 @pytest.fixture
-def installed() -> Iterator[list[Kind]]:
-    """The kinds of the install rows that were journaled."""
-    rows: list[Kind] = []
+def installed() -> Iterator[list[int]]:
+    """The rows of installs that were journaled."""
+    rows: list[int] = []
     journal = Install._journal
 
     def counted(self: Any, row: Any) -> None:
-        rows.append(Kind(row.kind))
+        rows.append(row.kind)
         journal(self, row)
 
     with (
@@ -37,11 +37,11 @@ def installed() -> Iterator[list[Kind]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_cluster_keeps_its_promises_while_brokers_install(seed: int, installed: list[Kind]) -> None:
-    """No acknowledged record is lost, and in the end all replicas have the same bytes."""
+def test_a_cluster_keeps_its_promises_while_brokers_install(seed: int, installed: list[int]) -> None:
+    """Nothing acknowledged is lost, and in the end all replicas have the same bytes."""
     knobs = ClusterKnobs.draw(Random(seed), 3)
     run = ClusterRun(seed, replace(knobs, options=replace(knobs.options, tail_entries=2)))
 
     run.run()
 
-    assert Kind.INSTALLED in installed
+    assert RowKind.INSTALLED in installed

@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from tidemill.raft.entry import Kind
 from tidemill.storage import store
 from tidemill.storage.checkpoint import checkpoint, recovery
 from tidemill.storage.journal import block, journal, journal_block, row_queue
 from tidemill.storage.journal.queued_rows import QueuedRows, VoteBefore
+from tidemill.storage.journal.row import RowKind
 
 
 class Mutant(NamedTuple):
@@ -148,8 +148,8 @@ def forgets_truncations() -> Iterator[None]:
     queue = row_queue.RowQueue.put_control_row
 
     def forgetful(self: Any, shard_id: Any, row: Any) -> None:
-        if row.kind == Kind.TRUNCATE:
-            row.index = 1 << 40  # no entry has such an index
+        if row.kind == RowKind.TRUNCATE:
+            row.index = 1 << 40  # there is nothing so far
         queue(self, shard_id, row)
 
     with patch.object(row_queue.RowQueue, "put_control_row", forgetful):

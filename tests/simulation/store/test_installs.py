@@ -14,7 +14,6 @@ from unittest.mock import patch
 import pytest
 
 from tests.simulation.store.install_pair import FOLLOWER, Pair, Side
-from tidemill.raft.entry import Kind
 from tidemill.raft.replica import Replica
 from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.simulation.machine.crash_points import UNIFORM
@@ -23,6 +22,7 @@ from tidemill.simulation.machine.disk_operation import Operation
 from tidemill.storage.install import install_copy
 from tidemill.storage.install.install_copy import InstallCopy
 from tidemill.storage.journal import row_queue
+from tidemill.storage.journal.row import RowKind
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SEEDS = range(60) if IS_SOAK else range(6)
@@ -135,7 +135,7 @@ def answers_before_it_is_durable() -> Iterator[None]:
         self.installing = None
 
     def dropped(self: Any, shard_id: Any, rows: Any) -> None:
-        if rows[-1].kind != Kind.INSTALLED:  # the power is lost before the row is written
+        if rows[-1].kind != RowKind.INSTALLED:  # the power goes before it gets there
             put(self, shard_id, rows)
 
     put = row_queue.RowQueue.put

@@ -18,7 +18,7 @@ from tests.simulation.store.crash_exploration import model_of
 from tests.simulation.store.store_script import KEY, ME, PEER, agreed_index, opening
 from tidemill.batches.builder import build_batch
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import BATCH, Entry, Kind
+from tidemill.raft.entry import BATCH, Entry
 from tidemill.simulation.machine.crash_points import UNIFORM
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.store.store_check import differences
@@ -27,6 +27,7 @@ from tidemill.simulation.store.store_model import StoreHistory, StoreModel
 from tidemill.storage import store
 from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal import row_queue
+from tidemill.storage.journal.row import RowKind
 from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.store import StoreOptions
 
@@ -186,7 +187,7 @@ def checkpoints_wait_for_truncations() -> Iterator[None]:
     choose, take = store.Store._choose_position, row_queue.RowQueue.take
 
     def patient(self: Any) -> None:
-        if not any(row.kind == Kind.TRUNCATE for _, row in self._queue):
+        if not any(row.kind == RowKind.TRUNCATE for _, row in self._queue):
             choose(self)
 
     def stingy(self: Any, journal: Any, bytes_max: int) -> Any:
@@ -216,7 +217,7 @@ def trims_what_it_finds() -> Iterator[None]:
     put = row_queue.RowQueue.put_control_row
 
     def plain(self: Any, shard_id: Any, row: Any) -> None:
-        if row.kind == Kind.TRIMMED:
+        if row.kind == RowKind.TRIMMED:
             row.record_count = 0
         put(self, shard_id, row)
 

@@ -17,7 +17,7 @@ from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
-from tidemill.raft.entry import BATCH, Entry, Kind, log_start, no_op, voters_change
+from tidemill.raft.entry import BATCH, Entry, log_start, no_op, voters_change
 from tidemill.raft.voters import Membership
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.storage.checkpoint.checkpoint import (
@@ -31,6 +31,7 @@ from tidemill.storage.data_directory import DirectoryProblem, Identity, read_ide
 from tidemill.storage.install.install_row import installed_row, installing_row
 from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.journal_block import decode_header, decode_rows, encode_block
+from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardDescriptor, damage_row, vote_row
 from tidemill.storage.partition.leader_epochs import EpochStart
 from tidemill.storage.partition.offset_index import OffsetIndex
@@ -80,12 +81,12 @@ def other_rows() -> bytes:
     moved = log_start(5, 77, 9)
     moved.index, moved.term = 4, 2
     rows = [
-        Entry(Kind.OPENED, opening.encode()),
+        Entry(RowKind.OPENED, opening.encode()),
         voters,
         moved,
-        Entry(Kind.TRIMMED, b"", partition=5, base_offset=77),
-        Entry(Kind.TRUNCATE, b"", index=9),
-        Entry(Kind.CLOSED, b""),
+        Entry(RowKind.TRIMMED, b"", partition=5, base_offset=77),
+        Entry(RowKind.TRUNCATE, b"", index=9),
+        Entry(RowKind.CLOSED, b""),
         damage_row(5, 77, "rot"),
     ]
     return b"".join(bytes(part) for part in encode_block(KEY, 13, 12, [(ShardId(6), row) for row in rows])[0])

@@ -11,6 +11,7 @@ from tidemill.raft.entry import Kind
 from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.storage.disk import DiskFull, SyncFailed
 from tidemill.storage.journal.journal_block import PAGE_BYTES
+from tidemill.storage.journal.row import RowKind
 from tidemill.storage.partition import partition_log
 from tidemill.storage.store import StoreOptions
 
@@ -103,7 +104,7 @@ def test_a_truncation_finds_room_in_a_full_ring(make_hand: Callable[..., Any]) -
 
     hand.store.truncate(hand.shard, waiting[0] - 2)
     hand.append(1, term=2)
-    assert [Kind.TRUNCATE, Kind.BATCH] == [row.kind for _, row in hand.store._queue]
+    assert [RowKind.TRUNCATE, Kind.BATCH] == [row.kind for _, row in hand.store._queue]
     assert hand.write()
 
     again = hand.restarted(hand.disk.after_kill())

@@ -18,7 +18,7 @@ from tidemill.broker.startup import wiring
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint, MetadataFormatError
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import COMMAND, Kind
+from tidemill.raft.entry import COMMAND
 from tidemill.simulation.clients.kafka_listener import KAFKA_PORT, LISTENER, listen
 from tidemill.simulation.machine.crash_fate import ALL_LOST, Fate
 from tidemill.simulation.machine.disk import SimulatedDisk
@@ -33,6 +33,7 @@ from tidemill.storage.disk import DiskFull, SyncFailed
 from tidemill.storage.inspect.directory_view import view_directory
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.journal_block import HEADER_BYTES
+from tidemill.storage.journal.row import RowKind
 from tidemill.storage.partition.segment import Segment, SegmentDamaged, walk
 from tidemill.storage.store import Store, StoreOptions
 
@@ -201,10 +202,10 @@ class BrokerMachine:
             entries = self._durable.setdefault(shard_id, {})
             if row.kind <= COMMAND:
                 entries[row.index] = row.term
-            elif row.kind == Kind.INSTALLED:
+            elif row.kind == RowKind.INSTALLED:
                 self._whole[shard_id] = row.index
                 entries.clear()
-            elif row.kind == Kind.TRUNCATE:
+            elif row.kind == RowKind.TRUNCATE:
                 for index in [index for index in entries if index >= row.index]:
                     del entries[index]
 

@@ -34,6 +34,7 @@ from tidemill.storage.journal.journal import (
 )
 from tidemill.storage.journal.journal_block import HEADER_BYTES as BLOCK_HEADER_BYTES
 from tidemill.storage.journal.journal_block import PAGE_BYTES, BlockHeader, decode_header, decode_rows
+from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog, read_vote
 from tidemill.storage.partition.open_files import OPEN_SEGMENTS_MAX
 from tidemill.storage.partition.segment import Segment
@@ -167,7 +168,7 @@ def replay(
 
 def _replay_row(store: Store, shard_id: ShardId, row: Entry) -> None:
     kind = row.kind
-    if kind == Kind.OPENED:
+    if kind == RowKind.OPENED:
         assert row.payload is not None, f"shard {shard_id} was opened without its opening"
         store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, ShardDescriptor.decode(row.payload))
         return
@@ -184,17 +185,17 @@ def _replay_row(store: Store, shard_id: ShardId, row: Entry) -> None:
         else:
             log.replay(row, 0)
             row.payload = bytes(row.payload)
-    elif kind == Kind.VOTE:
+    elif kind == RowKind.VOTE:
         log.term, log.voted_for = row.term, read_vote(row)
-    elif kind == Kind.TRUNCATE:
+    elif kind == RowKind.TRUNCATE:
         log.truncate(row.index)
-    elif kind == Kind.TRIMMED:
+    elif kind == RowKind.TRIMMED:
         log.partitions[row.partition].trim(row.base_offset, row.segment_base if row.record_count else None)
-    elif kind == Kind.DAMAGED:
+    elif kind == RowKind.DAMAGED:
         log.mark_damage(row.partition, row.base_offset, bytes(row.payload or b"").decode())
     elif kind in INSTALL_KINDS:
         replay_install_row(log, row)
-    elif kind == Kind.CLOSED:
+    elif kind == RowKind.CLOSED:
         store.closed[shard_id] = ClosedShard(log.term, log.voted_for)
         store.replayed_closings.append(store.shards.pop(shard_id))
     else:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidemill.batches.batch import BatchHeader, crc_matches, read_header
-from tidemill.raft.entry import Entry, Kind
+from tidemill.raft.entry import BATCH, Entry
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk
 from tidemill.storage.inspect.directory_view import DirectoryView, view_directory
 from tidemill.storage.journal.journal import read_extents
 from tidemill.storage.journal.journal_block import decode_rows
+from tidemill.storage.journal.row import RowKind, kind_name
 from tidemill.storage.partition.segment import SegmentDamaged, walk
 
 Row = dict[str, Any]  # for one line of JSON
@@ -48,12 +49,12 @@ def _journal_rows(view: DirectoryView) -> Iterator[Row]:
 
 
 def _entry(row: Entry) -> Row:
-    found: Row = {"kind": Kind(row.kind).name, "log_index": row.index, "term": row.term, "partition": row.partition}
+    found: Row = {"kind": kind_name(row.kind), "log_index": row.index, "term": row.term, "partition": row.partition}
     found |= {"base_offset": row.base_offset, "records": row.record_count, "append_time": row.append_time}
     found["bytes"] = len(row.payload or b"")
-    if row.kind == Kind.BATCH:
+    if row.kind == BATCH:
         found |= {"segment": row.segment_base, "segment_position": row.position}
-    if row.kind == Kind.DAMAGED:
+    if row.kind == RowKind.DAMAGED:
         found["problem"] = bytes(row.payload or b"").decode()
     return found
 

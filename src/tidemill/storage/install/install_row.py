@@ -9,24 +9,25 @@ Byte table: `docs/formats/journal.md`.
 from struct import Struct
 from typing import Final
 
-from tidemill.raft.entry import Entry, Kind
+from tidemill.raft.entry import Entry
 from tidemill.raft.voters import Membership
+from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition.partition_state import ByteReader, PartitionState, encode_partitions
 
-INSTALL_KINDS: Final = frozenset({Kind.INSTALLING, Kind.INSTALLED, Kind.PART})
+INSTALL_KINDS: Final = frozenset({RowKind.INSTALLING, RowKind.INSTALLED, RowKind.PART})
 _TIME: Final = Struct(">q")
 
 
 def installing_row(index: int, term: int, states: list[PartitionState]) -> Entry:
-    return Entry(Kind.INSTALLING, encode_partitions(states), index=index, term=term)
+    return Entry(RowKind.INSTALLING, encode_partitions(states), index=index, term=term)
 
 
 def installed_row(
     index: int, term: int, last_append_time: int, membership: Membership, states: list[PartitionState]
 ) -> Entry:
     payload = _TIME.pack(last_append_time) + membership.encode() + encode_partitions(states)
-    return Entry(Kind.INSTALLED, payload, index=index, term=term)
+    return Entry(RowKind.INSTALLED, payload, index=index, term=term)
 
 
 def split_install_row(row: Entry, bytes_max: int) -> list[Entry]:
@@ -37,7 +38,7 @@ def split_install_row(row: Entry, bytes_max: int) -> list[Entry]:
     payload = row.payload
     assert payload is not None, f"{row} has lost its bytes"
     last = max(len(payload) - 1, 0) // bytes_max * bytes_max
-    parts = [Entry(Kind.PART, payload[at : at + bytes_max], base_offset=at) for at in range(0, last, bytes_max)]
+    parts = [Entry(RowKind.PART, payload[at : at + bytes_max], base_offset=at) for at in range(0, last, bytes_max)]
     return [*parts, Entry(row.kind, payload[last:], base_offset=last, index=row.index, term=row.term)]
 
 
@@ -45,7 +46,7 @@ def apply_install_row(log: ShardLog, row: Entry) -> None:
     """When it is queued, whole; and when recovery has it whole again."""
     assert row.payload is not None, f"{row} has lost its bytes"
     reader = ByteReader(memoryview(row.payload))
-    if row.kind == Kind.INSTALLING:
+    if row.kind == RowKind.INSTALLING:
         log.begin_install(row.index, row.term, reader.partitions())
         return
     (last_append_time,) = reader.numbers(_TIME)
@@ -62,7 +63,7 @@ def replay_install_row(log: ShardLog, row: Entry) -> None:
     if row.base_offset != sum(map(len, parts)):
         return
     parts.append(bytes(row.payload))
-    if row.kind != Kind.PART:
+    if row.kind != RowKind.PART:
         row.payload = b"".join(parts)
         parts.clear()
         apply_install_row(log, row)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import BATCH, COMMAND, Entry, Kind
+from tidemill.raft.entry import BATCH, COMMAND, Entry
+from tidemill.storage.journal.row import RowKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def queued_rows(
             queued.first_index = row.index
         if row.kind == BATCH:
             queued.firsts.setdefault(row.partition, row)
-        elif row.kind == Kind.OPENED:
+        elif row.kind == RowKind.OPENED:
             queued.is_opening = True
     for shard_id, vote in before:
         if found[shard_id].vote is None:

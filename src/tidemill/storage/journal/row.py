@@ -1,25 +1,48 @@
-"""A row: an entry, or a fact about a shard, as the journal holds it.  Byte table: `docs/formats/journal.md`."""
+"""A row of the journal: an entry of a shard's log, or a control row.  Byte table: `docs/formats/journal.md`."""
 
+from enum import IntEnum
 from struct import Struct
 from typing import Final
 
 from tidemill.model.shard import ShardId
-from tidemill.raft.entry import Entry
+from tidemill.raft.entry import Entry, Kind
 
 _ROW: Final = Struct(">QQQB3xIqIIqIIq8x")
 ROW_BYTES: Final = _ROW.size  # 80
 _pack = _ROW.pack
 
 
+class RowKind(IntEnum):
+    """Kinds of control rows.  Rows that hold an entry have the entry's kind (`raft.entry.Kind`)."""
+
+    VOTE = 16
+    TRUNCATE = 17
+    OPENED = 18
+    CLOSED = 19
+    TRIMMED = 20
+    INSTALLING = 21
+    INSTALLED = 22
+    PART = 23
+    DAMAGED = 24
+
+
+_NAMES: Final = {int(kind): kind.name for kinds in (Kind, RowKind) for kind in kinds}
+
+
+def kind_name(kind: int) -> str:
+    """Return the name of a row's kind, or its number in words when this version does not know it."""
+    return _NAMES.get(kind, f"kind {kind}")
+
+
 def encode_row(shard_id: ShardId, entry: Entry) -> bytes:
-    """The fixed part; the payload travels beside it, untouched."""
+    """Return the fixed part of a row.  The payload is written separately, without a copy."""
     payload = entry.payload
     assert payload is not None, f"{entry} has lost its bytes before it was written"
     return _encode(shard_id, entry, len(payload), entry.checksum())
 
 
 def encode_bare_row(shard_id: ShardId, entry: Entry) -> bytes:
-    """Its bytes lie in the segment; the row says where."""
+    """Return the fixed part of a batch's row without its payload: the bytes are in the segment that the row names."""
     return _encode(shard_id, entry, 0, 0)
 
 
@@ -40,12 +63,8 @@ def _encode(shard_id: ShardId, entry: Entry, length: int, crc: int) -> bytes:
     )
 
 
-class RowProblem(ValueError):
-    """The bytes of a row are not what its CRC says."""
-
-
 def decode_row(table: bytes | memoryview, at: int) -> tuple[ShardId, Entry, int, int]:
-    """The row whose fixed part begins at `at`: shard, entry without payload, payload length, payload CRC."""
+    """Decode the fixed part at `at`.  Return the shard, the entry without payload, payload length and payload CRC."""
     (shard, index, term, kind, partition, base_offset, count, length, append_time, crc, position, segment_base) = (
         _ROW.unpack_from(table, at)
     )

@@ -9,16 +9,10 @@ from tidemill.batches.batch import read_header
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
-from tidemill.raft.entry import (
-    BATCH,
-    COMMAND,
-    Command,
-    Entry,
-    Kind,
-    decode_voters,
-)
+from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, decode_voters
 from tidemill.raft.voters import Membership
 from tidemill.storage.disk import Buffer, Disk
+from tidemill.storage.journal.row import RowKind
 from tidemill.storage.partition.leader_epochs import uncovered
 from tidemill.storage.partition.partition_log import OffsetGone, PartitionLog
 from tidemill.storage.partition.partition_state import PartitionState
@@ -331,12 +325,12 @@ class ShardLog:
 
 
 def damage_row(partition: int, offset: int, problem: str) -> Entry:
-    return Entry(Kind.DAMAGED, problem.encode(), partition=partition, base_offset=offset)
+    return Entry(RowKind.DAMAGED, problem.encode(), partition=partition, base_offset=offset)
 
 
 def vote_row(term: int, voted_for: ReplicaKey | None) -> Entry:
     payload = b"" if voted_for is None else voted_for.broker_id.to_bytes(4) + voted_for.directory_id
-    return Entry(Kind.VOTE, payload, term=term)
+    return Entry(RowKind.VOTE, payload, term=term)
 
 
 def read_vote(entry: Entry) -> ReplicaKey | None:

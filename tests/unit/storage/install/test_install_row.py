@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
-from tidemill.raft.entry import Entry, Kind
+from tidemill.raft.entry import Entry
 from tidemill.raft.voters import Membership
 from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.storage.install.install_row import (
@@ -16,6 +16,7 @@ from tidemill.storage.install.install_row import (
     replay_install_row,
     split_install_row,
 )
+from tidemill.storage.journal.row import RowKind
 from tidemill.storage.partition.partition_state import PartitionState
 from tidemill.storage.partition.producer_states import ProducerBatch
 
@@ -37,7 +38,7 @@ def installed(producers: int = PRODUCERS) -> Entry:
 @pytest.mark.parametrize("size", [0, 1, 999, 1_000, 1_001, 3_000])
 def test_parts_are_bounded_and_say_where_they_belong(size: int) -> None:
     """What comes last is the row itself, with what is left."""
-    row = Entry(Kind.INSTALLED, bytes(range(256)) * 12, index=7, term=2)
+    row = Entry(RowKind.INSTALLED, bytes(range(256)) * 12, index=7, term=2)
     row.payload = row.payload[:size]  # type: ignore[index]
 
     rows = split_install_row(row, 1_000)
@@ -45,7 +46,7 @@ def test_parts_are_bounded_and_say_where_they_belong(size: int) -> None:
     assert row.payload == b"".join(bytes(it.payload or b"") for it in rows)
     assert all(it.payload_bytes <= 1_000 for it in rows)
     assert [it.base_offset for it in rows] == list(range(0, max(size, 1), 1_000))
-    assert [*[Kind.PART] * (len(rows) - 1), Kind.INSTALLED] == [it.kind for it in rows]
+    assert [*[RowKind.PART] * (len(rows) - 1), RowKind.INSTALLED] == [it.kind for it in rows]
     assert (7, 2) == (rows[-1].index, rows[-1].term)
 
 
@@ -94,4 +95,4 @@ def test_an_install_that_begins_again_takes_no_parts_of_the_one_before(make_hand
         replay_install_row(shard, row)
 
     assert (None, 300) == (shard.installing, len(shard.partitions[1].producers))
-    assert INSTALL_KINDS == {Kind.INSTALLING, Kind.INSTALLED, Kind.PART}
+    assert INSTALL_KINDS == {RowKind.INSTALLING, RowKind.INSTALLED, RowKind.PART}

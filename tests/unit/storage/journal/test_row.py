@@ -4,7 +4,7 @@ import pytest
 
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry, Kind
-from tidemill.storage.journal.row import ROW_BYTES, encode_row
+from tidemill.storage.journal.row import ROW_BYTES, RowKind, encode_row
 
 
 def test_a_row_without_its_bytes_is_not_written() -> None:
@@ -15,4 +15,4 @@ def test_a_row_without_its_bytes_is_not_written() -> None:
 
 def test_a_row_has_one_size() -> None:
     """A table is indexed by it."""
-    assert ROW_BYTES == len(encode_row(ShardId(1), Entry(Kind.VOTE, b"")))
+    assert ROW_BYTES == len(encode_row(ShardId(1), Entry(RowKind.VOTE, b"")))
