@@ -1,8 +1,9 @@
-"""The contents of a frame between two brokers: typed sections.  Format: `docs/formats/peer.md`.
+"""The sections of a frame between two brokers.  Byte table: `docs/formats/peer.md`.
 
-A frame carries everything that one turn of the event loop sends to one broker, for all shards.  The bytes of messages,
-requests and responses are neither copied nor inspected: they are parts of the written frame, and views of the received
-one.
+A frame carries everything that one turn of the event loop produced for one broker, for all shards.  The bytes of
+messages, requests and responses are neither copied nor parsed here: they are parts of what is written, and views on
+what was received.  Sections of unknown kinds and unknown tags of a heartbeat are skipped, so that a feature can add
+them without a new protocol version.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,8 +35,11 @@ _SECTION: Final = Struct(">BI")  # kind, length of the body
 _U32: Final = Struct(">I")
 _U64: Final = Struct(">Q")
 _PAIR: Final = Struct(">QQ")
-_HEARTBEAT: Final = Struct(">QB")  # version, flags
-_MESSAGE: Final = Struct(">BIQ")  # a section's header and its first field
+_TAG: Final = Struct(">BI")  # tag, length of the field
+_LEADER_VERSION: Final = 1
+_FLAGS: Final = 2
+_LAGGING: Final = 3
+_MESSAGE: Final = Struct(">BIQ")  # a section's head, and its first field
 _REQUEST: Final = Struct(">BII")
 
 
@@ -91,8 +95,15 @@ Section = Heartbeat | Leaders | Message | Request | Response
 
 
 def encode_heartbeat(heartbeat: Heartbeat) -> list[Buffer]:
-    head = _HEARTBEAT.pack(heartbeat.leader_version, heartbeat.flags)
-    body = head + b"".join(_PAIR.pack(*pair) for pair in heartbeat.lagging)
+    lagging = b"".join(_PAIR.pack(*pair) for pair in heartbeat.lagging)
+    body = (
+        _TAG.pack(_LEADER_VERSION, _U64.size)
+        + _U64.pack(heartbeat.leader_version)
+        + _TAG.pack(_FLAGS, 1)
+        + bytes((heartbeat.flags,))
+        + _TAG.pack(_LAGGING, len(lagging))
+        + lagging
+    )
     return [_SECTION.pack(HEARTBEAT, len(body)) + body]
 
 
@@ -115,7 +126,10 @@ def encode_response(correlation: int, parts: Sequence[Buffer]) -> list[Buffer]:
 
 
 def sections(frame: memoryview) -> Iterator[Section]:
-    """Yield the sections of a frame in order.  Each is checked when it is yielded; raises MalformedFrame."""
+    """
+    Yield the sections of a frame in the order in which they were sent, without those of unknown kinds.  Each section is
+    checked when the iterator reaches it.  Raises MalformedFrame.
+    """
     at = 0
     while at < len(frame):
         if len(frame) - at < _SECTION.size:
@@ -123,8 +137,9 @@ def sections(frame: memoryview) -> Iterator[Section]:
         kind, length = _SECTION.unpack_from(frame, at)
         at += _SECTION.size
         if length > len(frame) - at:
-            raise MalformedFrame(f"a section of kind {kind} has length {length}, but {len(frame) - at} bytes are left")
-        yield _decode(kind, frame[at : at + length])
+            raise MalformedFrame(f"a section of kind {kind} announces {length} bytes; {len(frame) - at} are left")
+        if HEARTBEAT <= kind <= RESPONSE:
+            yield _decode(kind, frame[at : at + length])
         at += length
 
 
@@ -132,10 +147,8 @@ def _decode(kind: int, body: memoryview) -> Section:
     size = len(body)
     if kind == MESSAGE and size >= _U64.size:
         return Message(ShardId(_U64.unpack_from(body)[0]), body[_U64.size :])
-    if kind == HEARTBEAT and size >= _HEARTBEAT.size and not (size - _HEARTBEAT.size) % _PAIR.size:
-        leader_version, flags = _HEARTBEAT.unpack_from(body)
-        lagging = ((ShardId(shard), BrokerId(it)) for shard, it in _PAIR.iter_unpack(body[_HEARTBEAT.size :]))
-        return Heartbeat(leader_version, flags, tuple(lagging))
+    if kind == HEARTBEAT:
+        return _decode_heartbeat(body)
     if kind == LEADERS and size >= _PAIR.size and not size % _PAIR.size:
         (from_version, to_version), *terms = _PAIR.iter_unpack(body)
         return Leaders(from_version, to_version, tuple((ShardId(shard), term) for shard, term in terms))
@@ -143,7 +156,30 @@ def _decode(kind: int, body: memoryview) -> Section:
         return Request(_U32.unpack_from(body)[0], body[_U32.size :])
     if kind == RESPONSE and size >= _U32.size:
         return Response(_U32.unpack_from(body)[0], body[_U32.size :])
-    raise MalformedFrame(f"{size} bytes are not a valid section of kind {kind}")
+    raise MalformedFrame(f"a section of kind {kind} cannot have {size} bytes")
+
+
+def _decode_heartbeat(body: memoryview) -> Heartbeat:
+    """A field that the sender left out keeps its default: zero, or no replicas."""
+    heartbeat = Heartbeat(0, 0, ())
+    at = 0
+    while at < len(body):
+        if len(body) - at < _TAG.size:
+            raise MalformedFrame(f"{len(body) - at} bytes at the end of a heartbeat are not a field")
+        tag, length = _TAG.unpack_from(body, at)
+        at += _TAG.size
+        field = body[at : at + length]
+        is_whole = len(field) == length
+        at += length
+        if tag == _LEADER_VERSION and length == _U64.size and is_whole:
+            (heartbeat.leader_version,) = _U64.unpack(field)
+        elif tag == _FLAGS and length == 1 and is_whole:
+            heartbeat.flags = field[0]
+        elif tag == _LAGGING and not length % _PAIR.size and is_whole:
+            heartbeat.lagging = tuple((ShardId(shard), BrokerId(it)) for shard, it in _PAIR.iter_unpack(field))
+        elif _LEADER_VERSION <= tag <= _LAGGING or not is_whole:
+            raise MalformedFrame(f"field {tag} of a heartbeat announces {length} bytes; {len(field)} are left")
+    return heartbeat
 
 
 def _bytes_in(parts: Sequence[Buffer]) -> int:

@@ -37,8 +37,8 @@ from tidemill.peer.link import Buffer
 from tidemill.wire.frame import FrameBuffer
 from tidemill.wire.primitives import ProtocolError
 
-VERSION_OLDEST: Final = 1
-VERSION_NEWEST: Final = 1
+VERSION_OLDEST: Final = 2  # version 1 had no tags in heartbeats, and no machine sections in snapshot offers
+VERSION_NEWEST: Final = 2
 
 MAGIC: Final = b"TIDEPEER"
 NONCE_BYTES: Final = 32

@@ -1,4 +1,4 @@
-"""The bytes between two brokers are those of `docs/formats/peer.md` as long as the version is 1."""
+"""The bytes between two brokers are those of `docs/formats/peer.md`, for as long as the version is 2."""
 
 import hashlib
 import hmac
