@@ -19,6 +19,7 @@ from tidemill.storage.checkpoint.checkpoint import state_of
 from tidemill.storage.disk import Buffer
 from tidemill.storage.journal.queued_rows import QueuedRows
 from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.machine_sections import encode_sections
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.partition_state import encode_partitions
 from tidemill.storage.partition.segment import SegmentDamaged
@@ -57,7 +58,7 @@ def snapshot_of(log: ShardLog) -> Snapshot:
         append_time=log.committed_append_time,
         membership=[membership for at, membership in log.memberships if at <= index][-1],
         end_offsets={state.partition: state.end_offset for state in states},
-        partitions=encode_partitions(states),
+        partitions=encode_partitions(states) + encode_sections(log.machines, index, index),
     )
 
 

@@ -14,7 +14,7 @@ from struct import error
 from typing import Final, TypeVar
 
 from tidemill.model.broker_id import ReplicaKey
-from tidemill.raft.entry import Entry
+from tidemill.raft.entry import Buffer, Entry
 from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 from tidemill.raft.replica import Replica
 from tidemill.shard.jobs import Jobs
@@ -23,6 +23,7 @@ from tidemill.storage.install.install_copy import ChunkRefused, InstallCopy, Sna
 from tidemill.storage.install.install_row import installed_row, installing_row
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.machine_sections import UnknownSection, read_sections
 from tidemill.storage.partition.partition_state import ByteReader, PartitionState
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
@@ -76,9 +77,10 @@ class Install:
         self.refused = 0  # chunks that were not the bytes that follow
         self._is_stopped = False
         self._copy: InstallCopy | None = None
-        self._offer: SnapshotOffer | None = None  # that is being installed
-        self._next: SnapshotOffer | None = None  # a newer one, not begun yet
-        self._asked: tuple[int, int] | None = None  # partition and offset of the pull in flight
+        self._offer: SnapshotOffer | None = None  # that is installed
+        self._next: SnapshotOffer | None = None  # a newer one
+        self._sections: Buffer = b""  # of the offer's state machines
+        self._asked: tuple[int, int] | None = None  # partition and offset
         self._asked_ms = 0
         self._now_ms = 0
 
@@ -149,14 +151,18 @@ class Install:
         offer, self._next = self._next, None
         assert offer is not None, "nothing was offered"
         self._offer = offer
-        files = self._files
+        files, machines = self._files, self._log.machines
 
         def cut() -> list[PartitionState] | SegmentDamaged | str:
             try:
-                return files.begin(ByteReader(memoryview(offer.partitions)).partitions())
+                reader = ByteReader(memoryview(offer.partitions))
+                partitions = reader.partitions()
+                self._sections = reader.data[reader.at :]
+                read_sections(reader, machines)  # refused before anything is cut for it
+                return files.begin(partitions)
             except SegmentDamaged as problem:
                 return problem
-            except (SnapshotContradicts, error) as problem:
+            except (SnapshotContradicts, UnknownSection, error) as problem:
                 return f"the snapshot at {offer.index} cannot be installed: {problem}"
 
         def done(found: list[PartitionState] | SegmentDamaged | str) -> None:
@@ -211,8 +217,10 @@ class Install:
                 )
 
     def _end(self, offer: SnapshotOffer) -> None:
-        states = self._files.result()
-        self._journal(installed_row(offer.index, offer.index_term, offer.append_time, offer.membership, states))
+        states, sections = self._files.result(), self._sections
+        self._journal(
+            installed_row(offer.index, offer.index_term, offer.append_time, offer.membership, states, sections)
+        )
 
     def _write(self, write: Callable[[], None]) -> None:
         def outcome() -> Exception | None:

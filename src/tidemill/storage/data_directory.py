@@ -1,4 +1,4 @@
-"""A data directory: whose it is, and that only one broker has it.  `docs/formats/journal.md`, Identity."""
+"""The identity of a data directory: its cluster, its broker and its format (`docs/formats/journal.md`, Identity)."""
 
 import json
 from dataclasses import dataclass
@@ -8,11 +8,12 @@ from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.storage import paths
 from tidemill.storage.disk import Disk
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Of the directory as a whole.  Format 1 had checkpoints without sections of state machines."""
 
 
 class DirectoryProblem(Exception):
-    """The data directory cannot be used as it is; the sentence says why and what to do."""
+    """The data directory cannot be used as it is.  The message says why, and what the operator can do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,9 @@ class Identity:
     broker_id: BrokerId
     directory_id: DirectoryId
     journal_key: bytes
-    is_initial_voter: bool = True  # it began the cluster; who joined it learns the metadata log from others
+    is_initial_voter: bool = (
+        True  # it bootstrapped the cluster; a broker that joined learns the metadata log from others
+    )
 
     @property
     def voter(self) -> ReplicaKey:
@@ -29,7 +32,7 @@ class Identity:
 
 
 def read_identity(disk: Disk) -> Identity | None:
-    """Whose directory this is; None when it is nobody's yet."""
+    """Return the identity of the directory; None when it has none yet.  Raises DirectoryProblem."""
     if not disk.exists(paths.IDENTITY):
         return None
     file = disk.open(paths.IDENTITY)
@@ -40,9 +43,14 @@ def read_identity(disk: Disk) -> Identity | None:
     try:
         content = json.loads(data)
         if content["format"] != FORMAT:
+            remedy = (
+                "its data cannot be converted; start the older version that wrote it, or use an empty log.dirs"
+                if content["format"] < FORMAT
+                else "start the newer version that wrote it"
+            )
             raise DirectoryProblem(
-                f"{paths.IDENTITY} has format {content['format']}; this program knows format {FORMAT}: "
-                "use the version that wrote it"
+                f"{paths.IDENTITY} has format {content['format']}; this program reads format {FORMAT}: {remedy}; "
+                "nothing was changed"
             )
         return Identity(
             cluster_id=str(content["cluster_id"]),
@@ -58,7 +66,7 @@ def read_identity(disk: Disk) -> Identity | None:
 
 
 def write_identity(disk: Disk, identity: Identity) -> None:
-    """The last step of founding a directory."""
+    """Write the identity durably: the last step of initializing a directory."""
     content = {
         "format": FORMAT,
         "cluster_id": identity.cluster_id,

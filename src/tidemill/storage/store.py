@@ -36,8 +36,10 @@ from tidemill.storage.journal.row import ROW_BYTES, RowKind
 from tidemill.storage.journal.row_queue import RowQueue
 from tidemill.storage.journal.shard_log import TAIL_ENTRIES, ShardDescriptor, ShardLog, damage_row, read_vote, vote_row
 from tidemill.storage.partition.open_files import close_surplus
+from tidemill.storage.partition.producer_machine import PRODUCER_EXPIRATION_MS
 from tidemill.storage.partition.segment import Segment, save_index
 from tidemill.storage.partition.tail_cache import TailCache
+from tidemill.storage.shard_machine import MachineRegistry
 
 Step = Callable[[], None]
 
@@ -52,19 +54,28 @@ class StoreOptions:
     block_bytes_max: int = 4 << 20
     cache_bytes_max: int = 64 << 20
     checkpoint_bytes: int = 128 << 20  # of journal in use, after which a checkpoint begins; at most half the ring
-    producer_expiration_ms: int = 24 * 3_600_000
+    producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     tail_entries: int = TAIL_ENTRIES  # of each shard: committed ones kept in memory, whoever needs them
 
 
 class Store:
     """`shards` are the open ones."""
 
-    def __init__(self, disk: Disk, key: bytes, options: StoreOptions, cache: TailCache, journal: Journal) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        key: bytes,
+        options: StoreOptions,
+        cache: TailCache,
+        journal: Journal,
+        machines: MachineRegistry,
+    ) -> None:
         self.disk = disk
         self.key = key
         self.options = options
         self.cache = cache
         self.journal = journal
+        self.machines = machines
         self.shards: dict[ShardId, ShardLog] = {}
         self.closed: dict[ShardId, ClosedShard] = {}
         self.checkpoint_number = 0
@@ -95,7 +106,7 @@ class Store:
     def open_shard(self, shard_id: ShardId, opening: ShardDescriptor) -> ShardLog:
         """A shard lives here from now on; journaled before its first vote."""
         assert shard_id not in self.shards and shard_id not in self.closed, f"shard {shard_id} has been opened before"
-        log = ShardLog(self.disk, self.cache, shard_id, opening)
+        log = ShardLog(self.disk, self.cache, shard_id, opening, self.machines)
         self.shards[shard_id] = log
         self._queue.put_control_row(shard_id, Entry(RowKind.OPENED, opening.encode()))
         return log
@@ -427,9 +438,7 @@ class Store:
                 capture.sections.append(encode_closed(shard_id, closed))
         for log in [*self.shards.values(), *closing.values()]:
             if log.changed and log.installing is None:
-                silent_since = log.committed_append_time - self.options.producer_expiration_ms
-                for partition in log.partitions.values():
-                    partition.producers.expire(log.commit_index, silent_since)
+                log.machines.forget_expired(log.commit_index, log.committed_append_time)
             rows = queued.get(log.shard_id)
             if rows is not None:
                 if not rows.is_opening:

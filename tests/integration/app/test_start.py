@@ -315,7 +315,7 @@ def test_a_directory_of_another_version_is_left_alone(tmp_path: Path) -> None:
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
         stop_seconds(process, signal.SIGTERM)
     identity = tmp_path / "identity.json"
-    identity.write_text(identity.read_text().replace('"format": 1', '"format": 2'))
+    identity.write_text(identity.read_text().replace('"format": 2', '"format": 3'))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "LOCK"}
 
     code, out, message = refused("dev", "--data", str(tmp_path), *FREE_PORTS)

@@ -21,7 +21,7 @@ from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
 from tidemill.storage import store
 from tidemill.storage.install.install_copy import InstallCopy
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
-from tidemill.storage.partition.partition_log import PartitionLog
+from tidemill.storage.partition.producer_machine import ProducerStateMachine
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ def checkpoints_before_segments_are_synced() -> Iterator[None]:
 
 
 @contextmanager
-def forgets_replayed_producers() -> Iterator[None]:
-    note = PartitionLog.note_producer
+def forgets_producers() -> Iterator[None]:
+    appended = ProducerStateMachine.appended
 
-    def forgetful(self: Any, header: Any, entry: Any, committed_index: int) -> None:
-        if entry.header is not None:  # appended by this process
-            note(self, header, entry, committed_index)
+    def forgetful(self: Any, entry: Any, header: Any, commit_index: int) -> None:
+        if entry.header is not None:  # one that was appended here, by this process
+            appended(self, entry, header, commit_index)
 
-    with patch.object(PartitionLog, "note_producer", forgetful):
+    with patch.object(ProducerStateMachine, "appended", forgetful):
         yield
 
 

@@ -10,6 +10,7 @@ from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.storage.install.install_copy import InstallCopy
 from tidemill.storage.install.install_row import installed_row, installing_row
 
+NO_SECTIONS = bytes(4)
 VOTER = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 
 
@@ -89,7 +90,7 @@ def test_damage_goes_with_the_install_that_repairs_it(make_hand: Callable[..., A
     hand.write_all()
 
     begun = hand.restarted()
-    begun.store.install(begun.shard, installed_row(6, 1, 99, Membership((VOTER,)), states))
+    begun.store.install(begun.shard, installed_row(6, 1, 99, Membership((VOTER,)), states, NO_SECTIONS))
     begun.write_all()
     ended = begun.restarted()
 
@@ -108,7 +109,7 @@ def test_damage_that_is_found_during_an_install_outlasts_it(make_hand: Callable[
     hand.store.mark_damage(hand.shard, 0, 3, "rot")
 
     hand.store.install(hand.shard, installing_row(6, 1, states))
-    hand.store.install(hand.shard, installed_row(6, 1, 99, Membership((VOTER,)), states))
+    hand.store.install(hand.shard, installed_row(6, 1, 99, Membership((VOTER,)), states, NO_SECTIONS))
 
     assert ("rot", {0: 3}) == (hand.shard.damage, hand.shard.marked)
 

@@ -31,7 +31,13 @@ def test_an_empty_directory_is_nobodys() -> None:
 
 @pytest.mark.parametrize(
     ("content", "word"),
-    [(b"{", "cannot be read"), (b"{}", "cannot be read"), (b'{"format": 9}', "format 9"), (b"[1]", "cannot be read")],
+    [
+        (b"{", "cannot be read"),
+        (b"{}", "cannot be read"),
+        (b'{"format": 9}', "format 9; this program reads format 2: start the newer version"),
+        (b'{"format": 1}', "format 1; this program reads format 2: .* use an empty log.dirs"),
+        (b"[1]", "cannot be read"),
+    ],
 )
 def test_an_identity_that_cannot_be_read_is_refused(content: bytes, word: str) -> None:
     """With what to do."""

@@ -6,7 +6,6 @@ To write them anew after a change of format (a new version, then), run this file
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,11 @@ from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.journal_block import decode_header, decode_rows, encode_block
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardDescriptor, damage_row, vote_row
+from tidemill.storage.machine_sections import UnknownSection, encode_section
 from tidemill.storage.partition.leader_epochs import EpochStart
 from tidemill.storage.partition.offset_index import OffsetIndex
 from tidemill.storage.partition.partition_state import PartitionState, SegmentState
+from tidemill.storage.partition.producer_machine import default_machines, encode_producers
 from tidemill.storage.partition.producer_states import ProducerBatch
 from tidemill.storage.partition.tail_cache import TailCache
 
@@ -170,10 +171,11 @@ def test_the_rows_of_an_install() -> None:
     state = PartitionState(partition=4, log_start=5, trimmed=5, end_offset=9)
     state.segments = [SegmentState(3, 700, 88, 77)]
     state.epochs = [EpochStart(2, 5, 30)]
-    whole = replace(state, producers={6: (ProducerBatch(1, 2, 3, 4, 5, 6, 7),)})
+    producers = encode_producers({6: (ProducerBatch(1, 2, 3, 4, 5, 6, 7),)})
+    sections = (1).to_bytes(4) + encode_section(2, 1, {4: producers})
     rows = [
         (ShardId(6), installing_row(40, 2, [state])),
-        (ShardId(6), installed_row(40, 2, 99, Membership((VOTER,)), [whole])),
+        (ShardId(6), installed_row(40, 2, 99, Membership((VOTER,)), [state], sections)),
     ]
 
     data = golden("block-of-install", b"".join(bytes(part) for part in encode_block(KEY, 14, 13, rows)[0]))
@@ -182,18 +184,21 @@ def test_the_rows_of_an_install() -> None:
     assert [(21, 40, 2), (22, 40, 2)] == [(number(row, 24, 1), number(row, 8, 8), number(row, 16, 8)) for row in table]
     lengths = [number(row, 44, 4) for row in table]
     partition = [(0, 4), (4, 4), (8, 8), (16, 8), (24, 8), (32, 4), (36, 8), (44, 8), (52, 8), (60, 8), (68, 4)]
-    epochs = [(72, 8), (80, 8), (88, 8), (96, 4)]
+    epochs = [(72, 8), (80, 8), (88, 8)]
     begun = data[64 + 160 : 64 + 160 + lengths[0]]
     ended = data[64 + 160 + lengths[0] : 64 + 160 + sum(lengths)]
     wanted = [1, 4, 5, 5, 9, 1, 3, 700, 88, 77, 1, 2, 5, 30]
-    assert [*wanted, 0] == [number(begun, *field) for field in partition + epochs]
-    assert 100 == len(begun)
+    assert wanted == [number(begun, *field) for field in partition + epochs]
+    assert 96 == len(begun)
     assert (99, 1, 0) == (number(ended, 0, 8), number(ended, 8, 2), number(ended, 30, 2))
     ended = ended[32:]
-    assert [*wanted, 1] == [number(ended, *field) for field in partition + epochs]
-    batch = [(112, 2), (114, 4), (118, 4), (122, 8), (130, 8), (138, 8), (146, 8)]
-    assert [6, 1, 1, 2, 3, 4, 5, 6, 7] == [number(ended, *field) for field in [(100, 8), (108, 4), *batch]]
-    assert 154 == len(ended)
+    assert wanted == [number(ended, *field) for field in partition + epochs]
+    section = [(96, 4), (100, 2), (102, 2), (104, 4), (108, 4), (112, 4)]  # one: producer states, of partition 4
+    assert [1, 2, 1, 66, 4, 58] == [number(ended, *field) for field in section]
+    batch = [(132, 2), (134, 4), (138, 4), (142, 8), (150, 8), (158, 8), (166, 8)]
+    head = [(116, 4), (120, 8), (128, 4)]
+    assert [1, 6, 1, 1, 2, 3, 4, 5, 6, 7] == [number(ended, *field) for field in [*head, *batch]]
+    assert 174 == len(ended)
 
 
 def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
@@ -206,7 +211,9 @@ def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
     hand.store.mark_damage(hand.shard, 0, 1, "rot")
 
     data = encode_checkpoint(KEY, 3, 17, JournalPosition(2, 8192), [encode_shard(hand.shard)])
-    read = decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, golden("checkpoint-of-install", data))
+    read = decode_checkpoint(
+        SimulatedDisk(), TailCache(0), KEY, golden("checkpoint-of-install", data), default_machines()
+    )
 
     assert read is not None
     log = read.shards[ShardId(1)]
@@ -235,7 +242,7 @@ def test_a_checkpoint(hand: Any) -> None:
         return number(data, at - size, size)
 
     head = [(8, 2), (12, 4), (16, 8), (24, 8), (32, 4), (36, 8), (44, 8)]
-    assert [4, 2, 3, 17, 2, 8192, len(data) - 52] == [number(data, *field) for field in head]
+    assert [5, 2, 3, 17, 2, 8192, len(data) - 52] == [number(data, *field) for field in head]
     assert (b"TMCP", crc32c(KEY + data[8:])) == (data[:4], number(data, 4, 4))
     assert [18, 4, 2, 2, 0] == [take(size) for size in (4, 8, 1, 8, 1)]  # closed
     assert len(data) - at - 4 == take(4)
@@ -261,17 +268,40 @@ def test_a_checkpoint(hand: Any) -> None:
     assert [0, 0, 0, 3, 1] == [take(size) for size in (4, 8, 8, 8, 4)]
     assert [0, segment.size, segment.max_timestamp, segment.created_at] == [take(8) for _ in range(4)]
     assert [1, 1, 0, 1] == [take(size) for size in (4, 8, 8, 8)]  # epochs
+    assert [1, 0, 0, 0, 0, 1, 1, 0, 1] == [take(size) for size in (4, 8, 8, 8, 4, 4, 8, 8, 8)]  # partition 1
+    assert [1, 2, 1, len(data) - at - 12] == [take(size) for size in (4, 2, 2, 4)]  # sections: producer states
+    assert [0, len(data) - at - 8] == [take(size) for size in (4, 4)]  # partition 0
     assert [1, 9, 2] == [take(size) for size in (4, 8, 4)]  # producers
     for index in (1, 2):
         fields = [take(size) for size in (2, 4, 4, 8, 8, 8, 8)]
         assert [0, 0, 0, index - 1, index, index] == fields[:6]
-    assert [1, 0, 0, 0, 0, 1, 1, 0, 1, 0] == [take(size) for size in (4, 8, 8, 8, 4, 4, 8, 8, 8, 4)]  # partition 1
     assert len(data) == at
+
+
+@pytest.mark.parametrize(
+    ("machine", "version", "sentence"),
+    [
+        (3, 1, r"state machine 3 \(share partitions\), version 1; this program does not know that machine"),
+        (2, 9, r"state machine 2 \(producer states\), version 9; this program reads version 1"),
+        (99, 1, "state machine 99, version 1; this program does not know that machine"),
+    ],
+)
+def test_a_checkpoint_with_an_unknown_section_is_refused(hand: Any, machine: int, version: int, sentence: str) -> None:
+    """A start names the machine and the version that it needs, instead of dropping the state."""
+    shard = encode_shard(hand.shard)
+    assert shard.endswith(bytes(4))  # no sections
+    shard = shard[:-4] + (1).to_bytes(4) + encode_section(machine, version, {0: b"state"})
+    data = encode_checkpoint(KEY, 3, 17, JournalPosition(2, 8192), [shard])
+
+    with pytest.raises(UnknownSection, match=sentence):
+        decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, data, default_machines())
 
 
 def test_a_golden_checkpoint_is_read() -> None:
     """Also by later versions of this program."""
-    read = decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, (GOLDEN / "checkpoint").read_bytes())
+    read = decode_checkpoint(
+        SimulatedDisk(), TailCache(0), KEY, (GOLDEN / "checkpoint").read_bytes(), default_machines()
+    )
 
     assert read is not None
     assert (3, 17, JournalPosition(2, 8192), 3) == (
@@ -288,8 +318,8 @@ def test_a_checkpoint_of_another_version_is_refused(monkeypatch: pytest.MonkeyPa
         earlier.setattr("tidemill.storage.checkpoint.checkpoint.VERSION", 1)
         data = encode_checkpoint(KEY, 3, 17, JournalPosition(2, 8192), [])
 
-    with pytest.raises(DirectoryProblem, match="version 1; this program reads version 4"):
-        decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, data)
+    with pytest.raises(DirectoryProblem, match="version 1; this program reads version 5"):
+        decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, data, default_machines())
 
 
 def test_an_identity() -> None:
@@ -306,7 +336,7 @@ def test_an_identity() -> None:
     data = golden("identity.json", disk.open("identity.json").read(0, 1 << 16))
 
     assert {
-        "format": 1,
+        "format": 2,
         "cluster_id": "abcdefghijklmnopqrstuv",
         "broker_id": 1,
         "directory_id": (b"d" * 16).hex(),

@@ -32,7 +32,9 @@ from tidemill.storage.checkpoint.recovery import (
 )
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
 from tidemill.storage.disk import Disk
+from tidemill.storage.partition.producer_machine import default_machines
 from tidemill.storage.set_aside import set_aside
+from tidemill.storage.shard_machine import MachineRegistry
 from tidemill.storage.store import Store, StoreOptions
 
 FIRST_BROKER: Final = BrokerId(1)
@@ -43,9 +45,15 @@ LEADERSHIP_TRANSFER_S: Final = 1.0  # a clean stop waits so long for others to l
 
 
 async def open_directory(
-    disk: Disk, broker_id: BrokerId | None, addresses: Sequence[str], machine: Machine, options: StoreOptions
+    disk: Disk,
+    broker_id: BrokerId | None,
+    addresses: Sequence[str],
+    machine: Machine,
+    options: StoreOptions,
+    machines: MachineRegistry | None = None,
 ) -> tuple[Identity, Store, RecoveryReport]:
     """Whose directory this is, and what is in it.  An empty one founds a cluster, or joins that at `addresses`."""
+    machines = machines or default_machines(options.producer_expiration_ms)
     identity = read_identity(disk)
     if identity is None:
         check_nothing_lost(disk)  # before the cluster hears of it: who is admitted takes the place of what is here
@@ -58,10 +66,10 @@ async def open_directory(
             "set that, or use another directory"
         )
     try:
-        store, found = open_store(disk, identity.journal_key, options)
+        store, found = open_store(disk, identity.journal_key, options, machines)
     except JournalDamaged as damage:
         identity = await _begin_again(disk, identity, damage, addresses, machine, options)
-        store, found = open_store(disk, identity.journal_key, options)
+        store, found = open_store(disk, identity.journal_key, options, machines)
     return identity, store, found
 
 

@@ -15,13 +15,15 @@ from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.queued_rows import QueuedRows, VoteBefore
 from tidemill.storage.journal.row import ROW_BYTES, decode_row, encode_bare_row, encode_row
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
+from tidemill.storage.machine_sections import encode_sections, load_sections, read_sections
 from tidemill.storage.partition.leader_epochs import uncovered
 from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.storage.partition.partition_state import COUNT, ByteReader, PartitionState, encode_partitions
 from tidemill.storage.partition.tail_cache import TailCache
+from tidemill.storage.shard_machine import MachineRegistry
 
 MAGIC: Final = b"TMCP"
-VERSION: Final = 4  # 1 had no learners, 2 no installs, 3 no damage
+VERSION: Final = 5  # 1 had no learners, 2 no installs, 3 no damage, 4 no sections of state machines
 OPEN: Final = 1
 CLOSED: Final = 2
 INSTALLING: Final = 3
@@ -122,6 +124,7 @@ def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
             parts.append(encode_bare_row(log.shard_id, entry))
     states = [state_of(log, partition, last, queued) for partition in log.partitions.values()]
     parts.append(encode_partitions(states))
+    parts.append(encode_sections(log.machines, saved, last))
     return b"".join(parts)
 
 
@@ -137,11 +140,12 @@ def state_of(shard: ShardLog, log: PartitionLog, last: int, queued: QueuedRows) 
         ]
     kept = [start for start in state.epochs if start.log_index <= last]
     state.epochs = uncovered(kept, shard.term_start(last), state.end_offset)
-    state.producers = log.producers.saved(shard.commit_index, last)
     return state
 
 
-def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> Checkpoint | None:
+def decode_checkpoint(
+    disk: Disk, cache: TailCache, key: bytes, data: bytes, machines: MachineRegistry
+) -> Checkpoint | None:
     """The state that `data` holds; None when it is no whole checkpoint of this directory."""
     if len(data) < _HEADER.size or data[:4] != MAGIC:
         return None
@@ -161,7 +165,7 @@ def decode_checkpoint(disk: Disk, cache: TailCache, key: bytes, data: bytes) -> 
         if state == CLOSED:
             checkpoint.closed[shard_id] = ClosedShard(term, voted_for)
             continue
-        log = ShardLog(disk, cache, shard_id, ShardDescriptor.decode(reader.bytes(reader.count())))
+        log = ShardLog(disk, cache, shard_id, ShardDescriptor.decode(reader.bytes(reader.count())), machines)
         log.term, log.voted_for = term, voted_for
         _read_damage(reader, log)
         (_read_shard if state == OPEN else _read_installing)(reader, log)
@@ -179,6 +183,7 @@ def _read_shard(reader: ByteReader, log: ShardLog) -> None:
             entry.payload = reader.bytes(length)
         log.remember(entry)
     log.restore_partitions(reader.partitions())
+    load_sections(log.machines, read_sections(reader, log.machines))
     _measure_batches(log)
 
 
@@ -203,7 +208,7 @@ def _read_installing(reader: ByteReader, log: ShardLog) -> None:
     log.begin_install(index, term, reader.partitions())
 
 
-def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes) -> Checkpoint | None:
+def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes, machines: MachineRegistry) -> Checkpoint | None:
     """The newer of the two that are whole; None when neither is."""
     found = []
     for parity in (0, 1):
@@ -212,7 +217,7 @@ def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes) -> Checkpoint | 
             continue
         file = disk.open(path)
         try:
-            checkpoint = decode_checkpoint(disk, cache, key, file.read(0, file.size()))
+            checkpoint = decode_checkpoint(disk, cache, key, file.read(0, file.size()), machines)
         except error:
             checkpoint = None
         finally:

@@ -37,8 +37,10 @@ from tidemill.storage.journal.journal_block import PAGE_BYTES, BlockHeader, deco
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog, read_vote
 from tidemill.storage.partition.open_files import OPEN_SEGMENTS_MAX
+from tidemill.storage.partition.producer_machine import default_machines
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
+from tidemill.storage.shard_machine import MachineRegistry
 from tidemill.storage.store import Store, StoreOptions, remove_shard, segment_at, sync_segment
 
 FIRST_FILE = 1
@@ -89,15 +91,18 @@ def initialize_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     write_checkpoint(disk, 0, encode_checkpoint(key, 0, 0, JournalPosition(FIRST_FILE, 0), []))
 
 
-def open_store(disk: Disk, key: bytes, options: StoreOptions) -> tuple[Store, RecoveryReport]:
+def open_store(
+    disk: Disk, key: bytes, options: StoreOptions, machines: MachineRegistry | None = None
+) -> tuple[Store, RecoveryReport]:
     """The store of a directory that has been founded.  Raises JournalDamaged; never cuts what was synced."""
     cache = TailCache(options.cache_bytes_max)
-    checkpoint = newest_checkpoint(disk, cache, key)
+    machines = machines or default_machines(options.producer_expiration_ms)
+    checkpoint = newest_checkpoint(disk, cache, key, machines)
     if checkpoint is None:
         raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole")
     ring = open_ring(disk)
     found = RecoveryReport()
-    store, walked = replay(disk, key, options, cache, checkpoint, ring, found)
+    store, walked = replay(disk, key, options, cache, machines, checkpoint, ring, found)
     _check_damage(ring, key, store.journal.sequence)
     _write_again(disk, checkpoint, ring, walked[-1] if walked else None)
     _act(store, walked, found)
@@ -132,13 +137,14 @@ def replay(
     key: bytes,
     options: StoreOptions,
     cache: TailCache,
+    machines: MachineRegistry,
     checkpoint: Checkpoint,
     ring: list[RingFile],
     found: RecoveryReport,
 ) -> tuple[Store, list[Walked]]:
     """Rule R1, first half: from the checkpoint through all whole blocks in sequence to the final state."""
     journal = Journal(disk, ring, head=checkpoint.head, sequence=checkpoint.sequence)
-    store = Store(disk, key, options, cache, journal)
+    store = Store(disk, key, options, cache, journal, machines)
     store.shards, store.closed = checkpoint.shards, checkpoint.closed
     store.checkpoint_number, store.checkpoint_sequence = checkpoint.number, checkpoint.sequence
     capacity = journal.capacity
@@ -170,7 +176,8 @@ def _replay_row(store: Store, shard_id: ShardId, row: Entry) -> None:
     kind = row.kind
     if kind == RowKind.OPENED:
         assert row.payload is not None, f"shard {shard_id} was opened without its opening"
-        store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, ShardDescriptor.decode(row.payload))
+        opening = ShardDescriptor.decode(row.payload)
+        store.shards[shard_id] = ShardLog(store.disk, store.cache, shard_id, opening, store.machines)
         return
     log = store.shards.get(shard_id)
     if log is None:
@@ -179,12 +186,11 @@ def _replay_row(store: Store, shard_id: ShardId, row: Entry) -> None:
         assert row.payload is not None, f"{row} has no bytes"
         if kind == BATCH:
             header = read_header(row.payload)
-            log.replay(row, header.max_timestamp)
-            log.partitions[row.partition].note_producer(header, row, log.commit_index)
-            row.payload = None  # views would keep the block in memory
+            log.replay(row, header)
+            row.payload = None  # a view would keep the whole block in memory
         else:
-            log.replay(row, 0)
             row.payload = bytes(row.payload)
+            log.replay(row, None)
     elif kind == RowKind.VOTE:
         log.term, log.voted_for = row.term, read_vote(row)
     elif kind == RowKind.TRUNCATE:

@@ -14,7 +14,9 @@ from tidemill.storage.data_directory import DirectoryProblem, Identity, read_ide
 from tidemill.storage.disk import Disk
 from tidemill.storage.journal.journal import RingFile, newest_synced
 from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.partition.producer_machine import default_machines
 from tidemill.storage.partition.tail_cache import TailCache
+from tidemill.storage.shard_machine import MachineRegistry
 from tidemill.storage.store import StoreOptions
 
 
@@ -40,17 +42,20 @@ class DirectoryView:
             log.close()
 
 
-def view_directory(disk: Disk) -> DirectoryView:
+def view_directory(disk: Disk, machines: MachineRegistry | None = None) -> DirectoryView:
     """DirectoryProblem when it is nobody's; JournalDamaged when not even a start would know where to begin."""
     identity = read_identity(disk)
     if identity is None:
         raise DirectoryProblem(f"there is no {paths.IDENTITY}: this is no data directory")
     cache = TailCache(0)
-    checkpoint = newest_checkpoint(disk, cache, identity.journal_key)
+    machines = machines or default_machines()
+    checkpoint = newest_checkpoint(disk, cache, identity.journal_key, machines)
     if checkpoint is None:
         raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole")
     ring = open_ring(disk)
-    store, walked = replay(disk, identity.journal_key, StoreOptions(), cache, checkpoint, ring, RecoveryReport())
+    store, walked = replay(
+        disk, identity.journal_key, StoreOptions(), cache, machines, checkpoint, ring, RecoveryReport()
+    )
     head = store.journal.head
     return DirectoryView(
         identity,

@@ -16,6 +16,7 @@ from tidemill.storage.checkpoint.recovery import JournalDamaged
 from tidemill.storage.disk import Disk, File
 from tidemill.storage.inspect.directory_view import DirectoryView, view_directory
 from tidemill.storage.partition.partition_log import PartitionLog
+from tidemill.storage.partition.producer_machine import default_machines
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
 
@@ -91,7 +92,7 @@ def _checkpoint_damages(disk: Disk, view: DirectoryView) -> Iterator[Damage]:
             data = file.read(0, file.size())
         finally:
             file.close()
-        if decode_checkpoint(disk, TailCache(0), view.identity.journal_key, data) is None:
+        if decode_checkpoint(disk, TailCache(0), view.identity.journal_key, data, default_machines()) is None:
             problem = "the checkpoint is not whole (or its writing was cut off by a power loss); the other one is used"
             yield Damage(path, 0, len(data), -1, -1, problem)
 

@@ -211,12 +211,12 @@ class InstallCopy:
         return [log.state() for log in self._logs.values()]
 
     def result(self) -> list[PartitionState]:
-        """For INSTALLED: files of ours, and what the snapshot says that their rows had built."""
+        """Return the partitions for INSTALLED: this replica's files, and the leader epochs of the snapshot."""
         states = self.progress()
         for state in states:
             theirs = self._theirs[state.partition]
             assert state.end_offset == theirs.end_offset, f"{theirs} is not whole: it ends at {state.end_offset}"
-            state.epochs, state.producers = theirs.epochs, theirs.producers
+            state.epochs = theirs.epochs
         return states
 
 

@@ -11,8 +11,10 @@ from typing import Final
 
 from tidemill.raft.entry import Entry
 from tidemill.raft.voters import Membership
+from tidemill.storage.disk import Buffer
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.machine_sections import load_sections, read_sections
 from tidemill.storage.partition.partition_state import ByteReader, PartitionState, encode_partitions
 
 INSTALL_KINDS: Final = frozenset({RowKind.INSTALLING, RowKind.INSTALLED, RowKind.PART})
@@ -24,9 +26,10 @@ def installing_row(index: int, term: int, states: list[PartitionState]) -> Entry
 
 
 def installed_row(
-    index: int, term: int, last_append_time: int, membership: Membership, states: list[PartitionState]
+    index: int, term: int, last_append_time: int, membership: Membership, states: list[PartitionState], sections: Buffer
 ) -> Entry:
-    payload = _TIME.pack(last_append_time) + membership.encode() + encode_partitions(states)
+    """`sections` are those of the snapshot, as its offer carried them."""
+    payload = _TIME.pack(last_append_time) + membership.encode() + encode_partitions(states) + sections
     return Entry(RowKind.INSTALLED, payload, index=index, term=term)
 
 
@@ -52,6 +55,7 @@ def apply_install_row(log: ShardLog, row: Entry) -> None:
     (last_append_time,) = reader.numbers(_TIME)
     log.end_install(row.index, row.term, last_append_time, reader.membership())
     log.restore_partitions(reader.partitions())
+    load_sections(log.machines, read_sections(reader, log.machines))
 
 
 def replay_install_row(log: ShardLog, row: Entry) -> None:

@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tidemill.batches.batch import read_header
+from tidemill.batches.batch import NO_PRODUCER_ID, BatchHeader, read_header
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
@@ -18,6 +18,7 @@ from tidemill.storage.partition.partition_log import OffsetGone, PartitionLog
 from tidemill.storage.partition.partition_state import PartitionState
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
+from tidemill.storage.shard_machine import MachineRegistry
 
 TAIL_ENTRIES: Final = 256
 NEEDED_ENTRIES_MAX: Final = 64 << 10  # kept for a follower that lags: 20 MB, 8 s at 8,000 a second; then an install
@@ -75,6 +76,7 @@ class ShardLog:
         "is_marked",
         "last_append_time",
         "last_index",
+        "machines",
         "marked",
         "memberships",
         "opening",
@@ -85,7 +87,9 @@ class ShardLog:
         "voted_for",
     )
 
-    def __init__(self, disk: Disk, cache: TailCache, shard_id: ShardId, opening: ShardDescriptor) -> None:
+    def __init__(
+        self, disk: Disk, cache: TailCache, shard_id: ShardId, opening: ShardDescriptor, machines: MachineRegistry
+    ) -> None:
         self.shard_id = shard_id
         self.opening = opening
         self.term = 0
@@ -109,6 +113,7 @@ class ShardLog:
         self.section = b""
         numbers = range(opening.first_partition, opening.first_partition + opening.partition_count)
         self.partitions = {number: PartitionLog(disk, cache, opening.topic_id, number) for number in numbers}
+        self.machines = machines.make(self.partitions)
 
     def restore_boundary(self, index: int, term: int, append_time: int) -> None:
         """The log continues after (index, term), whose rows are no longer kept."""
@@ -145,6 +150,7 @@ class ShardLog:
         self.commit_index = committed
         self.installing = (index, term)
         self.restore_partitions(states)
+        self.machines.clear()
         for places in (self.marked, self.damaged_unmarked):
             for state in states:
                 if state.partition in places and not state.holds(places[state.partition]):
@@ -178,25 +184,40 @@ class ShardLog:
         """(First index that is known of it, term) of the entry at `index`."""
         return self._term_starts[bisect_right(self._term_starts, index, key=lambda start: start[0]) - 1]
 
-    def append(self, entry: Entry) -> Segment | None:
-        """An entry joins the log; where its bytes go."""
+    def append(self, entry: Entry) -> None:
+        """Add an entry to the log and to the state of the machines; a batch is assigned its position."""
         if entry.term != self._term_starts[-1][1]:
             self._begin_epochs(entry)
         self._note(entry)
         if entry.kind == BATCH:
-            return self.partitions[entry.partition].append(entry, self.commit_index)
-        return None
+            self._batch_appended(entry, self.partitions[entry.partition].append(entry))
+        elif self.machines.command_appended:
+            self._command_appended(entry)
 
-    def replay(self, entry: Entry, header_max_timestamp: int) -> None:
-        """As `append`, for an entry that has its place already."""
+    def replay(self, entry: Entry, header: BatchHeader | None) -> None:
+        """Add an entry as `append` does, in recovery: a batch already has its position.  `header` is the batch's."""
         if entry.term != self._term_starts[-1][1]:
             self._begin_epochs(entry)
         self._note(entry)
-        if entry.kind == BATCH:
-            self._place_again(self.partitions[entry.partition], entry, header_max_timestamp)
+        if header is not None:
+            self._place_again(self.partitions[entry.partition], entry, header.max_timestamp)
+            self._batch_appended(entry, header)
+        elif self.machines.command_appended:
+            self._command_appended(entry)
+
+    def _batch_appended(self, entry: Entry, header: BatchHeader) -> None:
+        machines = self.machines
+        if machines.hears_batches or (machines.hears_producers and header.producer_id != NO_PRODUCER_ID):
+            machines.batch_appended(entry, header, self.commit_index)
+
+    def _command_appended(self, entry: Entry) -> None:
+        payload = entry.payload
+        if entry.kind == COMMAND and payload:
+            for told in self.machines.command_appended.get(int(payload[0]), ()):
+                told(entry, None, self.commit_index)
 
     def remember(self, entry: Entry) -> None:
-        """A row between a checkpoint's committed index and its P: the partitions know of it already."""
+        """Add a row of a checkpoint.  The checkpoint's partitions and machine sections already contain its effects."""
         self._note(entry)
 
     def _begin_epochs(self, entry: Entry) -> None:
@@ -248,7 +269,7 @@ class ShardLog:
             cut += partition.segments[-1:]
         for partition in self.partitions.values():
             partition.epochs.truncate(from_index)
-            partition.producers.truncate(from_index)
+        self.machines.truncated(from_index)
         while self._term_starts[-1][0] >= from_index:
             self._term_starts.pop()
         for partition in self.partitions.values():
@@ -263,6 +284,8 @@ class ShardLog:
         What is committed is never truncated.  All but the newest `tail_entries` of it may be forgotten, but for what a
         member still needs, from `needed_index` on.
         """
+        if self.machines.hears_commits:
+            self._entries_committed(index)
         self.commit_index = index
         self.changed = True
         entries = self.entries
@@ -287,9 +310,16 @@ class ShardLog:
         """
         for entry in reversed(self.entries):
             if entry.kind == BATCH and entry.base_offset < self.partitions[entry.partition].trimmed:
+                if self.machines.hears_commits:
+                    self._entries_committed(entry.index)
                 self.commit_index = max(self.commit_index, entry.index)
                 self._drop_old_memberships()
                 return
+
+    def _entries_committed(self, index: int) -> None:
+        """Report the entries behind the commit index, up to `index`, to the machines."""
+        for at in range(self.commit_index + 1, index + 1):
+            self.machines.entry_committed(self.entry_at(at))
 
     def _drop_old_memberships(self) -> None:
         while len(self.memberships) > 1 and self.memberships[1][0] <= self.commit_index:

@@ -1,1 +1,1 @@
-"""A partition's log: segments, indexes, caches and producer states; `partition_log` is the entry point."""
+"""The files and the state of one partition."""

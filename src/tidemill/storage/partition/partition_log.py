@@ -30,7 +30,7 @@ from tidemill.storage.disk import Buffer, Disk
 from tidemill.storage.partition.leader_epochs import LeaderEpochs
 from tidemill.storage.partition.offset_index import RELATIVE_OFFSET_MAX
 from tidemill.storage.partition.partition_state import PartitionState
-from tidemill.storage.partition.producer_states import NO_PRODUCER_ID, ProducerBatch, ProducerStates
+from tidemill.storage.partition.producer_states import ProducerStates
 from tidemill.storage.partition.segment import UNKNOWN_TIMESTAMP as UNKNOWN
 from tidemill.storage.partition.segment import Segment, SegmentDamaged, load_index, walk
 from tidemill.storage.partition.tail_cache import Tail, TailCache
@@ -94,7 +94,7 @@ class PartitionLog:
         self.is_closed = False  # the shard does not live here any more
         self.segments: list[Segment] = []  # grows in place, is cut by replacing it: readers' threads look into it
         self.epochs = LeaderEpochs()
-        self.producers = ProducerStates()
+        self.producers = ProducerStates()  # maintained by the shard's machines; here for the append path
         self.tail: Tail = {}
         self.unread_bytes = 0  # appended since somebody has read from a segment
         self._places: deque[tuple[int, Segment, int]] = deque(maxlen=READ_PLACES_MAX)
@@ -108,8 +108,8 @@ class PartitionLog:
     def size_bytes(self) -> int:
         return sum(segment.size for segment in self.segments)
 
-    def append(self, entry: Entry, committed_index: int) -> Segment:
-        """Give a BATCH entry its place; the segment it goes to."""
+    def append(self, entry: Entry) -> BatchHeader:
+        """Assign a position to the BATCH `entry`.  Return the header of its batch."""
         payload = entry.payload
         assert payload is not None, f"{entry} has no bytes"
         header = entry.header or read_header(payload)
@@ -119,10 +119,8 @@ class PartitionLog:
         entry.segment_base = segment.base_offset
         self.end_offset = base_offset + entry.record_count
         self.unread_bytes += len(payload)
-        if header.producer_id != NO_PRODUCER_ID:
-            self.note_producer(header, entry, committed_index)
         self._cache.add(self.tail, entry)
-        return segment
+        return header
 
     def allocate(self, size: int, max_timestamp: int, base_offset: int, epoch: int) -> tuple[Segment, int]:
         """Where the next batch lies: its segment, and its position there."""
@@ -132,7 +130,7 @@ class PartitionLog:
         return segment, segment.allocate(size, max_timestamp, base_offset, self.config.index_interval_bytes, epoch)
 
     def state(self) -> PartitionState:
-        """As it is, but for its producers."""
+        """Return the state of the files."""
         return PartitionState(
             partition=self.partition,
             log_start=self.log_start,
@@ -163,21 +161,8 @@ class PartitionLog:
             segment.is_closed = len(segments) < len(state.segments)
         self.segments = segments
         self.epochs.starts = list(state.epochs)
-        self.producers.load(state.producers)
         self.tail.clear()
         self._places = deque(maxlen=READ_PLACES_MAX)
-
-    def note_producer(self, header: BatchHeader, entry: Entry, committed_index: int) -> None:
-        """The batch of an idempotent producer has joined the log, or joins it again in recovery."""
-        if header.producer_id == NO_PRODUCER_ID:
-            return
-        first = header.base_sequence
-        last = (first + entry.record_count - 1) & 0x7FFFFFFF
-        end_offset = entry.base_offset + entry.record_count
-        batch = ProducerBatch(
-            header.producer_epoch, first, last, entry.base_offset, end_offset, entry.index, entry.append_time
-        )
-        self.producers.append(header.producer_id, batch, committed_index)
 
     def _is_full(self, segment: Segment, size: int, max_timestamp: int, base_offset: int) -> bool:
         """Kafka's `LogSegment.shouldRoll`: by size, by age between record timestamps, by what an index can hold."""

@@ -1,5 +1,7 @@
-"""Everything that a partition's files hold, and what its rows have built: in checkpoints, in snapshots, and in the rows
-of an install.  Byte table: `docs/formats/journal.md`.
+"""The state of a partition's files, as bytes: in checkpoints, snapshot offers and the rows of an install.
+
+State that entries build beyond the files is in the sections of shard state machines (`storage/machine_sections.py`).
+Byte table: `docs/formats/journal.md`.
 """
 
 from dataclasses import dataclass, field
@@ -10,13 +12,10 @@ from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.entry import decode_voters
 from tidemill.raft.voters import Membership
 from tidemill.storage.partition.leader_epochs import EpochStart
-from tidemill.storage.partition.producer_states import ProducerBatch
 
 _PARTITION: Final = Struct(">IqqqI")
 _SEGMENT: Final = Struct(">qqqq")
 _EPOCH: Final = Struct(">qqQ")
-_PRODUCER: Final = Struct(">qI")
-_PRODUCER_BATCH: Final = Struct(">hIIqqQq")
 COUNT: Final = Struct(">I")
 
 
@@ -33,17 +32,16 @@ class PartitionState:
     log_start: int
     trimmed: int
     end_offset: int
-    segments: list[SegmentState] = field(default_factory=list)  # none in a snapshot: each replica cuts its own
+    segments: list[SegmentState] = field(default_factory=list)  # empty in a snapshot: each replica cuts its own
     epochs: list[EpochStart] = field(default_factory=list)
-    producers: dict[int, tuple[ProducerBatch, ...]] = field(default_factory=dict)
 
     def holds(self, offset: int) -> bool:
-        """Whether one of the segments does, be it below the log start."""
+        """Return whether a segment contains `offset`, even if it is below the log start."""
         return any(segment.base_offset <= offset for segment in self.segments) and offset < self.end_offset
 
 
 class ByteReader:
-    """A cursor over bytes whose CRC has been checked; struct.error where they end early."""
+    """A cursor over bytes whose CRC has been checked.  Raises struct.error when they end early."""
 
     def __init__(self, data: bytes | memoryview, at: int = 0) -> None:
         self.data = data
@@ -79,11 +77,6 @@ class ByteReader:
         state = PartitionState(partition=number, log_start=log_start, trimmed=trimmed, end_offset=end_offset)
         state.segments = [SegmentState(*self.numbers(_SEGMENT)) for _ in range(segment_count)]
         state.epochs = [EpochStart(*self.numbers(_EPOCH)) for _ in range(self.count())]
-        for _ in range(self.count()):
-            producer_id, batch_count = self.numbers(_PRODUCER)
-            state.producers[producer_id] = tuple(
-                ProducerBatch(*self.numbers(_PRODUCER_BATCH)) for _ in range(batch_count)
-            )
         return state
 
 
@@ -96,8 +89,4 @@ def _encode(state: PartitionState) -> bytes:
     parts += [_SEGMENT.pack(*segment) for segment in state.segments]
     parts.append(COUNT.pack(len(state.epochs)))
     parts += [_EPOCH.pack(*start) for start in state.epochs]
-    parts.append(COUNT.pack(len(state.producers)))
-    for producer_id, batches in state.producers.items():
-        parts.append(_PRODUCER.pack(producer_id, len(batches)))
-        parts += [_PRODUCER_BATCH.pack(*batch) for batch in batches]
     return b"".join(parts)

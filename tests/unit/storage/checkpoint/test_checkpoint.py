@@ -22,6 +22,7 @@ from tidemill.storage.checkpoint.checkpoint import (
 from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.partition.leader_epochs import EpochStart
+from tidemill.storage.partition.producer_machine import default_machines
 from tidemill.storage.partition.producer_states import ProducerBatch
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
@@ -49,7 +50,7 @@ def shard_of(partitions: list[dict[str, Any]], term: int, voted_for: ReplicaKey 
         feature_level=1,
         membership=Membership((VOTER,)),
     )
-    log = ShardLog(SimulatedDisk(), TailCache(0), ShardId(8), opening)
+    log = ShardLog(SimulatedDisk(), TailCache(0), ShardId(8), opening, default_machines())
     log.term, log.voted_for = term, voted_for
     for partition, it in zip(log.partitions.values(), partitions, strict=True):
         partition.log_start, partition.trimmed, partition.end_offset = it["numbers"]
@@ -77,7 +78,7 @@ def test_a_checkpoint_is_read_as_it_was_written(
     sections = [encode_closed(ShardId(1), closed), encode_shard(log)]
     data = encode_checkpoint(KEY, 4, 77, JournalPosition(2, 8192), sections)
 
-    read = decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, data + b"what a longer one left")
+    read = decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, data + b"what a longer one left", default_machines())
 
     assert read is not None
     assert (4, 77, JournalPosition(2, 8192), {1: closed}) == (read.number, read.sequence, read.head, read.closed)
@@ -93,7 +94,7 @@ def test_no_flipped_bit_passes(at: int, bit: int) -> None:
     )
     data[at % len(data)] ^= 1 << bit
 
-    assert decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, bytes(data)) is None
+    assert decode_checkpoint(SimulatedDisk(), TailCache(0), KEY, bytes(data), default_machines()) is None
 
 
 def test_the_newer_of_two_is_taken_and_the_older_when_that_is_torn() -> None:
@@ -102,10 +103,10 @@ def test_the_newer_of_two_is_taken_and_the_older_when_that_is_torn() -> None:
     for number in (4, 5):
         write_checkpoint(disk, number, encode_checkpoint(KEY, number, 77, JournalPosition(1, 0), []))
 
-    newest = newest_checkpoint(disk, TailCache(0), KEY)
+    newest = newest_checkpoint(disk, TailCache(0), KEY, default_machines())
     disk.open("checkpoint-1").write(20, [b"torn"])
-    older = newest_checkpoint(disk, TailCache(0), KEY)
+    older = newest_checkpoint(disk, TailCache(0), KEY, default_machines())
     disk.open("checkpoint-0").truncate(30)
 
     assert (5, 4) == (newest and newest.number, older and older.number)
-    assert newest_checkpoint(disk, TailCache(0), KEY) is None
+    assert newest_checkpoint(disk, TailCache(0), KEY, default_machines()) is None

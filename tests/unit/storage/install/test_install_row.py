@@ -17,7 +17,9 @@ from tidemill.storage.install.install_row import (
     split_install_row,
 )
 from tidemill.storage.journal.row import RowKind
+from tidemill.storage.machine_sections import encode_section
 from tidemill.storage.partition.partition_state import PartitionState
+from tidemill.storage.partition.producer_machine import encode_producers
 from tidemill.storage.partition.producer_states import ProducerBatch
 
 ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
@@ -25,14 +27,14 @@ PRODUCERS = 6_000  # a third of a MiB, where the ring has an eighth
 INDEX, TERM = 700, 3
 
 
-def states(*, producers: int = 0) -> list[PartitionState]:
-    found = [PartitionState(partition=number, log_start=9, trimmed=9, end_offset=9) for number in (0, 1)]
-    found[1].producers = {number: (ProducerBatch(0, 0, 4, 4, 9, 699, 1_000),) for number in range(producers)}
-    return found
+def states() -> list[PartitionState]:
+    return [PartitionState(partition=number, log_start=9, trimmed=9, end_offset=9) for number in (0, 1)]
 
 
 def installed(producers: int = PRODUCERS) -> Entry:
-    return installed_row(INDEX, TERM, 1_000, Membership((ME,)), states(producers=producers))
+    windows = {number: (ProducerBatch(0, 0, 4, 4, 9, 699, 1_000),) for number in range(producers)}
+    sections = (1).to_bytes(4) + encode_section(2, 1, {1: encode_producers(windows)})
+    return installed_row(INDEX, TERM, 1_000, Membership((ME,)), states(), sections)
 
 
 @pytest.mark.parametrize("size", [0, 1, 999, 1_000, 1_001, 3_000])

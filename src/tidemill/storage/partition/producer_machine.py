@@ -1,0 +1,100 @@
+"""Producer states as a shard state machine (number 2).
+
+The state of a partition is `PartitionLog.producers`, so that the append path checks a batch for a retry without asking
+the machine.  Producer states change at append: a retry that arrives before the original has committed must be found.
+Section: `docs/formats/journal.md`.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from struct import Struct
+from typing import Final
+
+from tidemill.batches.batch import BatchHeader
+from tidemill.raft.entry import Entry
+from tidemill.storage.partition.partition_log import PartitionLog
+from tidemill.storage.partition.partition_state import COUNT, ByteReader
+from tidemill.storage.partition.producer_states import SEQUENCE_MODULUS, ProducerBatch
+from tidemill.storage.shard_machine import Batches, Interest, MachineNumber, MachineRegistry, MachineType
+
+VERSION: Final = 1
+PRODUCER_EXPIRATION_MS: Final = 24 * 3_600_000
+_PRODUCER: Final = Struct(">qI")
+_BATCH: Final = Struct(">hIIqqQq")
+Window = tuple[ProducerBatch, ...]
+
+
+class ProducerStateMachine:
+    """The producer states of a shard's partitions."""
+
+    def __init__(self, expiration_ms: int, partitions: Mapping[int, PartitionLog]) -> None:
+        self._expiration_ms = expiration_ms
+        self._partitions = partitions
+
+    def appended(self, entry: Entry, header: BatchHeader | None, commit_index: int) -> None:
+        """A batch with a producer id joined the log, or joins it again in recovery."""
+        assert header is not None, f"{entry} is not a batch"
+        first = header.base_sequence
+        last = (first + entry.record_count - 1) % SEQUENCE_MODULUS
+        end_offset = entry.base_offset + entry.record_count
+        batch = ProducerBatch(
+            header.producer_epoch, first, last, entry.base_offset, end_offset, entry.index, entry.append_time
+        )
+        self._partitions[entry.partition].producers.append(header.producer_id, batch, commit_index)
+
+    def committed(self, entry: Entry) -> None:
+        raise AssertionError(f"producer states do not change at commit ({entry})")
+
+    def truncated(self, from_index: int) -> None:
+        for partition in self._partitions.values():
+            partition.producers.truncate(from_index)
+
+    def forget_expired(self, commit_index: int, committed_append_time: int) -> None:
+        for partition in self._partitions.values():
+            partition.producers.expire(commit_index, committed_append_time - self._expiration_ms)
+
+    def save(self, commit_index: int, last_index: int) -> dict[int, bytes]:
+        saved = {}
+        for number, partition in self._partitions.items():
+            windows = partition.producers.saved(commit_index, last_index)
+            if windows:
+                saved[number] = encode_producers(windows)
+        return saved
+
+    def load(self, saved: Mapping[int, bytes]) -> None:
+        for number, partition in self._partitions.items():
+            partition.producers.load(decode_producers(saved[number]) if number in saved else {})
+
+
+def encode_producers(windows: Mapping[int, Window]) -> bytes:
+    """Return the section's bytes for one partition: the remembered batches of each producer."""
+    parts = [COUNT.pack(len(windows))]
+    for producer_id, batches in windows.items():
+        parts.append(_PRODUCER.pack(producer_id, len(batches)))
+        parts += [_BATCH.pack(*batch) for batch in batches]
+    return b"".join(parts)
+
+
+def decode_producers(data: bytes) -> dict[int, Window]:
+    """Return the batches by producer id.  Raises struct.error."""
+    reader = ByteReader(data)
+    windows = {}
+    for _ in range(reader.count()):
+        producer_id, batch_count = reader.numbers(_PRODUCER)
+        windows[producer_id] = tuple(ProducerBatch(*reader.numbers(_BATCH)) for _ in range(batch_count))
+    return windows
+
+
+def producer_states(expiration_ms: int = PRODUCER_EXPIRATION_MS) -> MachineType:
+    """Producers without a batch for `expiration_ms` of append time are forgotten."""
+    return MachineType(
+        number=MachineNumber.PRODUCER_STATES,
+        version=VERSION,
+        make=partial(ProducerStateMachine, expiration_ms),
+        at_append=Interest(Batches.OF_PRODUCERS),
+    )
+
+
+def default_machines(expiration_ms: int = PRODUCER_EXPIRATION_MS, *more: MachineType) -> MachineRegistry:
+    """Return the machines of a broker: producer states, and `more`."""
+    return MachineRegistry([producer_states(expiration_ms), *more])

@@ -1,0 +1,197 @@
+"""Shard state machines: state that a replica derives from the entries of its shard's log.
+
+A machine type is registered once per broker (`MachineRegistry`); every open shard has one instance of each type
+(`ShardMachines`).  An instance changes in three places only, which are the columns of the state table in
+`docs/ARCHITECTURE.md`:
+
+    append      an entry joined the log; the change can still be undone by a truncation
+    commit      an entry is committed and durable on this replica; the change is final
+    truncation  entries were cut; the machine takes back what they changed at append, and nothing else
+
+The machine's state is saved as one section of the shard (`storage/machine_sections.py`) in checkpoints, snapshot
+offers and INSTALLED rows.  A section is the state as of the last entry that the checkpoint or snapshot covers.  What
+was changed at commit is as of the commit index; what was changed at append carries the log index of its entry, because
+a truncation or a commit may follow.  After a start, later entries reach the machine through the same calls.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from tidemill.batches.batch import NO_PRODUCER_ID, BatchHeader
+from tidemill.raft.entry import BATCH, COMMAND, Entry
+from tidemill.storage.partition.partition_log import PartitionLog
+
+
+class MachineNumber(IntEnum):
+    """Assigned machine numbers.  Leader epochs are part of the partition's state and have no section."""
+
+    LEADER_EPOCHS = 1
+    PRODUCER_STATES = 2
+    SHARE_PARTITIONS = 3
+    TIMERS = 4
+    TRANSACTIONS = 5
+    OBJECT_MANIFEST = 6
+    KEY_INDEX = 7
+
+
+class Batches(IntEnum):
+    """Which record batches a machine is given."""
+
+    NONE = 0
+    OF_PRODUCERS = 1  # those that carry a producer id
+    ALL = 2
+
+
+class Interest(NamedTuple):
+    """The entries that a machine is given.  The log asks for nothing else, so an entry without listeners is free."""
+
+    batches: Batches = Batches.NONE
+    commands: frozenset[int] = frozenset()  # by the first byte of the command
+
+
+NOTHING: Final = Interest()
+
+
+class ShardStateMachine(Protocol):
+    """One machine's state for one shard."""
+
+    def appended(self, entry: Entry, header: BatchHeader | None, commit_index: int) -> None:
+        """
+        `entry` has joined the log; its payload is present.  `header` is the header of a batch, None for a command.
+        Entries up to `commit_index` will never be truncated.
+        """
+        ...
+
+    def committed(self, entry: Entry) -> None:
+        """
+        `entry` is committed, and every entry before it was reported.  The payload of a command is present; the bytes
+        of a batch may have left memory, so a machine that needs them keeps what it needs when the batch is appended.
+        """
+        ...
+
+    def truncated(self, from_index: int) -> None:
+        """Entries from `from_index` on were cut; none of them was committed."""
+        ...
+
+    def forget_expired(self, commit_index: int, committed_append_time: int) -> None:
+        """
+        Drop state that has expired by append time (ms).  Called before a checkpoint.  Only committed entries may
+        decide: what an entry that may be truncated says must not make replicas differ.
+        """
+        ...
+
+    def save(self, commit_index: int, last_index: int) -> Mapping[int, bytes]:
+        """
+        Return the section, bytes by partition: the state without the entries behind `last_index`.  Partitions without
+        state are left out.  `commit_index` is the last index that was reported as committed.
+        """
+        ...
+
+    def load(self, saved: Mapping[int, bytes]) -> None:
+        """Replace the state by a section.  Partitions that are missing have no state.  Raises struct.error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineType:
+    """A kind of machine: how its section is marked, how it is made for a shard, and which entries it is given."""
+
+    number: int
+    version: int  # of its section
+    make: Callable[[Mapping[int, PartitionLog]], ShardStateMachine]
+    at_append: Interest = NOTHING
+    at_commit: Interest = NOTHING
+
+
+class MachineRegistry:
+    """The machine types of a broker, by number."""
+
+    def __init__(self, types: Iterable[MachineType]) -> None:
+        self.types: dict[int, MachineType] = {}
+        for it in types:
+            assert it.number not in self.types, f"machine number {it.number} is registered twice"
+            self.types[it.number] = it
+
+    def make(self, partitions: Mapping[int, PartitionLog]) -> "ShardMachines":
+        """Make the machines of one shard."""
+        return ShardMachines(self, {number: it.make(partitions) for number, it in self.types.items()})
+
+
+_Appended = Callable[[Entry, BatchHeader | None, int], None]
+_Committed = Callable[[Entry], None]
+T = TypeVar("T")
+
+
+class ShardMachines:
+    """The machines of one shard, and for each kind of entry the calls that it causes."""
+
+    __slots__ = (
+        "_batch_appended",
+        "_batch_committed",
+        "_command_committed",
+        "_producer_batch_appended",
+        "_producer_batch_committed",
+        "by_number",
+        "command_appended",
+        "hears_batches",
+        "hears_commits",
+        "hears_producers",
+        "registry",
+    )
+
+    def __init__(self, registry: MachineRegistry, by_number: dict[int, ShardStateMachine]) -> None:
+        self.registry = registry
+        self.by_number = by_number
+        appended = [(it.at_append, by_number[number].appended) for number, it in registry.types.items()]
+        committed = [(it.at_commit, by_number[number].committed) for number, it in registry.types.items()]
+        self._batch_appended: tuple[_Appended, ...] = _of_batches(appended, Batches.ALL)
+        self._producer_batch_appended: tuple[_Appended, ...] = _of_batches(appended, Batches.OF_PRODUCERS)
+        self.command_appended: dict[int, tuple[_Appended, ...]] = _of_commands(appended)
+        self._batch_committed: tuple[_Committed, ...] = _of_batches(committed, Batches.ALL)
+        self._command_committed: dict[int, tuple[_Committed, ...]] = _of_commands(committed)
+        self.hears_batches = bool(self._batch_appended)
+        self.hears_producers = bool(self._producer_batch_appended)
+        self.hears_commits = bool(self._batch_committed or self._command_committed)
+
+    def batch_appended(self, entry: Entry, header: BatchHeader, commit_index: int) -> None:
+        """Called for every batch if `hears_batches`, and for a batch with a producer id if `hears_producers`."""
+        for told in self._batch_appended:
+            told(entry, header, commit_index)
+        if header.producer_id != NO_PRODUCER_ID:
+            for told in self._producer_batch_appended:
+                told(entry, header, commit_index)
+
+    def entry_committed(self, entry: Entry) -> None:
+        """Called for every committed entry if `hears_commits`."""
+        if entry.kind == BATCH:
+            for told in self._batch_committed:
+                told(entry)
+        elif entry.kind == COMMAND and entry.payload:
+            for told in self._command_committed.get(int(entry.payload[0]), ()):
+                told(entry)
+
+    def truncated(self, from_index: int) -> None:
+        for machine in self.by_number.values():
+            machine.truncated(from_index)
+
+    def forget_expired(self, commit_index: int, committed_append_time: int) -> None:
+        for machine in self.by_number.values():
+            machine.forget_expired(commit_index, committed_append_time)
+
+    def clear(self) -> None:
+        """Drop all state: an install begins."""
+        for machine in self.by_number.values():
+            machine.load({})
+
+
+def _of_batches(listeners: Sequence[tuple[Interest, T]], wanted: Batches) -> tuple[T, ...]:
+    return tuple(told for interest, told in listeners if interest.batches == wanted)
+
+
+def _of_commands(listeners: Sequence[tuple[Interest, T]]) -> dict[int, tuple[T, ...]]:
+    commands = sorted({command for interest, _ in listeners for command in interest.commands})
+    return {
+        command: tuple(told for interest, told in listeners if command in interest.commands) for command in commands
+    }
