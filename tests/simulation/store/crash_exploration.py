@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation.store.store_script import CONFIG, KEY, ME, OPTIONS, StoreScript
+from tests.simulation.summing_machine import MACHINES, add_command, differences_in_sums
 from tidemill.batches.batch import read_header, spans
 from tidemill.batches.builder import build_batch
 from tidemill.raft.entry import BATCH, Entry
@@ -60,7 +61,7 @@ class Explorer:
     def run(self, seed: int = 1, rounds: int = 25) -> None:
         disk = SimulatedDisk()
         initialize_directory(disk, KEY, OPTIONS)
-        store, _ = open_store(disk, KEY, OPTIONS)
+        store, _ = open_store(disk, KEY, OPTIONS, MACHINES)
         history = self._history = StoreHistory(StoreModel(), 0)
         driver = StoreDriver(store, disk, history, CONFIG)
         script = StoreScript(driver, disk, seed)
@@ -156,7 +157,7 @@ class Explorer:
         if cut:
             disk.before_operation = self._recovery_cuts(disk, where)
         try:
-            store, found = open_store(disk, KEY, OPTIONS)
+            store, found = open_store(disk, KEY, OPTIONS, MACHINES)
         except (Violation, Enough):
             raise
         except Exception as problem:
@@ -176,6 +177,9 @@ class Explorer:
             raise Violation("invented", where, f"block {store.journal.sequence} is there, but was never made")
         for difference in differences(model, store, disk):
             raise Violation("different", where, difference)
+        for shard_id, shard in model.shards.items():
+            for difference in differences_in_sums(shard, store.shards[shard_id]):
+                raise Violation("different", where, f"shard {shard_id}: {difference}")
 
     def _recovery_cuts(self, disk: SimulatedDisk, where: str) -> Callable[[Operation], None]:
         """
@@ -223,7 +227,7 @@ class Explorer:
             after = disk.after_power_loss(fate)
             where_now = f"{where}; continued, {fate}"
             try:
-                opened, found = open_store(after, KEY, OPTIONS)
+                opened, found = open_store(after, KEY, OPTIONS, MACHINES)
             except Exception as problem:
                 raise Violation("refused", where_now, f"{type(problem).__name__}: {problem}") from problem
             if opened.journal.sequence < history.acknowledged:
@@ -248,6 +252,9 @@ class Explorer:
                     term=log.term,
                 )
                 driver.append(shard_id, [entry])
+                added = add_command(partition.partition, 7, 9_000)
+                added.index, added.term = log.last_index + 1, log.term
+                driver.append(shard_id, [added])
 
     def _fill(self, driver: StoreDriver) -> None:
         driver.runs_background = False

@@ -7,6 +7,7 @@ from collections import deque
 from random import Random
 
 from tests.simulation.store.store_script import CONFIG, KEY, OPTIONS
+from tests.simulation.summing_machine import MACHINES, add_command, summed_of
 from tidemill.batches.batch import read_header, spans
 from tidemill.batches.builder import build_batch
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
@@ -48,7 +49,7 @@ class Side:
     def __init__(self, me: ReplicaKey, disk: SimulatedDisk) -> None:
         self.me = me
         self.disk = disk
-        self.store, found = open_store(disk, KEY, OPTIONS)
+        self.store, found = open_store(disk, KEY, OPTIONS, MACHINES)
         assert not found.damaged, found.damaged
         self.log: ShardLog = self.store.shards.get(SHARD) or self.store.open_shard(SHARD, DESCRIPTOR)
         for partition in self.log.partitions.values():
@@ -229,6 +230,7 @@ class Pair:
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
+        self.added = Random(seed)  # what the toy state machine is given
         disks = [SimulatedDisk(), SimulatedDisk()]
         for disk in disks:
             initialize_directory(disk, KEY, OPTIONS)
@@ -269,6 +271,8 @@ class Pair:
             self.sequence += is_idempotent
             value = random.randbytes(random.choice((20, 400, 1_500)))
             leader.propose(leader.batch(partition, leader.replica.term, value, **(producer if is_idempotent else {})))
+            if self.added.random() < 0.4:
+                leader.propose(add_command(self.added.choice((0, 1, 2)), self.added.randint(1, 9), leader.now_ms))
 
     def _move_log_start(self) -> None:
         leader = self.leader
@@ -286,6 +290,10 @@ class Pair:
             entry = follower.batch(partition, term, self.random.randbytes(self.random.choice((30, 2_000))))
             entry.index, entry.term = follower.log.last_index + 1, term
             follower.store.append(follower.log, [entry])
+            if self.added.random() < 0.4:
+                added = add_command(self.added.choice((0, 1, 2)), 1_000, follower.now_ms)
+                added.index, added.term = follower.log.last_index + 1, term
+                follower.store.append(follower.log, [added])
         while follower._block():
             pass
         follower.begin()
@@ -346,6 +354,8 @@ class Pair:
                 found.append(f"partition {number}: epochs {copy.epochs.starts}, not {log.epochs.starts}")
             if copy.producers.newest() != log.producers.newest():
                 found.append(f"partition {number}: producers {copy.producers.newest()}")
+            if summed_of(ours, number).with_pending != summed_of(theirs, number).with_pending:  # not all is committed
+                found.append(f"partition {number}: {summed_of(ours, number)}, not {summed_of(theirs, number)}")
             if content(copy) != content(log):
                 found.append(f"partition {number}: other bytes")
         return found

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from tests.simulation.summing_machine import machines_apply_at_append, machines_keep_what_was_truncated
 from tidemill.storage import store
 from tidemill.storage.checkpoint import checkpoint, recovery
 from tidemill.storage.journal import block, journal, journal_block, row_queue
@@ -216,12 +217,8 @@ MUTANTS = (
     Mutant("carries votes older than P", "C1", carries_older_votes, frozenset({DIFFERENT})),
     Mutant("forgets truncations", "R1", forgets_truncations, frozenset({REFUSED, DIFFERENT})),
     Mutant("does not key its headers", "J4", header_without_key, frozenset({REFUSED, INVENTED}), 8_000),
-    Mutant("truncates before all is replayed", "R4", cuts_before_all_is_replayed, frozenset({DIFFERENT, REFUSED})),
-    Mutant(
-        "removes before the offset is synced",
-        "D1",
-        removes_before_trimmed_is_synced,
-        frozenset({REFUSED}),
-        8_000,
-    ),
+    Mutant("cuts before all is folded", "R4", cuts_before_all_is_replayed, frozenset({DIFFERENT, REFUSED})),
+    Mutant("machines apply at append", "C5", machines_apply_at_append, frozenset({DIFFERENT, REFUSED})),
+    Mutant("machines keep what was truncated", "C5", machines_keep_what_was_truncated, frozenset({DIFFERENT, REFUSED})),
+    Mutant("removes before settled is synced", "D1", removes_before_trimmed_is_synced, frozenset({REFUSED}), 8_000),
 )

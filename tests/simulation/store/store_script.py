@@ -3,6 +3,7 @@
 import struct
 from random import Random
 
+from tests.simulation.summing_machine import add_command
 from tidemill.batches.builder import build_batch
 from tidemill.batches.checksum import crc32c
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
@@ -55,9 +56,8 @@ class StoreScript:
         self.driver = driver
         self.disk = disk
         self.random = Random(seed)
-        driver.write_back_bytes_min = (
-            0 if seed % 2 else 24 << 10
-        )  # write back block by block, or several blocks at once
+        self._added = Random(seed)  # of its own: what the machine is given changes nothing else that is drawn
+        driver.write_back_bytes_min = 0 if seed % 2 else 24 << 10  # block by block, or several at once
         self.now_ms = 1_000
         self.written = 0
         self.truncations = 0
@@ -142,6 +142,8 @@ class StoreScript:
             return
         log = self.driver.store.shards[shard_id]
         self._write(shard_id, self.random.choice(list(log.partitions)), self.random.choice((60, 900, 2500, 3900)))
+        for added in self._additions(log):
+            self.driver.propose(shard_id, added)
 
     def _write(self, shard_id: ShardId, partition: int, size: int) -> None:
         replica = self.driver.replicas[shard_id]
@@ -207,6 +209,17 @@ class StoreScript:
             entry.index, entry.term = log.last_index + 1, term
             self.driver.append(shard_id, [entry])
             entries.append(entry)
+            for added in self._additions(log):
+                added.index, added.term = log.last_index + 1, term
+                self.driver.append(shard_id, [added])
+
+    def _additions(self, log: ShardLog) -> list[Entry]:
+        """Commands for the toy state machine, now and then."""
+        random = self._added
+        count = random.choice((0, 0, 1, 1, 2))
+        return [
+            add_command(random.choice(list(log.partitions)), random.randint(1, 9), self.now_ms) for _ in range(count)
+        ]
 
     def _trim_committed(self, shard_id: ShardId) -> None:
         log = self.driver.store.shards[shard_id]

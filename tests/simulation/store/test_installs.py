@@ -15,6 +15,7 @@ import pytest
 
 from tests.simulation.store.install_pair import FOLLOWER, Pair, Side
 from tidemill.raft.replica import Replica
+from tidemill.shard import catch_up
 from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.simulation.machine.crash_points import UNIFORM
 from tidemill.simulation.machine.disk import SimulatedDisk
@@ -189,12 +190,19 @@ def keeps_what_differs() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def snapshots_have_no_sections() -> Iterator[None]:
+    with patch.object(catch_up, "encode_sections", lambda *_: bytes(4)):
+        yield
+
+
 MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "answers before it is durable": answers_before_it_is_durable,
     "cuts below the high watermark": cuts_below_the_high_watermark,
     "does not sync what it copied": does_not_sync_what_it_copied,
     "cleans before the row is durable": cleans_before_the_row_is_durable,
     "keeps what differs": keeps_what_differs,
+    "snapshots have no sections": snapshots_have_no_sections,
 }
 
 

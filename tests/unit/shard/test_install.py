@@ -1,6 +1,7 @@
 """An install between two shards: the leader has dropped its rows before the learner joined."""
 
 from collections import deque
+from unittest.mock import patch
 
 import pytest
 
@@ -19,6 +20,7 @@ from tidemill.raft.messages import (
     SnapshotPull,
 )
 from tidemill.raft.voters import Membership
+from tidemill.shard import catch_up
 from tidemill.shard.append import append_own
 from tidemill.shard.install import Stage
 from tidemill.shard.jobs import Workers
@@ -27,6 +29,7 @@ from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.jobs import SimulatedJobs
 from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal.shard_log import ShardDescriptor
+from tidemill.storage.machine_sections import encode_section
 from tidemill.storage.store import StoreOptions
 
 LEADER, LEARNER = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
@@ -284,7 +287,22 @@ def test_a_payload_that_left_memory_is_read_from_the_segment(leader: Side) -> No
     assert leader.values(0) == learner.values(0)
 
 
-def test_a_member_that_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
+def test_an_offer_with_an_unknown_section_is_refused(leader: Side) -> None:
+    """
+    The member names the machine and version that it needs, and keeps its files.
+    """
+    unknown = (1).to_bytes(4) + encode_section(3, 7, {0: b"state"})
+    learner = Side(LEARNER)
+
+    with patch.object(catch_up, "encode_sections", lambda *_: unknown):
+        exchange(leader, learner, turns=3)
+
+    assert "state machine 3 (share partitions), version 7" in (learner.shard.log.damage or "")
+    assert not any(isinstance(message, SnapshotPull) for message in learner.sent)
+    assert learner.store.shards[ShardId(1)].installing is None
+
+
+def test_who_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
     """
     The snapshot was taken for another member that still installs it.  This member has it, and the bytes of its next
     entry are gone.  It would acknowledge the same offer at once, and get it again at once, until the other is done.

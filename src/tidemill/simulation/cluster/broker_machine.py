@@ -34,7 +34,9 @@ from tidemill.storage.inspect.directory_view import view_directory
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.journal_block import HEADER_BYTES
 from tidemill.storage.journal.row import RowKind
+from tidemill.storage.partition.producer_machine import default_machines
 from tidemill.storage.partition.segment import Segment, SegmentDamaged, walk
+from tidemill.storage.shard_machine import MachineType
 from tidemill.storage.store import Store, StoreOptions
 
 TICK_S: Final = 0.25  # like `app/start.py`
@@ -57,10 +59,11 @@ class BrokerMachine:
         static: Mapping[str, str],
         clock_rate: float,
         join: tuple[str, ...],
+        machine_types: tuple[MachineType, ...] = (),
     ) -> None:
         """
-        The broker bootstraps a cluster, or joins the one at `join` if that is not empty.  Its clocks run faster or
-        slower than virtual time by a share of up to `clock_rate`.
+        The broker bootstraps a cluster, or joins the one at `join`.  Its clocks run up to `clock_rate` faster or slower
+        than time.  `machine_types` are shard state machines beside those that ship.
         """
         self.name = f"broker-{broker_id}"  # the host name
         self.disk = SimulatedDisk()
@@ -83,6 +86,7 @@ class BrokerMachine:
         self._network = network
         self._random = random
         self._options = options
+        self._machines = default_machines(options.producer_expiration_ms, *machine_types)
         self._static = static
         self._clock_rate = clock_rate
         self._join = join
@@ -136,7 +140,7 @@ class BrokerMachine:
         )
         try:
             identity, store, _ = await wiring.open_directory(
-                self.disk, self._broker_id, self._join, machine, self._options
+                self.disk, self._broker_id, self._join, machine, self._options, self._machines
             )
             self._note_recovered(store)
             self.voter = identity.voter
@@ -253,7 +257,7 @@ class BrokerMachine:
             self.kill()
         if self.voter is None:
             return None
-        view = view_directory(self.disk)
+        view = view_directory(self.disk, self._machines)
         found = [(place, header) for place, header in view.walked if header.sequence <= view.synced]
         size = sum(file.size for file in view.ring)
         view.close()

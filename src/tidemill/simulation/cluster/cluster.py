@@ -28,6 +28,7 @@ from tidemill.simulation.machine.links import PEER_PORT
 from tidemill.simulation.machine.machine import seconds
 from tidemill.simulation.machine.network import Network
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
+from tidemill.storage.shard_machine import MachineType
 
 TOPIC: Final = "flights"
 HEAL_S: Final = 60  # within which a healed cluster must have acknowledged and served everything
@@ -37,7 +38,9 @@ STATIC: Final = {"offsets.topic.num.partitions": "1"}
 
 
 class ClusterRun:
-    def __init__(self, seed: int, knobs: ClusterKnobs | None = None) -> None:
+    def __init__(
+        self, seed: int, knobs: ClusterKnobs | None = None, machine_types: tuple[MachineType, ...] = ()
+    ) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.knobs = ClusterKnobs.draw(self.random) if knobs is None else knobs
@@ -45,6 +48,7 @@ class ClusterRun:
         self.network = Network(self.timeline, self._fork())
         self.network.delay_mean_us, self.network.tail = self.knobs.delay_us, self.knobs.tail
         self.history = History()
+        self._machine_types = machine_types
         self.machines = [self._machine(number) for number in range(1, self.knobs.brokers + 1)]
         self.check = ClusterCheck(self.machines)
         for machine in self.machines:
@@ -117,6 +121,7 @@ class ClusterRun:
             static={**STATIC, **({"log.roll.ms": str(self.knobs.roll_ms)} if self.knobs.roll_ms else {})},
             clock_rate=self.knobs.clock_rate,
             join=(f"broker-1:{PEER_PORT}",) if number > 1 else (),
+            machine_types=self._machine_types,
         )
         machine.pace.sync_us = self.knobs.sync_us
         return machine

@@ -1,0 +1,169 @@
+"""A toy shard state machine: per partition, the sum of the values that commands carry.
+
+    append      the value is pending, with its log index
+    commit      the value moves from the pending ones into the sum
+    truncation  pending values of the entries that were cut are dropped
+
+It is registered beside the machines that ship, and runs inside the real storage code of the simulations.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from struct import Struct
+from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+
+from tidemill.batches.batch import BatchHeader
+from tidemill.raft.entry import COMMAND, Entry
+from tidemill.simulation.store.store_model import ModelEntry, ShardModel
+from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.partition.partition_log import PartitionLog
+from tidemill.storage.partition.producer_machine import default_machines
+from tidemill.storage.shard_machine import Interest, MachineType, ShardMachines
+
+NUMBER: Final = 0xF000  # of the machine: far above those that are assigned
+ADD: Final = 250  # the command, likewise
+_COMMAND: Final = Struct(">BII")  # command, partition, value
+_STATE: Final = Struct(">QII")  # sum, values in it, pending values
+_PENDING: Final = Struct(">QI")  # log index, value
+Observer = Callable[[PartitionLog, int, int], None]  # partition, log index, sum after it
+
+
+class Summed(NamedTuple):
+    """What a partition's state is: the committed part, and the values that may still be truncated."""
+
+    total: int
+    count: int
+    pending: tuple[tuple[int, int], ...]
+
+    @property
+    def with_pending(self) -> tuple[int, int]:
+        """Sum and count when everything pending has committed."""
+        return self.total + sum(value for _, value in self.pending), self.count + len(self.pending)
+
+
+class SummingMachine:
+    """`observer` is called for each value that is committed."""
+
+    def __init__(self, observer: Observer, partitions: Mapping[int, PartitionLog]) -> None:
+        self._observer = observer
+        self._partitions = partitions
+        self._totals: dict[int, tuple[int, int]] = {}
+        self._pending: dict[int, deque[tuple[int, int]]] = {}
+
+    def appended(self, entry: Entry, header: BatchHeader | None, commit_index: int) -> None:
+        assert header is None, f"{entry} is a command"
+        number, value = read_add(entry)
+        self._pending.setdefault(number, deque()).append((entry.index, value))
+
+    def committed(self, entry: Entry) -> None:
+        number, value = read_add(entry)
+        pending = self._pending[number].popleft()
+        assert pending == (entry.index, value), f"{entry} commits, and {pending} was appended before it"
+        total, count = self._totals.get(number, (0, 0))
+        self._totals[number] = total + value, count + 1
+        self._observer(self._partitions[number], entry.index, total + value)
+
+    def truncated(self, from_index: int) -> None:
+        for pending in self._pending.values():
+            while pending and pending[-1][0] >= from_index:
+                pending.pop()
+
+    def forget_expired(self, commit_index: int, committed_append_time: int) -> None:
+        pass
+
+    def save(self, commit_index: int, last_index: int) -> dict[int, bytes]:
+        saved = {}
+        for number in self._partitions:
+            total, count, pending = self.summed(number)
+            kept = [it for it in pending if it[0] <= last_index]
+            if count or kept:
+                rows = b"".join(_PENDING.pack(*it) for it in kept)
+                saved[number] = _STATE.pack(total, count, len(kept)) + rows
+        return saved
+
+    def load(self, saved: Mapping[int, bytes]) -> None:
+        self._totals.clear()
+        self._pending.clear()
+        for number, data in saved.items():
+            total, count, pending = _STATE.unpack_from(data)
+            self._totals[number] = total, count
+            rows = data[_STATE.size :]
+            assert len(rows) == pending * _PENDING.size, f"{len(rows)} bytes are not {pending} pending values"
+            self._pending[number] = deque(_PENDING.iter_unpack(rows))
+
+    def summed(self, number: int) -> Summed:
+        return Summed(*self._totals.get(number, (0, 0)), tuple(self._pending.get(number, ())))
+
+
+def summing(observer: Observer = lambda *_: None) -> MachineType:
+    add = Interest(commands=frozenset((ADD,)))
+    return MachineType(number=NUMBER, version=1, make=partial(SummingMachine, observer), at_append=add, at_commit=add)
+
+
+MACHINES: Final = default_machines(24 * 3_600_000, summing())
+
+
+def add_command(partition: int, value: int, append_time: int) -> Entry:
+    return Entry(COMMAND, _COMMAND.pack(ADD, partition, value), partition=partition, append_time=append_time)
+
+
+def read_add(entry: Entry | ModelEntry) -> tuple[int, int]:
+    """Return partition and value of an ADD command."""
+    payload = entry.payload
+    assert payload is not None, f"{entry} has lost its command"
+    _, partition, value = _COMMAND.unpack(payload)
+    return partition, value
+
+
+def summed_of(log: ShardLog, number: int) -> Summed:
+    machine = log.machines.by_number[NUMBER]
+    assert isinstance(machine, SummingMachine)
+    return machine.summed(number)
+
+
+def differences_in_sums(shard: ShardModel, log: ShardLog) -> Iterator[str]:
+    """What the machine's state is, against what the entries of the model say."""
+    for number in log.partitions:
+        total = count = 0
+        pending: list[tuple[int, int]] = []
+        for entry in shard.entries:
+            if entry.kind != COMMAND or entry.payload[0] != ADD:
+                continue
+            partition, value = read_add(entry)
+            if partition != number:
+                continue
+            if entry.log_index <= log.commit_index:
+                total, count = total + value, count + 1
+            else:
+                pending.append((entry.log_index, value))
+        wanted = Summed(total, count, tuple(pending))
+        if wanted != summed_of(log, number):
+            yield f"partition {number}: the machine has {summed_of(log, number)}, the entries say {wanted}"
+
+
+# Planted bugs, in the code that ships.
+
+
+@contextmanager
+def machines_apply_at_append() -> Iterator[None]:
+    """What belongs to commit is carried out when the entry is appended: a truncation cannot undo it."""
+    appended = ShardLog._command_appended
+
+    def hasty(self: Any, entry: Any) -> None:
+        appended(self, entry)
+        self.machines.entry_committed(entry)
+
+    with (
+        patch.object(ShardLog, "_command_appended", hasty),
+        patch.object(ShardLog, "_entries_committed", lambda *_: None),
+    ):
+        yield
+
+
+@contextmanager
+def machines_keep_what_was_truncated() -> Iterator[None]:
+    with patch.object(ShardMachines, "truncated", lambda *_: None):
+        yield

@@ -1,0 +1,172 @@
+"""The registry of shard state machines, and the sections that machines contribute."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from struct import error
+from typing import Any
+
+import pytest
+
+from tidemill.raft.entry import COMMAND, Entry, no_op
+from tidemill.storage.machine_sections import (
+    UnknownSection,
+    encode_section,
+    encode_sections,
+    load_sections,
+    read_sections,
+)
+from tidemill.storage.partition.partition_state import ByteReader
+from tidemill.storage.partition.producer_machine import default_machines
+from tidemill.storage.shard_machine import Batches, Interest, MachineRegistry, MachineType, ShardMachines
+
+EIGHT = Interest(commands=frozenset((8,)))
+
+
+@dataclass
+class Recorder:
+    """A machine that notes what it is given."""
+
+    calls: list[tuple[str, int]] = field(default_factory=list)
+    state: Mapping[int, bytes] = field(default_factory=dict)
+
+    def appended(self, entry: Entry, header: Any, commit_index: int) -> None:
+        self.calls.append(("appended", entry.index))
+
+    def committed(self, entry: Entry) -> None:
+        self.calls.append(("committed", entry.index))
+
+    def truncated(self, from_index: int) -> None:
+        self.calls.append(("truncated", from_index))
+
+    def forget_expired(self, commit_index: int, committed_append_time: int) -> None:
+        self.calls.append(("forget_expired", commit_index))
+
+    def save(self, commit_index: int, last_index: int) -> Mapping[int, bytes]:
+        return self.state
+
+    def load(self, saved: Mapping[int, bytes]) -> None:
+        self.state = dict(saved)
+
+
+def recorded(
+    number: int = 90, version: int = 1, at_append: Interest = EIGHT, at_commit: Interest = EIGHT
+) -> tuple[Recorder, MachineType]:
+    machine = Recorder()
+    it = MachineType(number=number, version=version, make=lambda _: machine, at_append=at_append, at_commit=at_commit)
+    return machine, it
+
+
+def with_machine(make_hand: Callable[..., Any], it: MachineType) -> Any:
+    """A store whose shards are made with this machine too."""
+    hand = make_hand()
+    hand.store.machines = default_machines(1_000, it)
+    hand.store.shards.clear()
+    return hand
+
+
+def command(hand: Any, number: int) -> None:
+    entry = Entry(COMMAND, bytes((number,)))
+    entry.index, entry.term = hand.shard.last_index + 1, 1
+    hand.store.append(hand.shard, [entry])
+
+
+def test_a_machine_is_given_the_commands_it_asks_for(make_hand: Callable[..., Any]) -> None:
+    """Other commands and batches cause no call; truncation reports the first index that is gone."""
+    machine, it = recorded()
+    hand = with_machine(make_hand, it)
+    log = hand.store.shards.setdefault(1, _shard(hand))
+    for number in (7, 8, 8, 8):
+        command(hand, number)
+    hand.append(1, producer_id=9, producer_epoch=0, base_sequence=0)
+
+    log.commit(2)
+    log.truncate(4)
+
+    assert [("appended", 2), ("appended", 3), ("appended", 4), ("committed", 2), ("truncated", 4)] == machine.calls
+
+
+@pytest.mark.parametrize(
+    ("batches", "appended"), [(Batches.NONE, []), (Batches.OF_PRODUCERS, [2]), (Batches.ALL, [1, 2])]
+)
+def test_a_machine_is_given_the_batches_it_asks_for(
+    make_hand: Callable[..., Any], batches: Batches, appended: list[int]
+) -> None:
+    """All of them, those with a producer id, or none; at append and at commit."""
+    machine, it = recorded(at_append=Interest(batches), at_commit=Interest(Batches.ALL))
+    hand = with_machine(make_hand, it)
+    log = hand.store.shards.setdefault(1, _shard(hand))
+    hand.append(1)
+    hand.append(1, producer_id=9, producer_epoch=0, base_sequence=0)
+
+    log.commit(2)
+
+    assert appended == [index for call, index in machine.calls if call == "appended"]
+    assert [1, 2] == [index for call, index in machine.calls if call == "committed"]
+
+
+def _shard(hand: Any) -> Any:
+    from tests.unit.storage.conftest import ME, SHARD, TOPIC
+    from tidemill.raft.voters import Membership
+    from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
+
+    opening = ShardDescriptor(
+        topic_id=TOPIC, first_partition=0, partition_count=2, feature_level=1, membership=Membership((ME,))
+    )
+    return ShardLog(hand.disk, hand.store.cache, SHARD, opening, hand.store.machines)
+
+
+def machines(*types: MachineType) -> ShardMachines:
+    return MachineRegistry(types).make({})
+
+
+def test_sections_are_read_as_they_were_written() -> None:
+    """A machine without state writes no section, and is empty after a load."""
+    one, first = recorded(90)
+    two, second = recorded(91)
+    one.state = {0: b"zero", 5: b""}
+    data = encode_sections(machines(first, second), 7, 9)
+    two.state = {3: b"from before"}
+
+    reader = ByteReader(data)
+    known = machines(first, second)
+    load_sections(known, read_sections(reader, known))
+
+    assert len(data) == reader.at
+    assert ({0: b"zero", 5: b""}, {}) == (one.state, two.state)
+
+
+@pytest.mark.parametrize(("number", "version"), [(92, 1), (90, 2)])
+def test_an_unknown_section_is_refused(number: int, version: int) -> None:
+    """The message names the machine, and the version that is needed."""
+    data = (1).to_bytes(4) + encode_section(number, version, {0: b"state"})
+
+    with pytest.raises(UnknownSection, match=f"machine {number}, version {version}; this program .*feature level"):
+        read_sections(ByteReader(data), machines(recorded(90)[1]))
+
+
+def test_a_section_that_does_not_add_up_is_refused() -> None:
+    """The state of its last partition reaches beyond the section."""
+    data = bytearray((1).to_bytes(4) + encode_section(90, 1, {0: b"state"}))
+    data[11] -= 1
+
+    with pytest.raises(error):
+        read_sections(ByteReader(bytes(data)), machines(recorded(90)[1]))
+
+
+def test_a_machine_number_is_registered_once() -> None:
+    """Two machines with one number could not be told apart on disk."""
+    with pytest.raises(AssertionError, match="machine number 90 is registered twice"):
+        MachineRegistry([recorded(90)[1], recorded(90)[1]])
+
+
+def test_a_batch_without_listeners_reaches_no_machine() -> None:
+    """The log asks these flags before it calls anything."""
+    quiet = machines(recorded(at_append=Interest(), at_commit=Interest())[1])
+
+    assert (False, False, False, {}) == (
+        quiet.hears_batches,
+        quiet.hears_producers,
+        quiet.hears_commits,
+        quiet.command_appended,
+    )
+    assert no_op(1).payload == b"\0"
