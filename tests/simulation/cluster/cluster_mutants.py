@@ -18,7 +18,7 @@ from tidemill.raft.entry import BATCH
 from tidemill.raft.replica import Replica
 from tidemill.shard.shard import Shard
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
-from tidemill.storage import store
+from tidemill.storage import checkpointer
 from tidemill.storage.install.install_copy import InstallCopy
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from tidemill.storage.partition.producer_machine import ProducerStateMachine
@@ -35,7 +35,7 @@ class ClusterMutant:
 
 @contextmanager
 def checkpoints_before_segments_are_synced() -> Iterator[None]:
-    with patch.object(store, "sync_segment", lambda segment, known: None):
+    with patch.object(checkpointer, "sync_segment", lambda segment, known: None):
         yield
 
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tests.simulation.summing_machine import machines_apply_at_append, machines_keep_what_was_truncated
-from tidemill.storage import store
+from tidemill.storage import block_queue, checkpointer, store
 from tidemill.storage.checkpoint import checkpoint, recovery
+from tidemill.storage.checkpointer import Checkpointer
 from tidemill.storage.journal import block, journal, journal_block, row_queue
 from tidemill.storage.journal.queued_rows import QueuedRows, VoteBefore
 from tidemill.storage.journal.row import RowKind
@@ -84,34 +85,34 @@ def leaves_the_trusted_checkpoint() -> Iterator[None]:
 
 @contextmanager
 def frees_before_the_directories() -> Iterator[None]:
-    """Free the journal after the sync of segments and checkpoint, and sync directories at the next checkpoint."""
-    execute = store.Store._execute
+    """The journal is free when segments and checkpoint are synced; directories follow with the next checkpoint."""
+    execute = Checkpointer._execute
     owed: list[str] = []
 
     def without(self: Any, capture: Any, *arguments: Any) -> Iterator[None]:
         for directory in owed:
-            if self.disk.exists(directory):
-                self.disk.sync_directory(directory)
+            if self._disk.exists(directory):
+                self._disk.sync_directory(directory)
         owed[:] = list(capture.directories)
         capture.directories = {}
         yield from execute(self, capture, *arguments)
 
-    with patch.object(store.Store, "_execute", without):
+    with patch.object(Checkpointer, "_execute", without):
         yield
 
 
 @contextmanager
 def checkpoint_before_its_segments() -> Iterator[None]:
-    execute = store.Store._execute
+    execute = Checkpointer._execute
 
     def reordered(self: Any, capture: Any, *arguments: Any) -> Iterator[None]:
-        number = self.checkpoint_number + 1
-        data = checkpoint.encode_checkpoint(self.key, number, capture.sequence, capture.head, capture.sections)
-        checkpoint.write_checkpoint(self.disk, number, data)
+        number = self.number + 1
+        data = checkpoint.encode_checkpoint(self._key, number, capture.sequence, capture.head, capture.sections)
+        checkpoint.write_checkpoint(self._disk, number, data)
         yield
         yield from execute(self, capture, *arguments)
 
-    with patch.object(store.Store, "_execute", reordered):
+    with patch.object(Checkpointer, "_execute", reordered):
         yield
 
 
@@ -123,7 +124,7 @@ def carries_newer_votes() -> Iterator[None]:
     def newer(log: Any, queued: QueuedRows = checkpoint.NOTHING_QUEUED) -> bytes:
         return encode(log, dataclasses.replace(queued, vote=None))
 
-    with patch.object(store, "encode_shard", newer):
+    with patch.object(checkpointer, "encode_shard", newer):
         yield
 
 
@@ -139,7 +140,7 @@ def carries_older_votes() -> Iterator[None]:
         before[log.shard_id] = now
         return encode(log, dataclasses.replace(queued, vote=vote))
 
-    with patch.object(store, "encode_shard", older):
+    with patch.object(checkpointer, "encode_shard", older):
         yield
 
 
@@ -161,7 +162,7 @@ def forgets_truncations() -> Iterator[None]:
 def header_without_key() -> Iterator[None]:
     decode, encode = journal_block.decode_header, journal_block.encode_block
     with ExitStack() as stack:
-        stack.enter_context(patch.object(store, "encode_block", lambda _, *rest: encode(b"", *rest)))
+        stack.enter_context(patch.object(block_queue, "encode_block", lambda _, *rest: encode(b"", *rest)))
         for module in (journal, recovery):
             stack.enter_context(patch.object(module, "decode_header", lambda _, data: decode(b"", data)))
         yield
@@ -192,7 +193,7 @@ def removes_before_trimmed_is_synced() -> Iterator[None]:
 
     def hasty(self: Any, *arguments: Any) -> None:
         trim(self, *arguments)
-        self._removals = [(0, segment) for _, segment in self._removals]
+        self.removals._segments = [(0, segment) for _, segment in self.removals._segments]
 
     with patch.object(store.Store, "trim", hasty):
         yield

@@ -26,6 +26,7 @@ from tidemill.simulation.store.store_driver import StoreDriver
 from tidemill.simulation.store.store_model import StoreHistory, StoreModel
 from tidemill.storage import store
 from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
+from tidemill.storage.checkpointer import Checkpointer
 from tidemill.storage.journal import row_queue
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.partition.partition_log import LogConfig
@@ -183,17 +184,17 @@ def test_a_small_ring_catches_up(seed: int) -> None:
 
 @contextmanager
 def checkpoints_wait_for_truncations() -> Iterator[None]:
-    """Checkpoints wait for truncations, and truncations for room."""
-    choose, take = store.Store._choose_position, row_queue.RowQueue.take
+    """And these for room."""
+    choose, take = Checkpointer.capture_state, row_queue.RowQueue.take
 
     def patient(self: Any) -> None:
-        if not any(row.kind == RowKind.TRUNCATE for _, row in self._queue):
+        if not any(row.kind == RowKind.TRUNCATE for _, row in self._blocks.rows):
             choose(self)
 
     def stingy(self: Any, journal: Any, bytes_max: int) -> Any:
         return [] if journal.free_for_entries < PAGE else take(self, journal, bytes_max)
 
-    with patch.object(store.Store, "_choose_position", patient), patch.object(row_queue.RowQueue, "take", stingy):
+    with patch.object(Checkpointer, "capture_state", patient), patch.object(row_queue.RowQueue, "take", stingy):
         yield
 
 
@@ -203,9 +204,9 @@ def keeps_a_stale_checkpoint_capture() -> Iterator[None]:
     truncate = store.Store.truncate
 
     def careless(self: Any, *arguments: Any) -> None:
-        capture = self._capture
+        capture = self.checkpoints.capture
         truncate(self, *arguments)
-        self._capture = capture
+        self.checkpoints.capture = capture
 
     with patch.object(store.Store, "truncate", careless):
         yield

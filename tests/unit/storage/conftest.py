@@ -107,7 +107,7 @@ class Hand:
 
     def commit_durable(self) -> None:
         """As far as rows have left the queue."""
-        waiting = [row.index for _, row in self.store._queue if row.kind == BATCH]
+        waiting = [row.index for _, row in self.store.blocks.rows if row.kind == BATCH]
         self.shard.commit(min(waiting, default=self.shard.last_index + 1) - 1)
 
     def checkpoint_now(self) -> None:

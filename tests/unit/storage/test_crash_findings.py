@@ -76,7 +76,7 @@ def test_the_name_of_a_checkpoint_is_durable_before_the_ring_is_free(make_hand: 
 
     assert [] == [name for name in hand.disk.unsynced_names() if name.path.startswith("checkpoint")]
     for name in hand.disk.unsynced_names():
-        assert 1 == hand.restarted(hand.disk.after_power_loss(Alone(name))).store.checkpoint_number
+        assert 1 == hand.restarted(hand.disk.after_power_loss(Alone(name))).store.checkpoints.number
 
 
 def test_a_batch_that_was_settled_since_is_still_known_for_its_producer(make_hand: Callable[..., Any]) -> None:

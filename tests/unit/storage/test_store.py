@@ -99,12 +99,12 @@ def test_a_truncation_finds_room_in_a_full_ring(make_hand: Callable[..., Any]) -
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
-    waiting = [row.index for _, row in hand.store._queue]
+    waiting = [row.index for _, row in hand.store.blocks.rows]
     assert waiting, "the ring is full"
 
     hand.store.truncate(hand.shard, waiting[0] - 2)
     hand.append(1, term=2)
-    assert [RowKind.TRUNCATE, Kind.BATCH] == [row.kind for _, row in hand.store._queue]
+    assert [RowKind.TRUNCATE, Kind.BATCH] == [row.kind for _, row in hand.store.blocks.rows]
     assert hand.write()
 
     again = hand.restarted(hand.disk.after_kill())
@@ -121,7 +121,7 @@ def test_a_checkpoint_waits_for_no_truncation(make_hand: Callable[..., Any]) -> 
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
-    waiting = [row.index for _, row in hand.store._queue]
+    waiting = [row.index for _, row in hand.store.blocks.rows]
     for term in range(2, 9):
         hand.store.vote(1, hand.shard, term, None)
         hand.write()
@@ -261,7 +261,7 @@ def test_a_full_ring_still_takes_votes(make_hand: Callable[..., Any]) -> None:
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
     assert hand.store.has_pending
-    hand.store._queue.entries.clear()
+    hand.store.blocks.rows.entries.clear()
     hand.store.vote(1, hand.shard, 7, None)
 
     assert hand.write()
@@ -272,7 +272,7 @@ def test_a_full_ring_takes_an_empty_block_from_the_reserve(make_hand: Callable[.
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
-    hand.store._queue.entries.clear()
+    hand.store.blocks.rows.entries.clear()
 
     assert hand.write(empty=True)
     assert not hand.write(empty=True)

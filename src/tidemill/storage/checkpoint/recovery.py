@@ -19,6 +19,7 @@ from tidemill.storage.checkpoint.checkpoint import (
     newest_checkpoint,
     write_checkpoint,
 )
+from tidemill.storage.checkpointer import sync_segment
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
 from tidemill.storage.install.install_row import INSTALL_KINDS, replay_install_row
@@ -40,8 +41,10 @@ from tidemill.storage.partition.open_files import OPEN_SEGMENTS_MAX
 from tidemill.storage.partition.producer_machine import default_machines
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
+from tidemill.storage.removals import remove_shard
 from tidemill.storage.shard_machine import MachineRegistry
-from tidemill.storage.store import Store, StoreOptions, remove_shard, segment_at, sync_segment
+from tidemill.storage.store import Store, StoreOptions
+from tidemill.storage.write_back import segment_at
 
 FIRST_FILE = 1
 
@@ -102,10 +105,11 @@ def open_store(
         raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole")
     ring = open_ring(disk)
     found = RecoveryReport()
-    store, walked = replay(disk, key, options, cache, machines, checkpoint, ring, found)
+    folded = replay(disk, key, options, cache, machines, checkpoint, ring, found)
+    store, walked = folded.store, folded.walked
     _check_damage(ring, key, store.journal.sequence)
     _write_again(disk, checkpoint, ring, walked[-1] if walked else None)
-    _act(store, walked, found)
+    _act(folded, found)
     return store, found
 
 
@@ -132,6 +136,14 @@ class Walked(NamedTuple):
     header: BlockHeader
 
 
+class Folded(NamedTuple):
+    """The final state that checkpoint and journal lead to."""
+
+    store: Store
+    walked: list[Walked]  # the whole blocks behind the checkpoint
+    closings: list[ShardLog]  # shards that those blocks close: their files may be there still
+
+
 def replay(
     disk: Disk,
     key: bytes,
@@ -141,15 +153,15 @@ def replay(
     checkpoint: Checkpoint,
     ring: list[RingFile],
     found: RecoveryReport,
-) -> tuple[Store, list[Walked]]:
+) -> Folded:
     """Rule R1, first half: from the checkpoint through all whole blocks in sequence to the final state."""
     journal = Journal(disk, ring, head=checkpoint.head, sequence=checkpoint.sequence)
-    store = Store(disk, key, options, cache, journal, machines)
-    store.shards, store.closed = checkpoint.shards, checkpoint.closed
-    store.checkpoint_number, store.checkpoint_sequence = checkpoint.number, checkpoint.sequence
+    store = Store(disk, key, options, cache, journal, machines, checkpoint.shards, checkpoint.closed)
+    store.checkpoints.number, store.checkpoints.sequence = checkpoint.number, checkpoint.sequence
     capacity = journal.capacity
     place = checkpoint.head
-    walked = []
+    walked: list[Walked] = []
+    folded = Folded(store, walked, [])
     while True:
         header = decode_header(key, read_extents(ring, place, BLOCK_HEADER_BYTES))
         if header is None or header.sequence != journal.sequence + 1 or header.size_bytes > capacity:
@@ -161,7 +173,7 @@ def replay(
         journal.sequence = header.sequence
         journal.account(header.sequence, header.size_bytes)
         for shard_id, row in rows:
-            _replay_row(store, shard_id, row)
+            _replay_row(folded, shard_id, row)
         found.blocks += 1
         found.rows += len(rows)
         walked.append(Walked(place, header))
@@ -169,11 +181,11 @@ def replay(
     journal.resume(place)
     for log in store.shards.values():
         log.note_trimmed()
-    return store, walked
+    return folded
 
 
-def _replay_row(store: Store, shard_id: ShardId, row: Entry) -> None:
-    kind = row.kind
+def _replay_row(folded: Folded, shard_id: ShardId, row: Entry) -> None:
+    store, kind = folded.store, row.kind
     if kind == RowKind.OPENED:
         assert row.payload is not None, f"shard {shard_id} was opened without its opening"
         opening = ShardDescriptor.decode(row.payload)
@@ -203,7 +215,7 @@ def _replay_row(store: Store, shard_id: ShardId, row: Entry) -> None:
         replay_install_row(log, row)
     elif kind == RowKind.CLOSED:
         store.closed[shard_id] = ClosedShard(log.term, log.voted_for)
-        store.replayed_closings.append(store.shards.pop(shard_id))
+        folded.closings.append(store.shards.pop(shard_id))
     else:
         raise JournalDamaged(f"a row of kind {kind} in shard {shard_id}: written by a newer version; use that one")
 
@@ -237,15 +249,15 @@ def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newes
         slot, position = (slot + 1) % len(ring), 0
 
 
-def _act(store: Store, walked: list[Walked], found: RecoveryReport) -> None:
+def _act(folded: Folded, found: RecoveryReport) -> None:
     """Rule R1, second half, with R3 and R4: files follow the folded state."""
+    store, walked, closings = folded
     disk = store.disk
     for log in store.shards.values():
         log.install_parts.clear()  # what they belong to was not queued whole, or not written
-    for log in store.replayed_closings:
+    for log in closings:
         remove_shard(disk, log)
-        store.note_dirty([], [paths.topic_directory(log.opening.topic_id), paths.TOPICS])
-    store.replayed_closings.clear()
+        store.dirty.add([], [paths.topic_directory(log.opening.topic_id), paths.TOPICS])
     damaged: set[Segment] = set()
     for log in store.shards.values():
         damaged |= _check_files(disk, log)
@@ -333,7 +345,7 @@ def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
             store.disk.remove(index)  # of an older content, perhaps
         directory = segment.path.rpartition("/")[0]
         made |= dict.fromkeys([directory, directory.rpartition("/")[0], paths.TOPICS])
-    store.note_dirty(list(segments), list(made))
+    store.dirty.add(list(segments), list(made))
 
 
 def _is_final(log: ShardLog, row: Entry) -> bool:
@@ -358,14 +370,14 @@ def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segme
         if base_offset is not None and base_offset not in known:
             disk.remove(f"{directory}/{name}")
             found.removed_files.append(f"{directory}/{name}")
-            store.note_dirty([], [directory])
+            store.dirty.add([], [directory])
     for segment in segments:
         if not disk.exists(segment.path):
             continue  # damage, noted already
         size = _size(disk, segment.path)
         if size > segment.size:
             segment.opened(disk).truncate(segment.size)
-            store.note_dirty([segment], [])
+            store.dirty.add([segment], [])
             found.cut_bytes += size - segment.size
     for segment in segments[:-1]:
         segment.is_closed = True

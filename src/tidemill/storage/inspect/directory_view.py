@@ -53,7 +53,7 @@ def view_directory(disk: Disk, machines: MachineRegistry | None = None) -> Direc
     if checkpoint is None:
         raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole")
     ring = open_ring(disk)
-    store, walked = replay(
+    store, walked, _ = replay(
         disk, identity.journal_key, StoreOptions(), cache, machines, checkpoint, ring, RecoveryReport()
     )
     head = store.journal.head

@@ -1,7 +1,5 @@
 """What is queued gets written, what runs beside it gets its turn, and a stop comes to its end."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.unit.broker.broker_world import OPTIONS, BrokerWorld, Client
@@ -44,7 +42,7 @@ def test_a_full_block_follows_the_one_in_the_air_at_once(queued_blocks: float, i
     """
     world = idle_world()
     block_bytes = world.broker.store.options.block_bytes_max // 8
-    world.broker.store.options = replace(world.broker.store.options, block_bytes_max=block_bytes)
+    world.broker.store.blocks.block_bytes_max = block_bytes
     for _ in range(int(queued_blocks * 8)):
         Client(world).send(produce_of(block_bytes // 8), 9)
     while world.turns.turn():
@@ -90,7 +88,7 @@ def test_who_mostly_follows_spreads_twice_as_much_at_once(monkeypatch: pytest.Mo
     asked: list[int] = []
     monkeypatch.setattr(store, "next_write_back", asked.append)
 
-    for store.mostly_follower_writes in (False, True):
+    for store.write_back.mostly_follower_writes in (False, True):
         world.produce("flights", b"x")
 
     assert {WRITE_BACK_BYTES, 2 * WRITE_BACK_BYTES} == {*asked}

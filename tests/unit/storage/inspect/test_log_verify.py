@@ -13,6 +13,8 @@ from tidemill.storage.inspect.log_dump import dump
 from tidemill.storage.inspect.log_verify import verify
 from tidemill.storage.store import StoreOptions
 
+KEY = b"k" * 16  # of every hand's directory
+
 OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, journal_bytes_max=1 << 18)
 
 
@@ -20,9 +22,7 @@ OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, 
 def hand(make_hand: Callable[..., Any]) -> Any:
     """Ten batches below a checkpoint in segments of three, and five above it."""
     hand = make_hand(OPTIONS, segment_bytes=600)
-    identity = Identity(
-        cluster_id="c", broker_id=BrokerId(1), directory_id=DirectoryId(b"d" * 16), journal_key=hand.store.key
-    )
+    identity = Identity(cluster_id="c", broker_id=BrokerId(1), directory_id=DirectoryId(b"d" * 16), journal_key=KEY)
     write_identity(hand.disk, identity)
     hand.checkpoint()
     hand.append(10)
@@ -116,7 +116,7 @@ def test_a_torn_last_block_is_no_damage(hand: Any) -> None:
 
 def test_a_flipped_byte_in_a_checkpoint_is_damage(hand: Any) -> None:
     """Though the other one is used."""
-    path = paths.checkpoint_file(hand.store.checkpoint_number - 1)
+    path = paths.checkpoint_file(hand.store.checkpoints.number - 1)
     flip(hand, path, 20)
 
     assert [path] == [damage.file for damage in verify(hand.disk).damages]
@@ -155,9 +155,7 @@ def test_a_truncation_after_the_checkpoint_is_no_damage(make_hand: Callable[...,
     hand = make_hand(replace(OPTIONS))
     write_identity(
         hand.disk,
-        Identity(
-            cluster_id="c", broker_id=BrokerId(1), directory_id=DirectoryId(b"d" * 16), journal_key=hand.store.key
-        ),
+        Identity(cluster_id="c", broker_id=BrokerId(1), directory_id=DirectoryId(b"d" * 16), journal_key=KEY),
     )
     hand.append(6)
     hand.write_all()

@@ -1,0 +1,115 @@
+"""From queued rows to blocks: what the next block holds, which blocks are in flight, and what a durable block means."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import COMMAND, Entry
+from tidemill.raft.ready import Vote
+from tidemill.storage.journal.block import Block, Report
+from tidemill.storage.journal.journal import Journal
+from tidemill.storage.journal.journal_block import HEADER_BYTES, encode_block, padded
+from tidemill.storage.journal.queued_rows import VoteBefore
+from tidemill.storage.journal.row import RowKind
+from tidemill.storage.journal.row_queue import RowQueue
+from tidemill.storage.journal.shard_log import ShardLog, read_vote
+
+
+class BlockQueue:
+    """Rows that wait for a block, and the blocks that are gathered and not durable yet.  Lives on the loop."""
+
+    def __init__(self, key: bytes, journal: Journal, block_bytes_max: int) -> None:
+        self._key = key
+        self._journal = journal
+        self.block_bytes_max = block_bytes_max
+        self.rows = RowQueue()
+        self.in_flight: deque[Block] = deque()  # oldest first
+        self.is_journal_full = False  # the last call of `gather` found no room for entries that wait
+        self.facts_synced = 0  # control rows that are durable, by the number of the newest
+        self._last_was_empty = False
+        self._votes_before: deque[tuple[int, ShardId, VoteBefore]] = deque()  # first the vote's number
+        self._stale_files: deque[tuple[int, str]] = deque()  # number of the control row after which the file may go
+
+    def put_vote(self, shard_id: ShardId, row: Entry, before: VoteBefore) -> None:
+        """Queue a vote; `before` is the vote that a checkpoint carries while this one is only queued."""
+        self.rows.put_control_row(shard_id, row)
+        self._votes_before.append((self.rows.control_rows_queued, shard_id, before))
+
+    def drop_files(self, files: list[str]) -> None:
+        """Have `files` removed once all control rows queued so far are durable, before later bytes are written."""
+        number = self.rows.control_rows_queued
+        self._stale_files += [(number, path) for path in files]
+
+    def votes_before(self) -> Iterator[tuple[ShardId, VoteBefore]]:
+        """Yield the shards with queued votes, and what each queued vote replaces; oldest first."""
+        for _, shard_id, before in self._votes_before:
+            yield shard_id, before
+
+    @property
+    def has_full_block(self) -> bool:
+        """Return whether the queued rows fill a block."""
+        return self.rows.bytes >= self.block_bytes_max
+
+    @property
+    def is_quiescent(self) -> bool:
+        """Return whether nothing is queued and a later block says that the newest block with rows is synced."""
+        return not self.rows and (self._last_was_empty or self._journal.sequence == 0)
+
+    def gather(self, *, empty: bool = False) -> Block | None:
+        """
+        Take the next block out of the queue.  Return None when nothing is queued, or when the ring has no room before
+        the next checkpoint.  `empty`: make a block without rows, which moves the synced position, if none is queued.
+        """
+        if not self.rows:
+            self.is_journal_full = False
+            if not empty or self._last_was_empty or padded(HEADER_BYTES) > self._journal.free:
+                return None
+            return self._block([])
+        waiting = len(self.rows.entries)
+        rows = self.rows.take(self._journal, self.block_bytes_max)
+        self.is_journal_full = not rows or 0 < len(self.rows.entries) == waiting
+        return self._block(rows) if rows else None
+
+    def _block(self, rows: list[tuple[ShardId, Entry]]) -> Block:
+        journal = self._journal
+        parts, size = encode_block(self._key, journal.sequence + 1, journal.synced, rows)
+        extents, joined = journal.reserve(size)
+        self._last_was_empty = not rows
+        control_rows_gathered = self.rows.control_rows_gathered
+        while self._votes_before and self._votes_before[0][0] <= control_rows_gathered:
+            self._votes_before.popleft()
+        block = Block(journal.sequence, rows, extents, joined, parts, size, control_rows_gathered)
+        while self._stale_files and self._stale_files[0][0] <= control_rows_gathered:
+            block.stale_files.append(self._stale_files.popleft()[1])
+        self.in_flight.append(block)
+        return block
+
+    def written(self, block: Block) -> None:
+        """The oldest block in flight is durable."""
+        self._journal.synced = block.sequence
+        self.facts_synced = block.control_rows_gathered
+        self.in_flight.popleft()
+        block.parts = []
+
+
+def reports_of(rows: list[tuple[ShardId, Entry]], shards: Mapping[ShardId, ShardLog]) -> list[Report]:
+    """Return what of each shard became durable with a block of these rows."""
+    newest: dict[ShardId, Entry] = {}
+    votes: dict[ShardId, Vote] = {}
+    installing: dict[ShardId, None] = {}
+    for shard_id, entry in reversed(rows):
+        if entry.kind <= COMMAND:
+            if shard_id not in newest and (log := shards.get(shard_id)) is not None and log.holds(entry):
+                newest[shard_id] = entry
+        elif entry.kind == RowKind.VOTE and shard_id not in votes:
+            votes[shard_id] = Vote(entry.term, read_vote(entry))
+        elif entry.kind == RowKind.INSTALLING:
+            installing[shard_id] = None
+        elif entry.kind == RowKind.INSTALLED:
+            newest.setdefault(shard_id, entry)  # the last entry of the snapshot is durable, and all before it
+    reports = []
+    for shard_id in dict.fromkeys([*newest, *votes, *installing]):
+        last = newest.get(shard_id)
+        term, index = (0, 0) if last is None else (last.term, last.index)
+        reports.append(Report(shard_id, term, index, votes.get(shard_id), shard_id in installing))
+    return reports

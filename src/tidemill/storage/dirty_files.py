@@ -1,0 +1,32 @@
+"""Files and directories that changed and are not synced: the next checkpoint syncs them."""
+
+from collections.abc import Iterable
+
+from tidemill.storage.partition.segment import Segment
+
+
+class DirtyFiles:
+    __slots__ = ("directories", "segments")
+
+    def __init__(self) -> None:
+        self.segments: dict[Segment, None] = {}  # in the order in which they changed
+        self.directories: dict[str, None] = {}
+
+    def add(self, segments: Iterable[Segment], directories: Iterable[str]) -> None:
+        self.segments |= dict.fromkeys(segments)
+        self.directories |= dict.fromkeys(directories)
+
+    def forget(self, segment: Segment) -> None:
+        """The segment is about to be removed."""
+        self.segments.pop(segment, None)
+
+    def take(self) -> tuple[dict[Segment, None], dict[str, None]]:
+        """Return segments and directories, and start empty."""
+        segments, self.segments = self.segments, {}
+        directories, self.directories = self.directories, {}
+        return segments, directories
+
+    def put_back(self, segments: dict[Segment, None], directories: dict[str, None]) -> None:
+        """They were not synced: they are dirty again, before everything that changed since."""
+        self.segments = segments | self.segments
+        self.directories |= directories

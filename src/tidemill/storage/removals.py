@@ -1,0 +1,71 @@
+"""Files that are removed once the row that allows it is durable: trimmed segments, and the files of closed shards."""
+
+from collections.abc import Callable
+
+from tidemill.storage import paths
+from tidemill.storage.dirty_files import DirtyFiles
+from tidemill.storage.disk import Disk, remove_if_empty, remove_if_there
+from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.partition.segment import Segment
+
+Step = Callable[[], None]
+
+
+class Removals:
+    """A removal waits until the control row with its number is synced (rules D1 and D2).  Lives on the loop."""
+
+    def __init__(self, disk: Disk, dirty: DirtyFiles) -> None:
+        self._disk = disk
+        self._dirty = dirty
+        self._segments: list[tuple[int, Segment]] = []  # first the number of the row
+        self._shards: list[tuple[int, ShardLog]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._segments or self._shards)
+
+    def add_segments(self, number: int, segments: list[Segment]) -> None:
+        self._segments += [(number, segment) for segment in segments]
+
+    def add_shard(self, number: int, log: ShardLog) -> None:
+        self._shards.append((number, log))
+
+    def closing(self, control_rows_gathered: int) -> list[ShardLog]:
+        """Return the shards whose CLOSED row is only queued: no block holds it."""
+        return [log for number, log in self._shards if number > control_rows_gathered]
+
+    def steps(self, facts_synced: int) -> list[Step]:
+        """Return what may be removed by now, as steps for another thread."""
+        disk, dirty = self._disk, self._dirty
+        steps: list[Step] = []
+        while self._segments and self._segments[0][0] <= facts_synced:
+            segment = self._segments.pop(0)[1]
+            dirty.forget(segment)
+            dirty.add((), [segment.path.rpartition("/")[0]])
+            steps.append(lambda segment=segment: remove_segment(disk, segment))  # type: ignore[misc]
+        while self._shards and self._shards[0][0] <= facts_synced:
+            log = self._shards.pop(0)[1]
+            for partition in log.partitions.values():
+                for segment in partition.segments:
+                    dirty.forget(segment)
+                dirty.directories.pop(partition.directory, None)
+            # The topic's directory may hold partitions of other shards.
+            dirty.add((), [paths.topic_directory(log.opening.topic_id), paths.TOPICS])
+            steps.append(lambda log=log: remove_shard(disk, log))  # type: ignore[misc]
+        return steps
+
+
+def remove_segment(disk: Disk, segment: Segment) -> None:
+    segment.file = None  # dropped, not closed: a reader may be using it
+    for path in (segment.path, paths.index_file(segment.path)):
+        remove_if_there(disk, path)
+
+
+def remove_shard(disk: Disk, log: ShardLog) -> None:
+    """Remove every file of the shard's partitions, then their directories."""
+    log.close()
+    for partition in log.partitions.values():
+        directory = partition.directory
+        for name in disk.list(directory):
+            remove_if_there(disk, f"{directory}/{name}")
+        remove_if_empty(disk, directory)
+    remove_if_empty(disk, paths.topic_directory(log.opening.topic_id))

@@ -1,0 +1,131 @@
+"""From durable blocks to segments: several blocks at once, one write for batches that follow each other.
+
+The bytes of a block stay in memory until they are written back.  A write-back never includes what was truncated,
+trimmed or closed since its blocks were gathered.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import BATCH, Entry
+from tidemill.storage.dirty_files import DirtyFiles
+from tidemill.storage.journal.block import Block, Run, WriteBack
+from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.partition.segment import Segment
+
+
+class WriteBackQueue:
+    """Durable blocks whose bytes are not in the segments yet, and the write-back in flight.  Lives on the loop."""
+
+    def __init__(self, shards: Mapping[ShardId, ShardLog], dirty: DirtyFiles) -> None:
+        self._shards = shards
+        self._dirty = dirty
+        self._waiting: list[Block] = []  # oldest first
+        self._waiting_bytes = 0
+        self.running: WriteBack | None = None
+        self.found_disk_full = False  # only the next checkpoint writes back until that has succeeded
+        self.mostly_follower_writes = (
+            False  # more than half of the last write-back was of shards that other brokers lead
+        )
+
+    def add(self, block: Block) -> None:
+        """The block is durable."""
+        self._waiting.append(block)
+        self._waiting_bytes += block.size
+
+    def rows(self) -> Iterator[tuple[ShardId, Entry]]:
+        """Yield the rows of all blocks that are not written back."""
+        for block in self._waiting if self.running is None else [*self.running.blocks, *self._waiting]:
+            yield from block.rows
+
+    def next(self, bytes_min: int, awaited_sequence: int | None) -> WriteBack | None:
+        """
+        Begin a write-back of everything that waits.  Return None while one is running, while the disk is full, and
+        while less than `bytes_min` waits, unless a checkpoint waits for block `awaited_sequence`.
+        """
+        if self.running is not None or self.found_disk_full or not self._waiting:
+            return None
+        is_awaited = awaited_sequence is not None and not self.has_written(awaited_sequence)
+        if not is_awaited and self._waiting_bytes < bytes_min:
+            return None
+        self.running = self.take_all()
+        return self.running
+
+    def has_written(self, sequence: int) -> bool:
+        """Return whether the segments hold the bytes of the durable blocks up to `sequence`."""
+        waiting = self.running.blocks if self.running is not None else self._waiting
+        return not waiting or waiting[0].sequence > sequence
+
+    def take_all(self) -> WriteBack:
+        """Return a write-back of everything that waits."""
+        blocks, self._waiting = self._waiting, []
+        self._waiting_bytes = 0
+        runs = self._runs(blocks)
+        led = sum(run.end - run.position for run in runs if run.is_led)
+        followed = sum(run.end - run.position for run in runs if not run.is_led)
+        self.mostly_follower_writes = 0 < followed >= led
+        return WriteBack(blocks, runs)
+
+    def _runs(self, blocks: list[Block]) -> list[Run]:
+        runs: dict[Segment, Run] = {}
+        done: list[Run] = []
+        for block in blocks:
+            for shard_id, entry in block.rows:
+                if entry.kind != BATCH:
+                    continue
+                log = self._shards.get(shard_id)
+                payload = entry.payload
+                if log is None or payload is None or not log.holds(entry):
+                    continue
+                segment = segment_at(log, entry)
+                if segment is None:
+                    continue
+                run = runs.get(segment)
+                if run is not None and run.end == entry.position:
+                    run.parts.append(payload)
+                    run.end += len(payload)
+                    continue
+                if run is not None:
+                    done.append(run)
+                is_read = log.is_led and log.partitions[entry.partition].is_read
+                end = entry.position + len(payload)
+                runs[segment] = Run(segment, entry.position, [payload], end, is_read, log.is_led)
+        for segment in runs:
+            segment.write_back_begins()
+        return done + list(runs.values())
+
+    def ended(self, write_back: WriteBack) -> None:
+        """The write-back in flight has ended, or has found the disk full."""
+        self.running = None
+        self._dirty.add((), write_back.changed_directories)
+        if write_back.is_full:
+            self.found_disk_full = True
+            self.put_back(write_back.blocks)
+        else:
+            self.done(write_back)
+
+    def done(self, write_back: WriteBack) -> None:
+        """The bytes are in the segments: the entries may leave memory."""
+        for run in write_back.runs:
+            run.segment.write_back_done(run.end)
+        self._dirty.add((run.segment for run in write_back.runs), ())
+        for block in write_back.blocks:
+            for _, entry in block.rows:
+                if entry.kind == BATCH:
+                    entry.payload = entry.header = None
+
+    def put_back(self, blocks: list[Block]) -> None:
+        """The blocks were not written back: they come first, so that a file that is read has no holes."""
+        self._waiting = blocks + self._waiting
+        self._waiting_bytes += sum(block.size for block in blocks)
+
+
+def segment_at(log: ShardLog, entry: Entry) -> Segment | None:
+    """Return the segment of a batch; None when the segment was trimmed or truncated since."""
+    segments = log.partitions[entry.partition].segments
+    for segment in reversed(segments):
+        if segment.base_offset == entry.segment_base:
+            return segment
+        if segment.base_offset < entry.segment_base:
+            break
+    return None
