@@ -1,1 +1,1 @@
-"""Durability and files, over the Disk port.  Entrance: `storage.store`."""
+"""Durability and files, over the Disk port.  Entry point: `storage.store`."""

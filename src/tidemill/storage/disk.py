@@ -1,12 +1,12 @@
-"""The disk port: all that storage asks of a machine's disk, and what it may assume of the answer.
+"""The disk port: every operation that storage uses, and what it may assume about each.
 
 A write is in the page cache when it returns, and on disk when a later `sync` of the same file has returned.
 A name (made, renamed or removed) is on disk when a later `sync_directory` of its directory has returned.
 Until then a power loss may undo either, page by page and name by name; in a torn page each 512 B sector is old or new.
 Paths are relative to the data directory, with `/` between their parts; the data directory itself is `""`.  A path that
-could lead elsewhere is a ValueError (`storage/disk_path.py`), and so is any use of a closed file.
+could lead out of the data directory raises ValueError (`storage/disk_path.py`), and so does any use of a closed file.
 
-Twins: `runtime/os_disk.py` and `simulation/machine/disk.py`; one contract suite runs on both.
+Implementations: `runtime/os_disk.py` and `simulation/machine/disk.py`; one contract suite runs on both.
 """
 
 import errno
@@ -18,39 +18,41 @@ Buffer = bytes | bytearray | memoryview
 
 
 class DiskFull(OSError):
-    """There was no room.  Nothing can be said of how much of the write is there; it can be tried again."""
+    """The disk has no room.  An unknown part of the write was done; the write may be retried."""
 
 
 class SyncFailed(OSError):
-    """A sync failed: what it should have made durable may be gone though the cache shows it.  The process must stop."""
+    """
+    A sync failed.  What it should have made durable may be lost although the page cache still shows it, so the process
+    must stop.
+    """
 
 
 class File(Protocol):
-    """An open file, for reading and writing.  May be used by several threads; positions are bytes from its start."""
+    """An open file, for reading and writing.  Several threads may use it.  Positions are bytes from its start."""
 
     def write(self, position: int, parts: Sequence[Buffer]) -> None:
-        """All of `parts`, one behind the other.  Not durable before `sync`.  Raises DiskFull."""
+        """Write `parts`, one after the other.  Not durable before `sync`.  Raises DiskFull."""
         ...
 
     def write_around(self, position: int, parts: Sequence[Buffer]) -> None:
-        """As `write`, of bytes that nobody reads soon: they may go around the cache."""
+        """Write like `write`.  The bytes may bypass the page cache: no reader is expected soon."""
         ...
 
     def write_durably(self, position: int, parts: Sequence[Buffer]) -> None:
         """
-        As `write` and `sync`, for whole pages at a page's border that nobody reads soon: they may go around the cache.
-        Raises SyncFailed.
+        Write whole pages at a page boundary and sync them.  The bytes may bypass the page cache.  Raises SyncFailed.
         """
         ...
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end of the file."""
+        """Return up to `size` bytes; fewer only at the end of the file."""
         ...
 
     def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
-        """As `read`, without waiting for the disk; None when that is not possible or not known.
+        """Read like `read` without waiting for the disk; return None when that is not possible.
 
-        The bytes are the caller's alone; a `bytearray` because turning 1 MiB into `bytes` cost more than reading it.
+        The buffer belongs to the caller.  It may be a `bytearray`, which saves a copy into `bytes`.
         """
         ...
 
@@ -61,67 +63,72 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make every earlier write and truncate durable, or raise SyncFailed.  Never call it again after that."""
+        """Make every earlier write and truncate durable.  Raises SyncFailed; never call it again after that."""
         ...
 
     def close(self) -> None:
-        """Idempotent.  Makes nothing durable."""
+        """Close the file.  Idempotent.  Makes nothing durable."""
         ...
 
 
 class Disk(Protocol):
     @property
     def opened(self) -> int:
-        """How often a file was opened: while it stays the same, no more are open."""
+        """The number of times that a file was opened.  While it stays the same, no further file was opened."""
         ...
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """FileNotFoundError when it is not there, unless `create` makes it (empty; its directory must exist)."""
+        """
+        Open a file.  `create` makes an empty file if it is missing; its directory must exist.  Raises
+        FileNotFoundError.
+        """
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def list(self, path: str) -> Sequence[str]:
-        """Names in a directory, sorted; empty when there is no such directory."""
+        """Return the names in a directory, sorted; none when the directory does not exist."""
         ...
 
     def make_directory(self, path: str) -> None:
-        """With its parents; no error when it is there.  FileExistsError when a file has its name or a parent's."""
+        """
+        Make a directory and its parents, if they are missing.  Raises FileExistsError when a file has one of the names.
+        """
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Replaces `new`.  After a power loss either both names are as before or both as afterwards."""
+        """Rename atomically, replacing `new`: after a power loss, both names are as before or both as after."""
         ...
 
     def remove(self, path: str) -> None:
-        """A file; FileNotFoundError when it is not there."""
+        """Remove a file.  Raises FileNotFoundError."""
         ...
 
     def remove_directory(self, path: str) -> None:
-        """An empty directory; FileNotFoundError when it is not there."""
+        """Remove an empty directory.  Raises FileNotFoundError."""
         ...
 
     def sync_directory(self, path: str) -> None:
-        """Make every earlier change of the names in it durable, or raise SyncFailed."""
+        """Make every earlier change of names in the directory durable.  Raises SyncFailed."""
         ...
 
     def free_space(self) -> int:
-        """Bytes that a process without privileges may still fill."""
+        """Return how many bytes an unprivileged process can still write."""
         ...
 
     def lock(self) -> None:
-        """Take the data directory for this process until it ends; BlockingIOError when another holds it."""
+        """Lock the data directory for this process until it ends.  Raises BlockingIOError."""
         ...
 
 
 def remove_if_there(disk: Disk, path: str) -> None:
-    """A file that another thread may remove as well: what a truncation has left, of a shard that is closed."""
+    """Remove a file that another thread may also remove: a stale file of a truncation whose shard is being closed."""
     with suppress(FileNotFoundError):
         disk.remove(path)
 
 
 def remove_if_empty(disk: Disk, path: str) -> None:
-    """A directory that another thread may put something into meanwhile: a topic's, with a first batch."""
+    """Remove a topic's directory, unless another thread has put a partition into it meanwhile."""
     try:
         disk.remove_directory(path)
     except OSError as error:

@@ -1,13 +1,13 @@
-"""What a path is to the Disk port: one law for every twin, so that none can be led out of the data directory."""
+"""The rules for paths of the Disk port, shared by all implementations: no path leads out of the data directory."""
 
 from typing import Final
 
 LOCK_NAME: Final = "LOCK"
-"""Reserved in the data directory: whoever holds it owns the directory.  Never listed and never opened as data."""
+"""Reserved name in the data directory: the file whose lock owns the directory.  Never listed, never opened as data."""
 
 
 def path_parts(path: str) -> tuple[str, ...]:
-    """The names from the data directory down; none for the data directory itself.  ValueError for anything else."""
+    """Return the names from the data directory down; none for the directory itself.  Raises ValueError."""
     if path == "":
         return ()
     parts = tuple(path.split("/"))
@@ -20,7 +20,7 @@ def path_parts(path: str) -> tuple[str, ...]:
 
 
 def file_parts(path: str) -> tuple[str, ...]:
-    """As `path_parts`, but the data directory itself is refused."""
+    """Return the names like `path_parts`.  Raises ValueError also for the data directory itself."""
     parts = path_parts(path)
     if not parts:
         raise ValueError("the data directory itself can be neither opened, renamed nor removed")

@@ -1,4 +1,4 @@
-"""Where everything lies in a data directory (`docs/formats/journal.md`)."""
+"""Names of files and directories in a data directory (`docs/formats/journal.md`)."""
 
 from tidemill.model.topic import TopicId
 
@@ -15,7 +15,7 @@ def journal_file(number: int) -> str:
 
 
 def journal_number(name: str) -> int | None:
-    """The number of a journal file's name; None for other names."""
+    """Return the number in the name of a journal file; None for other names."""
     stem, _, ending = name.partition(".")
     return int(stem) if ending == "journal" and stem.isdigit() else None
 
@@ -37,11 +37,11 @@ def segment_file(directory: str, base_offset: int, ending: str = "log") -> str:
 
 
 def index_file(segment_path: str) -> str:
-    """Of a closed segment: its offset index and its time index."""
+    """Return the path of a closed segment's index file: its offset index and its time index."""
     return segment_path.removesuffix("log") + "index"
 
 
 def segment_base(name: str) -> int | None:
-    """The base offset of a segment file's name, whatever its ending; None for other names."""
+    """Return the base offset in the name of a segment or index file; None for other names."""
     stem, _, ending = name.partition(".")
     return int(stem) if ending in ("log", "index") and stem.isdigit() else None

@@ -1,7 +1,7 @@
-"""Put everything of a data directory out of the way, and lose nothing: a subdirectory that an operator can look into.
+"""Move everything in a data directory to a subdirectory, where an operator can inspect it.
 
-The identity is copied and stays: whoever is stopped before it has another finds the rest gone at the next start, and
-begins again under the number that the cluster knows.
+The identity is copied and also stays: if the broker is stopped before it has a new identity, the next start finds the
+rest missing and rejoins under the broker id that the cluster knows.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ MOVED: Final = (paths.JOURNAL, paths.TOPICS, paths.checkpoint_file(0), paths.che
 
 
 def set_aside(disk: Disk, name: str) -> int:
-    """Into the subdirectory `name`, if there is anything to move; durable.  How many bytes its files have."""
+    """Move the files into subdirectory `name`, durably, if there are any.  Return their size in bytes."""
     found = [path for path in MOVED if disk.exists(path)]
     if not found:
         return 0
@@ -21,7 +21,7 @@ def set_aside(disk: Disk, name: str) -> int:
     size = 0
     _copy(disk, paths.IDENTITY, f"{name}/{paths.IDENTITY}")
     disk.sync_directory(name)
-    disk.sync_directory("")  # before anything is moved there
+    disk.sync_directory("")  # before anything is moved into it
     for path in found:
         size += _bytes_of(disk, path)
         disk.rename(path, f"{name}/{path}")
@@ -51,6 +51,6 @@ def _bytes_of(disk: Disk, path: str) -> int:
 
 
 def _bytes_below(disk: Disk, directory: str, depth: int) -> int:
-    """Of files so many levels below: topics have directories of partitions, and those have segments."""
+    """Return the size of all files `depth` levels below `directory`: topics → partitions → segments."""
     found = [f"{directory}/{name}" for name in disk.list(directory)]
     return sum(_bytes_of(disk, path) if depth == 1 else _bytes_below(disk, path, depth - 1) for path in found)

@@ -1,4 +1,4 @@
-"""The checkpoint's bytes: the state of exactly the blocks up to P.  Byte table: `docs/formats/journal.md`."""
+"""The bytes of a checkpoint: the state of exactly the blocks up to P.  Byte table: `docs/formats/journal.md`."""
 
 from dataclasses import dataclass, field
 from struct import Struct, error
@@ -31,7 +31,7 @@ _HEADER: Final = Struct(">4sIH2xIQQIQQ")  # 52 bytes
 _AFTER_CRC: Final = 8
 _SHARD: Final = Struct(">QBQ")
 _BOUNDARY: Final = Struct(">QQq")
-_PLACE: Final = Struct(">Iq")  # of damage: partition, offset
+_PLACE: Final = Struct(">Iq")  # damaged from: partition, offset
 _INSTALLING: Final = Struct(
     ">QQQQ"
 )  # the snapshot's index and term; those of the last row that this replica had before
@@ -40,7 +40,7 @@ NOTHING_QUEUED: Final = QueuedRows()
 
 @dataclass(slots=True)
 class ClosedShard:
-    """What is left of a shard that does not live here any more."""
+    """What is kept of a closed shard: without it, a term could be voted in twice."""
 
     term: int
     voted_for: ReplicaKey | None
@@ -53,10 +53,11 @@ class Checkpoint:
     head: JournalPosition  # where the block after P begins
     shards: dict[ShardId, ShardLog] = field(default_factory=dict)
     closed: dict[ShardId, ClosedShard] = field(default_factory=dict)
-    data: bytes = b""  # as it was read
+    data: bytes = b""  # the bytes that were read
 
 
 def encode_checkpoint(key: bytes, number: int, sequence: int, head: JournalPosition, sections: list[bytes]) -> bytes:
+    """Return the file's bytes.  `sequence` is P, `head` where the block after P begins."""
     body = b"".join([COUNT.pack(len(section)) + section for section in sections])
     header = _HEADER.pack(MAGIC, 0, VERSION, len(sections), number, sequence, head.number, head.position, len(body))
     crc = crc32c(body, crc32c(header[_AFTER_CRC:], crc32c(key)))
@@ -68,7 +69,7 @@ def _encode_vote(voter: ReplicaKey | None) -> bytes:
 
 
 def _encode_damage(log: ShardLog) -> bytes:
-    """Only what the journal has told: else a file that is brought back would not be taken."""
+    """Encode damage only if the journal has a DAMAGED row: otherwise restoring a missing file would not help."""
     problem = (log.damage or "").encode() if log.is_marked else b""
     if not problem:
         return COUNT.pack(0)
@@ -88,7 +89,7 @@ def encode_closed(shard_id: ShardId, closed: ClosedShard) -> bytes:
 
 
 def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
-    """The section of an open shard, as it is but for what is queued."""
+    """Return the section of an open shard, without the changes of rows that are only queued."""
     opening = log.opening.encode()
     vote = queued.vote or VoteBefore(log.term, log.voted_for)
     state = OPEN if log.installing is None else INSTALLING
@@ -129,7 +130,7 @@ def encode_shard(log: ShardLog, queued: QueuedRows = NOTHING_QUEUED) -> bytes:
 
 
 def state_of(shard: ShardLog, log: PartitionLog, last: int, queued: QueuedRows) -> PartitionState:
-    """As it was when the shard's log ended with the entry at `last`, and nothing of `queued` had happened."""
+    """Return the state of partition `log` as of the entry at `last`, without the changes of the `queued` rows."""
     state = log.state()
     if first := queued.firsts.get(log.partition):
         state.end_offset = first.base_offset
@@ -146,7 +147,10 @@ def state_of(shard: ShardLog, log: PartitionLog, last: int, queued: QueuedRows) 
 def decode_checkpoint(
     disk: Disk, cache: TailCache, key: bytes, data: bytes, machines: MachineRegistry
 ) -> Checkpoint | None:
-    """The state that `data` holds; None when it is no whole checkpoint of this directory."""
+    """
+    Return the state that `data` holds; None when it is not a whole checkpoint of this directory.  Raises
+    DirectoryProblem for another version or an unknown section, and struct.error when the bytes do not add up.
+    """
     if len(data) < _HEADER.size or data[:4] != MAGIC:
         return None
     _, crc, version, shard_count, number, sequence, file, position, length = _HEADER.unpack_from(data)
@@ -188,7 +192,7 @@ def _read_shard(reader: ByteReader, log: ShardLog) -> None:
 
 
 def _measure_batches(log: ShardLog) -> None:
-    """A row here tells where its batch lies, and the one behind it in the segment where that ends."""
+    """Set the sizes of batches: a row says where its batch begins, the next row of the segment where it ends."""
     ends = {
         (it.partition, segment.base_offset): segment.size for it in log.partitions.values() for segment in it.segments
     }
@@ -209,7 +213,7 @@ def _read_installing(reader: ByteReader, log: ShardLog) -> None:
 
 
 def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes, machines: MachineRegistry) -> Checkpoint | None:
-    """The newer of the two that are whole; None when neither is."""
+    """Return the newer of the two checkpoints that are whole; None when neither is.  Raises DirectoryProblem."""
     found = []
     for parity in (0, 1):
         path = paths.checkpoint_file(parity)
@@ -228,7 +232,7 @@ def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes, machines: Machin
 
 
 def write_checkpoint(disk: Disk, number: int, data: bytes) -> None:
-    """Over the older of the two files; durable when this returns, the name of a new one too."""
+    """Overwrite the older of the two files.  File and name are durable when this returns."""
     file = disk.open(paths.checkpoint_file(number), create=True)
     try:
         file.write(0, [data])

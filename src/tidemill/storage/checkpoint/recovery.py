@@ -1,8 +1,7 @@
-"""Open a data directory: found it when it is empty, else fold checkpoint and journal, then write again what must be
-sure.
+"""Initialize an empty data directory, or recover one from its checkpoint and journal.
 
-The rules R1 to R6 of `docs/formats/journal.md`, in their order.  Recovery reads what the page cache shows and trusts
-none of it: whatever it will report as durable it has written and synced itself.
+Implements rules R1 to R6 of `docs/formats/journal.md`, in their order.  Recovery does not trust the page cache: after
+replay, it writes and syncs again whatever it will report as durable.
 """
 
 from dataclasses import dataclass, field
@@ -51,14 +50,14 @@ FIRST_FILE = 1
 
 class JournalDamaged(Exception):
     """
-    Synced blocks or both checkpoints cannot be read: this broker may have promised what it no longer knows (`log.md`
-    §4.4).
+    Synced blocks, or both checkpoints, cannot be read.  The lost bytes may have held anything, votes too, so the broker
+    must take part as another replica.
     """
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What recovery met, for the event log."""
+    """What recovery found and did, for the event log."""
 
     blocks: int = 0
     rows: int = 0
@@ -68,7 +67,7 @@ class RecoveryReport:
 
 
 def check_nothing_lost(disk: Disk) -> None:
-    """Of a directory without an identity.  DirectoryProblem when topics lie there: then it is the identity that is."""
+    """Raise DirectoryProblem if a directory without an identity holds topics: then the identity was lost."""
     if disk.list(paths.TOPICS):
         raise DirectoryProblem(
             f"{paths.IDENTITY} is missing, but {paths.TOPICS}/ is not empty: restore it, or use an empty log.dirs; "
@@ -78,8 +77,9 @@ def check_nothing_lost(disk: Disk) -> None:
 
 def initialize_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     """
-    Make everything that a directory with an identity has: one journal file, and an empty checkpoint.  Safe to be cut
-    anywhere and begun again, as long as there is no identity, or one with another key.  Raises as `check_nothing_lost`.
+    Make everything that a directory with an identity has: one journal file, and an empty checkpoint.  A crash at any
+    point is harmless: it may be repeated as long as there is no identity, or one with another key.  Raises
+    DirectoryProblem.
     """
     check_nothing_lost(disk)
     disk.make_directory(paths.JOURNAL)
@@ -87,7 +87,7 @@ def initialize_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     for name in disk.list(paths.JOURNAL):
         disk.remove(f"{paths.JOURNAL}/{name}")
     size = options.journal_first_bytes
-    for _ in prepare_file(disk, size, step_bytes=size):  # nobody waits for the disk yet
+    for _ in prepare_file(disk, size, step_bytes=size):  # in one step: nothing else uses the disk yet
         pass
     disk.rename(paths.JOURNAL_NEXT, paths.journal_file(FIRST_FILE))
     disk.sync_directory(paths.JOURNAL)
@@ -97,7 +97,10 @@ def initialize_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
 def open_store(
     disk: Disk, key: bytes, options: StoreOptions, machines: MachineRegistry | None = None
 ) -> tuple[Store, RecoveryReport]:
-    """The store of a directory that has been founded.  Raises JournalDamaged; never cuts what was synced."""
+    """
+    Recover the store of an initialized directory.  `machines` are the shard state machines; by default those that ship.
+    Raises JournalDamaged and DirectoryProblem; never cuts what was synced.
+    """
     cache = TailCache(options.cache_bytes_max)
     machines = machines or default_machines(options.producer_expiration_ms)
     checkpoint = newest_checkpoint(disk, cache, key, machines)
@@ -114,6 +117,7 @@ def open_store(
 
 
 def open_ring(disk: Disk) -> list[RingFile]:
+    """Open the journal files, in the order of their numbers.  Raises JournalDamaged when one is missing or short."""
     numbers = sorted(n for name in disk.list(paths.JOURNAL) if (n := paths.journal_number(name)) is not None)
     if numbers != list(range(FIRST_FILE, FIRST_FILE + len(numbers))) or not numbers:
         raise JournalDamaged(
@@ -130,7 +134,7 @@ def open_ring(disk: Disk) -> list[RingFile]:
 
 
 class Walked(NamedTuple):
-    """A whole block of the journal.  Its bytes are read again when they are needed: memory must not grow with it."""
+    """A whole block of the journal.  Its bytes are read again when they are needed, to bound memory."""
 
     place: JournalPosition
     header: BlockHeader
@@ -154,7 +158,7 @@ def replay(
     ring: list[RingFile],
     found: RecoveryReport,
 ) -> Folded:
-    """Rule R1, first half: from the checkpoint through all whole blocks in sequence to the final state."""
+    """Rule R1, first half: replay all whole blocks behind the checkpoint in sequence, to the final state."""
     journal = Journal(disk, ring, head=checkpoint.head, sequence=checkpoint.sequence)
     store = Store(disk, key, options, cache, journal, machines, checkpoint.shards, checkpoint.closed)
     store.checkpoints.number, store.checkpoints.sequence = checkpoint.number, checkpoint.sequence
@@ -193,7 +197,7 @@ def _replay_row(folded: Folded, shard_id: ShardId, row: Entry) -> None:
         return
     log = store.shards.get(shard_id)
     if log is None:
-        return  # closed: what was queued before the closing may come behind it
+        return  # closed: rows that were queued before CLOSED may come after it
     if kind in (Kind.BATCH, Kind.COMMAND):
         assert row.payload is not None, f"{row} has no bytes"
         if kind == BATCH:
@@ -221,7 +225,7 @@ def _replay_row(folded: Folded, shard_id: ShardId, row: Entry) -> None:
 
 
 def _check_damage(ring: list[RingFile], key: bytes, sequence: int) -> None:
-    """Rules R5 and R6: what cannot be read was either never synced, or is damage."""
+    """Rules R5 and R6: raise JournalDamaged if the first block that cannot be read was synced."""
     synced = newest_synced(ring, key)
     if synced > sequence:
         raise JournalDamaged(
@@ -231,7 +235,7 @@ def _check_damage(ring: list[RingFile], key: bytes, sequence: int) -> None:
 
 
 def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newest: Walked | None) -> None:
-    """Rule R2: a kill may have left checkpoint and newest block in the cache alone."""
+    """Rule R2: write checkpoint and newest block again; a kill may have left them in the page cache only."""
     write_checkpoint(disk, checkpoint.number, checkpoint.data)
     disk.sync_directory(paths.JOURNAL)
     if newest is None:
@@ -250,11 +254,11 @@ def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newes
 
 
 def _act(folded: Folded, found: RecoveryReport) -> None:
-    """Rule R1, second half, with R3 and R4: files follow the folded state."""
+    """Rule R1, second half, with R3 and R4: make the files match the replayed state."""
     store, walked, closings = folded
     disk = store.disk
     for log in store.shards.values():
-        log.install_parts.clear()  # what they belong to was not queued whole, or not written
+        log.install_parts.clear()  # parts of a row that was not written completely
     for log in closings:
         remove_shard(disk, log)
         store.dirty.add([], [paths.topic_directory(log.opening.topic_id), paths.TOPICS])
@@ -268,13 +272,13 @@ def _act(folded: Folded, found: RecoveryReport) -> None:
         if log.damage is not None:
             found.damaged[log.shard_id] = log.damage
     if disk.exists(paths.JOURNAL_NEXT):
-        disk.remove(paths.JOURNAL_NEXT)  # a file that was being prepared; its zeros cannot be trusted
+        disk.remove(paths.JOURNAL_NEXT)  # a journal file being prepared; its zeros may not be on disk
 
 
 def _check_files(disk: Disk, log: ShardLog) -> set[Segment]:
     """
-    What the checkpoint stands for must be there, before anything is written that would hide a gap.  The segments that
-    are not whole.
+    Return the segments that do not hold everything that the checkpoint covers.  Runs before anything is written, which
+    would hide a gap.
     """
     damaged = set()
     for number, partition in log.partitions.items():
@@ -299,7 +303,7 @@ def _problem_of(disk: Disk, segment: Segment) -> str | None:
 
 
 def _size(disk: Disk, path: str) -> int:
-    """There may be more segments than a process may have open files: each is let go of at once."""
+    """Return the size of a file and close it at once: there may be more segments than a process can open."""
     file = disk.open(path)
     try:
         return file.size()
@@ -309,8 +313,8 @@ def _size(disk: Disk, path: str) -> int:
 
 def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
     """
-    Rule R3: equal or not, and never compared.  A damaged shard's whole segments too: only the journal may have their
-    ends, and the next checkpoint frees it.
+    Rule R3: write the bytes of all rows behind the checkpoint again, without comparing.  The intact segments of a
+    damaged shard as well: only the journal may hold their ends, and the next checkpoint frees it.
     """
     ring = store.journal.ring
     made: dict[str, None] = {}
@@ -326,7 +330,7 @@ def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
                 continue
             segment = segment_at(log, row)
             if segment is None or segment in damaged or row.payload is None:
-                continue  # settled meanwhile, or not whole
+                continue  # trimmed by a later row, or damaged
             directories: list[str] = []
             run = Run(segment, row.position, [row.payload], row.position + len(row.payload))
             write_back_run(store.disk, run, directories)
@@ -334,7 +338,7 @@ def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
             made |= dict.fromkeys(directories)
             if len(opened) >= OPEN_SEGMENTS_MAX:
                 for written in opened:
-                    sync_segment(written)  # before it is closed: a sync must see what a write met
+                    sync_segment(written)  # before it is closed: the sync of a reopened file could miss a write error
                     written.close()
                 opened.clear()
     for segment in segments:
@@ -342,14 +346,14 @@ def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
         segment.write_back_done(segment.size)
         index = paths.index_file(segment.path)
         if store.disk.exists(index):
-            store.disk.remove(index)  # of an older content, perhaps
+            store.disk.remove(index)  # it may be of older content
         directory = segment.path.rpartition("/")[0]
         made |= dict.fromkeys([directory, directory.rpartition("/")[0], paths.TOPICS])
     store.dirty.add(list(segments), list(made))
 
 
 def _is_final(log: ShardLog, row: Entry) -> bool:
-    """Whether this row is the one that the folded log has under its log index, in its place."""
+    """Return whether the replayed log holds this row, at this position."""
     if not log.first_index <= row.index <= log.last_index:
         return False
     entry = log.entry_at(row.index)
@@ -362,7 +366,7 @@ def _is_final(log: ShardLog, row: Entry) -> bool:
 
 
 def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segment], found: RecoveryReport) -> None:
-    """Rule R4: cut what lies beyond; remove files that no row names."""
+    """Rule R4: cut bytes behind the ends of segments, and remove files that no row names."""
     disk = store.disk
     known = {segment.base_offset: segment for segment in segments}
     for name in disk.list(directory):
@@ -373,7 +377,7 @@ def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segme
             store.dirty.add([], [directory])
     for segment in segments:
         if not disk.exists(segment.path):
-            continue  # damage, noted already
+            continue  # damage, recorded before
         size = _size(disk, segment.path)
         if size > segment.size:
             segment.opened(disk).truncate(segment.size)

@@ -1,7 +1,7 @@
-"""A data directory as its next start would find it, without changing it: for `tidemill log`.
+"""A read-only view of a data directory as the next start would find it, for `tidemill log`.
 
-A broker may be running in it.  Then a view is a moment old, and what looks wrong in it may only be newer: whoever
-judges looks twice.
+A broker may be running in the directory.  Then the view may be outdated, and what looks damaged may only be newer: a
+caller that judges must look again in a newer view.
 """
 
 from dataclasses import dataclass, field
@@ -26,14 +26,14 @@ class DirectoryView:
     checkpoint: Checkpoint
     ring: list[RingFile]
     shards: dict[ShardId, ShardLog] = field(default_factory=dict)
-    """Folded.  `segment.written` is what must lie in each file: the rest is in the journal as well."""
+    """After replay.  `segment.written` is how much each file must hold; the rest is in the journal as well."""
     walked: list[Walked] = field(default_factory=list)
     end_file: str = ""
     """Where the block after the last whole one would begin."""
     end_position: int = 0
     sequence: int = 0
     synced: int = 0
-    """The newest block that was known to be synced: when it is newer than `sequence`, a block before it is damaged."""
+    """The newest block known to be synced.  If it is newer than `sequence`, an earlier block is damaged."""
 
     def close(self) -> None:
         for ring_file in self.ring:
@@ -43,7 +43,10 @@ class DirectoryView:
 
 
 def view_directory(disk: Disk, machines: MachineRegistry | None = None) -> DirectoryView:
-    """DirectoryProblem when it is nobody's; JournalDamaged when not even a start would know where to begin."""
+    """
+    Replay checkpoint and journal.  Raises DirectoryProblem when the directory has no identity, and JournalDamaged when
+    it has no whole checkpoint.
+    """
     identity = read_identity(disk)
     if identity is None:
         raise DirectoryProblem(f"there is no {paths.IDENTITY}: this is no data directory")

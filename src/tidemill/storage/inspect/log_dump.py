@@ -1,6 +1,6 @@
-"""Everything that lies in a data directory, in the order of its files: rows of the journal, batches of segments.
+"""`tidemill log dump`: the rows of the journal and the batches of the segments, in the order of the files.
 
-Only reads, also beside a running broker; judges nothing but CRCs.  `storage/inspect/log_verify.py` judges.
+Read-only; a broker may be running in the directory.  Only CRCs are checked; `storage/inspect/log_verify.py` checks the rest.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from tidemill.storage.journal.journal_block import decode_rows
 from tidemill.storage.journal.row import RowKind, kind_name
 from tidemill.storage.partition.segment import SegmentDamaged, walk
 
-Row = dict[str, Any]  # for one line of JSON
+Row = dict[str, Any]  # one line of JSON
 
 
 def dump(disk: Disk) -> Iterator[Row]:
-    """DirectoryProblem and JournalDamaged as a start would raise them."""
+    """Yield one dictionary per checkpoint, row and batch.  Raises DirectoryProblem and JournalDamaged."""
     view = view_directory(disk)
     try:
         yield {

@@ -1,8 +1,8 @@
-"""Whether a data directory is whole: checkpoints, journal, and every batch that the newest checkpoint stands for.
+"""`tidemill log verify`: checks checkpoints, journal, and every batch that the newest checkpoint covers.
 
-Only reads, also beside a running broker.  No damage are: a torn tail of the journal, what was never synced, and bytes
-of rows after the checkpoint, which lie in the journal and are written again from there.  What looks wrong is looked at
-again in a newer view: a broker that runs here may have moved on between two of our reads.
+Read-only; a broker may be running in the directory.  Three things are not damage: a torn tail of the journal, bytes
+that were never synced, and bytes of rows behind the checkpoint, which a start writes again from the journal.  What
+looks damaged is checked again in a newer view, because a running broker may have moved on between two reads.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
 
 READ_BYTES: Final = 1 << 20
-VIEWS_MAX: Final = 3  # what is wrong in three views, one after the other, is damage and not haste
+VIEWS_MAX: Final = 3  # damage is reported if three successive views show it
 
 
 class Damage(NamedTuple):
-    """Bytes that are not what was written.  Offsets are -1 where none are known."""
+    """Bytes that are not what was written.  Offsets are -1 when they are not known."""
 
     file: str
     position: int
@@ -37,7 +37,7 @@ class Damage(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """What was looked at, in the newest view."""
+    """What was checked and found in the newest view."""
 
     shards: int = 0
     segments: int = 0
@@ -48,7 +48,7 @@ class Verified:
 
 
 def verify(disk: Disk) -> Verified:
-    """DirectoryProblem when there is no data directory."""
+    """Check the directory.  Raises DirectoryProblem when it is not a data directory."""
     verified = _verify_once(disk)
     for _ in range(VIEWS_MAX - 1):
         if not verified.damages:
@@ -122,7 +122,7 @@ def _partition_damages(disk: Disk, log: PartitionLog, verified: Verified) -> Ite
 def _segment_damages(
     file: File, segment: Segment, log: PartitionLog, end_offset: int, verified: Verified
 ) -> Iterator[Damage]:
-    """Every batch: its CRC, that its offset continues, that its epoch fits the table."""
+    """Check every batch of a segment: its CRC, its offset, and its epoch against the table."""
     expected = segment.base_offset
     position, end = 0, segment.written
     data, start = b"", 0

@@ -1,7 +1,7 @@
-"""A shard's files on their way to a snapshot: what differs is cut, what is missing is copied, everything is synced.
+"""Bring a shard's files to a snapshot: cut what differs, copy what is missing, sync everything.
 
-The shard's own partitions are not touched: they change with the rows of the install, when those are queued.  So this
-may run off the loop, one call at a time, while nothing is appended to the shard.
+The shard's own `PartitionLog`s are not touched: they change when the rows of the install are queued.  So the methods
+may run off the event loop, one call at a time, while nothing is appended to the shard.
 
     begin ──▶ INSTALLING is durable ──▶ clean ──▶ write … ──▶ sync ──▶ INSTALLED
       ▲                                                         │
@@ -25,20 +25,20 @@ from tidemill.storage.partition.tail_cache import TailCache
 
 
 class SnapshotContradicts(Exception):
-    """What is committed here differs from what a leader says is committed: nothing is cut."""
+    """The committed log of this replica differs from the leader's snapshot: nothing is cut."""
 
 
 class ChunkRefused(ValueError):
-    """Not the batches that follow; nothing of it was written.  They are asked for again."""
+    """The chunk does not hold the batches that follow.  Nothing was written; the install pulls them again."""
 
 
 class InstallCopy:
-    """`high_watermarks` by partition: what is committed here."""
+    """The files of one shard during one or more installs."""
 
     def __init__(self, disk: Disk, log: ShardLog, high_watermarks: dict[int, int]) -> None:
         """
-        Everything of `log` is durable, and spread over the segments; what is damaged is cut first, from the beginning
-        of its segment on.
+        Everything of `log` must be durable and written back.  `high_watermarks` are the ends of what is committed here,
+        by partition.  Damaged segments, and everything behind them, are dropped first.
         """
         self._disk = disk
         self._high_watermarks = dict(high_watermarks)
@@ -60,7 +60,8 @@ class InstallCopy:
 
     def begin(self, theirs: list[PartitionState]) -> list[PartitionState]:
         """
-        What is kept of each partition, for INSTALLING; durable.  SnapshotContradicts, SegmentDamaged.  Waits for disks.
+        Sync the files and return what is kept of each partition, for INSTALLING.  `theirs` are the snapshot's
+        partitions.  Waits for the disk.  Raises SnapshotContradicts and SegmentDamaged.
         """
         if sorted(self._logs) != sorted(state.partition for state in theirs):
             raise SnapshotContradicts(f"the snapshot is of partitions {[it.partition for it in theirs]}")
@@ -72,7 +73,7 @@ class InstallCopy:
         return [log.state() for log in self._logs.values()]
 
     def _keep(self, ours: PartitionLog, theirs: PartitionState) -> None:
-        """Cut where epoch and offset differ; begin empty where nothing is shared."""
+        """Cut `ours` where epoch and offset differ from `theirs`; begin empty where the logs share nothing."""
         meeting = meeting_offset(
             [start[:2] for start in ours.epochs.starts],
             ours.end_offset,
@@ -108,11 +109,11 @@ class InstallCopy:
         return segment, position
 
     def clean(self) -> None:
-        """Once INSTALLING is durable: what no state names is removed, and what lies behind an end is cut."""
+        """Once INSTALLING is durable, remove files that it does not name, and cut bytes behind segment ends."""
         disk = self._disk
         for log in self._logs.values():
             known = {segment.base_offset for segment in log.segments}
-            grows = max(known, default=None)  # its index is of another content by then
+            grows = max(known, default=None)  # its saved index will not match the content
             for name in disk.list(log.directory):
                 base_offset = paths.segment_base(name)
                 is_index = name.endswith(".index")
@@ -124,7 +125,7 @@ class InstallCopy:
                     file.truncate(segment.size)
 
     def next_pull(self) -> tuple[int, int] | None:
-        """Partition and offset of what is missing; None when nothing is."""
+        """Return partition and offset of the next missing batch; None when nothing is missing."""
         for number, log in self._logs.items():
             if log.end_offset < self._theirs[number].end_offset:
                 return number, log.end_offset
@@ -132,7 +133,8 @@ class InstallCopy:
 
     def write(self, number: int, offset: int, chunk: Iterable[Buffer]) -> None:
         """
-        Batches that begin with the one that holds `offset`.  ChunkRefused; DiskFull, and then `flush` tries again.
+        Write the batches of a chunk, which begin with the batch that holds `offset`.  Raises ChunkRefused and DiskFull;
+        after DiskFull, `flush` retries.
         """
         log = self._logs[number]
         batches = [batch for data in chunk for batch in self._checked(log, memoryview(data))]
@@ -156,7 +158,10 @@ class InstallCopy:
         return found
 
     def _in_place(self, log: PartitionLog, batches: list[memoryview]) -> list[tuple[memoryview, BatchHeader]]:
-        """Each with its header: dense, of the epochs of the table, and undamaged."""
+        """
+        Return each batch with its header.  Raises ChunkRefused unless their offsets are dense, their epochs are those
+        of the snapshot's table, and their CRCs match.
+        """
         epochs, end_offset_max = self._epochs[log.partition], self._theirs[log.partition].end_offset
         expected = log.end_offset
         is_first = not log.segments  # its first batch may begin below the log start
@@ -178,6 +183,7 @@ class InstallCopy:
         return placed
 
     def flush(self) -> None:
+        """Write what `write` has accepted.  Raises DiskFull; call it again to retry."""
         while self._unwritten:
             run = self._unwritten[0]
             write_back_run(self._disk, run, [])
@@ -186,7 +192,7 @@ class InstallCopy:
             del self._unwritten[0]
 
     def sync(self) -> None:
-        """Everything that was written, and the names of the files, is durable.  Waits for disks."""
+        """Make everything written, and the names of the files, durable.  Waits for the disk."""
         for segment in self._unsynced:
             if segment.size:
                 segment.opened(self._disk).sync()
@@ -203,11 +209,11 @@ class InstallCopy:
             self._disk.sync_directory(directory)
 
     def _save_index(self, segment: Segment) -> None:
-        with suppress(DiskFull):  # it is a hint: whoever reads first builds it again
+        with suppress(DiskFull):  # the index is a hint: the first reader rebuilds it
             save_index(self._disk, segment)
 
     def progress(self) -> list[PartitionState]:
-        """For another INSTALLING: what is synced by now."""
+        """Return the partitions as synced so far, for another INSTALLING."""
         return [log.state() for log in self._logs.values()]
 
     def result(self) -> list[PartitionState]:
@@ -221,7 +227,7 @@ class InstallCopy:
 
 
 def _keep_whole(log: PartitionLog, damaged_from: int) -> None:
-    """The segments before the one that holds this offset."""
+    """Keep only the segments before the one that holds `damaged_from`."""
     segments = [segment for segment in log.segments if segment.base_offset <= damaged_from]
     damaged = segments.pop() if segments else None
     log.end_offset = log.log_start if damaged is None else damaged.base_offset

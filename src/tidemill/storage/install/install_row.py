@@ -1,9 +1,9 @@
-"""The rows of an install: what the partitions hold when it begins, and what they and the shard are when it has ended.
+"""The rows of a snapshot install.  Byte table: `docs/formats/journal.md`.
 
-INSTALLING  the files of the partitions hold this, durably, and it is alike with the snapshot at (index, term)
-INSTALLED   they hold all of the snapshot; the shard's log begins behind it
-PART        bytes of one of them, which comes behind: a row may be larger than a block, even than the ring
-Byte table: `docs/formats/journal.md`.
+INSTALLING  what the partitions' files hold durably as the install begins or makes progress; it is identical with the
+            snapshot at (index, term) as far as it goes
+INSTALLED   the state of the shard when the files hold the whole snapshot; its log begins behind the snapshot
+PART        bytes of one of these rows, which follows: a row may be larger than a block, and even than the ring
 """
 
 from struct import Struct
@@ -35,8 +35,8 @@ def installed_row(
 
 def split_install_row(row: Entry, bytes_max: int) -> list[Entry]:
     """
-    Its parts, and behind them the row with what is left; each has `bytes_max` bytes at most, and says at which of all
-    bytes its own begin.
+    Split a row into PART rows followed by the row itself with the rest of the bytes.  Each has at most `bytes_max`
+    bytes; its base offset says where its bytes begin in the whole.
     """
     payload = row.payload
     assert payload is not None, f"{row} has lost its bytes"
@@ -46,7 +46,9 @@ def split_install_row(row: Entry, bytes_max: int) -> list[Entry]:
 
 
 def apply_install_row(log: ShardLog, row: Entry) -> None:
-    """When it is queued, whole; and when recovery has it whole again."""
+    """
+    Apply a whole row to the shard: when it is queued, and when recovery has put it together.  Raises UnknownSection.
+    """
     assert row.payload is not None, f"{row} has lost its bytes"
     reader = ByteReader(memoryview(row.payload))
     if row.kind == RowKind.INSTALLING:
@@ -59,7 +61,10 @@ def apply_install_row(log: ShardLog, row: Entry) -> None:
 
 
 def replay_install_row(log: ShardLog, row: Entry) -> None:
-    """As recovery meets it.  Where parts are missing, a checkpoint stands for them, and for the row."""
+    """
+    Take the next row or part that recovery reads, and apply the row when it is complete.  If its first parts are
+    missing, the checkpoint already contains the row.
+    """
     assert row.payload is not None, f"{row} has lost its bytes"
     parts = log.install_parts
     if row.base_offset == 0:

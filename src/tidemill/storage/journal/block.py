@@ -1,7 +1,7 @@
-"""A gathered block on its way to the journal, and the bytes of written blocks on theirs to the segments.
+"""Blocks for the journal, and write-backs of durable blocks to the segments.
 
-Made by the loop, carried out by two threads of their own.  Whoever waits for a block is answered when it is written;
-its bytes are read from memory until they are spread.
+The event loop makes them; two threads carry them out, one for each.  Waiters for a block are notified when it is
+written.  Readers get its bytes from memory until they are written back.
 """
 
 from dataclasses import dataclass, field
@@ -17,23 +17,23 @@ from tidemill.storage.partition.segment import Segment
 
 IN_FLIGHT_BLOCKS_MAX: Final = 2
 """
-Blocks on their way to the journal: the one that is written, and behind it a full one, which would not grow by waiting.
-Measured at 1 KB, one broker: 15 ± 3 % more than with one, for the thread need not wait until the loop has heard.
+Blocks in flight to the journal: the one that is being written, and behind it a full one, which would not grow by
+waiting.  With two, the journal's thread does not idle until the event loop has handled the first.
 """
 
 
 class Report(NamedTuple):
     """
-    What of a shard is durable when the block is synced: the newest entry in there that the log still holds, by term
-    and index, and its newest vote.  One that was cut while the block was written says nothing, though it is there again
-    by now: the row that cuts it may be on the disk before it (rule J9).
+    What became durable for a shard with a block: its newest entry in the block that the log still holds, by term and
+    index, and its newest vote in the block.  An entry that was truncated while the block was written does not count,
+    even if it was appended again since: the row that truncates it may be on disk before it (rule J9).
     """
 
     shard_id: ShardId
     term: int  # of the entry
     log_index: int  # 0 when the block holds no entry of the shard
     vote: Vote | None
-    is_installing: bool = False  # the block says what the files hold as an install begins, or goes on
+    is_installing: bool = False  # the block holds an INSTALLING row of the shard
 
 
 @dataclass(slots=True)
@@ -44,8 +44,8 @@ class Run:
     position: int
     parts: list[Buffer]
     end: int
-    is_read: bool = True  # soon, as far as is known
-    is_led: bool = True  # here
+    is_read: bool = True  # readers are expected soon: keep the bytes in the page cache
+    is_led: bool = True  # this broker leads the shard
 
 
 @dataclass(slots=True)
@@ -56,11 +56,14 @@ class Block:
     joined: RingFile | None
     parts: list[Buffer]
     size: int  # on disk
-    control_rows_gathered: int  # ever, up to this block
-    stale_files: list[str] = field(default_factory=list)  # what truncations in it have left; gone before its bytes come
+    control_rows_gathered: int  # control rows gathered so far, this block's included
+    stale_files: list[str] = field(default_factory=list)  # of truncations; removed before the block is written back
 
     def write(self, journal: Journal) -> None:
-        """To the journal, durably.  Raises SyncFailed: the process must stop then; no block behind it is written."""
+        """
+        Write the block to the journal and sync it.  Raises SyncFailed: the process must stop, and no later block is
+        written.
+        """
         journal.check_follows(self.sequence)
         if self.joined is not None:
             journal.join(self.joined)
@@ -70,15 +73,15 @@ class Block:
 
 @dataclass(slots=True)
 class WriteBack:
-    """What several blocks have for the segments: one write for batches that lie behind each other."""
+    """A write-back of several blocks to the segments: one write for batches that follow each other."""
 
     blocks: list[Block]  # durable, oldest first
     runs: list[Run]
-    is_full: bool = False  # the disk was: the bytes are in the journal and in memory, and go to the segments later
+    is_full: bool = False  # the disk was full: the bytes stay in the journal and in memory, and are written back later
     changed_directories: list[str] = field(default_factory=list)
 
     def execute(self, disk: Disk) -> None:
-        """To the segments, for the most part through the page cache.  A checkpoint syncs them later."""
+        """Write the runs to the segments without a sync; a checkpoint syncs them later."""
         self.remove_stale_files(disk)
         try:
             for run in self.runs:
@@ -87,7 +90,7 @@ class WriteBack:
             self.is_full = True
 
     def remove_stale_files(self, disk: Disk) -> None:
-        """Once: a second try of a spread that found the disk full has files of these names by then."""
+        """Remove the stale files, once: when a write-back is retried, files of these names may exist again."""
         for block in self.blocks:
             for path in block.stale_files:
                 remove_if_there(disk, path)
@@ -96,6 +99,10 @@ class WriteBack:
 
 
 def write_back_run(disk: Disk, run: Run, new_directories: list[str]) -> None:
+    """
+    Write a run to its segment's file.  Makes file and directory if they are missing, and adds every directory in which
+    a name was made to `new_directories`.  Raises DiskFull.
+    """
     segment = run.segment
     file = segment.file
     if file is None:

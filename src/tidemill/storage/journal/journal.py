@@ -1,7 +1,7 @@
-"""The journal: the one way to be durable.  A ring of zero-filled files, overwritten in place, one block a sync.
+"""The journal, the only way to make rows durable: a ring of zero-filled files, overwritten in place.
 
-The loop reserves space and gathers blocks; one thread job at a time writes and syncs them.  Ring, blocks and rules:
-`docs/formats/journal.md`.
+The event loop reserves space and gathers blocks; one thread writes and syncs them, with one sync per block.  Ring,
+blocks and rules: `docs/formats/journal.md`.
 """
 
 import errno
@@ -13,8 +13,8 @@ from tidemill.storage import paths
 from tidemill.storage.disk import Buffer, Disk, DiskFull, File, SyncFailed
 from tidemill.storage.journal.journal_block import PAGE_BYTES, decode_header
 
-RESERVE_DIVISOR: Final = 8  # an eighth of the ring is for what frees it (rule J7)
-ZERO_STEP_BYTES: Final = 4 << 20  # as much as a block: preparing a file never holds the disk for longer
+RESERVE_DIVISOR: Final = 8  # an eighth of the ring is reserved for rows that free space (rule J7)
+ZERO_STEP_BYTES: Final = 4 << 20  # a step of preparing a file occupies the disk no longer than a block
 
 
 class RingFile(NamedTuple):
@@ -24,7 +24,7 @@ class RingFile(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """A run of bytes in one file."""
+    """A range of bytes in one file."""
 
     file: File
     position: int
@@ -32,14 +32,14 @@ class Extent(NamedTuple):
 
 
 class JournalPosition(NamedTuple):
-    """Where a block begins."""
+    """The position at which a block begins."""
 
     number: int  # of the journal file
     position: int
 
 
 class Journal:
-    """The ring's geometry and what of it is in use.  Sizes are bytes, multiples of a page."""
+    """The ring's files, and which part of the ring is in use.  Sizes are bytes, multiples of a page."""
 
     def __init__(self, disk: Disk, ring: list[RingFile], *, head: JournalPosition, sequence: int) -> None:
         self._disk = disk
@@ -48,11 +48,11 @@ class Journal:
         self._slot = next(i for i, file in enumerate(ring) if file.number == head.number)
         self._position = head.position
         self.sequence = sequence  # of the newest block
-        self.synced = 0  # the newest sequence that is known to be synced
-        self.written = 0  # the newest that was synced, as the journal's thread knows
+        self.synced = 0  # the newest sequence known to be synced
+        self.written = 0  # the newest sequence that was synced, set by the journal's thread
         self.used = 0
         self.laps = 0
-        self._live: deque[tuple[int, int]] = deque()  # (sequence, size) of the blocks that are not free yet
+        self._live: deque[tuple[int, int]] = deque()  # (sequence, size) of the blocks in use
         self.prepared: File | None = None
         self.prepared_size = 0
 
@@ -62,34 +62,34 @@ class Journal:
 
     @property
     def free_for_entries(self) -> int:
-        """What ordinary rows may take; the rest is for those that free space."""
+        """The bytes that ordinary rows may use; the rest is reserved for rows that free space."""
         return self.free - self.capacity // RESERVE_DIVISOR
 
     @property
     def row_bytes_max(self) -> int:
-        """The largest row that ever finds room: a block of one row, in an empty ring."""
+        """The largest row that can ever be written: in a block of its own, in an empty ring."""
         return self.capacity - self.capacity // RESERVE_DIVISOR - PAGE_BYTES
 
     @property
     def head(self) -> JournalPosition:
-        """Where the next block begins.  Never the end of a file, unless that is where the ring may grow."""
+        """Where the next block begins: never the end of a file, unless the ring may grow there."""
         return JournalPosition(self.ring[self._slot].number, self._position)
 
     def resume(self, place: JournalPosition) -> None:
-        """Recovery has walked to the end: the next block begins at `place`."""
+        """Continue at `place`, behind the last whole block that recovery found."""
         self._slot = next(i for i, file in enumerate(self.ring) if file.number == place.number)
         self._position = place.position
         self.synced = self.written = self.sequence
 
     def account(self, sequence: int, size: int) -> None:
-        """A block that recovery found is in use."""
+        """Count a block that recovery found as in use."""
         self._live.append((sequence, size))
         self.used += size
 
     def reserve(self, size: int) -> tuple[list[Extent], RingFile | None]:
         """
-        The next block's place, and the prepared file that joins the ring for it, if one does.  The caller has seen
-        that it fits.
+        Reserve the extents of the next block; the caller has checked that it fits.  Also return the prepared file that
+        joins the ring for the block, if one does.
         """
         assert size <= self.free, f"a block of {size} B does not fit into {self.free} B"
         self.sequence += 1
@@ -124,27 +124,28 @@ class Journal:
         return joined
 
     def release(self, sequence: int) -> None:
-        """Every block up to `sequence` is free."""
+        """Free every block up to `sequence`."""
         live = self._live
         while live and live[0][0] <= sequence:
             self.used -= live.popleft()[1]
 
     def check_follows(self, sequence: int) -> None:
         """
-        Raises SyncFailed where the block before is not durable: one behind it would meet, at the next start but one, a
-        block of its predecessor's number, and pass for what follows that (rule J10).  On the journal's thread.
+        Raise SyncFailed if the block before `sequence` is not durable (rule J10): a later process may write another
+        block with the missing number, and a start after that would read this block as its successor.  Runs on the
+        journal's thread.
         """
         if self.written != sequence - 1:
             raise SyncFailed(errno.EIO, f"block {sequence} is not written: block {sequence - 1} was not")
 
     def join(self, joined: RingFile) -> None:
-        """Give a prepared file its name, durably (rule J1).  On the journal's thread, before the block is written."""
+        """Rename a prepared file durably (rule J1), on the journal's thread, before the block is written."""
         self._disk.rename(paths.JOURNAL_NEXT, paths.journal_file(joined.number))
         self._disk.sync_directory(paths.JOURNAL)
 
 
 def write_block(extents: list[Extent], parts: list[Buffer]) -> None:
-    """Durable when this returns.  Raises SyncFailed: the process must stop then."""
+    """Write a block's parts to its extents and sync them.  Raises SyncFailed: the process must stop then."""
     if len(extents) == 1:
         extent = extents[0]
         extent.file.write_durably(extent.position, parts)
@@ -164,7 +165,10 @@ def write_block(extents: list[Extent], parts: list[Buffer]) -> None:
 
 
 def prepare_file(disk: Disk, size: int, *, step_bytes: int = ZERO_STEP_BYTES) -> Iterator[File | None]:
-    """Make `journal/next`, full of zeros and synced, a step at a time; yields None, and at last the file."""
+    """
+    Fill `journal/next` with zeros and sync it, a step at a time.  Yields None after each step, and finally the file.
+    Raises DiskFull.
+    """
     file = disk.open(paths.JOURNAL_NEXT, create=True)
     file.truncate(0)
     zeros = bytes(step_bytes)
@@ -174,14 +178,14 @@ def prepare_file(disk: Disk, size: int, *, step_bytes: int = ZERO_STEP_BYTES) ->
             file.sync()
             yield None
     except DiskFull:
-        file.truncate(0)  # others need the room more
+        file.truncate(0)  # segments need the room more
         file.close()
         raise
     yield file
 
 
 def read_extents(ring: list[RingFile], start: JournalPosition, size: int) -> bytes:
-    """`size` bytes of the ring from `start`; fewer when a file is shorter than its name promises."""
+    """Read `size` bytes of the ring from `start`; fewer when a file is shorter than the ring expects."""
     slot = next(i for i, file in enumerate(ring) if file.number == start.number)
     position = start.position
     found = []
@@ -201,7 +205,7 @@ def read_extents(ring: list[RingFile], start: JournalPosition, size: int) -> byt
 
 
 def position_after(ring: list[RingFile], start: JournalPosition, size: int) -> JournalPosition:
-    """Where the block after one of `size` bytes at `start` begins."""
+    """Return where the block after a block of `size` bytes at `start` begins."""
     slot = next(i for i, file in enumerate(ring) if file.number == start.number)
     position = start.position + size
     while position > ring[slot].size:
@@ -211,7 +215,7 @@ def position_after(ring: list[RingFile], start: JournalPosition, size: int) -> J
 
 
 def newest_synced(ring: list[RingFile], key: bytes) -> int:
-    """The greatest synced position that any whole header in the ring claims; 0 when there is none."""
+    """Return the greatest synced position in any whole block header of the ring; 0 when there is none."""
     newest = 0
     for ring_file in ring:
         for start in range(0, ring_file.size, ZERO_STEP_BYTES):

@@ -1,4 +1,4 @@
-"""A block: what one sync makes durable.  Byte table: `docs/formats/journal.md`."""
+"""The bytes of a block, the unit of one sync.  Byte table: `docs/formats/journal.md`."""
 
 from dataclasses import dataclass
 from struct import Struct
@@ -24,14 +24,14 @@ _ZEROS: Final = bytes(PAGE_BYTES)
 class BlockHeader(NamedTuple):
     row_count: int
     sequence: int
-    synced: int  # the newest sequence that was known to be synced when this block was written
+    synced: int  # the newest sequence known to be synced when this block was written
     table_bytes: int
     payload_bytes: int
     table_crc: int
 
     @property
     def size_bytes(self) -> int:
-        """On disk, padding included."""
+        """The size on disk, including the padding."""
         return padded(HEADER_BYTES + self.table_bytes + self.payload_bytes)
 
 
@@ -44,11 +44,12 @@ class ReadBlock:
 
 
 def padded(size: int) -> int:
+    """Round `size` up to whole pages."""
     return -(-size // PAGE_BYTES) * PAGE_BYTES
 
 
 def encode_block(key: bytes, sequence: int, synced: int, rows: list[tuple[ShardId, Entry]]) -> tuple[list[Buffer], int]:
-    """The block's parts, ready for one write, and its size on disk."""
+    """Return the parts of a block for one write, and its size on disk."""
     table = b"".join([encode_row(shard_id, entry) for shard_id, entry in rows])
     parts: list[Buffer] = [b"", table]
     payload_bytes = 0
@@ -68,7 +69,10 @@ def encode_block(key: bytes, sequence: int, synced: int, rows: list[tuple[ShardI
 
 
 def decode_header(key: bytes, data: bytes | memoryview) -> BlockHeader | None:
-    """The header at the start of `data`; None when there is none, or not a whole one of this directory."""
+    """
+    Return the block header at the start of `data`; None when there is no whole header of this directory.  Raises
+    DirectoryProblem for another version.
+    """
     if len(data) < HEADER_BYTES or data[:4] != MAGIC:
         return None
     crc = int.from_bytes(data[4:8])
@@ -81,7 +85,7 @@ def decode_header(key: bytes, data: bytes | memoryview) -> BlockHeader | None:
 
 
 def decode_rows(header: BlockHeader, data: memoryview) -> tuple[tuple[ShardId, Entry], ...] | None:
-    """The rows of the block that `data` holds whole, with views on their payloads; None when a CRC does not fit."""
+    """Return the rows of the block in `data`; payloads are views on it.  None when a length or a CRC does not match."""
     table = data[HEADER_BYTES : HEADER_BYTES + header.table_bytes]
     if header.table_bytes != header.row_count * ROW_BYTES or crc32c(table) != header.table_crc:
         return None

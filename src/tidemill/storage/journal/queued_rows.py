@@ -1,9 +1,9 @@
-"""What queued rows have changed in memory and not yet in the journal: a checkpoint subtracts it (rule C1).
+"""Changes of rows that are queued but in no block yet: a checkpoint takes them back out of its state (rule C1).
 
-Rows change a shard's state when they are queued, and may wait long for room in the ring.  A checkpoint that stood for
-them would wait with them, and they for it; so it stands for the newest gathered block, and what lies behind is taken
-back out of what it writes.  But for what makes less of a log (truncations, settled offsets) and for installs: that is
-decided, no later row takes it back, and what it took may never come into a file.
+Rows change a shard's state when they are queued, and may wait long for room in the ring.  A checkpoint that covered
+them would wait for them, and they for the checkpoint.  So it covers the newest gathered block, and takes the changes of
+later rows back out of what it writes.  Truncations, trims and installs are not taken back: no later row undoes them,
+and what they removed may never be written to a file.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from tidemill.storage.journal.row import RowKind
 
 @dataclass(frozen=True, slots=True)
 class VoteBefore:
-    """Term and vote as they were when another vote was queued."""
+    """Term and vote before a queued vote."""
 
     term: int
     voted_for: ReplicaKey | None
@@ -25,10 +25,10 @@ class VoteBefore:
 
 @dataclass(slots=True)
 class QueuedRows:
-    """Of one shard."""
+    """The queued rows of one shard."""
 
-    first_index: int | None = None  # of the entries
-    firsts: dict[int, Entry] = field(default_factory=dict)  # partition → its first batch
+    first_index: int | None = None  # of the queued entries
+    firsts: dict[int, Entry] = field(default_factory=dict)  # partition → its first queued batch
     is_opening: bool = False
     vote: VoteBefore | None = None
 
@@ -36,7 +36,7 @@ class QueuedRows:
 def queued_rows(
     pending: Iterable[tuple[ShardId, Entry]], before: Iterable[tuple[ShardId, VoteBefore]]
 ) -> dict[ShardId, QueuedRows]:
-    """By shard; those of which nothing is queued are not in it."""
+    """Return the queued rows by shard; shards without queued rows are missing."""
     found: dict[ShardId, QueuedRows] = {}
     for shard_id, row in pending:
         queued = found.setdefault(shard_id, QueuedRows())

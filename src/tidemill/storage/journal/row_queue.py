@@ -1,10 +1,10 @@
-"""Rows on their way to the journal, and in which order they leave.
+"""Rows that wait for the journal, and the order in which they leave.
 
-Facts (votes, truncations, openings, closings, settled offsets) leave before every entry, in their own order: they are
-small, may use the ring's reserve (rule J7), and none of them says anything else for coming earlier.  Behind them
-entries and rows of installs, in the order of the queue; but where one of them finds no room, log starts and metadata of
-other shards go on out of the reserve.  A truncation is put before what follows it in its shard, and
-entries that it cuts and that no block holds yet never leave.
+Control rows (votes, truncations, openings, closings, trims) leave before every entry, in their own order: they are
+small, may use the ring's reserve (rule J7), and keep their meaning when they come earlier.  After them come entries and
+rows of installs, in the order of the queue.  Where one of them finds no room, log starts and metadata of other shards
+pass it and use the reserve.  A truncation comes before later entries of its shard, and entries that it cuts leave the
+queue if no block holds them yet.
 """
 
 from collections import deque
@@ -19,10 +19,12 @@ from tidemill.storage.journal.journal_block import HEADER_BYTES, padded
 from tidemill.storage.journal.row import ROW_BYTES
 
 LOG_START: Final = int(Command.LOG_START)
-KEPT_QUARTERS: Final = 3  # of the reserve, by what frees: for facts that follow
+KEPT_QUARTERS: Final = 3  # of the reserve: log starts and metadata leave them to the control rows that follow
 
 
 class RowQueue:
+    """`entries` also holds rows of installs.  Control rows are counted; their numbers are used to wait for one."""
+
     __slots__ = (
         "_control_rows",
         "_passed",
@@ -35,11 +37,11 @@ class RowQueue:
 
     def __init__(self) -> None:
         self._control_rows: deque[tuple[ShardId, Entry]] = deque()
-        self.entries: list[tuple[ShardId, Entry]] = []  # and rows of installs
-        self._passed = 0  # so many of them were looked at, and wait for room
-        self._waiting: set[ShardId] = set()  # whose are among those
+        self.entries: list[tuple[ShardId, Entry]] = []
+        self._passed = 0  # entries at the start of the queue that were checked and wait for room
+        self._waiting: set[ShardId] = set()  # the shards of those entries
         self.bytes = 0  # of all rows
-        self.control_rows_queued = 0  # ever: the number of the newest
+        self.control_rows_queued = 0  # the number of the newest control row, from 1
         self.control_rows_gathered = 0
 
     def __bool__(self) -> bool:
@@ -62,7 +64,7 @@ class RowQueue:
         self.bytes += size
 
     def cut(self, shard_id: ShardId, from_index: int) -> bool:
-        """Entries of a shard from `from_index` on shall not leave any more; whether some of them have left before."""
+        """Drop a shard's queued entries from `from_index` on.  Return whether such entries are in a block already."""
         kept = []
         first: int | None = None
         for shard, row in self.entries:
@@ -71,7 +73,7 @@ class RowQueue:
                 if row.index >= from_index:
                     self.bytes -= ROW_BYTES + row.payload_bytes
                     if row.kind == BATCH:
-                        row.payload = row.header = None  # no segment will have them, and nothing waits for that
+                        row.payload = row.header = None  # they will never be in a segment
                     continue
             kept.append((shard, row))
         self.entries = kept
@@ -79,7 +81,10 @@ class RowQueue:
         return first is None or from_index < first
 
     def take(self, journal: Journal, bytes_max: int) -> list[tuple[ShardId, Entry]]:
-        """What the next block holds: one row at least, else as many as `bytes_max` and the ring have room for."""
+        """
+        Take the rows of the next block: as many as `bytes_max` and the ring have room for, but at least one if it fits
+        into the ring.
+        """
         control_rows, entries = self._control_rows, self.entries
         free, room = journal.free, journal.free_for_entries
         free_for_log_starts = free - journal.capacity * KEPT_QUARTERS // (4 * RESERVE_DIVISOR)
@@ -92,7 +97,7 @@ class RowQueue:
             size = grown
             taken.append(control_rows.popleft())
         self.control_rows_gathered += len(taken)
-        if not control_rows:  # else entries would come before what cuts them
+        if not control_rows:  # entries must not pass a truncation that waits
             count = 0
             for _, entry in entries:
                 grown = size + ROW_BYTES + entry.payload_bytes
@@ -113,8 +118,8 @@ class RowQueue:
 
     def _take_what_frees(self, taken: list[tuple[ShardId, Entry]], size: int, size_max: int) -> int:
         """
-        What an entry without room keeps waiting, and what may make room: log starts and the metadata, of shards that
-        have nothing waiting before; the size of the block then.
+        Add rows that help to free space from behind an entry that has no room: log starts, and metadata, of shards that
+        have no earlier row waiting.  Return the size of the block.
         """
         entries, waiting = self.entries, self._waiting
         kept = []
@@ -137,12 +142,12 @@ class RowQueue:
         return size
 
     def _requeue_passed(self) -> None:
-        """At all of them, when there is no room the next time."""
+        """Check all waiting entries again the next time that there is no room."""
         self._passed = 0
         self._waiting.clear()
 
 
 def _is_log_start(entry: Entry) -> bool:
-    """What frees space may use the reserve."""
+    """Return whether the entry is a LOG_START command: it frees space, so it may use the reserve."""
     payload = entry.payload
     return entry.kind == COMMAND and bool(payload) and payload[0] == LOG_START  # type: ignore[index]

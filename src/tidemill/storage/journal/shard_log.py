@@ -1,4 +1,4 @@
-"""A shard as its broker's disk knows it: term, vote, voters, the newest rows, and its partitions' logs."""
+"""A shard's log on one broker: term, vote, membership, the newest entries, its partitions and state machines."""
 
 from bisect import bisect_right
 from collections import deque
@@ -21,19 +21,19 @@ from tidemill.storage.partition.tail_cache import TailCache
 from tidemill.storage.shard_machine import MachineRegistry
 
 TAIL_ENTRIES: Final = 256
-NEEDED_ENTRIES_MAX: Final = 64 << 10  # kept for a follower that lags: 20 MB, 8 s at 8,000 a second; then an install
+NEEDED_ENTRIES_MAX: Final = 64 << 10  # kept in memory for a follower that lags: about 20 MB; then it needs an install
 
 
 class Truncated(NamedTuple):
-    """What a truncation did to segments."""
+    """The segments that a truncation changed."""
 
-    removed: list[Segment]  # nothing is left of them
-    cut: list[Segment]  # their ends are gone
+    removed: list[Segment]  # nothing of them is left
+    cut: list[Segment]  # they end earlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardDescriptor:
-    """What `opened` says: enough to serve the shard without the cluster's metadata."""
+    """The bytes of an OPENED row: enough to recover the shard without the cluster's metadata."""
 
     topic_id: TopicId
     first_partition: int
@@ -58,7 +58,8 @@ class ShardDescriptor:
 
 class ShardLog:
     """
-    Is the replica's `LogView`.  Everything here changes at append; `commit_index` only says what may be forgotten.
+    Implements the replica's `LogView`.  State changes at append, except that `commit` drops old entries from memory and
+    reports committed entries to the state machines.
     """
 
     __slots__ = (
@@ -94,7 +95,7 @@ class ShardLog:
         self.opening = opening
         self.term = 0
         self.voted_for: ReplicaKey | None = None
-        self.memberships = [(0, opening.membership)]  # (log index, in force from there on)
+        self.memberships = [(0, opening.membership)]  # (log index, membership in force from there on)
         self.commit_index = 0
         self.first_index = 1
         self.last_index = 0
@@ -102,13 +103,13 @@ class ShardLog:
         self._time_before = 0  # append time of the entry before `first_index`
         self.entries: deque[Entry] = deque()  # from `first_index` to `last_index`
         self._term_starts: list[tuple[int, int]] = [(0, 0)]  # (first index, term)
-        self.is_led = True  # here, so that readers come here; until something else is known
-        self.installing: tuple[int, int] | None = None  # a snapshot's index and term: its bytes are not all here
-        self.install_parts: list[bytes] = []  # recovery's: of a row that it has not met whole yet
+        self.is_led = True  # this broker leads the shard, so readers are expected; true until the replica knows better
+        self.installing: tuple[int, int] | None = None  # index and term of the snapshot that is being installed
+        self.install_parts: list[bytes] = []  # in recovery: the parts of a row that is not complete yet
         self.damage: str | None = None  # why this replica must not serve, vote or count
-        self.is_marked = False  # … and the journal says so, until an install has ended
-        self.marked: dict[int, int] = {}  # by partition: from the segment that holds this offset on, files are not kept
-        self.damaged_unmarked: dict[int, int] = {}  # alike, of what recovery has found, and the journal does not tell
+        self.is_marked = False  # the journal has a DAMAGED row, and no install has ended since
+        self.marked: dict[int, int] = {}  # by partition: damaged from the segment that holds this offset on
+        self.damaged_unmarked: dict[int, int] = {}  # likewise, found by recovery and not journaled
         self.changed = True  # since its checkpoint section was last encoded
         self.section = b""
         numbers = range(opening.first_partition, opening.first_partition + opening.partition_count)
@@ -116,7 +117,7 @@ class ShardLog:
         self.machines = machines.make(self.partitions)
 
     def restore_boundary(self, index: int, term: int, append_time: int) -> None:
-        """The log continues after (index, term), whose rows are no longer kept."""
+        """Continue the log behind (index, term); entries up to there are not kept.  `append_time` is that entry's."""
         self.last_append_time = self._time_before = append_time
         self.first_index = index + 1
         self.last_index = index
@@ -129,7 +130,7 @@ class ShardLog:
             self.partitions[state.partition].restore(state)
 
     def mark_damage(self, partition: int, offset: int, problem: str) -> None:
-        """What `partition` has from the segment that holds `offset` on is not what was written."""
+        """Record that `partition` is damaged from the segment that holds `offset` on."""
         self.damage = self.damage or problem
         self.is_marked = True
         self.marked[partition] = min(offset, self.marked.get(partition, offset))
@@ -137,13 +138,14 @@ class ShardLog:
         self.changed = True
 
     def damaged_from(self, partition: int) -> int | None:
-        """The first offset that its files do not hold for sure."""
+        """Return the first offset that the partition's files may not hold; None when they are whole."""
         known = [places[partition] for places in (self.marked, self.damaged_unmarked) if partition in places]
         return min(known, default=None)
 
     def begin_install(self, index: int, term: int, states: list[PartitionState]) -> None:
         """
-        The partitions hold what is alike with a snapshot.  The last row that was here stays known, for votes claim it.
+        Take over the partitions of an INSTALLING row: what is kept is identical with the snapshot.  Entries and machine
+        state are dropped; the last entry's index and term stay known, because votes claim them.
         """
         committed = self.commit_index
         self.restore_boundary(self.last_index, self.term_at(self.last_index), self.last_append_time)
@@ -154,11 +156,11 @@ class ShardLog:
         for places in (self.marked, self.damaged_unmarked):
             for state in states:
                 if state.partition in places and not state.holds(places[state.partition]):
-                    del places[state.partition]  # nothing is left of it; what the others have is still to be copied
+                    del places[state.partition]  # the install has dropped the damaged part
         self.changed = True
 
     def end_install(self, index: int, term: int, last_append_time: int, membership: Membership) -> None:
-        """The log begins anew behind the snapshot, which the partitions hold."""
+        """Begin the log behind the snapshot that the partitions hold now."""
         self.restore_boundary(index, term, last_append_time)
         self.memberships = [(index, membership)]
         self.installing = None
@@ -176,12 +178,12 @@ class ShardLog:
 
     @property
     def committed_append_time(self) -> int:
-        """Of the last committed entry; nothing that is truncated later can have moved it."""
+        """The append time of the last committed entry, which no truncation can change."""
         is_here = self.commit_index >= self.first_index
         return self.entry_at(self.commit_index).append_time if is_here else self._time_before
 
     def term_start(self, index: int) -> tuple[int, int]:
-        """(First index that is known of it, term) of the entry at `index`."""
+        """Return (first known index of the term, term) for the entry at `index`."""
         return self._term_starts[bisect_right(self._term_starts, index, key=lambda start: start[0]) - 1]
 
     def append(self, entry: Entry) -> None:
@@ -251,7 +253,7 @@ class ShardLog:
         log.end_offset = entry.base_offset + entry.record_count
 
     def truncate(self, from_index: int) -> Truncated:
-        """Entries from `from_index` on are gone."""
+        """Cut the entries from `from_index` on; none of them may be committed."""
         assert from_index > self.commit_index, f"entry {from_index} of shard {self.shard_id} is committed"
         self.changed = True
         removed: list[Segment] = []
@@ -281,8 +283,8 @@ class ShardLog:
 
     def commit(self, index: int, needed_index: int | None = None, tail_entries: int = TAIL_ENTRIES) -> None:
         """
-        What is committed is never truncated.  All but the newest `tail_entries` of it may be forgotten, but for what a
-        member still needs, from `needed_index` on.
+        Set the commit index.  Committed entries leave memory, except the newest `tail_entries` and those that a member
+        still needs, from `needed_index` on.
         """
         if self.machines.hears_commits:
             self._entries_committed(index)
@@ -304,9 +306,9 @@ class ShardLog:
 
     def note_trimmed(self) -> None:
         """
-        When recovery has all rows (a settled offset comes before batches that lie below it): only what is committed was
-        ever settled.  Not knowing that, a leader could neither send entries whose bytes are gone nor offer a snapshot
-        that has them.
+        Raise the commit index to what was trimmed: only committed entries are.  Without this, a leader could neither
+        send entries whose bytes are gone nor offer a snapshot that contains them.  Called when recovery has replayed
+        all rows, because a trim may come before batches below it.
         """
         for entry in reversed(self.entries):
             if entry.kind == BATCH and entry.base_offset < self.partitions[entry.partition].trimmed:
@@ -326,7 +328,7 @@ class ShardLog:
             del self.memberships[0]
 
     def holds(self, entry: Entry) -> bool:
-        """Whether it is still in the log: neither truncated nor forgotten."""
+        """Return whether this very entry is in the log: neither truncated nor dropped from memory."""
         at = entry.index - self.first_index
         return 0 <= at < len(self.entries) and self.entries[at] is entry
 
@@ -335,8 +337,8 @@ class ShardLog:
 
     def payload_of(self, entry: Entry, *, may_wait: bool) -> Buffer | None:
         """
-        Its bytes, from memory or its segment; None when that needs the disk and `may_wait` is false.  OffsetGone when
-        they are not needed any more, SegmentDamaged rather than other bytes.
+        Return the entry's bytes, from memory or its segment; None when that needs the disk and `may_wait` is false.
+        Raises OffsetGone when they were trimmed, and SegmentDamaged instead of returning other bytes.
         """
         if entry.payload is not None:
             return entry.payload

@@ -1,7 +1,8 @@
-"""Leader epochs of one partition: which offsets each term wrote.  KIP-101, KIP-279; `log.md` §8.
+"""Leader epochs of one partition: which offsets were written in which term.  KIP-101, KIP-279.
 
-A table of (epoch, start offset, log index), both ascending.  It grows when the first entry of a term is appended to
-the shard, at this partition's end offset, whether or not that entry is a record of it; it is cut with its rows.
+The table holds (epoch, start offset, log index), ascending in all columns.  When the first entry of a term is appended
+to the shard, every partition gets a row that starts at its end offset, whether or not the entry is a batch of it.  A
+truncation of the entry removes the row.
 """
 
 from bisect import bisect_right
@@ -21,8 +22,8 @@ class EpochStart(NamedTuple):
 
 def uncovered(starts: list[EpochStart], term_start: tuple[int, int], end_offset: int) -> list[EpochStart]:
     """
-    The table once later entries are gone.  The log's last term, (first index, term), may have been displaced by one of
-    theirs that had the same start offset; then it is back, and that offset is the end.
+    Return the table after a truncation.  `term_start` is (first index, term) of the last entry that is left.  Its row
+    may be missing: a later epoch with the same start offset replaced it.  Then it starts at the end offset.
     """
     first_index, term = term_start
     latest = starts[-1].epoch if starts else UNDEFINED_EPOCH
@@ -33,9 +34,9 @@ def meeting_offset(
     ours: Sequence[tuple[int, int]], our_end: int, theirs: Sequence[tuple[int, int]], their_end: int
 ) -> int | None:
     """
-    Up to which offset two logs of a partition are alike, from their tables of (epoch, start offset); None when they
-    share no record.  An epoch has one leader, which never truncates in it: who has the same offset of the same epoch
-    has the same before it.  KIP-101.
+    Return the offset up to which two logs of a partition are identical, given their tables of (epoch, start offset);
+    None when they share no record.  An epoch has one leader, which never truncates in it: logs that share an offset of
+    an epoch are identical up to it.  KIP-101.
     """
     their_spans = {epoch: (start, end) for epoch, start, end in _spans(theirs, their_end)}
     for epoch, start, end in reversed(_spans(ours, our_end)):
@@ -47,33 +48,35 @@ def meeting_offset(
 
 
 def _spans(starts: Sequence[tuple[int, int]], end_offset: int) -> list[tuple[int, int, int]]:
-    """(epoch, start, end) of each."""
+    """Return (epoch, start, end) of each epoch."""
     ends = [start for _, start in starts[1:]] + [end_offset]
     return [(epoch, start, end) for (epoch, start), end in zip(starts, ends, strict=False)]
 
 
 class LeaderEpochs:
+    """The table of one partition.  Other threads read `starts`, so it is replaced and never changed in place."""
+
     __slots__ = ("starts",)
 
     def __init__(self, starts: list[EpochStart] | None = None) -> None:
-        self.starts = starts or []  # never changed in place: readers' threads look into it
+        self.starts = starts or []
 
     @property
     def latest(self) -> int:
         return self.starts[-1].epoch if self.starts else UNDEFINED_EPOCH
 
     def begin(self, epoch: int, start_offset: int, log_index: int) -> None:
-        """The first entry of `epoch` is appended; of several epochs with one start offset the newest is kept."""
+        """Add a row for `epoch`.  It replaces a row with the same start offset: that epoch wrote nothing here."""
         assert epoch > self.latest, f"epoch {epoch} after {self.latest}"
         kept = [start for start in self.starts if start.start_offset != start_offset]
         self.starts = [*kept, EpochStart(epoch, start_offset, log_index)]
 
     def truncate(self, log_index: int) -> None:
-        """Entries from `log_index` on are gone."""
+        """Remove the rows of entries from `log_index` on."""
         self.starts = [start for start in self.starts if start.log_index < log_index]
 
     def advance(self, log_start_offset: int) -> None:
-        """The entry that covers the log start is kept, moved up to it; those before it go."""
+        """Drop the rows below the log start; the row that covers it stays and starts there."""
         covering = bisect_right(self.starts, log_start_offset, key=lambda start: start.start_offset) - 1
         if covering >= 0:
             kept = self.starts[covering:]
@@ -81,22 +84,22 @@ class LeaderEpochs:
             self.starts = kept
 
     def span_at(self, offset: int) -> tuple[int, int]:
-        """The epoch that wrote `offset` (UNDEFINED_EPOCH before the table), and the first offset of the next one."""
+        """Return the epoch of `offset` (UNDEFINED_EPOCH before the table) and the start offset of the next epoch."""
         starts = self.starts
         at = bisect_right(starts, offset, key=lambda start: start.start_offset)
         epoch = starts[at - 1].epoch if at else UNDEFINED_EPOCH
         return epoch, starts[at].start_offset if at < len(starts) else OFFSET_MAX
 
     def span_from(self, offset: int) -> tuple[int, int]:
-        """As `span_at`, of the first offset from there on that the table has.  It may be advanced meanwhile."""
+        """Return `span_at` for `offset`, or for the start of the table if that is greater: the log start may move."""
         starts = self.starts
         return LeaderEpochs(starts).span_at(max(offset, starts[0].start_offset) if starts else offset)
 
     def end_offset(self, epoch: int, end_offset: int) -> tuple[int, int]:
         """
-        (epoch, end offset) of the largest epoch not above `epoch`, where `end_offset` is the partition's: what
-        OffsetForLeaderEpoch answers.  Newer than the table is undefined; older is answered with the table's first
-        start offset.
+        Return (epoch, end offset) of the largest epoch that is not above `epoch`, as OffsetForLeaderEpoch answers it.
+        `end_offset` is the partition's.  An epoch newer than the table is undefined; for an older one the table's first
+        start offset is returned.
         """
         if epoch == UNDEFINED_EPOCH or not self.starts or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

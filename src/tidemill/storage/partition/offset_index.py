@@ -1,8 +1,8 @@
-"""A sparse index of one segment: offsets → positions, and timestamps → offsets.  A hint: what is found must be checked.
+"""A sparse index of one segment: offsets → positions, and timestamps → offsets.  A hint: readers check what they find.
 
-One point each `index.interval.bytes`, as in Kafka.  A point is (offset relative to the segment, position, largest
-timestamp before the point).  Of the last point the leader epoch is known as well: a segment that has a batch of this
-epoch at this offset has all the same before it (Raft's log matching), so that says whose index it is.
+It has one point per `index.interval.bytes`, as in Kafka.  A point is (offset relative to the segment, position, largest
+timestamp before the point).  For the last point the leader epoch is known as well.  A segment that has a batch of this
+epoch at this offset is identical before it (Raft's log matching), so the last point identifies the index's segment.
 """
 
 from array import array
@@ -20,14 +20,14 @@ _Columns = tuple["array[int]", "array[int]", "array[int]", int]
 
 
 class OffsetIndex:
-    """Positions are bytes in the segment's file; timestamps are ms, and never fall from point to point."""
+    """Positions are bytes in the segment's file; timestamps are ms and never decrease from point to point."""
 
     __slots__ = ("_columns", "next_position")
 
     def __init__(self) -> None:
         # Offsets, positions, timestamps, and the epoch of the batch at the last point.  Other threads search and save
-        # while the loop adds: so the columns only grow, the one that is searched last of all, and a truncation puts
-        # others in their place.
+        # while the event loop adds points: so columns only grow, `offsets` last because searches begin there, and a
+        # truncation replaces them.
         self._columns: _Columns = (array("I"), array("I"), array("q"), UNKNOWN_EPOCH)
         self.next_position = 0  # a batch at or behind this position gets a point
 
@@ -47,24 +47,27 @@ class OffsetIndex:
 
     @property
     def last_point(self) -> tuple[int, int, int]:
-        """(relative offset, position, epoch); there is one in every segment that has a batch."""
+        """(relative offset, position, epoch) of the last point.  Every segment with a batch has a point."""
         offsets, positions, _, epoch = self._columns
         return offsets[-1], positions[-1], epoch
 
     def point_before(self, relative_offset: int) -> tuple[int, int]:
-        """(relative offset, position) of the batch where a walk that looks for `relative_offset` can begin."""
+        """Return (relative offset, position) of the batch at which a search for `relative_offset` can begin."""
         offsets, positions, _, _ = self._columns
         at = bisect_right(offsets, relative_offset) - 1
         return (offsets[at], positions[at]) if at >= 0 else (0, 0)
 
     def point_before_timestamp(self, timestamp: int, size: int) -> tuple[int, int]:
-        """Likewise, for a walk that looks for the first record at or after `timestamp`; below `size`."""
+        """
+        Return (relative offset, position), below `size`, of the batch at which a search for the first record at or
+        after `timestamp` can begin.
+        """
         offsets, positions, timestamps, _ = self._columns
         at = min(bisect_left(timestamps, timestamp), bisect_left(positions, size)) - 1
         return (offsets[at], positions[at]) if at >= 0 else (0, 0)
 
     def truncate(self, size: int, interval_bytes: int) -> None:
-        """The segment ends at `size` now."""
+        """Drop the points behind `size`, the segment's new end."""
         offsets, positions, timestamps, last_epoch = self._columns
         keep = bisect_left(positions, size)
         epoch = last_epoch if keep == len(positions) else UNKNOWN_EPOCH
@@ -73,8 +76,9 @@ class OffsetIndex:
 
     def encode(self) -> bytes | None:
         """
-        The file of a closed segment: magic, version (2), CRC of the rest (4), epoch of the last point (4), count (4),
-        then the three columns, big-endian.  None when nobody could tell whose index it is.
+        Return the index file of a closed segment: magic, version (2), CRC of the rest (4), epoch of the last point (4),
+        count (4), then the three columns, big-endian.  None when the last point's epoch is unknown: then the file could
+        not be matched with its segment.
         """
         offsets, positions, timestamps, epoch = self._columns
         count = len(offsets)
@@ -90,7 +94,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, data: bytes, segment_size: int) -> "OffsetIndex | None":
-        """The index that `data` holds; None when it is not a whole one, or has points behind `segment_size`."""
+        """Return the index in `data`; None when it is not whole, or has points behind `segment_size`."""
         if len(data) < _HEAD_BYTES or data[:4] != _MAGIC or int.from_bytes(data[4:6]) != VERSION:
             return None
         count = int.from_bytes(data[14:18])

@@ -1,4 +1,4 @@
-"""How many segments' files stay open.  A file that was closed is opened again by whoever reads it next."""
+"""Bounds the number of open segment files.  A file that was closed is opened again by its next reader."""
 
 from collections.abc import Container, Iterable
 from typing import Final
@@ -6,13 +6,14 @@ from typing import Final
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition.segment import Segment
 
-OPEN_SEGMENTS_MAX: Final = 500  # half of the 1,024 that a process usually may have; opening again costs 10 µs
+OPEN_SEGMENTS_MAX: Final = 500  # half of the usual limit of 1,024 open files per process
 
 
 def close_surplus(shards: Iterable[ShardLog], pinned: Container[Segment]) -> bool:
     """
-    Let go of the surplus, closed segments first; whether none is left.  `pinned` are those that are written or not yet
-    synced: a sync must see what a write met.  Files are dropped, not closed: a reader that uses one goes on with it.
+    Drop the surplus files, those of closed segments first.  Return whether no surplus is left.  `pinned` segments are
+    being written or not yet synced: their sync must use the file that was written, or it would miss a write error.
+    Files are dropped, not closed: a reader may be using one.
     """
     opened = [
         segment

@@ -1,8 +1,8 @@
-"""One partition's records: where its batches lie, and how they are read.
+"""One partition's batches: their positions in segments, and how they are read.
 
-What is appended is readable at once: from memory until its bytes are in the segment, and for as long as the tail
-cache keeps it. Whatever comes from disk is checked before it leaves: CRC, and what the CRC does not cover: the offset,
-which continues the one before, magic and leader epoch of every batch (`log.md` §2.4).
+An appended batch can be read at once: from memory until its bytes are in the segment, and for as long as the tail cache
+keeps it.  Bytes from disk are checked before they leave the broker: the CRC of every batch, and what the CRC does not
+cover, which are the offset (it continues the batch before), the magic and the leader epoch.
 """
 
 from bisect import bisect_left, bisect_right
@@ -36,20 +36,20 @@ from tidemill.storage.partition.segment import Segment, SegmentDamaged, load_ind
 from tidemill.storage.partition.tail_cache import Tail, TailCache
 
 SEGMENT_POSITION_MAX: Final = (1 << 32) - 1  # positions are 4 B in rows and indexes
-READ_PLACES_MAX: Final = 32  # how many readers' next positions are remembered per partition; the rest look them up
-UNREAD_BYTES_MAX: Final = 256 << 20  # … then nobody is expected to: those who keep up read the newest from memory
+READ_PLACES_MAX: Final = 32  # positions at which readers will continue, per partition; other readers use the index
+UNREAD_BYTES_MAX: Final = 256 << 20  # appended without a read from a segment, after which none is expected soon
 _LAST_OFFSET_DELTA: Final = Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
 _unpack_checked: Final = Struct(">qiibI2xi").unpack_from  # base offset, length, epoch, magic, CRC, last offset delta
 
 
 class OffsetGone(LookupError):
-    """The offset was settled while it was looked for."""
+    """The offset was trimmed during the read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """How a partition cuts its segments."""
+    """When a partition begins a new segment, and how dense its indexes are."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3_600_000
@@ -60,7 +60,7 @@ DEFAULT_LOG_CONFIG: Final = LogConfig()
 
 
 class PartitionLog:
-    """`log_start` moves when it is committed, `end_offset` when something is appended or truncated."""
+    """`log_start` changes at commit; `end_offset` changes at append and truncation."""
 
     __slots__ = (
         "_cache",
@@ -89,19 +89,19 @@ class PartitionLog:
         self.directory = paths.partition_directory(topic_id, partition)
         self.config = DEFAULT_LOG_CONFIG
         self.log_start = 0
-        self.trimmed = 0  # below this, nothing is kept, checked or sent
+        self.trimmed = 0  # trimmed: below this offset nothing is kept, checked or sent
         self.end_offset = 0
-        self.is_closed = False  # the shard does not live here any more
-        self.segments: list[Segment] = []  # grows in place, is cut by replacing it: readers' threads look into it
+        self.is_closed = False  # the shard was closed on this broker
+        self.segments: list[Segment] = []  # appended to in place, cut by replacing it: reader threads iterate over it
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()  # maintained by the shard's machines; here for the append path
         self.tail: Tail = {}
-        self.unread_bytes = 0  # appended since somebody has read from a segment
+        self.unread_bytes = 0  # appended since the last read from a segment
         self._places: deque[tuple[int, Segment, int]] = deque(maxlen=READ_PLACES_MAX)
 
     @property
     def is_read(self) -> bool:
-        """Somebody reads from segments, and not only the tail: what is written should be in the page cache."""
+        """Return whether readers use the segments and not only the tail: then writes should stay in the page cache."""
         return self.unread_bytes <= UNREAD_BYTES_MAX
 
     @property
@@ -123,7 +123,7 @@ class PartitionLog:
         return header
 
     def allocate(self, size: int, max_timestamp: int, base_offset: int, epoch: int) -> tuple[Segment, int]:
-        """Where the next batch lies: its segment, and its position there."""
+        """Assign segment and position to the next batch.  `size` is bytes, `max_timestamp` ms."""
         segment = self.segments[-1] if self.segments else None
         if segment is None or self._is_full(segment, size, max_timestamp, base_offset):
             segment = self._next_segment(base_offset)
@@ -141,7 +141,10 @@ class PartitionLog:
         )
 
     def restore(self, state: PartitionState) -> None:
-        """Its files hold exactly this, durably.  Segments that go on are the same objects: who must sync them knows."""
+        """
+        Take over the state after an install or from a checkpoint: the files hold exactly this, durably.  Segments that
+        continue keep their objects, because a checkpoint may hold them as dirty.
+        """
         self.log_start, self.trimmed, self.end_offset = state.log_start, state.trimmed, state.end_offset
         known = {segment.base_offset: segment for segment in self.segments}
         segments = []
@@ -165,7 +168,7 @@ class PartitionLog:
         self._places = deque(maxlen=READ_PLACES_MAX)
 
     def _is_full(self, segment: Segment, size: int, max_timestamp: int, base_offset: int) -> bool:
-        """Kafka's `LogSegment.shouldRoll`: by size, by age between record timestamps, by what an index can hold."""
+        """Return whether a new segment must begin, as Kafka's `LogSegment.shouldRoll`: by size, age or index range."""
         config = self.config
         grown = segment.size + size
         if not segment.size:
@@ -177,7 +180,7 @@ class PartitionLog:
         return max_timestamp - segment.created_at > config.segment_ms >= 0 <= segment.created_at
 
     def roll(self) -> None:
-        """Begin a new segment, so that the present one can expire."""
+        """Begin a new segment, so that the current one can expire."""
         if self.segments and self.segments[-1].size:
             self._next_segment(self.end_offset)
 
@@ -189,7 +192,7 @@ class PartitionLog:
         return segment
 
     def truncate(self, entry: Entry) -> list[Segment]:
-        """The BATCH `entry` and all behind it are gone; the segments that nothing is left of."""
+        """Cut the BATCH `entry` and everything behind it.  Return the segments of which nothing is left."""
         self.end_offset = entry.base_offset
         kept = bisect_right(self.segments, entry.segment_base, key=lambda segment: segment.base_offset)
         removed = self.segments[kept:]
@@ -201,18 +204,18 @@ class PartitionLog:
             last.is_closed = False
         for base_offset in [base for base in self.tail if base >= self.end_offset]:
             del self.tail[base_offset]
-        self._places = deque(maxlen=READ_PLACES_MAX)  # a new one: a reader that is under way notes its place in the old
+        self._places = deque(maxlen=READ_PLACES_MAX)  # replaced: a running read notes its position in the old one
         return removed
 
     @property
     def first_base(self) -> int:
-        """The base offset of the first segment; of the next one, where there is none."""
+        """The base offset of the first segment, or of the next one if there is none."""
         return self.segments[0].base_offset if self.segments else self.end_offset
 
     def trim(self, offset: int, first_base: int | None = None) -> list[Segment]:
         """
-        Nothing below `offset` is needed any more; the segments that held nothing else.  `first_base`: they were before
-        this one, whatever is here by now.
+        Trim the log below `offset`.  Return the segments that held nothing else.  In recovery, `first_base` is the base
+        offset of the first segment that was kept then; later rows may have added segments since.
         """
         self.trimmed = max(self.trimmed, offset)
         self.log_start = max(self.log_start, offset)
@@ -228,7 +231,7 @@ class PartitionLog:
         return segments[:count]
 
     def frees(self, offset: int) -> bool:
-        """A segment goes when `offset` is settled."""
+        """Return whether trimming to `offset` would remove a segment."""
         return bool(self._trimmed_count(offset))
 
     def _trimmed_count(self, offset: int) -> int:
@@ -236,14 +239,14 @@ class PartitionLog:
         for at, segment in enumerate(segments):
             end = segments[at + 1].base_offset if at + 1 < len(segments) else self.end_offset
             if end > offset or segment.base_offset == end:
-                return at  # an empty one stays: the next batch makes its file, which must not be removed then
+                return at  # an empty segment stays: the next batch makes its file, which must not be removed then
         return len(segments)
 
     def read(self, offset: int, bytes_max: int, end_offset: int, *, may_wait: bool) -> tuple[list[Buffer], int] | None:
         """
-        Whole batches from the one that holds `offset`, up to `end_offset` and about `bytes_max`, always at least one,
-        and how many bytes they are.  None when that needs the disk and `may_wait` is false.  SegmentDamaged rather
-        than wrong bytes.
+        Read whole batches from the one that holds `offset`, up to `end_offset` and about `bytes_max` but at least one.
+        Return them and their size in bytes; None when that needs the disk and `may_wait` is false.  Raises OffsetGone,
+        and SegmentDamaged instead of returning wrong bytes.
         """
         if offset >= end_offset:
             return [], 0
@@ -254,7 +257,7 @@ class PartitionLog:
             return self._read_segments(offset, bytes_max, end_offset, may_wait)
         except SegmentDamaged:
             if self.is_closed or offset < self.trimmed:
-                raise OffsetGone(f"offset {offset} of {self.directory} went while it was read") from None
+                raise OffsetGone(f"offset {offset} of {self.directory} was trimmed or closed during the read") from None
             raise
 
     def _read_tail(self, offset: int, bytes_max: int, end_offset: int) -> tuple[list[Buffer], int] | None:
@@ -279,8 +282,8 @@ class PartitionLog:
         return batches, size
 
     def _batch_in_tail_around(self, offset: int) -> Buffer | None:
-        """A batch in memory that holds `offset` in its middle.  Who lags asks here before each read from the disk."""
-        bases = list(self.tail)  # ascending: appended at the end, evicted at the beginning, truncated at the end
+        """Return the batch in memory that contains `offset` behind its first record.  Called before reads from disk."""
+        bases = list(self.tail)  # ascending: appended and truncated at the end, evicted at the beginning
         at = bisect_left(bases, offset) - 1
         batch = self.tail.get(bases[at]) if at >= 0 else None
         return batch if batch is not None and read_header(batch).end_offset > offset else None
@@ -317,7 +320,7 @@ class PartitionLog:
             places.append((next_offset, segment, position + size))
         elif next_offset < end_offset:
             newer = self._read_tail(next_offset, bytes_max - size, end_offset)
-            if newer is not None and size + newer[1] <= bytes_max:  # a tail gives one batch at least
+            if newer is not None and size + newer[1] <= bytes_max:  # the tail returns at least one batch, of any size
                 batches += newer[0]
                 size += newer[1]
         return batches, size
@@ -331,8 +334,8 @@ class PartitionLog:
         self, segment: Segment, start: int, data: bytes | bytearray, offset: int, end_offset: int
     ) -> tuple[int, int]:
         """
-        How many bytes of `data` are whole batches from `offset` to below `end_offset`, and the offset that follows.
-        Checks every one.
+        Check the batches in `data` from `offset` on.  Return the size of the whole batches below `end_offset`, and the
+        offset behind them.  Raises SegmentDamaged if the first batch is damaged.
         """
         at = 0
         expected = offset
@@ -341,9 +344,7 @@ class PartitionLog:
         # The table begins at the log start, which may lie in the middle of the first batch.
         epoch, epoch_end = self.epochs.span_from(offset)
         with memoryview(data) as view:
-            while (
-                at + HEADER_BYTES <= len(data) and expected < end_offset
-            ):  # what lies behind may be changing right now
+            while at + HEADER_BYTES <= len(data) and expected < end_offset:  # bytes behind it may be changing right now
                 base_offset, batch_length, leader_epoch, magic, crc, last_offset_delta = _unpack_checked(data, at)
                 end = at + batch_length + LENGTH_BYTES
                 if end > len(data) and at:
@@ -360,7 +361,7 @@ class PartitionLog:
                     and crc32c(view[at + CRC_START : end]) == crc
                 ):
                     if at:
-                        break  # what lies before it is whole; the next read begins here and tells
+                        break  # the batches before it are whole; the next read begins here and raises
                     raise SegmentDamaged(segment.path, start, offset, _problem_of(data, offset, epoch))
                 if next_offset > end_offset:
                     break
@@ -375,10 +376,10 @@ class PartitionLog:
 
     def place_of(self, offset: int, may_wait: bool) -> tuple[Segment, int, int] | None:
         """
-        Segment, position and base offset of the batch that holds `offset`; None when that needs the disk.  What no
-        file holds begins at `offset` itself.
+        Return segment, position and base offset of the batch that holds `offset`; None when that needs the disk.  If no
+        file holds it yet, the base offset returned is `offset` itself.  Raises OffsetGone and SegmentDamaged.
         """
-        for remembered in tuple(self._places):  # in one step: other readers add to it meanwhile
+        for remembered in tuple(self._places):  # copied in one step: other threads append to it
             if remembered[0] == offset:
                 return remembered[1], remembered[2], offset
         segment = self.segment_of(offset)
@@ -401,8 +402,8 @@ class PartitionLog:
 
     def first_at_or_after(self, timestamp: int, end_offset: int, start_offset: int = 0) -> BatchHeader | None:
         """
-        The header of the first batch between `start_offset` and `end_offset` that has a record at or after
-        `timestamp`.  May wait for the disk.
+        Return the header of the first batch between `start_offset` and `end_offset` that has a record at or after
+        `timestamp` (ms).  May wait for the disk.
         """
         start_offset = max(start_offset, self.log_start)
         segments = self.segments[:]
@@ -420,8 +421,8 @@ class PartitionLog:
 
     def with_largest_timestamp(self, end_offset: int, start_offset: int = 0) -> BatchHeader | None:
         """
-        The header of the first of the batches with the largest timestamp between `start_offset` and `end_offset`.
-        May wait for the disk.
+        Return the header of the batch with the largest timestamp between `start_offset` and `end_offset`; of several,
+        the first.  May wait for the disk.
         """
         start_offset = max(start_offset, self.log_start)
         largest = None
@@ -435,7 +436,7 @@ class PartitionLog:
         return largest
 
     def _headers(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
-        """As `_walked`; of a segment that goes meanwhile, as far as that came."""
+        """Yield the headers of `_walked`; end early if the segment is removed meanwhile."""
         try:
             yield from self._walked(segment, timestamp)
         except SegmentDamaged:
@@ -444,8 +445,8 @@ class PartitionLog:
 
     def _walked(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
         """
-        Headers of a segment's batches from where the time index points: from the file as far as it is written, then
-        from memory; and from the file again when memory has let go of some meanwhile.
+        Yield the headers of a segment's batches from where the time index points: from the file as far as it is
+        written, then from memory, and from the file again for batches that left memory meanwhile.
         """
         position = 0
         offset = segment.base_offset
@@ -479,7 +480,7 @@ class PartitionLog:
 
 
 def _problem_of(data: bytes | bytearray, offset: int, epoch: int) -> str:
-    """What is wrong with the batch that `data` begins with, where `offset` of `epoch` was expected."""
+    """Return what is wrong with the batch at the start of `data`, where `offset` of `epoch` was expected."""
     header = read_header(data)
     if not HEADER_BYTES <= header.size_bytes <= len(data):
         return f"a batch of {header.size_bytes} B does not fit"

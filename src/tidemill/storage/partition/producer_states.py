@@ -1,10 +1,10 @@
-"""What a partition knows of its idempotent producers: the newest batches of each, to tell a retry from a gap.  KIP-98,
-KIP-360.
+"""The idempotent producers of a partition: the newest batches of each, to tell a retry from a gap.  KIP-98, KIP-360.
 
-A window holds the batches that are not committed yet, and behind them the five newest committed ones: so whatever is
-truncated, what is left is the state as of the last entry that is left, and nothing has to be read again.  Batches are
-told apart by the log index of their entry.  Producers expire by the append times of what is committed, never by a
-clock, nor by an entry that may be truncated: equal logs agree on who is silent, whenever each forgets him.
+A window holds the batches of a producer that are not committed yet, and before them its five newest committed batches.
+So after any truncation the window is the state as of the last entry that is left, and nothing has to be read again.
+Batches are identified by the log index of their entry.  Producers expire by the append times of committed entries,
+never by a clock or by an entry that may be truncated: replicas with equal logs agree on which producers have expired,
+even if they forget them at different times.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from tidemill.model import errors
 
 WINDOW_BATCHES: Final = 5  # Kafka's: an idempotent client has at most five requests in flight
-PRODUCERS_KEPT: Final = 100  # of a partition, whatever a clock says: less than 100 KiB
+PRODUCERS_KEPT: Final = 100  # of a partition, even if they have expired: less than 100 KiB
 NO_PRODUCER_ID: Final = -1
 SEQUENCE_MODULUS: Final = 1 << 31
 
@@ -33,11 +33,13 @@ class Duplicate(NamedTuple):
     """A retry of a batch that is in the log already."""
 
     base_offset: int
-    log_index: int  # its answer waits until this has committed
+    log_index: int  # the retry is answered when this entry has committed
     append_time: int
 
 
 class ProducerStates:
+    """The producers of one partition."""
+
     __slots__ = ("_producers",)
 
     def __init__(self) -> None:
@@ -51,8 +53,8 @@ class ProducerStates:
 
     def check(self, producer_id: int, epoch: int, first_sequence: int, record_count: int) -> int | Duplicate:
         """
-        What to do with a batch: append it (0), answer it as a Duplicate, or refuse it with an error code.  What is
-        remembered counts, however old a clock says that it is.
+        Check a batch against the producer's window.  Return 0 to append it, a Duplicate to answer it as a retry, or an
+        error code to refuse it.  A window counts as long as it is remembered, whatever its age.
         """
         window = self._producers.get(producer_id)
         if not window:
@@ -73,7 +75,7 @@ class ProducerStates:
         return errors.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def append(self, producer_id: int, batch: ProducerBatch, committed_index: int) -> None:
-        """The batch is in the log; what lies at or below `committed_index` can no longer be truncated."""
+        """Add an appended batch, and drop batches that no truncation can bring back."""
         window = self._producers.get(producer_id)
         if window is None:
             window = self._producers[producer_id] = deque()
@@ -82,7 +84,7 @@ class ProducerStates:
             window.popleft()
 
     def truncate(self, log_index: int) -> None:
-        """Entries from `log_index` on are gone."""
+        """Remove the batches of entries from `log_index` on."""
         for producer_id in list(self._producers):
             window = self._producers[producer_id]
             while window and window[-1].log_index >= log_index:
@@ -92,9 +94,9 @@ class ProducerStates:
 
     def silent(self, committed_index: int, before_ms: int) -> set[int]:
         """
-        Producers that have written nothing since `before_ms` of append time, as far as is committed; but not the newest
-        `PRODUCERS_KEPT`: when a clock jumps by days, somebody may be about to send again what he sent a second ago.
-        Who is silent stays so until he writes.
+        Return the producers whose newest batch is committed and was appended before `before_ms`.  The newest
+        `PRODUCERS_KEPT` are never returned: when a clock jumps by days, a producer may still retry a batch that it
+        sent a second ago.
         """
         producers = self._producers
         old = [
@@ -109,12 +111,12 @@ class ProducerStates:
         return {producer_id for log_index, producer_id in old if log_index < kept_from}
 
     def expire(self, committed_index: int, before_ms: int) -> None:
-        """Forget who is silent."""
+        """Forget the producers that `silent` returns."""
         for producer_id in self.silent(committed_index, before_ms):
             del self._producers[producer_id]
 
     def saved(self, committed_index: int, last_index: int) -> dict[int, tuple[ProducerBatch, ...]]:
-        """What a checkpoint keeps: the state as of a committed entry, and every batch after it up to the last."""
+        """Return the windows as of `committed_index`, with all batches after it up to `last_index`."""
         state = {}
         for producer_id, window in self._producers.items():
             batches = [batch for batch in window if batch.log_index <= last_index]
@@ -127,12 +129,12 @@ class ProducerStates:
         self._producers = {producer_id: deque(batches) for producer_id, batches in state.items()}
 
     def newest(self) -> dict[int, ProducerBatch]:
-        """The newest batch of each producer (what DescribeProducers shows)."""
+        """Return the newest batch of each producer, as DescribeProducers shows it."""
         return {producer_id: window[-1] for producer_id, window in self._producers.items()}
 
 
 def _newest_committed(window: deque[ProducerBatch], committed_index: int) -> int:
-    """Its log index; 0: nothing is committed."""
+    """Return the log index of the window's newest committed batch; 0 when none is committed."""
     last = window[-1].log_index
     if last <= committed_index:
         return last

@@ -1,10 +1,10 @@
-"""Which segments of a partition have to go: a pure answer, by time and by size, as Kafka's `UnifiedLog` gives it.
+"""Retention by time and by size: which segments of a partition expire, a pure function like Kafka's `UnifiedLog`.
 
-Whole segments go, the oldest first.  By time: one whose newest record timestamp lies further back than the retention
-time; the first that does not stops the walk, so a record from the future keeps what is behind it.  By size: the oldest,
-as long as what is left still has at least the retention size.  Nothing that is not committed goes.
+Whole segments expire, oldest first.  By time: a segment whose newest record timestamp is older than the retention time;
+the first segment that is not ends the search, so a record from the future keeps the segments behind it.  By size: the
+oldest segment, as long as the rest still has at least the retention size.  Only committed segments expire.
 
-Unlike Kafka, a segment without any record timestamp never expires by time: file times depend on who copied the file.
+Unlike in Kafka, a segment without any record timestamp never expires by time: file times change when files are copied.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ UNBOUNDED: Final = -1
 
 
 class SegmentAge(NamedTuple):
-    """What retention knows of a segment."""
+    """The properties of a segment that retention uses."""
 
     end_offset: int
     size_bytes: int
@@ -25,7 +25,7 @@ class SegmentAge(NamedTuple):
 
 
 def segment_ages(log: PartitionLog) -> list[SegmentAge]:
-    """Of every segment that holds something, oldest first."""
+    """Return the properties of every segment that is not empty, oldest first."""
     segments = log.segments
     ends = [*(segment.base_offset for segment in segments[1:]), log.end_offset]
     return [
@@ -43,7 +43,7 @@ def retained_from(
     retention_ms: int = UNBOUNDED,
     retention_bytes: int = UNBOUNDED,
 ) -> int | None:
-    """The offset from which on records are kept; None when nothing has to go."""
+    """Return the first offset that is kept; None when nothing expires."""
     kept_from = None
     left_bytes = sum(segment.size_bytes for segment in segments)
     for segment in segments:

@@ -1,4 +1,4 @@
-"""A segment: a file of consecutive batches of one partition, and nothing but batches."""
+"""A segment: a file of consecutive batches of one partition, and nothing else."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,13 +10,13 @@ from tidemill.storage.disk import Disk, File
 from tidemill.storage.partition.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from tidemill.storage.partition.partition_state import SegmentState
 
-WALK_BYTES: Final = 256 << 10  # read ahead while walking headers: a few small batches, or one header of a large one
+WALK_BYTES: Final = 256 << 10  # read ahead while walking headers: a few small batches, or the header of a large one
 UNKNOWN_TIMESTAMP: Final = -1
 _NEVER: Final = 1 << 62
 
 
 class SegmentDamaged(OSError):
-    """The bytes of a segment are not what was written.  Names the file, the position, and the offset."""
+    """The bytes of a segment are not what was written.  The message names file, position and offset."""
 
     def __init__(self, path: str, position: int, offset: int, problem: str) -> None:
         super().__init__(f"{path}: at byte {position} (offset {offset}): {problem}")
@@ -27,7 +27,8 @@ class SegmentDamaged(OSError):
 
 class Segment:
     """
-    Sizes and positions are bytes.  What the loop decides is here at once; what lies in the file follows (`written`).
+    Sizes and positions are bytes.  A batch is assigned its position at once (`size`); its bytes are written to the
+    file later (`written`).
     """
 
     __slots__ = (
@@ -56,29 +57,31 @@ class Segment:
     ) -> None:
         self.path = paths.segment_file(directory, base_offset)
         self.base_offset = base_offset
-        self.size = size  # of all batches appended
-        self.max_timestamp = max_timestamp  # the largest of any record in it, or of any that was cut from it
+        self.size = size  # of all appended batches
+        self.max_timestamp = max_timestamp  # the largest of all records, also of those that were cut
         self.created_at = created_at  # the largest timestamp of its first batch; `segment.ms` counts from it
-        self.written = size  # up to here its bytes are in the file
-        self.truncated_to = _NEVER  # where it was cut while a block was on its way to the file
+        self.written = size  # bytes up to here are in the file
+        self.truncated_to = _NEVER  # where the segment was cut during the write-back in flight
         self.on_disk = size > 0
-        self.is_closed = False  # another one follows it
+        self.is_closed = False  # another segment follows
         self.file: File | None = None
-        self.cuts = 0  # how often its end was another one, not further on
-        self._index = None if size else (OffsetIndex(), 0)  # and which of these ends it is for
+        self.cuts = 0  # the number of times that the end was moved other than by an append
+        self._index = None if size else (OffsetIndex(), 0)  # with the value of `cuts` that it was made for
 
     @property
     def index(self) -> OffsetIndex | None:
-        """None: nobody has made it yet."""
+        """The index of the segment; None if it must be loaded."""
         made = self._index
         return made[0] if made is not None and made[1] == self.cuts else None
 
     def keep_index(self, index: OffsetIndex, cuts: int) -> None:
-        """It was made when there were so many cuts; if there are more it is for nobody.  Called by every thread."""
+        """Keep an index that was made when the segment had `cuts` cuts; it is ignored after more.  Any thread."""
         self._index = index, cuts
 
     def opened(self, disk: Disk) -> File:
-        """The file, which exists: only the thread that spreads makes files.  Called by every thread."""
+        """
+        Return the open file.  It must exist: only the write-back makes files.  Any thread.  Raises SegmentDamaged.
+        """
         file = self.file
         if file is None:
             try:
@@ -88,7 +91,7 @@ class Segment:
         return file
 
     def allocate(self, size: int, max_timestamp: int, offset: int, interval_bytes: int, epoch: int) -> int:
-        """Append a batch of `size` bytes; its position."""
+        """Append a batch of `size` bytes and return its position."""
         position = self.size
         if not position:
             self.created_at = max_timestamp
@@ -101,14 +104,14 @@ class Segment:
         return position
 
     def cut(self, size: int, interval_bytes: int) -> None:
-        """Batches from `size` on are gone.  Their bytes may stay in the file until others lie over them."""
+        """Cut the batches from position `size` on.  Their bytes may stay in the file until they are overwritten."""
         index = self.index
         self.size = size
         self.written = min(self.written, size)
         self.truncated_to = min(self.truncated_to, size)
         if index is not None:
             index.truncate(size, interval_bytes)
-        self.cuts += 1  # last: who counts as many has met the new end
+        self.cuts += 1  # last: a thread that reads this number also sees the new end
         if index is not None:
             self._index = index, self.cuts
 
@@ -116,7 +119,7 @@ class Segment:
         return SegmentState(self.base_offset, self.size, self.max_timestamp, self.created_at)
 
     def restore(self, state: SegmentState) -> None:
-        """An install has cut it, or copied more into it; durably."""
+        """Take over the state after an install: the file was cut or extended, durably."""
         self.size = self.written = state.size
         self.max_timestamp, self.created_at = state.max_timestamp, state.created_at
         self.truncated_to = _NEVER
@@ -127,7 +130,7 @@ class Segment:
         self.truncated_to = _NEVER
 
     def write_back_done(self, end: int) -> None:
-        """Bytes up to `end` are in the file, but for what was cut meanwhile."""
+        """Bytes up to `end` are in the file, except what was cut during the write-back."""
         self.written = max(self.written, min(end, self.truncated_to, self.size))
 
     def close(self) -> None:
@@ -138,10 +141,11 @@ class Segment:
 
 def walk(file: File, path: str, position: int, end: int, offset: int) -> Iterator[tuple[int, int, BatchHeader]]:
     """
-    Every batch's position, base offset and header from `position`, where the one of `offset` begins, to `end`.
+    Yield position, base offset and header of every batch from `position`, where the batch of `offset` begins, to `end`.
 
-    Offsets are counted, for what the header says is outside the batch's CRC; but not by a batch whose CRC does not
-    match.  Checks lengths only.
+    Base offsets are counted, because the one in the header is not covered by the CRC.  If the two differ and the CRC of
+    the batch before does not match, its record count cannot be trusted, and the header's offset is used.  Otherwise
+    only lengths are checked.  Raises SegmentDamaged.
     """
     chunk = b""
     start = before = position
@@ -164,12 +168,12 @@ def walk(file: File, path: str, position: int, end: int, offset: int) -> Iterato
 
 
 def _is_whole(file: File, position: int, size: int) -> bool:
-    """The batch there, of `size` bytes, counts its records rightly; so does none."""
+    """Return whether the CRC of the batch of `size` bytes at `position` matches; true for no batch."""
     return not size or crc_matches(file.read(position, size))
 
 
 def _read_start(file: File, position: int) -> tuple[int, int]:
-    """Base offset and epoch of the batch that should begin at `position`; -1 when the file ends before."""
+    """Return base offset and epoch of the batch at `position`; -1 for both when the file ends before."""
     data = file.read(position, HEADER_BYTES)
     if len(data) < HEADER_BYTES:
         return -1, -1
@@ -179,8 +183,8 @@ def _read_start(file: File, position: int) -> tuple[int, int]:
 
 def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
     """
-    Give a segment its index: from its file if that is whole and this segment's, for another may have had the same
-    base offset before; else by walking the headers.  May wait for the disk.
+    Load the segment's index from its file, or build it from the batch headers if the file is not whole or belongs to an
+    earlier segment of the same base offset.  May wait for the disk.
     """
     while True:
         cuts = segment.cuts
@@ -191,7 +195,10 @@ def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex
 
 
 def _kept_index(disk: Disk, segment: Segment, written: int) -> OffsetIndex | None:
-    """From its file.  What lies behind `written` is not this segment's yet, or not any more."""
+    """
+    Return the index in the segment's index file; None if it is not this segment's.  Bytes behind `written` are not
+    part of the segment yet, or not any more.
+    """
     try:
         file = disk.open(paths.index_file(segment.path))
     except FileNotFoundError:
@@ -209,8 +216,8 @@ def _kept_index(disk: Disk, segment: Segment, written: int) -> OffsetIndex | Non
 
 def built_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
     """
-    By walking the headers.  May wait for the disk.  Where no batch can be found it ends: who looks for one behind that
-    walks there himself, and is told.
+    Build the index from the batch headers.  May wait for the disk.  The index ends before damage: a reader that looks
+    for a later batch walks from there, and gets SegmentDamaged.
     """
     index = OffsetIndex()
     max_timestamp = UNKNOWN_TIMESTAMP
@@ -224,7 +231,7 @@ def built_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetInde
 
 
 def save_index(disk: Disk, segment: Segment) -> None:
-    """Keep a closed segment's index beside it.  Not synced: it is a hint, with a CRC, and says whose it is."""
+    """Write a closed segment's index file.  It is not synced: it is a hint that has a CRC and names its segment."""
     index = segment.index
     data = None if index is None else index.encode()
     if data is None:

@@ -1,6 +1,4 @@
-"""The newest batches of all partitions, in memory, bounded; and, whatever the bound, those whose bytes are not in a
-segment yet.
-"""
+"""The newest batches of all partitions, in memory.  Bounded, except for batches that are not written back yet."""
 
 from collections import deque
 from typing import Final
@@ -8,21 +6,21 @@ from typing import Final
 from tidemill.raft.entry import Entry
 from tidemill.storage.disk import Buffer
 
-Tail = dict[int, Buffer]  # of one partition: base offset → batch
+Tail = dict[int, Buffer]  # the batches of one partition by base offset
 
-BATCH_OVERHEAD_BYTES: Final = 430  # measured: entry, numbers, places in dictionary and queue; small batches have 70
+BATCH_OVERHEAD_BYTES: Final = 430  # of Python objects per batch; it dominates for small batches
 
 
 class TailCache:
-    """First in, first out.  A batch that is not in its segment yet (`entry.payload` is still there) stays."""
+    """First in, first out.  A batch that is not written back yet (its entry still has a payload) stays."""
 
     __slots__ = ("_batches", "_gone", "bytes", "bytes_max")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self.bytes = 0  # overhead included
+        self.bytes = 0  # including the overhead
         self._batches: deque[tuple[Tail, Entry, Buffer]] = deque()
-        self._gone: dict[int, Tail] = {}  # by their `id`, which is theirs while they are here
+        self._gone: dict[int, Tail] = {}  # by `id`, which is unique while the tail is referenced here
 
     def add(self, tail: Tail, entry: Entry) -> None:
         payload = entry.payload
@@ -44,12 +42,12 @@ class TailCache:
                 del tail[entry.base_offset]
 
     def forget(self, tail: Tail) -> None:
-        """Its partition is gone."""
+        """Drop the batches of a closed partition; `sweep` frees their memory."""
         tail.clear()
         self._gone[id(tail)] = tail
 
     def sweep(self) -> None:
-        """Let go of what is forgotten, of many partitions at once.  Called a few times a second."""
+        """Free the batches of forgotten tails, of many partitions at once.  Called a few times a second."""
         if not self._gone:
             return
         kept: deque[tuple[Tail, Entry, Buffer]] = deque()
