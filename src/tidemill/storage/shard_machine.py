@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from tidemill.batches.batch import NO_PRODUCER_ID, BatchHeader
+from tidemill.batches.batch import BatchHeader
 from tidemill.raft.entry import BATCH, COMMAND, Entry
 from tidemill.storage.partition.partition_log import PartitionLog
 
@@ -112,6 +112,7 @@ class MachineRegistry:
         self.types: dict[int, MachineType] = {}
         for it in types:
             assert it.number not in self.types, f"machine number {it.number} is registered twice"
+            assert it.at_commit.batches != Batches.OF_PRODUCERS, "the producer of a batch is not known at commit"
             self.types[it.number] = it
 
     def make(self, partitions: Mapping[int, PartitionLog]) -> "ShardMachines":
@@ -125,19 +126,20 @@ T = TypeVar("T")
 
 
 class ShardMachines:
-    """The machines of one shard, and for each kind of entry the calls that it causes."""
+    """
+    The machines of one shard, and for each kind of entry the calls that it causes.  `ShardLog` makes the calls at
+    append itself: `batch_appended` for a batch without a producer id, `producer_batch_appended` for one with a producer
+    id, and `command_appended` by command.
+    """
 
     __slots__ = (
-        "_batch_appended",
         "_batch_committed",
         "_command_committed",
-        "_producer_batch_appended",
-        "_producer_batch_committed",
+        "batch_appended",
         "by_number",
         "command_appended",
-        "hears_batches",
         "hears_commits",
-        "hears_producers",
+        "producer_batch_appended",
         "registry",
     )
 
@@ -146,22 +148,12 @@ class ShardMachines:
         self.by_number = by_number
         appended = [(it.at_append, by_number[number].appended) for number, it in registry.types.items()]
         committed = [(it.at_commit, by_number[number].committed) for number, it in registry.types.items()]
-        self._batch_appended: tuple[_Appended, ...] = _of_batches(appended, Batches.ALL)
-        self._producer_batch_appended: tuple[_Appended, ...] = _of_batches(appended, Batches.OF_PRODUCERS)
+        self.batch_appended: tuple[_Appended, ...] = _of_batches(appended, Batches.ALL)
+        self.producer_batch_appended: tuple[_Appended, ...] = _of_batches(appended, Batches.OF_PRODUCERS)
         self.command_appended: dict[int, tuple[_Appended, ...]] = _of_commands(appended)
         self._batch_committed: tuple[_Committed, ...] = _of_batches(committed, Batches.ALL)
         self._command_committed: dict[int, tuple[_Committed, ...]] = _of_commands(committed)
-        self.hears_batches = bool(self._batch_appended)
-        self.hears_producers = bool(self._producer_batch_appended)
         self.hears_commits = bool(self._batch_committed or self._command_committed)
-
-    def batch_appended(self, entry: Entry, header: BatchHeader, commit_index: int) -> None:
-        """Called for every batch if `hears_batches`, and for a batch with a producer id if `hears_producers`."""
-        for told in self._batch_appended:
-            told(entry, header, commit_index)
-        if header.producer_id != NO_PRODUCER_ID:
-            for told in self._producer_batch_appended:
-                told(entry, header, commit_index)
 
     def entry_committed(self, entry: Entry) -> None:
         """Called for every committed entry if `hears_commits`."""
@@ -187,7 +179,8 @@ class ShardMachines:
 
 
 def _of_batches(listeners: Sequence[tuple[Interest, T]], wanted: Batches) -> tuple[T, ...]:
-    return tuple(told for interest, told in listeners if interest.batches == wanted)
+    """Return the listeners of batches that are at least `wanted`: a listener of all batches is in both sets."""
+    return tuple(told for interest, told in listeners if interest.batches >= wanted)
 
 
 def _of_commands(listeners: Sequence[tuple[Interest, T]]) -> dict[int, tuple[T, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidemill.raft.entry import COMMAND, Entry, no_op
+from tidemill.raft.entry import COMMAND, Entry
 from tidemill.storage.machine_sections import (
     UnknownSection,
     encode_section,
@@ -160,13 +160,12 @@ def test_a_machine_number_is_registered_once() -> None:
 
 
 def test_a_batch_without_listeners_reaches_no_machine() -> None:
-    """The log asks these flags before it calls anything."""
+    """Its calls are computed when the shard is opened: there are none."""
     quiet = machines(recorded(at_append=Interest(), at_commit=Interest())[1])
 
-    assert (False, False, False, {}) == (
-        quiet.hears_batches,
-        quiet.hears_producers,
-        quiet.hears_commits,
+    assert ((), (), {}, False) == (
+        quiet.batch_appended,
+        quiet.producer_batch_appended,
         quiet.command_appended,
+        quiet.hears_commits,
     )
-    assert no_op(1).payload == b"\0"

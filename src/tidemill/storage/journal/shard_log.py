@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tidemill.batches.batch import NO_PRODUCER_ID, BatchHeader, read_header
+from tidemill.batches.batch import BatchHeader, read_header
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import TopicId
@@ -191,9 +191,12 @@ class ShardLog:
         if entry.term != self._term_starts[-1][1]:
             self._begin_epochs(entry)
         self._note(entry)
+        machines = self.machines
         if entry.kind == BATCH:
-            self._batch_appended(entry, self.partitions[entry.partition].append(entry))
-        elif self.machines.command_appended:
+            header = self.partitions[entry.partition].append(entry)
+            for told in machines.batch_appended if header.producer_id < 0 else machines.producer_batch_appended:
+                told(entry, header, self.commit_index)
+        elif machines.command_appended:
             self._command_appended(entry)
 
     def replay(self, entry: Entry, header: BatchHeader | None) -> None:
@@ -203,14 +206,11 @@ class ShardLog:
         self._note(entry)
         if header is not None:
             self._place_again(self.partitions[entry.partition], entry, header.max_timestamp)
-            self._batch_appended(entry, header)
+            machines = self.machines
+            for told in machines.batch_appended if header.producer_id < 0 else machines.producer_batch_appended:
+                told(entry, header, self.commit_index)
         elif self.machines.command_appended:
             self._command_appended(entry)
-
-    def _batch_appended(self, entry: Entry, header: BatchHeader) -> None:
-        machines = self.machines
-        if machines.hears_batches or (machines.hears_producers and header.producer_id != NO_PRODUCER_ID):
-            machines.batch_appended(entry, header, self.commit_index)
 
     def _command_appended(self, entry: Entry) -> None:
         payload = entry.payload

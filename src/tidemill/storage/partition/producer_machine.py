@@ -29,7 +29,7 @@ class ProducerStateMachine:
 
     def __init__(self, expiration_ms: int, partitions: Mapping[int, PartitionLog]) -> None:
         self._expiration_ms = expiration_ms
-        self._partitions = partitions
+        self._producers = {number: partition.producers for number, partition in partitions.items()}
 
     def appended(self, entry: Entry, header: BatchHeader | None, commit_index: int) -> None:
         """A batch with a producer id joined the log, or joins it again in recovery."""
@@ -40,30 +40,30 @@ class ProducerStateMachine:
         batch = ProducerBatch(
             header.producer_epoch, first, last, entry.base_offset, end_offset, entry.index, entry.append_time
         )
-        self._partitions[entry.partition].producers.append(header.producer_id, batch, commit_index)
+        self._producers[entry.partition].append(header.producer_id, batch, commit_index)
 
     def committed(self, entry: Entry) -> None:
         raise AssertionError(f"producer states do not change at commit ({entry})")
 
     def truncated(self, from_index: int) -> None:
-        for partition in self._partitions.values():
-            partition.producers.truncate(from_index)
+        for producers in self._producers.values():
+            producers.truncate(from_index)
 
     def forget_expired(self, commit_index: int, committed_append_time: int) -> None:
-        for partition in self._partitions.values():
-            partition.producers.expire(commit_index, committed_append_time - self._expiration_ms)
+        for producers in self._producers.values():
+            producers.expire(commit_index, committed_append_time - self._expiration_ms)
 
     def save(self, commit_index: int, last_index: int) -> dict[int, bytes]:
         saved = {}
-        for number, partition in self._partitions.items():
-            windows = partition.producers.saved(commit_index, last_index)
+        for number, producers in self._producers.items():
+            windows = producers.saved(commit_index, last_index)
             if windows:
                 saved[number] = encode_producers(windows)
         return saved
 
     def load(self, saved: Mapping[int, bytes]) -> None:
-        for number, partition in self._partitions.items():
-            partition.producers.load(decode_producers(saved[number]) if number in saved else {})
+        for number, producers in self._producers.items():
+            producers.load(decode_producers(saved[number]) if number in saved else {})
 
 
 def encode_producers(windows: Mapping[int, Window]) -> bytes:
