@@ -1,4 +1,4 @@
-"""A store on a simulated disk, driven by hand: what the ready loop does, a step when the test says so."""
+"""A store on a simulated disk that a test drives step by step, in the place of the ready loop."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ SMALL = StoreOptions(
 
 @dataclass
 class Hand:
-    """A store, and the shard that most tests need."""
+    """A store, and the shard that most tests use."""
 
     disk: SimulatedDisk
     store: Store
@@ -60,7 +60,7 @@ class Hand:
     def append(
         self, count: int = 1, *, partition: int = 0, size: int = 100, term: int = 1, **batch: int
     ) -> list[Entry]:
-        """`count` batches of one record of about `size` bytes each, in the shard."""
+        """Append `count` batches of one record of about `size` bytes each to the shard."""
         return [self._append(partition, 1, size, term, batch) for _ in range(count)]
 
     def append_batch(self, records: int, *, partition: int = 0, size: int = 100, term: int = 1) -> Entry:
@@ -82,7 +82,7 @@ class Hand:
         return entry
 
     def write(self, *, empty: bool = False) -> bool:
-        """One block; false when there was none."""
+        """Write one block and write it back; return false when there was none."""
         block = self.store.gather(empty=empty)
         if block is None:
             return False
@@ -92,7 +92,7 @@ class Hand:
         return True
 
     def write_back(self) -> None:
-        """What is durable, to the segments."""
+        """Write back what is durable."""
         write_back = self.store.next_write_back(0)
         if write_back is not None:
             write_back.execute(self.disk)
@@ -106,12 +106,12 @@ class Hand:
         self.shard.commit(self.shard.last_index)
 
     def commit_durable(self) -> None:
-        """As far as rows have left the queue."""
+        """Commit the entries that have left the queue."""
         waiting = [row.index for _, row in self.store.blocks.rows if row.kind == BATCH]
         self.shard.commit(min(waiting, default=self.shard.last_index + 1) - 1)
 
     def checkpoint_now(self) -> None:
-        """Without writing a block first."""
+        """Take a checkpoint without writing a block first."""
         self.store.begin_checkpoint()
         steps = self.store.checkpoint_steps()
         assert steps is not None, "P does not wait for what is queued"
@@ -140,7 +140,7 @@ class Hand:
 
 
 def offsets_from(hand: Hand, offset: int, *, bytes_max: int = 1 << 20, end: int | None = None) -> list[int]:
-    """The base offsets that one read gives."""
+    """Return the base offsets of the batches that one read returns."""
     from tidemill.batches.batch import read_header
 
     log = hand.log

@@ -1,4 +1,4 @@
-"""Readers' threads look into a partition while the loop appends to it, settles it and takes checkpoints."""
+"""Reader threads use a partition while the event loop appends to it, trims it and takes checkpoints."""
 
 import sys
 import threading
@@ -23,7 +23,7 @@ TURNS = 300
 
 @pytest.fixture
 def eager_switches() -> Iterator[None]:
-    """Threads take turns after a few instructions instead of 5 ms."""
+    """Switch threads after a few instructions instead of 5 ms."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -31,8 +31,8 @@ def eager_switches() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("eager_switches")
-def test_a_reader_gets_whole_batches_or_learns_that_they_are_gone(make_hand: Callable[..., Any]) -> None:
-    """Never a batch that is not there, never damage that is none, and no error of ours."""
+def test_a_reader_gets_whole_batches_or_offset_gone(make_hand: Callable[..., Any]) -> None:
+    """Never a batch that is not there, never false damage, and no other error."""
     hand = make_hand(OPTIONS, segment_bytes=1_500, index_interval=300)
     hand.append(5)
     hand.write_all()
@@ -57,7 +57,7 @@ def test_a_reader_gets_whole_batches_or_learns_that_they_are_gone(make_hand: Cal
                 offset = header.end_offset
             except OffsetGone:
                 offset = log.log_start
-            except Exception as error:  # whatever it is: it would end a broker
+            except Exception as error:  # any other error would stop a broker
                 wrong.append(f"{type(error).__name__} at offset {offset}: {error}")
                 return
 

@@ -1,4 +1,4 @@
-"""What crash points have found: each sequence of events stays here, as short as it can be told."""
+"""Regression tests for bugs that the crash-point exploration found, each with the shortest sequence of events."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ def epochs(hand: Any) -> list[tuple[int, int]]:
 
 
 def begin_term(hand: Any, term: int) -> None:
-    """Its first entry, which takes no offset."""
+    """Append the first entry of a term, which takes no offset."""
     entry = no_op(hand.next_timestamp)
     entry.index, entry.term = hand.shard.last_index + 1, term
     hand.store.append(hand.shard, [entry])
@@ -34,7 +34,8 @@ def begin_term(hand: Any, term: int) -> None:
 
 def test_an_epoch_comes_back_with_the_truncation_of_the_one_that_displaced_it(make_hand: Callable[..., Any]) -> None:
     """
-    Term 3 has begun, term 4 begins at the same offset and is truncated; term 3's leader returns and goes on in it.
+    Term 3 has begun; term 4 begins at the same offset and is truncated.  The leader of term 3 returns and continues in
+    it.
     """
     hand = make_hand(OPTIONS)
     hand.append(2)
@@ -50,9 +51,7 @@ def test_an_epoch_comes_back_with_the_truncation_of_the_one_that_displaced_it(ma
 
 
 def test_a_checkpoint_keeps_the_epoch_that_a_queued_one_displaces(make_hand: Callable[..., Any]) -> None:
-    """
-    The queued term's block is lost with the power: what is left is the state up to P.
-    """
+    """The block of the queued term is lost with the power: the state up to P remains."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     begin_term(hand, 3)
@@ -65,9 +64,7 @@ def test_a_checkpoint_keeps_the_epoch_that_a_queued_one_displaces(make_hand: Cal
 
 
 def test_the_name_of_a_checkpoint_is_durable_before_the_ring_is_free(make_hand: Callable[..., Any]) -> None:
-    """
-    The second file is made by the first checkpoint: its name alone could be lost, and what it stood for with it.
-    """
+    """The first checkpoint makes the second file.  If only the name were lost, the state in it would be lost, too."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     hand.write_all()
@@ -79,10 +76,8 @@ def test_the_name_of_a_checkpoint_is_durable_before_the_ring_is_free(make_hand: 
         assert 1 == hand.restarted(hand.disk.after_power_loss(Alone(name))).store.checkpoints.number
 
 
-def test_a_batch_that_was_settled_since_is_still_known_for_its_producer(make_hand: Callable[..., Any]) -> None:
-    """
-    It lay between S and P of the checkpoint; its segment is gone, yet its retry must be told apart.
-    """
+def test_a_batch_that_was_trimmed_since_is_still_known_for_its_producer(make_hand: Callable[..., Any]) -> None:
+    """The batch was between S and P of the checkpoint.  Its segment is gone, but a retry must still be recognized."""
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(1, producer_id=7, producer_epoch=0, base_sequence=0)
     hand.write_all()
@@ -100,10 +95,10 @@ def test_a_batch_that_was_settled_since_is_still_known_for_its_producer(make_han
     assert [7] == list(hand.restarted().log.producers.newest())
 
 
-def test_what_was_settled_is_known_to_be_committed(make_hand: Callable[..., Any]) -> None:
+def test_trimmed_entries_count_as_committed_after_a_restart(make_hand: Callable[..., Any]) -> None:
     """
-    Cluster seed 882: a leader that was started again had removed bytes of entries that it did not know to be committed.
-    It could not send them, and offered snapshots of nothing instead; with the third broker down that lasted for ever.
+    Cluster seed 882: a restarted leader had removed bytes of entries that it did not know to be committed.  It could
+    not send them, and offered empty snapshots; with the third broker down this lasted forever.
     """
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(3)
@@ -122,10 +117,8 @@ def test_what_was_settled_is_known_to_be_committed(make_hand: Callable[..., Any]
     assert 4 == again.log.segments[0].base_offset
 
 
-def test_a_batch_that_was_settled_in_its_middle_is_known_to_be_committed(make_hand: Callable[..., Any]) -> None:
-    """
-    Cluster seed 800843: a leader that was started again offered a snapshot of a partition that ends before it begins.
-    """
+def test_a_batch_that_was_trimmed_in_its_middle_counts_as_committed(make_hand: Callable[..., Any]) -> None:
+    """Cluster seed 800843: a restarted leader offered a snapshot of a partition that ended before its log start."""
     hand = make_hand(OPTIONS)
     hand.append(3)
     hand.append_batch(5)
@@ -140,10 +133,8 @@ def test_a_batch_that_was_settled_in_its_middle_is_known_to_be_committed(make_ha
     assert (4, 5) == (again.shard.commit_index, again.shard.last_index)
 
 
-def test_what_was_settled_before_its_batches_left_is_known_to_be_committed(make_hand: Callable[..., Any]) -> None:
-    """
-    With a full ring others commit them: that they may go leaves the journal before they do.
-    """
+def test_a_trim_that_is_journaled_before_its_batches_counts_as_commit(make_hand: Callable[..., Any]) -> None:
+    """With a full ring, other replicas commit the batches, and the trim leaves for the journal before them."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     hand.write_all()
@@ -158,9 +149,7 @@ def test_what_was_settled_before_its_batches_left_is_known_to_be_committed(make_
 
 
 def test_the_file_of_an_empty_segment_is_not_removed_under_its_next_batch(make_hand: Callable[..., Any]) -> None:
-    """
-    All of a segment is truncated, everything before it is settled, and the next batch makes it again.
-    """
+    """A segment is truncated completely, everything before it is trimmed, and the next batch makes the file again."""
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(2)
     hand.write_all()
@@ -177,10 +166,8 @@ def test_the_file_of_an_empty_segment_is_not_removed_under_its_next_batch(make_h
     assert {} == hand.restarted(hand.disk.after_power_loss(ALL_KEPT)).found.damaged
 
 
-def test_a_closed_shard_whose_bytes_found_no_room_holds_up_no_checkpoint(make_hand: Callable[..., Any]) -> None:
-    """
-    What is spread late must not be synced after its files have gone.
-    """
+def test_a_closed_shard_does_not_block_a_checkpoint_after_a_full_disk(make_hand: Callable[..., Any]) -> None:
+    """Bytes that are written back late must not be synced after their files were removed."""
     hand = make_hand(OPTIONS, segment_bytes=1)
     hand.append(1)
     hand.disk.free_bytes = 0
@@ -204,9 +191,7 @@ def test_a_closed_shard_whose_bytes_found_no_room_holds_up_no_checkpoint(make_ha
 
 
 def test_a_batch_whose_first_bytes_rot_is_not_sent(make_hand: Callable[..., Any]) -> None:
-    """
-    The batch's own CRC does not cover its magic; a follower would refuse the entry, and the link with it.
-    """
+    """The CRC of the batch does not cover its magic.  A follower would reject the entry and close the link."""
     hand = make_hand(OPTIONS)
     (entry,) = hand.append(1)
     hand.write_all()

@@ -1,4 +1,4 @@
-"""What is damaged in a shard takes nothing along that is not."""
+"""Damage in one part of a shard does not spread to its intact parts."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,10 +14,8 @@ NO_SECTIONS = bytes(4)
 VOTER = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 
 
-def test_rows_for_whole_segments_are_written_though_another_one_is_missing(make_hand: Callable[..., Any]) -> None:
-    """
-    The journal may be the only place where they are, and the next checkpoint frees it.
-    """
+def test_rows_are_written_to_intact_segments_when_another_one_is_missing(make_hand: Callable[..., Any]) -> None:
+    """The journal may be the only place that has their bytes, and the next checkpoint frees it."""
     hand = make_hand()
     hand.append(3)
     hand.append(3, partition=1)
@@ -41,7 +39,7 @@ def test_rows_for_whole_segments_are_written_though_another_one_is_missing(make_
 
 
 def test_nothing_is_written_into_a_segment_that_is_too_short(make_hand: Callable[..., Any]) -> None:
-    """It would hide the gap from the next start."""
+    """A write would hide the gap from the next start."""
     hand = make_hand()
     hand.append(3)
     hand.write_all()
@@ -59,9 +57,7 @@ def test_nothing_is_written_into_a_segment_that_is_too_short(make_hand: Callable
 
 
 def test_a_restart_does_not_forget_damage(make_hand: Callable[..., Any]) -> None:
-    """
-    Neither what the journal tells, nor what a checkpoint has taken over: only an install ends it.
-    """
+    """Damage in the journal or in a checkpoint lasts until an install has ended."""
     hand = make_hand(segment_bytes=300)
     hand.append(6)
     hand.write_all()
@@ -76,10 +72,8 @@ def test_a_restart_does_not_forget_damage(make_hand: Callable[..., Any]) -> None
         assert ("rot", True, {0: 3}) == (found.damage, found.is_marked, found.marked)
 
 
-def test_damage_goes_with_the_install_that_repairs_it(make_hand: Callable[..., Any]) -> None:
-    """
-    What was cut is copied once; what is on its way is still damage.
-    """
+def test_an_install_that_repairs_damage_clears_it(make_hand: Callable[..., Any]) -> None:
+    """A damaged part is cut once; until the install has ended the replica stays damaged."""
     hand = make_hand()
     hand.append(6)
     hand.write_all()
@@ -98,10 +92,8 @@ def test_damage_goes_with_the_install_that_repairs_it(make_hand: Callable[..., A
     assert (None, False) == (ended.shard.damage, ended.shard.is_marked)
 
 
-def test_damage_that_is_found_during_an_install_outlasts_it(make_hand: Callable[..., Any]) -> None:
-    """
-    It lies in what was kept.
-    """
+def test_damage_found_during_an_install_outlasts_it(make_hand: Callable[..., Any]) -> None:
+    """The damage is in a part that the install kept."""
     hand = make_hand()
     hand.append(6)
     hand.write_all()
@@ -114,10 +106,8 @@ def test_damage_that_is_found_during_an_install_outlasts_it(make_hand: Callable[
     assert ("rot", {0: 3}) == (hand.shard.damage, hand.shard.marked)
 
 
-def test_what_recovery_finds_is_not_marked(make_hand: Callable[..., Any]) -> None:
-    """
-    Where nobody repairs it, a file that is brought back is taken.
-    """
+def test_damage_found_by_recovery_is_not_journaled(make_hand: Callable[..., Any]) -> None:
+    """Where no other replica can repair it, restoring the file must help."""
     hand = make_hand()
     hand.append(3)
     hand.write_all()
@@ -136,10 +126,8 @@ def test_what_recovery_finds_is_not_marked(make_hand: Callable[..., Any]) -> Non
     assert again.shard.damage is None
 
 
-def test_an_install_cuts_the_segment_that_is_damaged_and_what_follows(make_hand: Callable[..., Any]) -> None:
-    """
-    Although it is committed here; whole segments before it stay.
-    """
+def test_an_install_cuts_the_damaged_segment_and_what_follows(make_hand: Callable[..., Any]) -> None:
+    """Even committed batches are cut; intact segments before them stay."""
     hand = make_hand(segment_bytes=300)
     hand.append(6)
     hand.write_all()
@@ -159,9 +147,7 @@ def test_an_install_cuts_the_segment_that_is_damaged_and_what_follows(make_hand:
 
 
 def test_a_segment_that_begins_below_the_log_start_is_cut_once(make_hand: Callable[..., Any]) -> None:
-    """
-    Else the replica would be taken for damaged, and installed, for ever.
-    """
+    """Otherwise the replica would count as damaged, and be installed, forever."""
     hand = make_hand()
     hand.append(6)
     hand.write_all()

@@ -1,4 +1,4 @@
-"""Whose directory it is; and that what cannot be read is never taken for an empty one."""
+"""The identity of a directory; one that cannot be read is never mistaken for none."""
 
 import pytest
 
@@ -15,8 +15,8 @@ IDENTITY = Identity(
 )
 
 
-def test_an_identity_is_there_after_a_power_loss() -> None:
-    """As it was written."""
+def test_an_identity_survives_a_power_loss() -> None:
+    """It is read as it was written."""
     disk = SimulatedDisk()
     write_identity(disk, IDENTITY)
 
@@ -24,8 +24,8 @@ def test_an_identity_is_there_after_a_power_loss() -> None:
     assert ReplicaKey(BrokerId(3), DirectoryId(bytes(range(16)))) == IDENTITY.voter
 
 
-def test_an_empty_directory_is_nobodys() -> None:
-    """It may be founded."""
+def test_an_empty_directory_has_no_identity() -> None:
+    """It may be initialized."""
     assert read_identity(SimulatedDisk()) is None
 
 
@@ -40,7 +40,7 @@ def test_an_empty_directory_is_nobodys() -> None:
     ],
 )
 def test_an_identity_that_cannot_be_read_is_refused(content: bytes, word: str) -> None:
-    """With what to do."""
+    """The message says what the operator can do."""
     disk = SimulatedDisk()
     disk.open("identity.json", create=True).write(0, [content])
 

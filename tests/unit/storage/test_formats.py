@@ -1,7 +1,6 @@
-"""
-The bytes on disk, held against `docs/formats/journal.md`: golden files, read here by that page's tables alone.
+"""The bytes on disk, checked against `docs/formats/journal.md`: golden files, read here by the tables of that page.
 
-To write them anew after a change of format (a new version, then), run this file with `WRITE_GOLDEN=1`.
+To write them again after a change of format (and of a version), run this file with `WRITE_GOLDEN=1`.
 """
 
 import json
@@ -47,7 +46,7 @@ BATCH_BYTES = bytes(build_batch([(b"k", b"v", (), 1_700_000_000_000)], base_offs
 
 
 def golden(name: str, data: bytes) -> bytes:
-    """The committed bytes, which `data` must equal."""
+    """Return the committed bytes, which `data` must equal."""
     path = GOLDEN / name
     if os.environ.get("WRITE_GOLDEN"):
         path.write_bytes(data)
@@ -69,7 +68,7 @@ def block() -> bytes:
 
 
 def other_rows() -> bytes:
-    """A row of every other kind, and the other commands."""
+    """Return a block with a row of every other kind, and the other commands."""
     opening = ShardDescriptor(
         topic_id=TopicId(b"t" * 16),
         first_partition=4,
@@ -94,7 +93,10 @@ def other_rows() -> bytes:
 
 
 def checkpoint(hand: Any) -> bytes:
-    """One closed shard, one open: committed batches, one behind them, a segment, an epoch, a producer."""
+    """
+    Return a checkpoint of a closed shard and an open one, which has committed batches, an uncommitted one, a segment,
+    an epoch and a producer.
+    """
     hand.append(2, producer_id=9, producer_epoch=0, base_sequence=0)
     hand.write_all()
     hand.commit()
@@ -126,7 +128,7 @@ def test_a_journal_block() -> None:
 
 
 def test_a_golden_block_is_read() -> None:
-    """Also by later versions of this program."""
+    """Later versions of the program must read it, too."""
     data = (GOLDEN / "block").read_bytes()
 
     header = decode_header(KEY, data)
@@ -137,8 +139,8 @@ def test_a_golden_block_is_read() -> None:
     assert [(16, 0), (3, 6), (1, 7)] == [(entry.kind, entry.index) for _, entry in rows]
 
 
-def test_a_journal_block_of_facts_and_commands() -> None:
-    """What opens, moves, cuts and closes a shard."""
+def test_a_journal_block_of_control_rows_and_commands() -> None:
+    """Rows that open, trim, truncate and close a shard."""
     data = golden("block-of-facts", other_rows())
 
     table = [data[64 + 80 * index : 64 + 80 * (index + 1)] for index in range(7)]
@@ -167,7 +169,7 @@ def test_a_journal_block_of_facts_and_commands() -> None:
 
 
 def test_the_rows_of_an_install() -> None:
-    """What the files hold as it begins, and what the shard is when it has ended."""
+    """The state of the files as the install begins, and of the shard when it has ended."""
     state = PartitionState(partition=4, log_start=5, trimmed=5, end_offset=9)
     state.segments = [SegmentState(3, 700, 88, 77)]
     state.epochs = [EpochStart(2, 5, 30)]
@@ -202,7 +204,7 @@ def test_the_rows_of_an_install() -> None:
 
 
 def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
-    """The snapshot, and the last row that was there, for votes; and that it is damaged."""
+    """It has the snapshot's index, the last entry from before, which votes claim, and the damage."""
     hand.append(4)
     hand.write_all()
     hand.shard.commit(2)
@@ -226,13 +228,13 @@ def test_a_checkpoint_of_a_shard_that_installs(hand: Any) -> None:
     )
     assert ("rot", True, {0: 1}) == (log.damage, log.is_marked, log.marked)
     assert kept == [partition.state() for partition in log.partitions.values()]
-    at = 52 + 4 + 17 + 21 + 4 + 50  # behind the opening
+    at = 52 + 4 + 17 + 21 + 4 + 50  # after the opening
     damage = [number(data, at + 4 + 3 + place, size) for place, size in ((0, 4), (4, 4), (8, 8))]
     assert (3, b"rot", [1, 0, 1]) == (number(data, at, 4), data[at + 4 : at + 7], damage)
 
 
 def test_a_checkpoint(hand: Any) -> None:
-    """Walked field by field, to its last byte."""
+    """Every field to the last byte."""
     data = golden("checkpoint", checkpoint(hand))
     at = 52
 
@@ -298,7 +300,7 @@ def test_a_checkpoint_with_an_unknown_section_is_refused(hand: Any, machine: int
 
 
 def test_a_golden_checkpoint_is_read() -> None:
-    """Also by later versions of this program."""
+    """Later versions of the program must read it, too."""
     read = decode_checkpoint(
         SimulatedDisk(), TailCache(0), KEY, (GOLDEN / "checkpoint").read_bytes(), default_machines()
     )
@@ -313,7 +315,7 @@ def test_a_golden_checkpoint_is_read() -> None:
 
 
 def test_a_checkpoint_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its number, before anything in it is taken for something else."""
+    """Its version is checked before anything in it is interpreted."""
     with monkeypatch.context() as earlier:
         earlier.setattr("tidemill.storage.checkpoint.checkpoint.VERSION", 1)
         data = encode_checkpoint(KEY, 3, 17, JournalPosition(2, 8192), [])
@@ -323,7 +325,7 @@ def test_a_checkpoint_of_another_version_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_identity() -> None:
-    """JSON, for people too."""
+    """It is JSON, so that operators can read it."""
     disk = SimulatedDisk()
     identity = Identity(
         cluster_id="abcdefghijklmnopqrstuv",
@@ -347,7 +349,7 @@ def test_an_identity() -> None:
 
 
 def test_a_segment(hand: Any) -> None:
-    """Two batches, one behind the other: nothing stands before, between or behind them."""
+    """Two batches, one after the other, and no other bytes."""
     hand.append(2, producer_id=9, producer_epoch=1, base_sequence=4, size=10)
     hand.write_all()
 
@@ -369,7 +371,7 @@ def test_a_segment(hand: Any) -> None:
 
 
 def test_a_segment_index() -> None:
-    """Three columns behind a header of 18 bytes."""
+    """Three columns after a header of 18 bytes."""
     index = OffsetIndex()
     index.add(0, 0, -1, 4096, 3)
     index.add(10, 5_000, 1_700_000_000_000, 4096, 7)

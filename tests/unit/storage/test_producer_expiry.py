@@ -1,4 +1,4 @@
-"""Who is silent, by the log alone: whatever moment a checkpoint has, and whatever is truncated."""
+"""Producers expire by the log alone, independent of when checkpoints are taken and of what is truncated."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ MakeHand = Callable[..., Hand]
 
 
 def write_many(hand: Hand) -> None:
-    """One batch of each producer, all within two seconds of append time."""
+    """Append one batch of each producer, all within two seconds of append time."""
     for number in range(MANY):
         hand.append(1, producer_id=1_000 + number, producer_epoch=0, base_sequence=0)
         if number % 20 == 19:
@@ -32,8 +32,8 @@ def remembered(hand: Hand) -> list[int]:
     return sorted(states.newest().keys() - states.silent(hand.shard.commit_index, since_ms))
 
 
-def test_equal_logs_have_equal_states_whoever_has_made_a_checkpoint(make_hand: MakeHand) -> None:
-    """Leader and follower; only the moments of their checkpoints differ."""
+def test_equal_logs_have_equal_states_after_different_checkpoints(make_hand: MakeHand) -> None:
+    """Leader and follower differ only in the times of their checkpoints."""
     states = []
     for makes_checkpoint in (False, True):
         hand = make_hand()
@@ -48,10 +48,10 @@ def test_equal_logs_have_equal_states_whoever_has_made_a_checkpoint(make_hand: M
     assert PRODUCERS_KEPT == len(states[0][2]) == len(hand.log.producers)
 
 
-def test_what_is_truncated_has_made_nobody_forget_a_producer(make_hand: MakeHand) -> None:
+def test_a_truncated_entry_does_not_expire_producers(make_hand: MakeHand) -> None:
     """
-    A leader whose clock is a day and an hour ahead appends an entry that never commits; a follower that has it makes a
-    checkpoint, and the next leader cuts it.  By the log as it stands then nobody was silent for more than 2 s.
+    A leader whose clock is a day and an hour ahead appends an entry that never commits.  A follower that has it takes a
+    checkpoint, and the next leader truncates it.  By the log as it is then, no producer was silent for more than 2 s.
     """
     hand = make_hand()
     write_many(hand)
@@ -71,8 +71,8 @@ def test_what_is_truncated_has_made_nobody_forget_a_producer(make_hand: MakeHand
         assert last_append_time == it.shard.last_append_time
 
 
-def test_a_shard_that_is_never_still_forgets_too(make_hand: MakeHand) -> None:
-    """At each of its checkpoints rows wait in the queue."""
+def test_producers_expire_in_a_shard_that_always_has_queued_rows(make_hand: MakeHand) -> None:
+    """Rows wait in the queue at each of its checkpoints."""
     hand = make_hand()
     write_many(hand)
     late(hand, 2 * DAY_MS)

@@ -1,6 +1,5 @@
-"""
-What two threads remove, or one removes and the other makes, at the same moment: the spread's and the background's.  An
-error in either would end the broker.
+"""Files that two threads remove, or that one removes while the other makes them: the write-back and the background
+thread.  An error in either would stop the broker.
 """
 
 from collections.abc import Callable
@@ -15,7 +14,7 @@ Make = Callable[..., Any]
 
 
 def written(hand: Any) -> tuple[list[Callable[[], None]], Any]:
-    """A block, then what is to be removed behind it, and what is to be spread."""
+    """Write a block, then queue removals behind it, and return the write-back."""
     store = hand.store
     block = store.gather()
     block.write(store.journal)
@@ -26,7 +25,7 @@ def written(hand: Any) -> tuple[list[Callable[[], None]], Any]:
 
 
 def cut_and_closed(make_hand: Make) -> tuple[Any, str, list[Callable[[], None]], Any]:
-    """A truncation has left files, and before they go the shard is closed."""
+    """Close the shard while files of a truncation are still to be removed."""
     hand = make_hand(segment_bytes=1_900, index_interval=300)
     hand.append(5)
     hand.commit()
@@ -45,7 +44,7 @@ def execute(steps: list[Callable[[], None]]) -> None:
 
 
 def once(hand: Any, call: str, then: Callable[[], None], when: Callable[[Any, Any], bool]) -> None:
-    """Behind the first such `call` of the disk the other thread does what it has to."""
+    """Run the other thread's work after the first such `call` of the disk."""
     real = getattr(hand.disk, call)
 
     def hooked(path: str, *more: Any, **named: Any) -> Any:
@@ -58,8 +57,8 @@ def once(hand: Any, call: str, then: Callable[[], None], when: Callable[[Any, An
     setattr(hand.disk, call, hooked)
 
 
-def test_a_shard_goes_while_what_was_cut_from_it_is_removed(make_hand: Make) -> None:
-    """By the thread that spreads."""
+def test_a_shard_is_removed_while_its_truncated_files_are(make_hand: Make) -> None:
+    """The write-back removes the truncated files."""
     hand, directory, steps, write_back = cut_and_closed(make_hand)
     once(hand, "remove", lambda: execute(steps), lambda path, _: True)
 
@@ -68,8 +67,8 @@ def test_a_shard_goes_while_what_was_cut_from_it_is_removed(make_hand: Make) -> 
     assert not hand.disk.exists(directory)
 
 
-def test_what_was_cut_goes_while_its_shard_is_removed(make_hand: Make) -> None:
-    """By the thread beside."""
+def test_truncated_files_are_removed_while_their_shard_is(make_hand: Make) -> None:
+    """The background thread removes the shard."""
     hand, directory, steps, write_back = cut_and_closed(make_hand)
     once(hand, "list", lambda: write_back.execute(hand.disk), lambda _, found: bool(found))
 
@@ -78,8 +77,8 @@ def test_what_was_cut_goes_while_its_shard_is_removed(make_hand: Make) -> None:
     assert not hand.disk.exists(directory)
 
 
-def test_a_shard_goes_while_another_of_its_topic_gets_its_first_batch(make_hand: Make) -> None:
-    """The topic's directory is about to be removed, for it is empty."""
+def test_a_shard_is_removed_while_another_of_its_topic_gets_its_first_batch(make_hand: Make) -> None:
+    """The topic's directory is empty and about to be removed."""
     hand = make_hand()
     hand.append(5)
     hand.commit()

@@ -1,4 +1,4 @@
-"""What is damaged is put out of the way, and nothing of it is lost."""
+"""A damaged directory is moved aside, and nothing of it is lost."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ MOVED = ["journal", "topics", "checkpoint-0"]
 
 @pytest.fixture
 def disk(hand: Any) -> SimulatedDisk:
-    """A directory with everything that one has, synced."""
+    """A directory with everything that a data directory has, synced."""
     hand.append(3)
     hand.write_all()
     hand.checkpoint()
@@ -32,9 +32,7 @@ def disk(hand: Any) -> SimulatedDisk:
 
 
 def test_everything_is_there_under_another_name(disk: SimulatedDisk) -> None:
-    """
-    Durably; the identity is there twice, and the directory else as good as empty.
-    """
+    """Durably; the identity is there twice, and the directory is otherwise empty."""
     segment = "topics/" + (b"t" * 16).hex() + "/0/00000000000000000000.log"
     content = disk.open(segment).read(0, 1 << 16)
     files = ["journal/00000001.journal", "checkpoint-0", "checkpoint-1", "identity.json", segment]
@@ -51,10 +49,10 @@ def test_everything_is_there_under_another_name(disk: SimulatedDisk) -> None:
 
 
 @pytest.mark.parametrize("fate", [ALL_LOST, ALL_KEPT], ids=["lost", "kept"])
-def test_whoever_is_stopped_on_the_way_begins_again(disk: SimulatedDisk, fate: Any) -> None:
+def test_a_broker_that_is_stopped_on_the_way_continues(disk: SimulatedDisk, fate: Any) -> None:
     """
-    The identity is where it was all the time: without it the rest would be nobody's, and the broker would be given
-    another number than the one that its replicas are planned under.
+    The identity stays in place all the time: without it, the broker would get another broker id than the one that its
+    replicas are planned under.
     """
     stops = 0
     while True:

@@ -1,6 +1,5 @@
-"""
-Where the end of a segment is cut while somebody reads, saves or makes its index, none of the points that lead there
-is kept: batches of others lie there soon, and some have the same sizes.
+"""When the end of a segment is cut while its index is read, saved or made, no point that leads there is kept: other
+batches will be written there, and some have the same sizes.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ Make = Callable[..., Any]
 
 
 def started_again(hand: Any) -> Any:
-    """Nothing of an index is in memory."""
+    """Restart the store: no index is in memory."""
     hand.checkpoint()
     hand.checkpoint()
     again = hand.restarted(options=COLD)
@@ -30,22 +29,22 @@ def started_again(hand: Any) -> Any:
 
 
 def finish(hand: Any) -> None:
-    """All is in the segments, and committed."""
+    """Write everything back, and commit it."""
     hand.write_all()
     hand.commit()
     hand.store.cache.evict()
 
 
 def check(hand: Any, read_offsets: Any) -> None:
-    """Each offset is found where it is."""
+    """Find each offset at its position."""
     for offset in range(hand.log.end_offset):
         hand.log._places.clear()
         assert [offset] == read_offsets(hand, offset, bytes_max=1)
 
 
 @pytest.mark.parametrize("size", [77, 100], ids=["other sizes", "the same sizes"])
-def test_an_index_file_counts_for_nothing_behind_a_cut(make_hand: Make, read_offsets: Any, size: int) -> None:
-    """The bytes that were cut still lie in the file when it is read."""
+def test_an_index_file_is_ignored_behind_a_cut(make_hand: Make, read_offsets: Any, size: int) -> None:
+    """The bytes that were cut are still in the file when it is read."""
     hand = make_hand(COLD, segment_bytes=3_000, index_interval=300)
     entries = hand.append(20)
     hand.write_all()
@@ -66,7 +65,9 @@ def test_an_index_file_counts_for_nothing_behind_a_cut(make_hand: Make, read_off
 def test_an_index_that_was_made_meanwhile_is_made_again(
     make_hand: Make, read_offsets: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a reader's thread, which walks long.  After another start, too: the segment is closed, and its index saved."""
+    """
+    By a reader thread, which walks for long.  After another restart, too: the segment is closed, and its index saved.
+    """
     hand = make_hand(COLD, index_interval=300)
     entries = hand.append(20)
     hand.write_all()
@@ -94,7 +95,7 @@ def test_an_index_that_was_made_meanwhile_is_made_again(
 
 
 def test_a_cut_while_an_index_is_saved(make_hand: Make, read_offsets: Any) -> None:
-    """By a checkpoint, in a thread of its own; what it has begun to save is of a segment that was there."""
+    """A checkpoint saves it in a thread of its own; the index belongs to the segment as it was."""
     hand = make_hand(COLD, segment_bytes=3_000, index_interval=300)
     entries = hand.append(40)
     hand.write_all()
@@ -123,10 +124,10 @@ def test_a_cut_while_an_index_is_saved(make_hand: Make, read_offsets: Any) -> No
     check(started_again(hand), read_offsets)
 
 
-def test_a_segment_that_was_cut_away_leaves_an_index_that_nobody_believes(make_hand: Make) -> None:
+def test_the_index_of_a_removed_segment_is_ignored(make_hand: Make) -> None:
     """
-    A checkpoint that was under way makes it again, behind the removal; another segment of the same name has batches of
-    the same sizes, and no checkpoint saves its index before the next start.
+    A running checkpoint writes it again after the removal; another segment of the same name has batches of the same
+    sizes, and no checkpoint saves its index before the next start.
     """
     hand = make_hand(COLD, segment_bytes=1_900, index_interval=1)
     hand.append(10)
@@ -153,7 +154,7 @@ def test_a_segment_that_was_cut_away_leaves_an_index_that_nobody_believes(make_h
         if len(hand.log.segments) == 3 and hand.log.segments[2].size > 1_700:
             hand.write_all()
             hand.commit()
-            hand.checkpoint()  # the last one finds it open
+            hand.checkpoint()  # the last reader finds it open
     hand.commit()
     hand.write_all()
     batches = [(header.base_offset, header.max_timestamp) for header in hand.log._walked(hand.log.segments[2], -1)]

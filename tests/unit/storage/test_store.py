@@ -1,4 +1,4 @@
-"""What the store promises under pressure: a full ring, a full disk, truncation while a block is in the air."""
+"""The store under pressure: a full ring, a full disk, truncation while a block is in flight."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +26,7 @@ OPTIONS = StoreOptions(
 
 
 def read_all(hand: Any) -> list[bytes]:
-    """Every batch of partition 0 as it is served."""
+    """Return every batch of partition 0 as it is served."""
     log = hand.log
     found = []
     offset = log.log_start
@@ -41,7 +41,7 @@ def read_all(hand: Any) -> list[bytes]:
 
 
 def test_more_rows_than_the_ring_holds_pass_through_it(make_hand: Callable[..., Any]) -> None:
-    """A checkpoint that stood for rows which still wait for room would wait for them, and they for it."""
+    """A checkpoint that covered rows which still wait for room would wait for them, and they for it."""
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)  # twice the ring
 
@@ -58,8 +58,8 @@ def test_more_rows_than_the_ring_holds_pass_through_it(make_hand: Callable[..., 
 
 def test_no_block_is_written_behind_one_whose_sync_failed(make_hand: Callable[..., Any]) -> None:
     """
-    It would be whole: once a later process had written a block of the same size in the place of the first, a start
-    would take both for rows of the log.
+    The block would be whole: once a later process had written a block of the same size in the place of the first, a
+    start would take both for rows of the log.
     """
     hand = make_hand(OPTIONS)
     hand.append(2, size=3 * PAGE_BYTES)
@@ -75,8 +75,8 @@ def test_no_block_is_written_behind_one_whose_sync_failed(make_hand: Callable[..
     assert operations == hand.disk.operations
 
 
-def test_files_go_when_the_block_that_allows_it_is_synced(make_hand: Callable[..., Any]) -> None:
-    """Rule D1, with the block in the air behind another: that one's sync says nothing of it."""
+def test_files_are_removed_when_the_block_that_allows_it_is_synced(make_hand: Callable[..., Any]) -> None:
+    """Rule D1, with the block in flight behind another: the sync of the first does not count."""
     hand = make_hand(OPTIONS, segment_bytes=3 * PAGE_BYTES)
     hand.append(2, size=3 * PAGE_BYTES)
     hand.write_all()
@@ -95,7 +95,7 @@ def test_files_go_when_the_block_that_allows_it_is_synced(make_hand: Callable[..
 
 
 def test_a_truncation_finds_room_in_a_full_ring(make_hand: Callable[..., Any]) -> None:
-    """It passes the rows that wait; those that it cuts wait no more, and what follows them is written in the end."""
+    """It passes the rows that wait.  The rows that it cuts leave the queue, and later rows are written in the end."""
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
@@ -117,7 +117,7 @@ def test_a_truncation_finds_room_in_a_full_ring(make_hand: Callable[..., Any]) -
 
 
 def test_a_checkpoint_waits_for_no_truncation(make_hand: Callable[..., Any]) -> None:
-    """Not even where the reserve is full, too: what is cut may be gone before its row is there."""
+    """Even when the reserve is full: entries may be cut from the state before the TRUNCATE row is written."""
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
@@ -137,8 +137,8 @@ def test_a_checkpoint_waits_for_no_truncation(make_hand: Callable[..., Any]) -> 
     assert waiting[0] - 3 == hand.restarted(hand.disk.after_kill()).shard.last_index
 
 
-def test_a_checkpoint_that_has_not_begun_to_write_is_taken_anew_by_a_truncation(make_hand: Callable[..., Any]) -> None:
-    """What was cut is never spread, and a checkpoint that stood for it would name bytes that are not there."""
+def test_a_truncation_recaptures_a_checkpoint_that_has_not_begun_to_write(make_hand: Callable[..., Any]) -> None:
+    """Truncated batches are never written back, so the checkpoint would name bytes that are missing."""
     hand = make_hand(OPTIONS)
     hand.append(3)
     block = hand.store.gather()
@@ -159,7 +159,7 @@ def test_a_checkpoint_that_has_not_begun_to_write_is_taken_anew_by_a_truncation(
 
 
 def test_a_segment_that_is_truncated_while_a_checkpoint_writes_is_synced_by_it(make_hand: Callable[..., Any]) -> None:
-    """The checkpoint stands for a time before; the truncation may get lost."""
+    """The checkpoint covers a time before the truncation, whose row may be lost."""
     hand = make_hand(OPTIONS, segment_bytes=400)
     hand.append(6)
     hand.write_all()
@@ -177,7 +177,7 @@ def test_a_segment_that_is_truncated_while_a_checkpoint_writes_is_synced_by_it(m
 
 
 def test_rows_that_no_block_holds_are_cut_without_a_row(make_hand: Callable[..., Any]) -> None:
-    """And the memory of their batches is given back."""
+    """The memory of their batches is freed."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     hand.write_all()
@@ -195,8 +195,10 @@ def test_rows_that_no_block_holds_are_cut_without_a_row(make_hand: Callable[...,
 
 
 @pytest.mark.parametrize("trimmed", [2, 4, 6])
-def test_what_is_settled_is_journaled_before_rows_that_wait(make_hand: Callable[..., Any], trimmed: int) -> None:
-    """It may free the disk, which they wait for; recovery meets it before batches that were there when it was said."""
+def test_a_trim_is_journaled_before_rows_that_wait(make_hand: Callable[..., Any], trimmed: int) -> None:
+    """
+    It may free the disk space that they wait for; recovery replays it before batches that were appended before it.
+    """
     hand = make_hand(OPTIONS, segment_bytes=2 * PAGE_BYTES + 500)
     hand.append(6, size=PAGE_BYTES)
     hand.write_all()
@@ -220,9 +222,7 @@ def test_what_is_settled_is_journaled_before_rows_that_wait(make_hand: Callable[
 
 
 def test_a_checkpoint_holds_nothing_that_is_only_queued(make_hand: Callable[..., Any]) -> None:
-    """
-    Rows, votes and openings behind P are recovery's to find in blocks, or to lose with them.  What is settled is.
-    """
+    """Recovery reads rows, votes and openings behind P from blocks, or loses them.  Trims are in the checkpoint."""
     hand = make_hand(OPTIONS)
     hand.append(3, size=50)
     hand.write_all()
@@ -242,7 +242,7 @@ def test_a_checkpoint_holds_nothing_that_is_only_queued(make_hand: Callable[...,
 
 
 def test_a_shard_whose_closing_is_only_queued_is_still_open(make_hand: Callable[..., Any]) -> None:
-    """P stands before it."""
+    """P is before the CLOSED row."""
     hand = make_hand(OPTIONS)
     hand.append(3)
     hand.write_all()
@@ -256,7 +256,7 @@ def test_a_shard_whose_closing_is_only_queued_is_still_open(make_hand: Callable[
 
 
 def test_a_full_ring_still_takes_votes(make_hand: Callable[..., Any]) -> None:
-    """Rule J7: they are what could free it."""
+    """Rule J7: an election may free it."""
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
@@ -268,7 +268,7 @@ def test_a_full_ring_still_takes_votes(make_hand: Callable[..., Any]) -> None:
 
 
 def test_a_full_ring_takes_an_empty_block_from_the_reserve(make_hand: Callable[..., Any]) -> None:
-    """So that the last block's durability is told however full it is."""
+    """So the last block is known to be synced, however full the ring is."""
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
@@ -278,8 +278,8 @@ def test_a_full_ring_takes_an_empty_block_from_the_reserve(make_hand: Callable[.
     assert not hand.write(empty=True)
 
 
-def test_what_found_no_room_is_spread_by_the_checkpoint(make_hand: Callable[..., Any]) -> None:
-    """And its memory is given back then."""
+def test_the_checkpoint_writes_back_what_found_no_room(make_hand: Callable[..., Any]) -> None:
+    """Then the memory is freed."""
     hand = make_hand(OPTIONS)
     before = hand.append(2)
     hand.write_all()
@@ -302,7 +302,7 @@ def test_what_found_no_room_is_spread_by_the_checkpoint(make_hand: Callable[...,
 
 
 def test_a_checkpoint_that_found_no_room_is_taken_again_whole(make_hand: Callable[..., Any]) -> None:
-    """What it had taken in hand (bytes to spread, segments, directories) is the next one's."""
+    """The next checkpoint takes over everything: bytes to write back, segments and directories."""
     hand = make_hand(OPTIONS)
     hand.disk.free_bytes, hand.disk.full_writes_part = 0, False
     hand.append(20, size=300)
@@ -322,8 +322,8 @@ def test_a_checkpoint_that_found_no_room_is_taken_again_whole(make_hand: Callabl
     assert 20 == len(read_all(hand.restarted(hand.disk.after_power_loss(ALL_LOST))))
 
 
-def test_a_batch_truncated_before_its_block_is_gathered_is_not_spread(make_hand: Callable[..., Any]) -> None:
-    """Its place belongs to the batch that follows it, in a later block perhaps."""
+def test_a_batch_truncated_before_its_block_is_gathered_is_not_written_back(make_hand: Callable[..., Any]) -> None:
+    """Its position belongs to the batch that follows it, perhaps in a later block."""
     hand = make_hand(replace(OPTIONS, block_bytes_max=PAGE_BYTES))
     hand.append(1)
     hand.write_all()
@@ -342,8 +342,8 @@ def test_a_batch_truncated_before_its_block_is_gathered_is_not_spread(make_hand:
     assert 4 == len(read_all(hand.restarted()))
 
 
-def test_a_segment_cut_while_its_bytes_are_in_the_air_is_not_taken_for_written(make_hand: Callable[..., Any]) -> None:
-    """The bytes that arrive are the old ones."""
+def test_a_segment_cut_during_a_write_back_does_not_count_as_written(make_hand: Callable[..., Any]) -> None:
+    """The bytes that are written are the old ones."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     block = hand.store.gather()
@@ -362,8 +362,8 @@ def test_a_segment_cut_while_its_bytes_are_in_the_air_is_not_taken_for_written(m
     assert 3 == len(read_all(hand))
 
 
-def test_no_file_is_removed_while_a_spread_could_make_it_again(make_hand: Callable[..., Any]) -> None:
-    """It would stay for ever: nobody knows of it any more."""
+def test_no_file_is_removed_while_a_write_back_could_make_it_again(make_hand: Callable[..., Any]) -> None:
+    """The file would stay forever: no row names it."""
     hand = make_hand(OPTIONS)
     hand.append(2)
     block = hand.store.gather()
@@ -382,7 +382,7 @@ def test_no_file_is_removed_while_a_spread_could_make_it_again(make_hand: Callab
 
 
 def test_a_segment_made_again_under_its_old_name_stays(make_hand: Callable[..., Any]) -> None:
-    """The removal of the truncated one must not take it."""
+    """The removal of the truncated segment must not remove the new one."""
     hand = make_hand(OPTIONS, segment_bytes=400)
     hand.append(6)
     hand.write_all()
@@ -399,7 +399,7 @@ def test_a_segment_made_again_under_its_old_name_stays(make_hand: Callable[..., 
 
 
 def test_growth_that_finds_no_room_gives_back_what_it_took(make_hand: Callable[..., Any]) -> None:
-    """A full disk must not become fuller by it, and it is not tried again in vain."""
+    """Growth must not fill a full disk further, and is not retried in vain."""
     hand = make_hand(replace(OPTIONS, journal_bytes_max=64 * PAGE_BYTES))
     hand.append(20, size=PAGE_BYTES)
     hand.write_all()
@@ -416,7 +416,7 @@ def test_growth_that_finds_no_room_gives_back_what_it_took(make_hand: Callable[.
 
 
 def test_open_files_are_bounded(make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process may have so many and no more; a partition has thousands of segments."""
+    """The number of open files per process is limited; a partition may have thousands of segments."""
     from tidemill.storage.partition import open_files
 
     monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 8)
@@ -437,7 +437,7 @@ def test_open_files_are_bounded(make_hand: Callable[..., Any], monkeypatch: pyte
 
 
 def test_a_closed_shard_leaves_no_file(make_hand: Callable[..., Any]) -> None:
-    """Nor does a kill in the middle of its removal."""
+    """Not even after a kill in the middle of its removal."""
     hand = make_hand(OPTIONS)
     hand.append(3)
     hand.append(3, partition=1)
@@ -453,7 +453,7 @@ def test_a_closed_shard_leaves_no_file(make_hand: Callable[..., Any]) -> None:
 
 
 def test_a_report_names_only_entries_that_are_still_there(make_hand: Callable[..., Any]) -> None:
-    """Rule J9: the durability of a truncated entry says nothing of its successor."""
+    """Rule J9: the durability of a truncated entry does not count for its successor."""
     hand = make_hand(replace(OPTIONS, block_bytes_max=2 * PAGE_BYTES))
     hand.append(1)
     hand.append(1, size=3_000)
@@ -467,7 +467,7 @@ def test_a_report_names_only_entries_that_are_still_there(make_hand: Callable[..
     assert [(2, 2)] == [(report.term, report.log_index) for report in hand.store.written(block)]
 
 
-def test_a_store_knows_whether_others_lead_most_of_what_it_spreads(make_hand: Callable[..., Any]) -> None:
+def test_a_store_knows_whether_it_mostly_writes_back_for_other_leaders(make_hand: Callable[..., Any]) -> None:
     hand = make_hand(OPTIONS)
     known = []
     for hand.shard.is_led in (True, False, True):
@@ -481,12 +481,10 @@ def test_a_store_knows_whether_others_lead_most_of_what_it_spreads(make_hand: Ca
     assert [False, True, False, False] == [*known, hand.store.mostly_follower_writes]
 
 
-def test_what_nobody_reads_goes_around_the_page_cache(
+def test_segments_without_readers_bypass_the_page_cache(
     make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """
-    A follower's segments, and those whose readers keep up: those find the newest batches in memory.
-    """
+    """Segments of a follower, and those whose readers keep up and find the newest batches in memory."""
     monkeypatch.setattr(partition_log, "UNREAD_BYTES_MAX", 1_000)
     hand = make_hand(OPTIONS)
     found = []

@@ -1,4 +1,4 @@
-"""What a start finds: everything that was acknowledged, and the word for what is missing."""
+"""What recovery finds: everything that was acknowledged, and a report of what is missing."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def hand(make_hand: Callable[..., Any]) -> Any:
 
 
 def test_every_synced_batch_is_there_after_a_power_loss(hand: Any, read_offsets: Any) -> None:
-    """In the same segments at the same places."""
+    """In the same segments at the same positions."""
     again = hand.restarted(hand.disk.after_power_loss(ALL_LOST))
 
     for offset in range(10):
@@ -41,14 +41,14 @@ def test_every_synced_batch_is_there_after_a_power_loss(hand: Any, read_offsets:
 
 
 def test_recovery_keeps_no_batch_in_memory(hand: Any) -> None:
-    """A ring has hundreds of megabytes."""
+    """The ring may hold hundreds of megabytes."""
     again = hand.restarted()
 
     assert all(entry.payload is None for entry in again.shard.entries)
 
 
 def test_the_bytes_of_a_checkpoints_rows_are_found_again(hand: Any) -> None:
-    """It has no lengths of theirs, and a leader must still send them to whoever lacks them."""
+    """The checkpoint has no lengths for them, and a leader must still send them to a follower."""
     again = hand.restarted()
     rows = [entry for entry in again.shard.entries if entry.kind == BATCH]
 
@@ -59,8 +59,8 @@ def test_the_bytes_of_a_checkpoints_rows_are_found_again(hand: Any) -> None:
     assert [entry.base_offset for entry in rows] == [read_header(data).base_offset for data in sent]
 
 
-def test_bytes_of_another_term_are_never_an_entrys(hand: Any) -> None:
-    """A leader that was deposed reads for a message, and meets what has taken the place."""
+def test_bytes_of_another_term_are_not_returned_for_an_entry(hand: Any) -> None:
+    """A deposed leader reads an entry for a message, and finds the batch that replaced it."""
     row = hand.shard.entries[-1]
     hand.store.truncate(hand.shard, row.index)
     hand.append(1, term=2)
@@ -71,12 +71,12 @@ def test_bytes_of_another_term_are_never_an_entrys(hand: Any) -> None:
 
 
 def test_producers_are_known_again(hand: Any) -> None:
-    """From the rows that no checkpoint has saved yet."""
+    """From rows behind the checkpoint."""
     assert hand.log.producers.newest() == hand.restarted().log.producers.newest()
 
 
-def test_a_start_over_a_start_is_the_same(hand: Any) -> None:
-    """A power loss may come at any time."""
+def test_recovery_is_idempotent(hand: Any) -> None:
+    """A power loss may interrupt it at any time."""
     once = hand.restarted()
     twice = once.restarted(once.disk.after_power_loss(ALL_LOST))
 
@@ -85,8 +85,8 @@ def test_a_start_over_a_start_is_the_same(hand: Any) -> None:
 
 
 @pytest.mark.parametrize("is_missing", [True, False], ids=["missing", "short"])
-def test_a_segment_that_is_not_whole_is_told(hand: Any, is_missing: bool) -> None:
-    """Before anything is written that would hide it."""
+def test_a_short_segment_is_reported(hand: Any, is_missing: bool) -> None:
+    """Before anything is written that would hide the gap."""
     disk = hand.disk.after_kill()
     path = hand.log.segments[0].path
     if is_missing:
@@ -100,7 +100,7 @@ def test_a_segment_that_is_not_whole_is_told(hand: Any, is_missing: bool) -> Non
     assert is_missing != disk.exists(path)
 
 
-def test_the_segment_that_rows_continue_is_told_when_it_is_missing(hand: Any) -> None:
+def test_a_missing_segment_that_rows_continue_is_reported(hand: Any) -> None:
     """Writing the rows again must not make a file with a hole in the place of records."""
     hand.checkpoint()
     hand.append(1)
@@ -111,8 +111,8 @@ def test_the_segment_that_rows_continue_is_told_when_it_is_missing(hand: Any) ->
     assert hand.log.segments[-1].path in hand.restarted(disk).found.damaged[1]
 
 
-def test_a_folded_truncation_is_readable(hand: Any, read_offsets: Any) -> None:
-    """The batches that took the place of others, too."""
+def test_a_replayed_truncation_is_readable(hand: Any, read_offsets: Any) -> None:
+    """Including the batches that replaced the truncated ones."""
     hand.store.truncate(hand.shard, hand.shard.commit_index + 8)
     hand.append(3, term=2, size=150)
     hand.write_all()
@@ -124,8 +124,8 @@ def test_a_folded_truncation_is_readable(hand: Any, read_offsets: Any) -> None:
         assert offset == read_offsets(again, offset)[0]
 
 
-def test_what_lies_behind_a_segments_end_is_cut(hand: Any) -> None:
-    """Rule R4: else a walk over headers would meet it."""
+def test_bytes_behind_the_end_of_a_segment_are_cut(hand: Any) -> None:
+    """Rule R4: otherwise a walk over the headers would find them."""
     disk = hand.disk.after_kill()
     segment = hand.log.segments[-1]
     disk.open(segment.path).write(segment.size, [b"left over"])
@@ -138,7 +138,7 @@ def test_what_lies_behind_a_segments_end_is_cut(hand: Any) -> None:
 
 
 def test_a_synced_block_that_cannot_be_read_stops_the_start(hand: Any) -> None:
-    """Rule R6: acknowledged records may be in it."""
+    """Rule R6: it may have held acknowledged records."""
     disk = hand.disk.after_kill()
     head = hand.store.journal.head
     file = disk.open("journal/00000001.journal")
@@ -150,7 +150,7 @@ def test_a_synced_block_that_cannot_be_read_stops_the_start(hand: Any) -> None:
 
 @pytest.mark.parametrize("size", [0, 5_000], ids=["empty", "torn"])
 def test_a_shortened_journal_file_stops_the_start(hand: Any, size: int) -> None:
-    """Nor does it hang."""
+    """It does not make the start hang."""
     disk = hand.disk.after_kill()
     disk.open("journal/00000001.journal").truncate(size)
 
@@ -159,7 +159,7 @@ def test_a_shortened_journal_file_stops_the_start(hand: Any, size: int) -> None:
 
 
 def test_topics_without_an_identity_are_not_overwritten() -> None:
-    """Then it is the identity that is lost."""
+    """Then the identity was lost."""
     disk = SimulatedDisk()
     disk.make_directory("topics/abc")
 
@@ -167,8 +167,8 @@ def test_topics_without_an_identity_are_not_overwritten() -> None:
         initialize_directory(disk, b"k" * 16, OPTIONS)
 
 
-def test_recovery_holds_no_file_open_that_it_does_not_write(make_hand: Callable[..., Any]) -> None:
-    """There may be more segments than a process may have open files: then no start would ever come to its end."""
+def test_recovery_closes_files_that_it_does_not_write(make_hand: Callable[..., Any]) -> None:
+    """There may be more segments than a process can open: then no start would succeed."""
     hand = make_hand(segment_bytes=300)
     hand.append(20)
     hand.write_all()
@@ -183,7 +183,7 @@ def test_recovery_holds_no_file_open_that_it_does_not_write(make_hand: Callable[
 def test_recovery_writes_more_segments_than_may_be_open(
     make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it lets go of is synced by then: a later sync would not see what these writes met."""
+    """Files are synced before they are closed: a later sync could miss a write error."""
     monkeypatch.setattr(recovery, "OPEN_SEGMENTS_MAX", 3)
     hand = make_hand(segment_bytes=300)
     hand.append(10)
@@ -197,7 +197,7 @@ def test_recovery_writes_more_segments_than_may_be_open(
 
 
 def read_all_offsets(hand: Any) -> list[int]:
-    """The base offsets of everything that can be read from the segments."""
+    """Return the base offsets of everything that can be read from the segments."""
     log, found = hand.log, []
     while len(found) < log.end_offset:
         result = log.read(len(found), 1, log.end_offset, may_wait=True)
@@ -206,10 +206,8 @@ def read_all_offsets(hand: Any) -> list[int]:
     return found
 
 
-def test_entries_that_a_checkpoint_brings_back_know_how_long_they_are(make_hand: Callable[..., Any]) -> None:
-    """
-    A leader counts them to fill a message: of entries of no length it would send a thousand, and no frame takes those.
-    """
+def test_entries_of_a_checkpoint_have_their_sizes(make_hand: Callable[..., Any]) -> None:
+    """A leader fills messages by size: with sizes of zero it would send a thousand entries, which no frame holds."""
     hand = make_hand(segment_bytes=700)
     for partition, size in ((0, 100), (1, 300), (0, 200), (0, 500), (1, 50)):
         hand.append(partition=partition, size=size)

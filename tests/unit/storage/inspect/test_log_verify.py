@@ -13,14 +13,14 @@ from tidemill.storage.inspect.log_dump import dump
 from tidemill.storage.inspect.log_verify import verify
 from tidemill.storage.store import StoreOptions
 
-KEY = b"k" * 16  # of every hand's directory
+KEY = b"k" * 16  # the journal key of `make_hand`
 
 OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, journal_bytes_max=1 << 18)
 
 
 @pytest.fixture
 def hand(make_hand: Callable[..., Any]) -> Any:
-    """Ten batches below a checkpoint in segments of three, and five above it."""
+    """Ten batches below a checkpoint, three per segment, and five above it."""
     hand = make_hand(OPTIONS, segment_bytes=600)
     identity = Identity(cluster_id="c", broker_id=BrokerId(1), directory_id=DirectoryId(b"d" * 16), journal_key=KEY)
     write_identity(hand.disk, identity)
@@ -42,7 +42,7 @@ def flip(hand: Any, path: str, position: int) -> None:
 
 
 def test_a_whole_directory_has_no_damage(hand: Any) -> None:
-    """And all of what the checkpoint stands for was looked at."""
+    """Everything that the checkpoint covers was checked."""
     verified = verify(hand.disk)
 
     assert [] == verified.damages
@@ -50,7 +50,7 @@ def test_a_whole_directory_has_no_damage(hand: Any) -> None:
 
 
 def test_a_flipped_byte_in_a_segment_is_named_with_its_offsets(hand: Any) -> None:
-    """File, bytes, offsets: what somebody who repairs has to know."""
+    """The operator needs file, position and offsets for a repair."""
     segment = hand.log.segments[1]
     size = hand.log.segments[0].size // 3
     flip(hand, segment.path, size + 70)
@@ -63,14 +63,14 @@ def test_a_flipped_byte_in_a_segment_is_named_with_its_offsets(hand: Any) -> Non
 
 @pytest.mark.parametrize("position", [3, 10, 14], ids=["offset", "length", "epoch"])
 def test_a_flipped_byte_in_a_header_is_damage(hand: Any, position: int) -> None:
-    """Offset, length and epoch lie outside the batch's CRC."""
+    """The CRC of the batch does not cover offset, length and epoch."""
     flip(hand, hand.log.segments[0].path, position)
 
     assert {hand.log.segments[0].path} == {damage.file for damage in verify(hand.disk).damages}
 
 
 def test_a_truncated_segment_is_damage(hand: Any) -> None:
-    """From the first batch that is not whole to where the segment should end."""
+    """From the first batch that is not whole to the end of the segment."""
     segment = hand.log.segments[0]
     hand.disk.open(segment.path).truncate(segment.size - 10)
 
@@ -84,7 +84,7 @@ def test_a_truncated_segment_is_damage(hand: Any) -> None:
 
 
 def test_a_missing_segment_is_damage(hand: Any) -> None:
-    """All of its offsets."""
+    """All of its offsets are reported."""
     hand.disk.remove(hand.log.segments[0].path)
 
     (damage,) = verify(hand.disk).damages
@@ -97,7 +97,7 @@ def test_a_missing_segment_is_damage(hand: Any) -> None:
 
 
 def test_a_flipped_byte_in_a_synced_block_is_damage(hand: Any) -> None:
-    """A later block says that it had been synced."""
+    """A later block says that the block had been synced."""
     place = next(row for row in dump(hand.disk) if row["type"] == "row")
     flip(hand, place["file"], place["position"] + 200)
 
@@ -107,7 +107,7 @@ def test_a_flipped_byte_in_a_synced_block_is_damage(hand: Any) -> None:
 
 
 def test_a_torn_last_block_is_no_damage(hand: Any) -> None:
-    """Nobody was told that it is durable."""
+    """Its durability was never reported."""
     last = [row for row in dump(hand.disk) if row["type"] == "block"][-1]
     flip(hand, last["file"], last["position"] + 20)
 
@@ -115,7 +115,7 @@ def test_a_torn_last_block_is_no_damage(hand: Any) -> None:
 
 
 def test_a_flipped_byte_in_a_checkpoint_is_damage(hand: Any) -> None:
-    """Though the other one is used."""
+    """Even though the other checkpoint is used."""
     path = paths.checkpoint_file(hand.store.checkpoints.number - 1)
     flip(hand, path, 20)
 
@@ -123,7 +123,7 @@ def test_a_flipped_byte_in_a_checkpoint_is_damage(hand: Any) -> None:
 
 
 def test_without_any_checkpoint_the_directory_is_damaged(hand: Any) -> None:
-    """Nothing says where the journal begins."""
+    """The start of the journal is not known."""
     for parity in (0, 1):
         flip(hand, paths.checkpoint_file(parity), 20)
 
@@ -132,16 +132,16 @@ def test_without_any_checkpoint_the_directory_is_damaged(hand: Any) -> None:
     assert "neither" in damage.problem
 
 
-def test_bytes_that_lie_in_the_journal_alone_are_no_damage(hand: Any) -> None:
-    """A start writes them again."""
+def test_bytes_that_are_only_in_the_journal_are_no_damage(hand: Any) -> None:
+    """A start writes them to the segments again."""
     segment = hand.log.segments[-1]
     hand.disk.remove(segment.path)
 
     assert [] == verify(hand.disk).damages
 
 
-def test_what_was_settled_is_not_missed(hand: Any) -> None:
-    """Its file goes when the row that says so is synced, long before the next checkpoint."""
+def test_a_trimmed_segment_is_not_missing(hand: Any) -> None:
+    """Its file is removed once the trim is synced, long before the next checkpoint."""
     hand.store.trim(hand.shard, 0, 6)
     hand.write_all()
     hand.write(empty=True)
@@ -168,7 +168,7 @@ def test_a_truncation_after_the_checkpoint_is_no_damage(make_hand: Callable[...,
 
 
 def test_a_missing_journal_file_is_damage(hand: Any) -> None:
-    """Whatever was in it."""
+    """Whatever the file held."""
     hand.disk.remove("journal/00000001.journal")
 
     (damage,) = verify(hand.disk).damages

@@ -1,4 +1,4 @@
-"""The rows of an install go in parts, and may be larger than the ring."""
+"""Rows of installs are split into parts, and may be larger than the ring."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ from tidemill.storage.partition.producer_machine import encode_producers
 from tidemill.storage.partition.producer_states import ProducerBatch
 
 ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
-PRODUCERS = 6_000  # a third of a MiB, where the ring has an eighth
+PRODUCERS = 6_000  # a third of a MiB; the ring has an eighth of a MiB
 INDEX, TERM = 700, 3
 
 
@@ -39,7 +39,7 @@ def installed(producers: int = PRODUCERS) -> Entry:
 
 @pytest.mark.parametrize("size", [0, 1, 999, 1_000, 1_001, 3_000])
 def test_parts_are_bounded_and_say_where_they_belong(size: int) -> None:
-    """What comes last is the row itself, with what is left."""
+    """The row itself comes last, with the rest of the bytes."""
     row = Entry(RowKind.INSTALLED, bytes(range(256)) * 12, index=7, term=2)
     row.payload = row.payload[:size]  # type: ignore[index]
 
@@ -53,7 +53,7 @@ def test_parts_are_bounded_and_say_where_they_belong(size: int) -> None:
 
 
 def test_a_row_larger_than_the_ring_passes_through_it(make_hand: Callable[..., Any]) -> None:
-    """Wherever it is cut: what is there is the state before the row, or all of it."""
+    """A crash at any point leaves the state before the row, or all of it."""
     hand = make_hand()
     hand.store.install(hand.shard, installing_row(INDEX, TERM, states()))
     hand.write_all()
@@ -73,8 +73,8 @@ def test_a_row_larger_than_the_ring_passes_through_it(make_hand: Callable[..., A
     assert hand.shard.partitions[1].producers.newest() == again.partitions[1].producers.newest()
 
 
-def test_what_waits_behind_it_is_written(make_hand: Callable[..., Any]) -> None:
-    """And facts pass it: an election waits for no install."""
+def test_a_vote_passes_a_large_install_row(make_hand: Callable[..., Any]) -> None:
+    """Control rows pass the parts: an election does not wait for an install."""
     hand = make_hand()
     hand.store.install(hand.shard, installing_row(INDEX, TERM, states()))
     hand.store.install(hand.shard, installed())
@@ -87,7 +87,7 @@ def test_what_waits_behind_it_is_written(make_hand: Callable[..., Any]) -> None:
 
 
 def test_an_install_that_begins_again_takes_no_parts_of_the_one_before(make_hand: Callable[..., Any]) -> None:
-    """A crash has left some of them in the journal."""
+    """A crash has left some parts in the journal."""
     shard = make_hand().shard
     replay_install_row(shard, installing_row(INDEX, TERM, states()))
     for row in split_install_row(installed(), 10_000)[:5]:

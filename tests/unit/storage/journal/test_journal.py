@@ -1,4 +1,4 @@
-"""The ring's geometry: laps, blocks that span files, growth, and what it may be read back as."""
+"""The journal's ring: laps, blocks that span files, growth, and reading it back."""
 
 from typing import Any
 
@@ -34,8 +34,8 @@ def ring_of(*pages: int) -> tuple[SimulatedDisk, Journal]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=60), st.lists(st.integers(1, 6), min_size=1, max_size=4))
-def test_whoever_walks_the_ring_finds_each_block_where_it_was_written(sizes: list[int], files: list[int]) -> None:
-    """Over file borders, over laps, and through growth."""
+def test_a_walk_over_the_ring_finds_each_block_where_it_was_written(sizes: list[int], files: list[int]) -> None:
+    """Across file boundaries, laps and growth."""
     disk, journal = ring_of(*files)
     live: list[tuple[JournalPosition, bytes]] = []
     place = journal.head
@@ -66,7 +66,7 @@ def test_whoever_walks_the_ring_finds_each_block_where_it_was_written(sizes: lis
 
 
 def test_the_ring_grows_only_behind_its_last_file() -> None:
-    """Elsewhere a walk would not find the way."""
+    """Growth anywhere else would break the walk over the ring."""
     disk, journal = ring_of(4, 4)
     *_, journal.prepared = prepare_file(disk, 4 * PAGE_BYTES)
     journal.prepared_size = 4 * PAGE_BYTES
@@ -80,7 +80,7 @@ def test_the_ring_grows_only_behind_its_last_file() -> None:
     assert (3, 12 * PAGE_BYTES) == (second.number, journal.capacity)
 
 
-def test_an_eighth_is_not_for_entries() -> None:
+def test_an_eighth_of_the_ring_is_reserved() -> None:
     """Rule J7."""
     _, journal = ring_of(16)
 
@@ -90,7 +90,7 @@ def test_an_eighth_is_not_for_entries() -> None:
 
 
 def test_a_spanning_block_is_durable_in_every_file() -> None:
-    """A sync is of one file."""
+    """A sync covers one file only."""
     disk, journal = ring_of(1, 1)
     extents, _ = journal.reserve(2 * PAGE_BYTES)
 
@@ -100,18 +100,18 @@ def test_a_spanning_block_is_durable_in_every_file() -> None:
     assert 2 == len({it.path for it in disk.log[before:] if "sync" in str(it.kind).lower()})
 
 
-def test_a_failed_sync_is_told() -> None:
-    """And not tried again: rule J8."""
+def test_a_failed_sync_is_reported() -> None:
+    """The sync is not retried: rule J8."""
     disk, journal = ring_of(1)
     extents, _ = journal.reserve(PAGE_BYTES)
-    disk.fail_sync_at = disk.operations + 2  # behind the write
+    disk.fail_sync_at = disk.operations + 2  # after the write
 
     with pytest.raises(SyncFailed):
         write_block(extents, [b"x" * PAGE_BYTES])
 
 
 def test_a_prepared_file_is_full_of_synced_zeros() -> None:
-    """Whatever was in `next` before."""
+    """An earlier content of `next` is overwritten."""
     disk, _ = ring_of(1)
     disk.open(paths.JOURNAL_NEXT, create=True).write(0, [b"old" * 9_000])
     steps: list[Any] = list(prepare_file(disk, 3 * PAGE_BYTES))

@@ -1,4 +1,4 @@
-"""Blocks and rows: read as written, and not at all when a byte is wrong."""
+"""Blocks and rows are read as they were written, and rejected when a byte is wrong."""
 
 import pytest
 from hypothesis import given, settings
@@ -53,7 +53,7 @@ def test_a_block_is_read_as_it_was_written(payloads: list[bytes]) -> None:
 @settings(max_examples=150)
 @given(st.data())
 def test_no_flipped_bit_passes(data: st.DataObject) -> None:
-    """Not in header, rows or bytes; the padding holds nothing."""
+    """In header, rows and bytes; the padding holds nothing."""
     block = bytearray(block_of([b"a" * 50, b"", b"c" * 70]))
     used = HEADER_BYTES + 3 * ROW_BYTES + 120
     at = data.draw(st.integers(0, used - 1))
@@ -64,13 +64,13 @@ def test_no_flipped_bit_passes(data: st.DataObject) -> None:
     assert header is None or decode_rows(header, memoryview(block)) is None
 
 
-def test_another_directorys_block_is_none() -> None:
-    """Rule J4: a client cannot make one either."""
+def test_a_block_of_another_directory_is_rejected() -> None:
+    """Rule J4: a client cannot forge one either."""
     assert decode_header(b"x" * 16, block_of([b"a"])) is None
 
 
 def test_a_newer_version_is_refused_and_not_cut() -> None:
-    """It would be taken for the end of the journal."""
+    """It must not be mistaken for the end of the journal."""
     from tidemill.batches.checksum import crc32c
 
     block = bytearray(block_of([b"a"]))
@@ -82,7 +82,7 @@ def test_a_newer_version_is_refused_and_not_cut() -> None:
 
 
 def test_a_row_keeps_every_number() -> None:
-    """Each above what a smaller field would hold."""
+    """Each number needs the full width of its field."""
     entry = entry_of(b"payload", 3)
 
     shard_id, again, length, _ = decode_row(encode_row(ShardId(9 << 40), entry), 0)

@@ -1,4 +1,4 @@
-"""What leaves first where the ring has little room."""
+"""Which rows leave first when the ring has little room."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 def ring(free: int) -> Any:
-    """Of 16 MiB; an eighth is the reserve."""
+    """A ring of 16 MiB; an eighth is the reserve."""
     return SimpleNamespace(capacity=16 * MIB, free=free, free_for_entries=free - 2 * MIB)
 
 
@@ -30,7 +30,7 @@ def indexes(taken: list[tuple[ShardId, Entry]]) -> list[tuple[ShardId, int]]:
     return [(shard_id, row.index) for shard_id, row in taken]
 
 
-def test_what_makes_room_goes_past_what_has_none() -> None:
+def test_rows_that_free_space_pass_rows_without_room() -> None:
     """
     A log start frees files, and the metadata deletes topics: behind another shard's batch they would wait for
     themselves.
@@ -46,10 +46,8 @@ def test_what_makes_room_goes_past_what_has_none() -> None:
     assert [(HOT, 1), (HOT, 2), (COLD, 6), (COLD, 7)] == indexes(queue.entries)
 
 
-def test_what_was_passed_by_is_looked_at_again_when_there_is_room() -> None:
-    """
-    And not before: a full ring must not cost more the longer the queue is.
-    """
+def test_passed_rows_are_checked_again_when_there_is_room() -> None:
+    """And not before: a long queue must not make a full ring expensive."""
     queue = RowQueue()
     queue.put(HOT, [batch(1), log_start(2)])
     full, roomy = ring(2 * MIB), ring(8 * MIB)
@@ -67,9 +65,7 @@ def test_what_was_passed_by_is_looked_at_again_when_there_is_room() -> None:
 
 
 def test_the_rest_of_the_reserve_is_left_to_votes() -> None:
-    """
-    Who cannot vote any more is missing to others.
-    """
+    """A replica that cannot vote may be missing for a majority."""
     queue = RowQueue()
     queue.put(HOT, [batch(1)])
     queue.put(METADATA_SHARD, [batch(9, 10_000)])
@@ -77,10 +73,8 @@ def test_the_rest_of_the_reserve_is_left_to_votes() -> None:
     assert [] == queue.take(ring(3 * MIB // 2), MIB)
 
 
-def test_log_starts_one_at_a_time_leave_votes_their_part() -> None:
-    """
-    Each takes a page, and another for what it settles; and nothing waits before it.
-    """
+def test_single_log_starts_leave_room_for_votes() -> None:
+    """Each takes a page, and another for its trim, while nothing waits before it."""
     queue, free, index = RowQueue(), 2 * MIB, 1
     queue.put(HOT, [log_start(index)])
     while queue.take(ring(free), MIB):

@@ -1,4 +1,4 @@
-"""A shard's log: terms, truncation, and what may be forgotten."""
+"""A shard's log: terms, truncation, and which entries leave memory."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tidemill.storage.journal.shard_log import TAIL_ENTRIES, ShardDescriptor, re
 
 
 def test_terms_are_known_for_every_index_that_is_left(hand: Any) -> None:
-    """And after a truncation they are the older ones again."""
+    """After a truncation the older terms are in force again."""
     hand.append(3, term=1)
     hand.append(2, term=4)
     log = hand.shard
@@ -24,7 +24,7 @@ def test_terms_are_known_for_every_index_that_is_left(hand: Any) -> None:
 
 
 def test_every_partition_begins_an_epoch_with_the_first_entry_of_a_term(hand: Any) -> None:
-    """At its own end offset, records or not."""
+    """At its own end offset, with or without records."""
     hand.append(3, term=1)
     hand.append(1, partition=1, term=5)
 
@@ -33,8 +33,8 @@ def test_every_partition_begins_an_epoch_with_the_first_entry_of_a_term(hand: An
     assert [[(1, 0, 1), (5, 3, 4)], [(5, 0, 4)]] == starts
 
 
-def test_what_is_committed_is_never_truncated(hand: Any) -> None:
-    """Whoever asks is wrong."""
+def test_a_committed_entry_cannot_be_truncated(hand: Any) -> None:
+    """The call is a bug."""
     hand.append(3)
     hand.shard.commit(2)
 
@@ -43,7 +43,7 @@ def test_what_is_committed_is_never_truncated(hand: Any) -> None:
 
 
 def test_only_committed_and_written_entries_are_forgotten(hand: Any) -> None:
-    """The newest are kept for followers."""
+    """The newest entries are kept for followers."""
     hand.append(TAIL_ENTRIES + 20, size=10)
     hand.shard.commit(hand.shard.last_index)
     assert 1 == hand.shard.first_index
@@ -58,7 +58,7 @@ def test_only_committed_and_written_entries_are_forgotten(hand: Any) -> None:
 
 
 def test_voters_are_in_force_from_their_entry_on_and_rolled_back(hand: Any) -> None:
-    """Effective at append."""
+    """A change takes effect at append."""
     log = hand.shard
     before = log.memberships[-1][1]
     membership = Membership(before.voters, before.voters)
@@ -73,7 +73,7 @@ def test_voters_are_in_force_from_their_entry_on_and_rolled_back(hand: Any) -> N
 
 
 def test_an_entry_is_held_until_it_is_truncated(hand: Any) -> None:
-    """Another of the same index is another."""
+    """Another entry with the same index is not the same."""
     first, second = hand.append(2)
     assert hand.shard.holds(second)
 
@@ -83,8 +83,8 @@ def test_an_entry_is_held_until_it_is_truncated(hand: Any) -> None:
     assert (True, False, True) == tuple(map(hand.shard.holds, (first, second, other)))
 
 
-def test_openings_and_votes_keep_their_form(hand: Any) -> None:
-    """They lie in rows and checkpoints."""
+def test_openings_and_votes_are_read_as_they_were_written(hand: Any) -> None:
+    """Rows and checkpoints hold them."""
     opening = hand.shard.opening
     voter = opening.membership.voters[0]
 

@@ -1,4 +1,4 @@
-"""Leader epochs, against a list of (offset, epoch) that knows nothing clever."""
+"""Leader epochs, compared with a simple list of (offset, epoch)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ LIVES = st.lists(
 
 
 class Naive:
-    """One row per offset."""
+    """The model: one row per offset."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, int, int]] = []  # offset, epoch, log index
@@ -30,7 +30,7 @@ class Naive:
 
 @given(LIVES)
 def test_every_offset_has_the_epoch_that_wrote_it(life: list[tuple[str, int]]) -> None:
-    """Through appends, truncations and a log start that moves."""
+    """Through appends, truncations and moves of the log start."""
     naive, epochs = Naive(), LeaderEpochs()
     epoch, log_index, end = 0, 0, 0
     for what, number in life:
@@ -46,7 +46,7 @@ def test_every_offset_has_the_epoch_that_wrote_it(life: list[tuple[str, int]]) -
         elif what == "truncate":
             kept = [row for row in naive.rows if row[2] <= log_index - number]
             if any(row[0] < naive.log_start and row[2] > log_index - number for row in naive.rows):
-                continue  # what was settled is committed
+                continue  # what was trimmed is committed
             log_index = max(log_index - number, 0)
             naive.rows = kept
             end = kept[-1][0] + 1 if kept else naive.log_start
@@ -65,7 +65,7 @@ def test_every_offset_has_the_epoch_that_wrote_it(life: list[tuple[str, int]]) -
 
 
 def test_an_end_offset_is_where_the_next_epoch_begins() -> None:
-    """KIP-101: what a reader of an older epoch has to cut to."""
+    """KIP-101: a reader of an older epoch truncates to this offset."""
     epochs = LeaderEpochs()
     for epoch, start, index in ((2, 0, 1), (4, 10, 12), (7, 30, 35)):
         epochs.begin(epoch, start, index)
@@ -76,7 +76,7 @@ def test_an_end_offset_is_where_the_next_epoch_begins() -> None:
 
 
 def test_of_epochs_with_one_start_offset_the_newest_is_kept() -> None:
-    """The others wrote nothing here."""
+    """The other epochs wrote nothing to this partition."""
     epochs = LeaderEpochs()
     epochs.begin(1, 0, 1)
     epochs.begin(2, 0, 2)
@@ -86,7 +86,7 @@ def test_of_epochs_with_one_start_offset_the_newest_is_kept() -> None:
 
 
 def test_the_epoch_that_covers_the_log_start_moves_up_to_it() -> None:
-    """Earlier ones have no offsets any more."""
+    """Earlier epochs have no offsets left."""
     epochs = LeaderEpochs()
     epochs.begin(1, 0, 1)
     epochs.begin(2, 10, 12)
@@ -97,7 +97,7 @@ def test_the_epoch_that_covers_the_log_start_moves_up_to_it() -> None:
 
 
 def test_a_table_is_never_changed_in_place() -> None:
-    """Readers' threads are looking into it."""
+    """Reader threads use it."""
     epochs = LeaderEpochs()
     epochs.begin(1, 0, 1)
     held = epochs.starts
@@ -113,10 +113,10 @@ def test_a_table_is_never_changed_in_place() -> None:
     st.lists(st.integers(0, 1), max_size=4),
     st.integers(0, 6),
 )
-def test_two_logs_meet_where_they_stop_being_alike(
+def test_two_logs_meet_where_they_begin_to_differ(
     shared: list[int], ours: list[int], theirs: list[int], log_start: int
 ) -> None:
-    """Whatever each has of its own: epochs of ours are even behind the shared part, those of theirs odd."""
+    """Behind the shared part, one log has even epochs and the other odd ones."""
     past = sorted(shared)
     left = past + [10 + 2 * sum(ours[: at + 1]) for at in range(len(ours))]
     right = past + [11 + 2 * sum(theirs[: at + 1]) for at in range(len(theirs))]
@@ -127,7 +127,7 @@ def test_two_logs_meet_where_they_stop_being_alike(
 
 
 def _starts(log: list[int], log_start: int) -> list[tuple[int, int]]:
-    """(epoch, start offset) of what is left from the log start on."""
+    """Return (epoch, start offset) of what is left from the log start on."""
     return [
         (epoch, at) for at, epoch in enumerate(log) if at >= log_start and (at == log_start or log[at - 1] != epoch)
     ]

@@ -1,4 +1,4 @@
-"""The index of a segment: a hint that never points behind what is looked for."""
+"""The index of a segment: a hint that never leads behind the batch that is looked up."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ POINTS = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5_000), st.intege
 
 
 def index_of(points: list[tuple[int, int, int]]) -> tuple[OffsetIndex, list[tuple[int, int, int]]]:
-    """The index, and its points with absolute numbers."""
+    """Return the index, and its points with absolute numbers."""
     index, absolute = OffsetIndex(), []
     offset = position = timestamp = 0
     for offset_step, position_step, timestamp_step in points:
@@ -23,7 +23,7 @@ def index_of(points: list[tuple[int, int, int]]) -> tuple[OffsetIndex, list[tupl
 def test_a_walk_begins_at_the_last_point_at_or_before_an_offset(
     points: list[tuple[int, int, int]], offset: int
 ) -> None:
-    """As near as possible."""
+    """That is the nearest point from which the batch can be found."""
     index, absolute = index_of(points)
 
     assert max(point[:2] for point in absolute if point[0] <= offset) == index.point_before(offset)
@@ -43,7 +43,7 @@ def test_a_walk_for_a_timestamp_begins_before_the_first_such_record(
 
 @given(POINTS, st.integers(0, 5_000))
 def test_a_truncated_index_has_no_point_behind_the_end(points: list[tuple[int, int, int]], size: int) -> None:
-    """And goes on from there."""
+    """Later points are added from there."""
     index, absolute = index_of(points)
 
     index.truncate(size, 100)
@@ -69,7 +69,7 @@ def test_an_index_is_read_as_it_was_written(points: list[tuple[int, int, int]]) 
 
 
 def test_an_index_is_saved_while_it_grows() -> None:
-    """In another thread, where a point has its position and its timestamp, and no offset yet."""
+    """Another thread saves it while a point has its position and timestamp but no offset yet."""
     index, _ = index_of([(5, 100, 10), (5, 100, 10)])
     whole = index.last_point
     _, positions, timestamps, _ = index._columns

@@ -1,4 +1,4 @@
-"""Surplus files are let go of, but for those whose bytes are not synced yet."""
+"""Surplus files are closed, except those whose bytes are not synced yet."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +14,8 @@ def test_a_file_stays_open_between_a_late_write_and_its_sync(
     make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
-    What found no room at first is written by the checkpoint.  Closed before the sync, it would not be synced at all,
-    and the journal would be free: acknowledged bytes in the cache alone.
+    After a full disk, the checkpoint writes the bytes.  If the file were closed before its sync, it would not be
+    synced, and the journal would be freed: acknowledged bytes would only be in the page cache.
     """
     monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 0)
     hand = make_hand()
@@ -36,8 +36,8 @@ def test_a_file_stays_open_between_a_late_write_and_its_sync(
     assert (None, 3) == (again.shard.damage, again.log.end_offset)
 
 
-def test_who_opens_no_file_is_asked_for_none(make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look walks over every segment of every shard; but a surplus that could not be let go of is looked at again."""
+def test_files_are_counted_only_after_an_open(make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting walks over every segment of every shard; a surplus that could not be closed is counted again."""
     monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 0)
     checks: list[bool] = []
     check = open_files.close_surplus

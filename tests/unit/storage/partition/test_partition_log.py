@@ -1,4 +1,4 @@
-"""Reading a partition: from memory, from its segments, and what damage does."""
+"""Reading a partition: from memory, from its segments, and with damage."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,10 +27,10 @@ def cold_hand(make_hand: Callable[..., Any], count: int = 20, **options: int) ->
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 700, 1 << 20], ids=["disk", "mixed", "memory"])
-def test_every_offset_is_read_wherever_its_batch_lies(
+def test_every_offset_is_read_from_memory_or_segments(
     make_hand: Callable[..., Any], read_offsets: Any, cache_bytes: int
 ) -> None:
-    """A reader that follows the offsets meets each record once, over segment borders and from disk into memory."""
+    """A reader that follows the offsets gets each record once, across segments and from disk into memory."""
     hand = make_hand(COLD, segment_bytes=900, index_interval=300)
     hand.store.cache.bytes_max = cache_bytes
     for _ in range(10):
@@ -47,8 +47,8 @@ def test_every_offset_is_read_wherever_its_batch_lies(
         assert list(range(first - first % 2, 20, 2)) == met
 
 
-def test_a_read_is_bounded_by_bytes_but_gives_one_batch(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """Else a batch larger than a client's bound would stop that client for ever."""
+def test_a_read_is_bounded_by_bytes_but_returns_one_batch(make_hand: Callable[..., Any], read_offsets: Any) -> None:
+    """Otherwise a batch larger than a client's bound would block that client forever."""
     hand = cold_hand(make_hand)
 
     assert [0] == read_offsets(hand, 0, bytes_max=1)
@@ -56,22 +56,22 @@ def test_a_read_is_bounded_by_bytes_but_gives_one_batch(make_hand: Callable[...,
 
 
 def test_nothing_at_or_behind_the_end_offset_is_read(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """What is not committed may still go."""
+    """Uncommitted batches may still be truncated."""
     hand = cold_hand(make_hand)
 
     assert [0, 1, 2] == read_offsets(hand, 0, end=3)
     assert [] == read_offsets(hand, 3, end=3)
 
 
-def test_a_read_that_may_not_wait_says_so(make_hand: Callable[..., Any]) -> None:
-    """The loop never waits for a disk."""
+def test_a_read_that_may_not_wait_returns_none_for_the_disk(make_hand: Callable[..., Any]) -> None:
+    """The event loop never waits for a disk."""
     hand = cold_hand(make_hand)
 
     assert hand.log.read(0, 1 << 20, 20, may_wait=False) is None
 
 
 def cold_batches(make_hand: Callable[..., Any], count: int) -> Any:
-    """Of three records each."""
+    """Append batches of three records each, and drop them from memory."""
     hand = make_hand(COLD, index_interval=300)
     for _ in range(count):
         hand.append_batch(3)
@@ -86,12 +86,8 @@ SIZES = (*range(8, 12), *range(23, 27))
 
 
 @pytest.mark.parametrize(("byte", "bit"), [(26, 0), (26, 3), (24, 2), (23, 6), (23, 7)])
-def test_a_batch_that_counts_wrongly_takes_few_others_with_it(
-    make_hand: Callable[..., Any], byte: int, bit: int
-) -> None:
-    """
-    Also where the index is lost, and built again over it.  Found by a second reader: all behind it was refused.
-    """
+def test_a_batch_with_a_wrong_record_count_hides_few_others(make_hand: Callable[..., Any], byte: int, bit: int) -> None:
+    """Also when the index is lost and rebuilt.  Before the fix, all offsets behind the batch were unreadable."""
     hand = cold_batches(make_hand, 100)
     segment = hand.log.segments[0]
     file = hand.disk.open(segment.path)
@@ -113,11 +109,10 @@ def test_a_batch_that_counts_wrongly_takes_few_others_with_it(
 
 @pytest.mark.parametrize("has_index", [True, False], ids=["indexed", "index lost"])
 @pytest.mark.parametrize("bit", range(8))
-def test_a_flipped_bit_is_told_and_never_served(make_hand: Callable[..., Any], bit: int, *, has_index: bool) -> None:
+def test_a_flipped_bit_is_reported_not_served(make_hand: Callable[..., Any], bit: int, *, has_index: bool) -> None:
     """
-    Whatever field it hits, and wherever the reader comes from: nobody is given other bytes, nor another offset's.
-
-    Found by a second reader: base offset and magic lie outside the CRC.
+    In any field, and from any start of the read: no reader gets other bytes or another offset's batch.  The CRC does
+    not cover base offset and magic.
     """
     hand = cold_batches(make_hand, 5)
     segment = hand.log.segments[0]
@@ -142,8 +137,8 @@ def test_a_flipped_bit_is_told_and_never_served(make_hand: Callable[..., Any], b
         file.write(byte, [whole[byte : byte + 1]])
 
 
-def test_what_lies_before_a_damaged_batch_is_served(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """One bad sector takes no more than it must."""
+def test_batches_before_a_damaged_batch_are_served(make_hand: Callable[..., Any], read_offsets: Any) -> None:
+    """One bad sector makes no more than its batch unreadable."""
     hand = cold_hand(make_hand, 4)
     segment = hand.log.segments[0]
     hand.disk.open(segment.path).write(segment.size // 2 + 80, [b"?"])
@@ -155,8 +150,8 @@ def test_what_lies_before_a_damaged_batch_is_served(make_hand: Callable[..., Any
 
 
 @pytest.mark.parametrize("size", [0, 10, 100, 300])
-def test_a_segment_that_lost_its_end_is_told(make_hand: Callable[..., Any], size: int) -> None:
-    """An empty answer would let a client wait for ever."""
+def test_a_segment_that_lost_its_end_is_reported(make_hand: Callable[..., Any], size: int) -> None:
+    """With an empty answer, a client would wait forever."""
     hand = cold_hand(make_hand, 3)
     hand.disk.open(hand.log.segments[0].path).truncate(size)
 
@@ -168,8 +163,8 @@ def test_a_segment_that_lost_its_end_is_told(make_hand: Callable[..., Any], size
             offset += 1
 
 
-def test_a_missing_segment_is_told(make_hand: Callable[..., Any]) -> None:
-    """Somebody removed it: the broker goes on with everything else."""
+def test_a_missing_segment_is_reported(make_hand: Callable[..., Any]) -> None:
+    """Other partitions are not affected."""
     hand = cold_hand(make_hand, 3)
     segment = hand.log.segments[0]
     segment.close()
@@ -180,7 +175,7 @@ def test_a_missing_segment_is_told(make_hand: Callable[..., Any]) -> None:
 
 
 def test_a_log_start_in_the_middle_of_a_batch_is_no_damage(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """DeleteRecords may name any offset; the epoch table begins there, the batch before it."""
+    """DeleteRecords may name any offset; the epoch table begins there, and the batch before it."""
     hand = make_hand(COLD)
     hand.append_batch(4)
     hand.write_all()
@@ -192,8 +187,8 @@ def test_a_log_start_in_the_middle_of_a_batch_is_no_damage(make_hand: Callable[.
     assert [0] == read_offsets(hand, 2)
 
 
-def test_bytes_behind_the_end_offset_are_not_judged(make_hand: Callable[..., Any], read_offsets: Any) -> None:
-    """They may be overwritten at this moment."""
+def test_bytes_behind_the_end_offset_are_not_checked(make_hand: Callable[..., Any], read_offsets: Any) -> None:
+    """They may be overwritten at that moment."""
     hand = cold_hand(make_hand, 3)
     segment = hand.log.segments[0]
     hand.disk.open(segment.path).write(segment.size - 5, [b"?????"])
@@ -201,7 +196,7 @@ def test_bytes_behind_the_end_offset_are_not_judged(make_hand: Callable[..., Any
     assert [0, 1] == read_offsets(hand, 0, end=2)
 
 
-def test_an_offset_below_what_is_settled_is_gone(make_hand: Callable[..., Any]) -> None:
+def test_an_offset_below_the_trim_is_gone(make_hand: Callable[..., Any]) -> None:
     """It is out of range, and not damaged."""
     hand = cold_hand(make_hand, segment_bytes=500)
     hand.store.trim(hand.shard, 0, 10)
@@ -210,8 +205,8 @@ def test_an_offset_below_what_is_settled_is_gone(make_hand: Callable[..., Any]) 
         hand.log.read(1, 100, 20, may_wait=True)
 
 
-def test_a_reader_under_way_leaves_no_place_of_truncated_batches(make_hand: Callable[..., Any]) -> None:
-    """It would lead the next reader into the middle of another batch."""
+def test_a_running_read_leaves_no_position_of_truncated_batches(make_hand: Callable[..., Any]) -> None:
+    """The position would lead the next reader into the middle of another batch."""
     hand = cold_hand(make_hand, 6)
     places = hand.log._places
     hand.store.truncate(hand.shard, 3) if hand.shard.commit_index < 3 else hand.log.truncate(hand.shard.entry_at(4))
@@ -222,7 +217,7 @@ def test_a_reader_under_way_leaves_no_place_of_truncated_batches(make_hand: Call
 
 
 def test_timestamps_are_found_in_files_and_in_memory(make_hand: Callable[..., Any]) -> None:
-    """The segment's end may still be in memory alone, and index points may lie there."""
+    """The end of the segment, and index points, may be in memory only."""
     hand = make_hand(COLD, segment_bytes=2_000, index_interval=300)
     hand.append(15)
     hand.write_all()
@@ -239,7 +234,7 @@ def test_timestamps_are_found_in_files_and_in_memory(make_hand: Callable[..., An
 
 
 def test_a_truncated_segment_never_claims_smaller_timestamps_than_it_has(make_hand: Callable[..., Any]) -> None:
-    """Else a look-up skips it, and retention takes it too early."""
+    """Otherwise lookups would skip it, and retention would remove it too early."""
     hand = cold_hand(make_hand, 6)
     largest = hand.log.segments[0].max_timestamp
 

@@ -1,4 +1,4 @@
-"""Producer states, against a model that keeps every batch of the log."""
+"""Producer states, compared with a model that keeps every batch of the log."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +38,7 @@ LIVES = st.lists(
 
 @given(LIVES, st.sampled_from([0, SEQUENCE_MODULUS - 4]))
 def test_the_window_is_what_the_log_says(life: list[tuple[str, int]], first: int) -> None:
-    """Whatever is truncated: the newest batches are known, and a retry of each of the last five is told."""
+    """After any truncation: the newest batches are known, and retries of the last five are recognized."""
     states, log, committed, index, epoch = ProducerStates(), [], 0, 0, 0
     for what, number in life:
         if what in ("append", "bump"):
@@ -71,8 +71,8 @@ def test_the_window_is_what_the_log_says(life: list[tuple[str, int]], first: int
         assert tuple(log[-(WINDOW_BATCHES + after) :]) == saved
 
 
-def test_sequences_go_round() -> None:
-    """After 2^31 - 1 comes 0, in the middle of a batch, too."""
+def test_sequences_wrap_around() -> None:
+    """2^31 - 1 is followed by 0, also within a batch."""
     states = ProducerStates()
     states.append(7, batch(SEQUENCE_MODULUS - 2, 4, index=1), 1)
 
@@ -81,7 +81,7 @@ def test_sequences_go_round() -> None:
 
 
 def test_another_batch_with_the_same_first_sequence_is_no_retry() -> None:
-    """Answering it as one would lose records."""
+    """Answering it as a retry would lose records."""
     states = ProducerStates()
     states.append(7, batch(0, 3, index=1), 1)
 
@@ -103,8 +103,8 @@ def test_producers_expire_by_append_time() -> None:
     assert errors.NONE == check(states, 17)
 
 
-def test_the_newest_stay_whatever_a_clock_says() -> None:
-    """It jumped by days: what was written a second ago may come again."""
+def test_the_newest_producers_stay_when_a_clock_jumps() -> None:
+    """After a jump of days, a batch that was sent a second ago may be retried."""
     states = ProducerStates()
     written = [*range(PRODUCERS_KEPT + 3)]
     for number in reversed(written):
@@ -132,10 +132,8 @@ def remembered(states: ProducerStates, committed: int, before_ms: int) -> dict[i
     ),
     st.lists(st.booleans(), min_size=40, max_size=40),
 )
-def test_replicas_agree_on_who_is_silent_whenever_each_forgets(
-    life: list[tuple[str, int]], forgets: list[bool]
-) -> None:
-    """Nobody is taken for silent for the sake of what is truncated then; what is forgotten was silent and stays so."""
+def test_replicas_agree_on_expired_producers(life: list[tuple[str, int]], forgets: list[bool]) -> None:
+    """No producer expires because of an entry that is truncated later, and a forgotten producer stays expired."""
     early, late = ProducerStates(), ProducerStates()
     log: list[tuple[int, ProducerBatch]] = []
     committed = 0
@@ -171,8 +169,8 @@ def test_replicas_agree_on_who_is_silent_whenever_each_forgets(
         assert fresh.items() <= early.newest().items()
 
 
-def test_what_was_saved_is_loaded() -> None:
-    """And goes on where it was."""
+def test_saved_states_are_loaded() -> None:
+    """A loaded state continues like the original."""
     states, again = ProducerStates(), ProducerStates()
     for number in range(8):
         states.append(7, batch(number, index=number + 1), 8)

@@ -1,4 +1,4 @@
-"""What retention lets go, and what it keeps."""
+"""Which segments retention removes, and which it keeps."""
 
 import pytest
 
@@ -17,9 +17,7 @@ SEGMENTS = [  # three of 100 B: written 900 s, 500 s and 100 s ago
     [(-1, None), (900_000, None), (899_999, 10), (500_000, 10), (499_999, 20), (99_999, 30), (0, 30)],
 )
 def test_a_segment_expires_when_its_newest_record_is_too_old(retention_ms: int, kept_from: int | None) -> None:
-    """
-    The clock minus the largest timestamp exceeds the retention time; -1 keeps all.
-    """
+    """The clock minus the largest timestamp exceeds the retention time; -1 keeps all."""
     found = retained_from(SEGMENTS, high_watermark=30, now_ms=NOW_MS, retention_ms=retention_ms)
 
     assert kept_from == found
@@ -28,28 +26,22 @@ def test_a_segment_expires_when_its_newest_record_is_too_old(retention_ms: int, 
 @pytest.mark.parametrize(
     ("retention_bytes", "kept_from"), [(-1, None), (300, None), (201, None), (200, 10), (101, 10), (100, 20), (0, 30)]
 )
-def test_the_oldest_go_while_the_rest_is_big_enough(retention_bytes: int, kept_from: int | None) -> None:
-    """
-    At least so many bytes are left; -1 keeps all.
-    """
+def test_the_oldest_expire_while_the_rest_is_large_enough(retention_bytes: int, kept_from: int | None) -> None:
+    """At least the retention size is left; -1 keeps all."""
     found = retained_from(SEGMENTS, high_watermark=30, now_ms=NOW_MS, retention_bytes=retention_bytes)
 
     assert kept_from == found
 
 
-def test_what_is_not_committed_stays() -> None:
-    """
-    A segment whose end the high watermark has not reached is nobody's to delete.
-    """
+def test_uncommitted_segments_stay() -> None:
+    """The high watermark has not reached the end of the segment."""
     found = retained_from(SEGMENTS, high_watermark=29, now_ms=NOW_MS, retention_ms=0, retention_bytes=0)
 
     assert 20 == found
 
 
-def test_a_record_from_the_future_keeps_what_is_behind_it() -> None:
-    """
-    Segments go from the oldest on, and the first that has not expired stops that.
-    """
+def test_a_record_from_the_future_keeps_later_segments() -> None:
+    """The first segment that has not expired ends the search."""
     segments = [SegmentAge(10, 100, NOW_MS + 1), *SEGMENTS[1:]]
 
     found = retained_from(segments, high_watermark=30, now_ms=NOW_MS, retention_ms=1)
@@ -58,9 +50,7 @@ def test_a_record_from_the_future_keeps_what_is_behind_it() -> None:
 
 
 def test_records_without_a_timestamp_never_expire_by_time() -> None:
-    """
-    Nothing is known of their age; their size still counts.
-    """
+    """Their age is not known; their size still counts."""
     segments = [SegmentAge(10, 100, -1), *SEGMENTS[1:]]
 
     by_time = retained_from(segments, high_watermark=30, now_ms=NOW_MS, retention_ms=1)
@@ -70,9 +60,7 @@ def test_records_without_a_timestamp_never_expire_by_time() -> None:
 
 
 def test_time_and_size_work_together() -> None:
-    """
-    What time has taken counts no more: the rest is measured.
-    """
+    """Segments that expired by time do not count towards the size."""
     found = retained_from(SEGMENTS, high_watermark=30, now_ms=NOW_MS, retention_ms=899_999, retention_bytes=100)
 
     assert 20 == found

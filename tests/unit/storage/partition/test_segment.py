@@ -1,4 +1,4 @@
-"""A segment: what of it is decided, what of it lies in its file."""
+"""A segment: what is assigned to it, and what is in its file."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +13,7 @@ from tidemill.storage.partition.segment import Segment, SegmentDamaged, built_in
 
 
 def on_disk(count: int = 10, *, epoch: int = 1, disk: SimulatedDisk | None = None) -> tuple[SimulatedDisk, Segment]:
-    """A segment of `count` batches of one record, all in its file."""
+    """Make a segment of `count` batches of one record, all in its file."""
     disk = disk or SimulatedDisk()
     disk.make_directory("d")
     segment = Segment("d", 100)
@@ -28,8 +28,8 @@ def on_disk(count: int = 10, *, epoch: int = 1, disk: SimulatedDisk | None = Non
     return disk, segment
 
 
-def test_what_arrives_after_a_cut_counts_up_to_the_cut() -> None:
-    """The rest of it lies where other batches will."""
+def test_a_write_back_after_a_cut_counts_up_to_the_cut() -> None:
+    """Other batches will be written behind the cut."""
     segment = Segment("d", 0)
     segment.allocate(100, 1, 0, 50, 1)
     segment.allocate(100, 2, 1, 50, 1)
@@ -42,8 +42,8 @@ def test_what_arrives_after_a_cut_counts_up_to_the_cut() -> None:
     assert (170, 100) == (segment.size, segment.written)
 
 
-def test_a_walk_meets_every_batch() -> None:
-    """Whatever is read ahead at once."""
+def test_a_walk_finds_every_batch() -> None:
+    """For any read-ahead."""
     disk, segment = on_disk(50)
 
     met = [
@@ -54,8 +54,8 @@ def test_a_walk_meets_every_batch() -> None:
     assert [(offset, offset) for offset in range(100, 150)] == met
 
 
-def test_a_walk_that_meets_no_batch_says_where() -> None:
-    """Instead of reading on."""
+def test_a_walk_that_finds_no_batch_names_the_position() -> None:
+    """It does not read on."""
     disk, segment = on_disk()
     size = segment.size // 10
     segment.opened(disk).write(3 * size + 8, [b"\x7f"])
@@ -67,7 +67,7 @@ def test_a_walk_that_meets_no_batch_says_where() -> None:
 
 
 def test_an_index_is_loaded_from_its_file_or_built_alike() -> None:
-    """A damaged one is built again."""
+    """A damaged index file is rebuilt."""
     disk, segment = on_disk()
     built = built_index(disk, segment, 200).encode()
     save_index(disk, segment)
@@ -81,9 +81,10 @@ def test_an_index_is_loaded_from_its_file_or_built_alike() -> None:
     assert built == loaded == again
 
 
-def test_an_index_of_another_content_is_none() -> None:
+def test_an_index_of_another_content_is_rejected() -> None:
     """
-    A checkpoint may write one again after its segment was truncated away; batches of equal sizes lie at its points.
+    A checkpoint may write an index again after its segment was truncated away; batches of equal sizes are at its
+    points.
     """
     disk, old = on_disk()
     save_index(disk, old)
@@ -95,8 +96,8 @@ def test_an_index_of_another_content_is_none() -> None:
     assert built == load_index(disk, segment, 200).encode()
 
 
-def test_an_index_of_the_same_epoch_and_other_offsets_is_none() -> None:
-    """Batches of one leader, and of another size; also where the file ends before the point."""
+def test_an_index_of_the_same_epoch_and_other_offsets_is_rejected() -> None:
+    """Batches of one leader, of another size; also where the file ends before the point."""
     disk, segment = on_disk()
     path = "d/00000000000000000100.index"
     index = OffsetIndex()
@@ -115,8 +116,8 @@ def test_an_index_of_the_same_epoch_and_other_offsets_is_none() -> None:
     assert shorter.last_point[1] < segment.size // 2
 
 
-def test_an_index_made_before_a_cut_is_nobodys() -> None:
-    """Whoever made it beside the loop may come with it afterwards."""
+def test_an_index_made_before_a_cut_is_ignored() -> None:
+    """Another thread may deliver it after the cut."""
     disk, segment = on_disk()
     index, cuts = built_index(disk, segment, 200), segment.cuts
     segment.cut(segment.size // 2, 200)
@@ -128,8 +129,8 @@ def test_an_index_made_before_a_cut_is_nobodys() -> None:
     assert load_index(disk, segment, 200) is segment.index
 
 
-def test_who_makes_an_index_while_the_segment_is_cut_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else its own look-up would go by points that lead nowhere."""
+def test_an_index_is_made_again_if_the_segment_is_cut_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the lookup would use points that lead nowhere."""
     disk, segment = on_disk()
     segment._index = None
     met = walk
@@ -147,7 +148,7 @@ def test_who_makes_an_index_while_the_segment_is_cut_makes_it_again(monkeypatch:
 
 
 class Watched(Segment):
-    """Somebody reads at the moment that a cut is counted."""
+    """A segment that calls back at the moment that a cut is counted."""
 
     __slots__ = ("_count", "read")
 
@@ -162,8 +163,8 @@ class Watched(Segment):
             self.read()
 
 
-def test_who_has_counted_a_cut_has_met_the_new_end() -> None:
-    """Else an index over what was cut would be of the right count."""
+def test_the_new_end_is_visible_before_the_cut_is_counted() -> None:
+    """Otherwise an index over the part that was cut would have the right count."""
     disk, whole = on_disk()
     segment = Watched("d", 100, size=whole.size)
     segment.read = lambda: load_index(disk, segment, 200)
@@ -177,8 +178,8 @@ def test_who_has_counted_a_cut_has_met_the_new_end() -> None:
     assert (cut.last_point[1] < whole.size // 2, restored.last_point[1] < whole.size // 4) == (True, True)
 
 
-def test_an_index_that_was_cut_is_not_kept() -> None:
-    """Nobody knows the epoch of its last point; the next point has one."""
+def test_an_index_that_was_cut_is_not_saved() -> None:
+    """The epoch of its last point is not known; the next point has one."""
     disk, segment = on_disk()
     path = "d/00000000000000000100.index"
     segment.cut(segment.size // 2, 200)
@@ -192,8 +193,8 @@ def test_an_index_that_was_cut_is_not_kept() -> None:
     assert disk.exists(path)
 
 
-def test_a_file_that_is_gone_is_damage() -> None:
-    """Named, with its first offset."""
+def test_a_missing_file_is_damage() -> None:
+    """The message names it, and its first offset."""
     disk, segment = on_disk()
     disk.remove(segment.path)
 

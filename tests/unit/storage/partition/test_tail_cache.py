@@ -1,4 +1,4 @@
-"""The newest batches in memory: bounded, but for what lies nowhere else."""
+"""The newest batches in memory: bounded, except for batches that are nowhere else."""
 
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.storage.partition.tail_cache import BATCH_OVERHEAD_BYTES, Tail, TailCache
@@ -7,15 +7,15 @@ KEPT = 10 + BATCH_OVERHEAD_BYTES
 
 
 def added(cache: TailCache, tail: Tail, offset: int, *, is_written: bool = True) -> Entry:
-    entry = Entry(BATCH, bytes(bytearray(10)), base_offset=offset)  # bytes of its own, as in life
+    entry = Entry(BATCH, bytes(bytearray(10)), base_offset=offset)  # bytes of its own, as in a broker
     cache.add(tail, entry)
     if is_written:
         entry.payload = None
     return entry
 
 
-def test_the_oldest_go_first() -> None:
-    """Over all partitions together."""
+def test_the_oldest_batches_are_evicted_first() -> None:
+    """Across all partitions."""
     cache, one, other = TailCache(2 * KEPT), Tail(), Tail()
     added(cache, one, 0)
     added(cache, other, 0)
@@ -25,8 +25,8 @@ def test_the_oldest_go_first() -> None:
     assert ([1], [0], 2 * KEPT) == ([*one], [*other], cache.bytes)
 
 
-def test_what_is_not_in_a_segment_stays_whatever_the_bound() -> None:
-    """It can be read from nowhere else."""
+def test_batches_that_are_not_in_a_segment_stay() -> None:
+    """They cannot be read from anywhere else."""
     cache, tail = TailCache(1 * KEPT), Tail()
     first = added(cache, tail, 0, is_written=False)
     added(cache, tail, 1)
@@ -40,7 +40,7 @@ def test_what_is_not_in_a_segment_stays_whatever_the_bound() -> None:
 
 
 def test_a_batch_that_took_a_truncated_ones_offset_stays() -> None:
-    """Only the old one's bytes are counted off."""
+    """Only the size of the old one is subtracted."""
     cache, tail = TailCache(2 * KEPT), Tail()
     added(cache, tail, 0)
     del tail[0]
@@ -50,8 +50,8 @@ def test_a_batch_that_took_a_truncated_ones_offset_stays() -> None:
     assert ([0, 1], 2 * KEPT) == ([*tail], cache.bytes)
 
 
-def test_of_a_partition_that_is_gone_nothing_stays() -> None:
-    """Nor is it counted; what others have is as it was."""
+def test_nothing_of_a_closed_partition_stays() -> None:
+    """Its bytes are not counted, and other partitions are unchanged."""
     cache, gone, other = TailCache(3 * KEPT), Tail(), Tail()
     added(cache, gone, 0)
     added(cache, other, 0)
