@@ -154,7 +154,7 @@ def test_the_index_of_a_removed_segment_is_ignored(make_hand: Make) -> None:
         if len(hand.log.segments) == 3 and hand.log.segments[2].size > 1_700:
             hand.write_all()
             hand.commit()
-            hand.checkpoint()  # the last reader finds it open
+            hand.checkpoint()  # the last checkpoint finds the segment open
     hand.commit()
     hand.write_all()
     batches = [(header.base_offset, header.max_timestamp) for header in hand.log._walked(hand.log.segments[2], -1)]

@@ -108,11 +108,11 @@ def open_store(
         raise JournalDamaged("neither checkpoint-0 nor checkpoint-1 is whole")
     ring = open_ring(disk)
     found = RecoveryReport()
-    folded = replay(disk, key, options, cache, machines, checkpoint, ring, found)
-    store, walked = folded.store, folded.walked
+    replayed = replay(disk, key, options, cache, machines, checkpoint, ring, found)
+    store, walked = replayed.store, replayed.walked
     _check_damage(ring, key, store.journal.sequence)
     _write_again(disk, checkpoint, ring, walked[-1] if walked else None)
-    _act(folded, found)
+    _act(replayed, found)
     return store, found
 
 
@@ -140,7 +140,7 @@ class Walked(NamedTuple):
     header: BlockHeader
 
 
-class Folded(NamedTuple):
+class Replayed(NamedTuple):
     """The final state that checkpoint and journal lead to."""
 
     store: Store
@@ -157,7 +157,7 @@ def replay(
     checkpoint: Checkpoint,
     ring: list[RingFile],
     found: RecoveryReport,
-) -> Folded:
+) -> Replayed:
     """Rule R1, first half: replay all whole blocks behind the checkpoint in sequence, to the final state."""
     journal = Journal(disk, ring, head=checkpoint.head, sequence=checkpoint.sequence)
     store = Store(disk, key, options, cache, journal, machines, checkpoint.shards, checkpoint.closed)
@@ -165,7 +165,7 @@ def replay(
     capacity = journal.capacity
     place = checkpoint.head
     walked: list[Walked] = []
-    folded = Folded(store, walked, [])
+    replayed = Replayed(store, walked, [])
     while True:
         header = decode_header(key, read_extents(ring, place, BLOCK_HEADER_BYTES))
         if header is None or header.sequence != journal.sequence + 1 or header.size_bytes > capacity:
@@ -177,7 +177,7 @@ def replay(
         journal.sequence = header.sequence
         journal.account(header.sequence, header.size_bytes)
         for shard_id, row in rows:
-            _replay_row(folded, shard_id, row)
+            _replay_row(replayed, shard_id, row)
         found.blocks += 1
         found.rows += len(rows)
         walked.append(Walked(place, header))
@@ -185,11 +185,11 @@ def replay(
     journal.resume(place)
     for log in store.shards.values():
         log.note_trimmed()
-    return folded
+    return replayed
 
 
-def _replay_row(folded: Folded, shard_id: ShardId, row: Entry) -> None:
-    store, kind = folded.store, row.kind
+def _replay_row(replayed: Replayed, shard_id: ShardId, row: Entry) -> None:
+    store, kind = replayed.store, row.kind
     if kind == RowKind.OPENED:
         assert row.payload is not None, f"shard {shard_id} was opened without its opening"
         opening = ShardDescriptor.decode(row.payload)
@@ -219,7 +219,7 @@ def _replay_row(folded: Folded, shard_id: ShardId, row: Entry) -> None:
         replay_install_row(log, row)
     elif kind == RowKind.CLOSED:
         store.closed[shard_id] = ClosedShard(log.term, log.voted_for)
-        folded.closings.append(store.shards.pop(shard_id))
+        replayed.closings.append(store.shards.pop(shard_id))
     else:
         raise JournalDamaged(f"a row of kind {kind} in shard {shard_id}: written by a newer version; use that one")
 
@@ -253,9 +253,9 @@ def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newes
         slot, position = (slot + 1) % len(ring), 0
 
 
-def _act(folded: Folded, found: RecoveryReport) -> None:
+def _act(replayed: Replayed, found: RecoveryReport) -> None:
     """Rule R1, second half, with R3 and R4: make the files match the replayed state."""
-    store, walked, closings = folded
+    store, walked, closings = replayed
     disk = store.disk
     for log in store.shards.values():
         log.install_parts.clear()  # parts of a row that was not written completely
