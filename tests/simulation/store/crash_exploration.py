@@ -1,8 +1,8 @@
-"""Explore every crash point of a scripted run: open each disk that a crash may leave, compare it, and continue on it.
+"""Crash points: before every operation of a scripted run, every disk that a crash could leave is opened and checked.
 
-The run is never stopped.  Before each of its operations the explorer derives all disks that a crash could leave, and
-opens each one that it has not seen.  Recovery must reach exactly one of the states between the newest acknowledged and
-the newest gathered block.
+The run itself is never stopped.  Before each of its operations the explorer derives all disks that a crash could
+leave, and opens each one that it has not seen.  Recovery must come to exactly one of the states between the newest
+acknowledged and the newest gathered block, and the store must work from there.
 """
 
 from collections import Counter
@@ -37,16 +37,15 @@ class Violation(AssertionError):
 
 
 class Enough(Exception):
-    """The budget of states is used up."""
+    """The budget of states is spent."""
 
 
 @dataclass(slots=True)
 class Explorer:
     every_tear: bool = False
-    resume_every: int = 40  # continue on one in so many of the opened disks
+    resume_every: int = 40  # one in so many of the opened states is driven on
     states_max: int | None = None
-    # Try one in so many of the lone and mixed fates, and of the crashes in recovery, at each crash point.
-    thinned: int = 40
+    thinned: int = 40  # one in so many of the lone and mixed fates, and of the crashes in recovery, at each crash point
     first: int = 1  # the crash point to begin with
     operations: int = 0
     visits: int = 0  # disks derived
@@ -54,7 +53,7 @@ class Explorer:
     laps: int = 0
     checkpoints: int = 0
     blocks: int = 0
-    counts: Counter[str] = field(default_factory=Counter)  # how often the script did what
+    deeds: Counter[str] = field(default_factory=Counter)  # events that the script caused
     _seen: dict[bytes, int] = field(default_factory=dict)
     _history: StoreHistory = field(default_factory=lambda: StoreHistory(StoreModel(), 0))
 
@@ -107,8 +106,8 @@ class Explorer:
 
     def _examine(self, disk: SimulatedDisk, where: str, *, cut: bool = False, least: int = 0) -> int:
         """
-        Open a disk and return the sequence that recovery reaches.  It must be at least `least`, and at least the newest
-        acknowledged one.
+        Open the disk and return the sequence that recovery comes to: no less than what was acknowledged, and than
+        `least`.
         """
         self.visits += 1
         disk.free_bytes = None
@@ -133,7 +132,9 @@ class Explorer:
     def _kill(
         self, disk: SimulatedDisk, where: str, *, cut: bool = False, resume: bool = False, fill: bool = False
     ) -> None:
-        """Examine a disk whose cache survived.  Recovery must make durable what it reports: the power is lost next."""
+        """
+        Open the disk with its page cache.  Recovery must make durable what it reports before the power is lost, too.
+        """
         self.visits += 1
         self._count()
         disk.free_bytes = None
@@ -183,7 +184,7 @@ class Explorer:
 
     def _recovery_cuts(self, disk: SimulatedDisk, where: str) -> Callable[[Operation], None]:
         """
-        Examine the disk before each operation of a recovery, with those fates whose outcome the last operation has
+        Return a hook that crashes recovery before each of its operations, with the fates that the last operation
         changed.
         """
         last: list[Kind] = []
@@ -196,14 +197,12 @@ class Explorer:
 
         return cut
 
-    # Continue on an opened disk.
+    # Work in an opened store.
 
     def _resume(self, disk: SimulatedDisk, store: Store, sequence: int, where: str, *, fill: bool = False) -> None:
         """
-        Write votes, entries, a checkpoint and more entries, then lose or keep everything unsynced, and open the disk
-        again.
-
-        With `fill`, write as much as the ring takes without another checkpoint.
+        Queue votes and entries, take a checkpoint, and queue more entries; then lose everything unsynced and open it
+        again.  Or `fill`: write as much as the ring takes without another checkpoint.
         """
         model = model_of(store, self._history)
         assert model is not None, f"block {sequence} was made"
@@ -265,7 +264,7 @@ class Explorer:
                 return
 
     def _read(self, store: Store, model: StoreModel) -> None:
-        """Read every partition from the log start to the end, as a consumer does."""
+        """Read like a consumer, from the log start to the end."""
         for shard_id, log in store.shards.items():
             for number, partition in log.partitions.items():
                 wanted = model.shards[shard_id].partition(number)
@@ -278,7 +277,7 @@ class Explorer:
 
 
 def model_of(store: Store, history: StoreHistory) -> StoreModel | None:
-    """Return the expected state of a store that was just opened; None if it holds a block that was never made."""
+    """Return what a store that has just been opened should be; None when it holds a block that was never made."""
     logs = store.shards
     trimmed = {(shard_id, it.partition): it.trimmed for shard_id, log in logs.items() for it in log.partitions.values()}
     return history.model_at(store.journal.sequence, {id: log.last_index for id, log in logs.items()}, trimmed)
@@ -293,8 +292,8 @@ def _batches(partition: PartitionLog, offset: int) -> Iterator[bytes]:
         offset = max(read_header(data, span.position).end_offset for span in spans(data))
 
 
-def _segment_counts(log: Sequence[Operation]) -> Counter[str]:
-    """Count what the operations on segments mean for their partitions."""
+def _deeds(log: Sequence[Operation]) -> Counter[str]:
+    """Count events of partitions by their operations on segments."""
     of_segments = [operation for operation in log if operation.path.endswith(".log")]
     made = Counter(it.path.rpartition("/")[0] for it in of_segments if it.kind is Kind.CREATE)
     return Counter(

@@ -1,4 +1,4 @@
-"""Planted bugs.  Each breaks one rule of `docs/formats/journal.md`, and the crash points must find it."""
+"""Planted bugs: each breaks one rule of `docs/formats/journal.md`, and the crash points must find it."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ class Mutant(NamedTuple):
     name: str
     rule: str
     planted: Callable[[], AbstractContextManager[None]]
-    kinds: frozenset[str]  # the kinds of violation by which the bug may be found
-    states_max: int = 3_000  # within which the bug must be found
+    kinds: frozenset[str]  # of violations; one of them must be found
+    states_max: int = 3_000  # within which it must be found
 
 
 @contextmanager
 def answers_before_its_sync() -> Iterator[None]:
-    """Report a block at once, and sync it only when the next block is written."""
+    """A block is synced when the next block is written, but its reports leave at once."""
     owed: list[Any] = []
 
     class Unsynced:
@@ -51,7 +51,7 @@ def answers_before_its_sync() -> Iterator[None]:
 
 @contextmanager
 def compares_before_rewriting() -> Iterator[None]:
-    """Do not rewrite, in recovery, what reads back equal."""
+    """Recovery does not rewrite bytes that read as they should."""
     write_back = recovery.write_back_run
 
     def compared(disk: Any, run: Any, directories: list[str]) -> None:
@@ -85,7 +85,7 @@ def leaves_the_trusted_checkpoint() -> Iterator[None]:
 
 @contextmanager
 def frees_before_the_directories() -> Iterator[None]:
-    """The journal is free when segments and checkpoint are synced; directories follow with the next checkpoint."""
+    """The journal is freed when segments and checkpoint are synced; directories are synced with the next checkpoint."""
     execute = Checkpointer._execute
     owed: list[str] = []
 
@@ -130,7 +130,7 @@ def carries_newer_votes() -> Iterator[None]:
 
 @contextmanager
 def carries_older_votes() -> Iterator[None]:
-    """Write the vote of the previous checkpoint into this one."""
+    """The vote of the previous checkpoint gets into this one."""
     encode = checkpoint.encode_shard
     before: dict[Any, VoteBefore] = {}
 
@@ -146,12 +146,12 @@ def carries_older_votes() -> Iterator[None]:
 
 @contextmanager
 def forgets_truncations() -> Iterator[None]:
-    """Execute the truncation, and never journal it."""
+    """A truncation is carried out in memory and never journaled."""
     queue = row_queue.RowQueue.put_control_row
 
     def forgetful(self: Any, shard_id: Any, row: Any) -> None:
         if row.kind == RowKind.TRUNCATE:
-            row.index = 1 << 40  # there is nothing so far
+            row.index = 1 << 40  # no entry has such an index
         queue(self, shard_id, row)
 
     with patch.object(row_queue.RowQueue, "put_control_row", forgetful):
@@ -170,7 +170,7 @@ def header_without_key() -> Iterator[None]:
 
 @contextmanager
 def cuts_before_all_is_replayed() -> Iterator[None]:
-    """Truncate the files first, then write every row in its order, also rows that a later one truncates."""
+    """Recovery cuts first, then writes every row as it reads it, even if it was truncated."""
     rewrite, fit = recovery._rewrite, recovery._fit_files
 
     def acts_early(opened: Any, walked: Any, damaged: Any) -> None:

@@ -1,4 +1,4 @@
-"""The scripted run: everything that a broker does to its disk, on a small scale, determined by one seed."""
+"""The scripted run: everything that a broker does to its disk, in small, and reproducible from one seed."""
 
 import struct
 from random import Random
@@ -21,8 +21,7 @@ from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.store import StoreOptions
 
 KEY = b"k" * 16
-# An empty block with a far higher sequence.
-FORGED = struct.pack(">4sIH2xIQQQQI12x", b"TMJB", 0, 1, 0, 1 << 40, 1 << 40, 0, 0, 0)
+FORGED = struct.pack(">4sIH2xIQQQQI12x", b"TMJB", 0, 1, 0, 1 << 40, 1 << 40, 0, 0, 0)  # an empty block, far ahead
 ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 PEER = ReplicaKey(BrokerId(2), DirectoryId(b"e" * 16))
 OPTIONS = StoreOptions(
@@ -48,15 +47,13 @@ def opening(topic: int, first_partition: int, partition_count: int, *voters: Rep
 
 
 class StoreScript:
-    """
-    Drives `driver` in rounds.  Two shards have one voter and lead; two follow a leader whose actions the seed draws.
-    """
+    """Drives `driver` in rounds.  Two shards have one voter and lead; two follow a leader that the seed plays."""
 
     def __init__(self, driver: StoreDriver, disk: SimulatedDisk, seed: int = 1) -> None:
         self.driver = driver
         self.disk = disk
         self.random = Random(seed)
-        self._added = Random(seed)  # of its own: what the machine is given changes nothing else that is drawn
+        self._added = Random(seed)  # a generator of its own, so that additions do not change other draws
         driver.write_back_bytes_min = 0 if seed % 2 else 24 << 10  # block by block, or several at once
         self.now_ms = 1_000
         self.written = 0
@@ -123,7 +120,7 @@ class StoreScript:
 
     def _checkpoint_while_rows_wait(self, *, is_slow: bool) -> None:
         """
-        Begin a checkpoint while a vote and entries are queued.  With `is_slow`, they are journaled after the
+        Queue a vote and entries, and begin a checkpoint. `is_slow`: the journal's thread writes them after the
         checkpoint.
         """
         driver = self.driver
@@ -152,7 +149,7 @@ class StoreScript:
         self.driver.propose(shard_id, self._batch(shard_id, partition, replica.term, size))
 
     def _forge(self) -> None:
-        """Append a batch whose bytes look like journal blocks, as a client could, at every alignment to a page."""
+        """A client that knows the format sends bytes that look like a block, wherever they meet the start of a page."""
         self.driver.drain()
         self.driver.block()
         replica = self.driver.replicas[MADE]
@@ -214,7 +211,7 @@ class StoreScript:
                 self.driver.append(shard_id, [added])
 
     def _additions(self, log: ShardLog) -> list[Entry]:
-        """Commands for the toy state machine, now and then."""
+        """Return commands for the toy state machine, often none."""
         random = self._added
         count = random.choice((0, 0, 1, 1, 2))
         return [
@@ -270,9 +267,7 @@ class StoreScript:
 
 
 def agreed_index(durable: list[ModelEntry], log: ShardLog) -> int:
-    """
-    Return the newest index up to which the durable entries are those of the log, not replaced ones of the same term.
-    """
+    """Return the newest index up to which the durable log equals the log in memory."""
     agreed = log.commit_index
     while agreed < min(len(durable), log.last_index) and _is_same(durable[agreed], log.entry_at(agreed + 1)):
         agreed += 1

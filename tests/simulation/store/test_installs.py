@@ -1,4 +1,5 @@
-"""An install over real stores is interrupted at every operation of the follower's disk, resumes, and copies all bytes.
+"""An install over real stores, with a crash at every operation of the follower's disk: it continues and ends with the
+same bytes.
 
 `TIDEMILL_EVERY_TEAR=1` runs more seeds.
 """
@@ -29,12 +30,12 @@ IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SEEDS = range(60) if IS_SOAK else range(6)
 
 
-class LostPromise(AssertionError):
-    """A promise was broken.  The message says where."""
+class RecoveryReport(AssertionError):
+    """A promise was broken; the message says where."""
 
 
 def explore(seed: int) -> int:
-    """Return how many disks were opened.  Raise `LostPromise` if one breaks a promise."""
+    """Explore one seed.  Return how many disks were opened.  Raises Found."""
     pair = Pair(seed)
     follower = pair.follower
     pair.marks = dict(follower.high_watermarks)
@@ -91,8 +92,8 @@ def finish(pair: Pair, follower: Side, where: str) -> None:
 
 @pytest.mark.timeout(7200 if IS_SOAK else 300)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_install_interrupted_anywhere_resumes(seed: int, explored: list[str]) -> None:
-    """No committed entry of the follower is lost meanwhile, and in the end the follower equals the leader."""
+def test_an_install_continues_after_a_crash_anywhere(seed: int, explored: list[str]) -> None:
+    """Nothing that was committed here is lost meanwhile, and in the end everything is as on the leader."""
     began = time.perf_counter()
 
     disks = explore(seed)
@@ -101,8 +102,8 @@ def test_an_install_interrupted_anywhere_resumes(seed: int, explored: list[str])
     explored.append(f"Installs, seed {seed}: {disks} disks opened, {time.perf_counter() - began:.0f} s")
 
 
-def test_an_install_does_not_copy_equal_data() -> None:
-    """A follower that lacks entries but no record catches up without a chunk."""
+def test_identical_bytes_are_not_copied() -> None:
+    """A follower that lacks rows but no record is caught up without a chunk."""
     pair = Pair(1)
     pair.exchange()
     leader, follower = pair.leader, pair.follower
@@ -136,7 +137,7 @@ def answers_before_it_is_durable() -> Iterator[None]:
         self.installing = None
 
     def dropped(self: Any, shard_id: Any, rows: Any) -> None:
-        if rows[-1].kind != RowKind.INSTALLED:  # the power goes before it gets there
+        if rows[-1].kind != RowKind.INSTALLED:  # power is lost before INSTALLED is written
             put(self, shard_id, rows)
 
     put = row_queue.RowQueue.put
@@ -146,7 +147,7 @@ def answers_before_it_is_durable() -> Iterator[None]:
 
 @contextmanager
 def cuts_below_the_high_watermark() -> Iterator[None]:
-    """Copy everything, without a check of what is committed."""
+    """Everything is copied without a check."""
     init = InstallCopy.__init__
 
     def careless(self: Any, disk: Any, log: Any, _: Any) -> None:
@@ -208,7 +209,7 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_found(name: str, explored: list[str]) -> None:
-    """Each bug is found in one of the first seeds."""
+    """One of the first seeds finds it."""
     for seed in range(12):
         with MUTANTS[name]():
             try:

@@ -1,8 +1,7 @@
-"""
-Shards queue more rows than the ring holds, and truncate them while they wait.  In any order, the store must catch up.
+"""Rows for more than the ring holds, truncated while they wait: in any order, the store becomes quiescent.
 
-Each seed draws followers with changing leaders, a ring of a few pages, and the times of background work.  Now and then
-every disk that a power loss could leave is opened and compared with the model.
+Each seed draws shards that follow changing leaders, a ring of a few pages, and the times at which background work runs.
+Now and then everything that a power loss could leave is opened and compared with the model.
 """
 
 import os
@@ -112,7 +111,7 @@ class Run:
         self.driver.vote(log.shard_id, log.term + 1, self.random.choice((ME, PEER, None)))
 
     def _truncate(self) -> None:
-        """Truncate for another leader."""
+        """Truncate: another broker leads by then."""
         log = self._log()
         if log.last_index > log.commit_index:
             self.driver.vote(log.shard_id, log.term + 1, None)
@@ -169,8 +168,8 @@ class Run:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_small_ring_catches_up(seed: int) -> None:
-    """Everything queued is written, and a crash on the way loses nothing acknowledged."""
+def test_a_small_ring_becomes_quiescent(seed: int) -> None:
+    """All queued rows are written, and a crash on the way finds what was acknowledged."""
     run = Run(seed)
 
     run.run()
@@ -184,7 +183,7 @@ def test_a_small_ring_catches_up(seed: int) -> None:
 
 @contextmanager
 def checkpoints_wait_for_truncations() -> Iterator[None]:
-    """And these for room."""
+    """Checkpoints wait for truncations, and these for room."""
     choose, take = Checkpointer.capture_state, row_queue.RowQueue.take
 
     def patient(self: Any) -> None:
@@ -199,8 +198,8 @@ def checkpoints_wait_for_truncations() -> Iterator[None]:
 
 
 @contextmanager
-def keeps_a_stale_checkpoint_capture() -> Iterator[None]:
-    """Keep a checkpoint capture that predates a truncation: it waits for rows that are never written back."""
+def keeps_what_was_chosen() -> Iterator[None]:
+    """A checkpoint that was captured before a truncation covers rows that are never written back."""
     truncate = store.Store.truncate
 
     def careless(self: Any, *arguments: Any) -> None:
@@ -214,7 +213,7 @@ def keeps_a_stale_checkpoint_capture() -> Iterator[None]:
 
 @contextmanager
 def trims_what_it_finds() -> Iterator[None]:
-    """Trim, in recovery, up to what recovery finds, not up to what was removed."""
+    """Recovery removes the segments below the trim as it finds them, not those that were removed then."""
     put = row_queue.RowQueue.put_control_row
 
     def plain(self: Any, shard_id: Any, row: Any) -> None:
@@ -230,7 +229,7 @@ def trims_what_it_finds() -> Iterator[None]:
     "planted", [checkpoints_wait_for_truncations, keeps_a_stale_checkpoint_capture, trims_what_it_finds]
 )
 def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
-    """Each bug is found in one of the first seeds."""
+    """One of the first seeds finds it."""
     for seed in range(120):
         with planted():
             try:
