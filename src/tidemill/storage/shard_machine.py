@@ -139,6 +139,7 @@ class ShardMachines:
         "by_number",
         "command_appended",
         "hears_commits",
+        "hears_committed_batches",
         "producer_batch_appended",
         "registry",
     )
@@ -153,10 +154,13 @@ class ShardMachines:
         self.command_appended: dict[int, tuple[_Appended, ...]] = _of_commands(appended)
         self._batch_committed: tuple[_Committed, ...] = _of_batches(committed, Batches.ALL)
         self._command_committed: dict[int, tuple[_Committed, ...]] = _of_commands(committed)
+        self.hears_committed_batches = bool(self._batch_committed)
         self.hears_commits = bool(self._batch_committed or self._command_committed)
 
     def entry_committed(self, entry: Entry) -> None:
-        """Called for every committed entry if `hears_commits`."""
+        """
+        Called for committed entries if `hears_commits`: for every command, and for batches if `hears_committed_batches`.
+        """
         if entry.kind == BATCH:
             for told in self._batch_committed:
                 told(entry)

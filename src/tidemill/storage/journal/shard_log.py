@@ -320,8 +320,11 @@ class ShardLog:
 
     def _entries_committed(self, index: int) -> None:
         """Report the entries behind the commit index, up to `index`, to the machines."""
+        machines = self.machines
         for at in range(self.commit_index + 1, index + 1):
-            self.machines.entry_committed(self.entry_at(at))
+            entry = self.entry_at(at)
+            if entry.kind != BATCH or machines.hears_committed_batches:
+                machines.entry_committed(entry)
 
     def _drop_old_memberships(self) -> None:
         while len(self.memberships) > 1 and self.memberships[1][0] <= self.commit_index:
