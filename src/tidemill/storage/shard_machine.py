@@ -159,7 +159,7 @@ class ShardMachines:
 
     def entry_committed(self, entry: Entry) -> None:
         """
-        Called for committed entries if `hears_commits`: for every command, and for batches if `hears_committed_batches`.
+        Called in order for committed entries, if `hears_commits`; for batches only if `hears_committed_batches`.
         """
         if entry.kind == BATCH:
             for told in self._batch_committed:
