@@ -19,9 +19,9 @@ from tidemill.batches.batch import BatchHeader
 from tidemill.raft.entry import COMMAND, Entry
 from tidemill.simulation.store.store_model import ModelEntry, ShardModel
 from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.shard_machine import Interest, MachineType, ShardMachines
 from tidemill.storage.partition.partition_log import PartitionLog
-from tidemill.storage.partition.producer_machine import default_machines
-from tidemill.storage.shard_machine import Interest, MachineType, ShardMachines
 
 NUMBER: Final = 0xF000  # of the machine: far above those that are assigned
 ADD: Final = 250  # the command, likewise

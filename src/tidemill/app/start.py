@@ -33,9 +33,9 @@ from tidemill.runtime.os_disk import OsDisk
 from tidemill.runtime.os_entropy import OsEntropy
 from tidemill.runtime.tcp_server import TcpServer
 from tidemill.runtime.thread_jobs import ThreadJobs
-from tidemill.storage.checkpoint.recovery import JournalDamaged
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.partition.segment import SegmentDamaged
+from tidemill.storage.recovery import JournalDamaged
 from tidemill.storage.store import StoreOptions
 from tidemill.telemetry.event_log import EventLog
 

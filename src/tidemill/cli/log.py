@@ -29,9 +29,9 @@ def dump(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
     """
     from tidemill.cli.failure import Failed
     from tidemill.cli.output import pipe_may_close, print_json
-    from tidemill.storage.checkpoint.recovery import JournalDamaged
     from tidemill.storage.data_directory import DirectoryProblem
     from tidemill.storage.inspect.log_dump import dump as rows_of
+    from tidemill.storage.recovery import JournalDamaged
 
     try:
         with pipe_may_close():

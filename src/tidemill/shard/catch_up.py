@@ -19,7 +19,7 @@ from tidemill.storage.checkpoint.checkpoint import state_of
 from tidemill.storage.disk import Buffer
 from tidemill.storage.journal.queued_rows import QueuedRows
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.machine_sections import encode_sections
+from tidemill.storage.machine.machine_sections import encode_sections
 from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.partition_state import encode_partitions
 from tidemill.storage.partition.segment import SegmentDamaged

@@ -23,7 +23,7 @@ from tidemill.storage.install.install_copy import ChunkRefused, InstallCopy, Sna
 from tidemill.storage.install.install_row import installed_row, installing_row
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.machine_sections import UnknownSection, read_sections
+from tidemill.storage.machine.machine_sections import UnknownSection, read_sections
 from tidemill.storage.partition.partition_state import ByteReader, PartitionState
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
@@ -77,10 +77,10 @@ class Install:
         self.refused = 0  # chunks that were not the bytes that follow
         self._is_stopped = False
         self._copy: InstallCopy | None = None
-        self._offer: SnapshotOffer | None = None  # that is installed
-        self._next: SnapshotOffer | None = None  # a newer one
-        self._sections: Buffer = b""  # of the offer's state machines
-        self._asked: tuple[int, int] | None = None  # partition and offset
+        self._offer: SnapshotOffer | None = None  # that is being installed
+        self._next: SnapshotOffer | None = None  # a newer one, not begun yet
+        self._sections: Buffer = b""  # of the state machines, from the offer
+        self._asked: tuple[int, int] | None = None  # partition and offset of the pull in flight
         self._asked_ms = 0
         self._now_ms = 0
 

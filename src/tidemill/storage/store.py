@@ -2,8 +2,8 @@
 
 The event loop queues rows (`append`, `vote`, `truncate`, …) and takes them out a block at a time (`gather`).  One
 thread writes and syncs the block; then the loop calls `written`.  A second thread writes the bytes of durable blocks
-back to the segments, several blocks at once (`next_write_back`, `write_back_done`).  At most two blocks and one write-back
-are in flight.  A checkpoint runs beside that on a third thread, as a list of steps.
+back to the segments, several blocks at once (`next_write_back`, `write_back_done`).  At most two blocks and one
+write-back are in flight.  A checkpoint runs beside that on a third thread, as a list of steps.
 
     block_queue   queued rows, blocks in flight        removals      files that may go
     write_back    durable blocks to segments           checkpointer  P, its state and its syncs
@@ -21,25 +21,25 @@ from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import Entry
 from tidemill.storage import paths
-from tidemill.storage.block_queue import BlockQueue, reports_of
 from tidemill.storage.checkpoint.checkpoint import ClosedShard
-from tidemill.storage.checkpointer import Checkpointer
-from tidemill.storage.dirty_files import DirtyFiles
+from tidemill.storage.checkpoint.checkpointer import Checkpointer
 from tidemill.storage.disk import Disk, File
 from tidemill.storage.install.install_row import apply_install_row, split_install_row
 from tidemill.storage.journal.block import Block, Report, WriteBack
+from tidemill.storage.journal.block_queue import BlockQueue, reports_of
+from tidemill.storage.journal.dirty_files import DirtyFiles
 from tidemill.storage.journal.journal import RESERVE_DIVISOR, Journal
 from tidemill.storage.journal.journal_block import HEADER_BYTES, PAGE_BYTES
+from tidemill.storage.journal.open_files import close_surplus
 from tidemill.storage.journal.queued_rows import VoteBefore
+from tidemill.storage.journal.removals import Removals, Step
+from tidemill.storage.journal.ring_growth import RingGrowth
 from tidemill.storage.journal.row import ROW_BYTES, RowKind
 from tidemill.storage.journal.shard_log import TAIL_ENTRIES, ShardDescriptor, ShardLog, damage_row, vote_row
-from tidemill.storage.partition.open_files import close_surplus
-from tidemill.storage.partition.producer_machine import PRODUCER_EXPIRATION_MS
+from tidemill.storage.journal.write_back import WriteBackQueue
+from tidemill.storage.machine.producer_machine import PRODUCER_EXPIRATION_MS
+from tidemill.storage.machine.shard_machine import MachineRegistry
 from tidemill.storage.partition.tail_cache import TailCache
-from tidemill.storage.removals import Removals, Step
-from tidemill.storage.ring_growth import RingGrowth
-from tidemill.storage.shard_machine import MachineRegistry
-from tidemill.storage.write_back import WriteBackQueue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,10 +18,10 @@ from tidemill.raft.entry import BATCH
 from tidemill.raft.replica import Replica
 from tidemill.shard.shard import Shard
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
-from tidemill.storage import checkpointer
+from tidemill.storage.checkpoint import checkpointer
 from tidemill.storage.install.install_copy import InstallCopy
+from tidemill.storage.machine.producer_machine import ProducerStateMachine
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
-from tidemill.storage.partition.producer_machine import ProducerStateMachine
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ MUTANTS = (
     ClusterMutant("one broker answers before its sync", answers_before_its_sync, brokers=1),
     ClusterMutant("brokers answer before their sync", answers_before_its_sync, adapt=with_lost_power),
     ClusterMutant("checkpoints before segments are synced", checkpoints_before_segments_are_synced, brokers=1),
-    ClusterMutant("forgets replayed producers", forgets_replayed_producers, brokers=1),
-    ClusterMutant("followers forget producers", forgets_replayed_producers),
+    ClusterMutant("forgets replayed producers", forgets_producers, brokers=1),
+    ClusterMutant("followers forget producers", forgets_producers),
     ClusterMutant("one broker serves uncommitted records", serves_uncommitted_records, brokers=1),
     ClusterMutant("brokers serve uncommitted records", serves_uncommitted_records),
     ClusterMutant("serves upon election", serves_upon_election),

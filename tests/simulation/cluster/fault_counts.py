@@ -8,7 +8,7 @@ from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_faults import Fault
 from tidemill.storage.journal.row import RowKind, kind_name
 
-LOTS = 4  # of seeds, alone and together, so that a failure is told soon
+LOTS = 4  # of seeds, for one broker and for several each, so that a failure is reported early
 EFFECTS = (RowKind.TRUNCATE.name, RowKind.INSTALLED.name, RowKind.TRIMMED.name, "SyncFailed", "PowerLost")
 
 

@@ -15,9 +15,9 @@ from tests.simulation.cluster.fault_counts import LOTS, note
 from tests.simulation.hash_seeds import outputs_under_two_hash_seeds
 from tidemill.simulation.cluster.cluster import ClusterRun
 from tidemill.simulation.cluster.cluster_knobs import ClusterKnobs
-from tidemill.storage.checkpoint.recovery import JournalDamaged
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.partition.segment import SegmentDamaged
+from tidemill.storage.recovery import JournalDamaged
 
 ASKED = os.environ.get("TIDEMILL_CLUSTER_SEEDS")
 ALONE = int(ASKED or "16")

@@ -21,7 +21,7 @@ SEEDS = (0, 6, 12, 13, 18, 19)
 
 @pytest.fixture
 def installed() -> Iterator[list[int]]:
-    """The rows of installs that were journaled."""
+    """The kinds of the install rows that were journaled."""
     rows: list[int] = []
     journal = Install._journal
 
@@ -38,7 +38,7 @@ def installed() -> Iterator[list[int]]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_keeps_its_promises_while_brokers_install(seed: int, installed: list[int]) -> None:
-    """Nothing acknowledged is lost, and in the end all replicas have the same bytes."""
+    """No acknowledged record is lost, and in the end all replicas have the same bytes."""
     knobs = ClusterKnobs.draw(Random(seed), 3)
     run = ClusterRun(seed, replace(knobs, options=replace(knobs.options, tail_entries=2)))
 

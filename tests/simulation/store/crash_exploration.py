@@ -1,8 +1,8 @@
-"""Crash points: before every operation of a scripted run, every disk that a crash could leave is opened and checked.
+"""Explore every crash point of a scripted run: open each disk that a crash may leave, compare it, and continue on it.
 
-The run itself is never stopped.  Before each of its operations the explorer derives all disks that a crash could
-leave, and opens each one that it has not seen.  Recovery must come to exactly one of the states between the newest
-acknowledged and the newest gathered block, and the store must work from there.
+The run is never stopped.  Before each of its operations the explorer derives all disks that a crash could leave, and
+opens each one that it has not seen.  Recovery must reach exactly one of the states between the newest acknowledged and
+the newest gathered block.
 """
 
 from collections import Counter
@@ -21,8 +21,8 @@ from tidemill.simulation.machine.disk_operation import Kind, Operation
 from tidemill.simulation.store.store_check import differences
 from tidemill.simulation.store.store_driver import StoreDriver
 from tidemill.simulation.store.store_model import StoreHistory, StoreModel
-from tidemill.storage.checkpoint.recovery import RecoveryReport, initialize_directory, open_store
 from tidemill.storage.partition.partition_log import PartitionLog
+from tidemill.storage.recovery import RecoveryReport, initialize_directory, open_store
 from tidemill.storage.store import Store
 
 SYNCS = (Kind.SYNC, Kind.SYNC_DIRECTORY)
@@ -37,15 +37,16 @@ class Violation(AssertionError):
 
 
 class Enough(Exception):
-    """The budget of states is spent."""
+    """The budget of states is used up."""
 
 
 @dataclass(slots=True)
 class Explorer:
     every_tear: bool = False
-    resume_every: int = 40  # one in so many of the opened states is driven on
+    resume_every: int = 40  # continue on one in so many of the opened disks
     states_max: int | None = None
-    thinned: int = 40  # one in so many of the lone and mixed fates, and of the crashes in recovery, at each crash point
+    # Try one in so many of the lone and mixed fates, and of the crashes in recovery, at each crash point.
+    thinned: int = 40
     first: int = 1  # the crash point to begin with
     operations: int = 0
     visits: int = 0  # disks derived
@@ -53,7 +54,7 @@ class Explorer:
     laps: int = 0
     checkpoints: int = 0
     blocks: int = 0
-    deeds: Counter[str] = field(default_factory=Counter)  # events that the script caused
+    counts: Counter[str] = field(default_factory=Counter)  # how often the script did what
     _seen: dict[bytes, int] = field(default_factory=dict)
     _history: StoreHistory = field(default_factory=lambda: StoreHistory(StoreModel(), 0))
 
@@ -106,8 +107,8 @@ class Explorer:
 
     def _examine(self, disk: SimulatedDisk, where: str, *, cut: bool = False, least: int = 0) -> int:
         """
-        Open the disk and return the sequence that recovery comes to: no less than what was acknowledged, and than
-        `least`.
+        Open a disk and return the sequence that recovery reaches.  It must be at least `least`, and at least the newest
+        acknowledged one.
         """
         self.visits += 1
         disk.free_bytes = None
@@ -132,9 +133,7 @@ class Explorer:
     def _kill(
         self, disk: SimulatedDisk, where: str, *, cut: bool = False, resume: bool = False, fill: bool = False
     ) -> None:
-        """
-        Open the disk with its page cache.  Recovery must make durable what it reports before the power is lost, too.
-        """
+        """Examine a disk whose cache survived.  Recovery must make durable what it reports: the power is lost next."""
         self.visits += 1
         self._count()
         disk.free_bytes = None
@@ -184,7 +183,7 @@ class Explorer:
 
     def _recovery_cuts(self, disk: SimulatedDisk, where: str) -> Callable[[Operation], None]:
         """
-        Return a hook that crashes recovery before each of its operations, with the fates that the last operation
+        Examine the disk before each operation of a recovery, with those fates whose outcome the last operation has
         changed.
         """
         last: list[Kind] = []
@@ -197,12 +196,14 @@ class Explorer:
 
         return cut
 
-    # Work in an opened store.
+    # Continue on an opened disk.
 
     def _resume(self, disk: SimulatedDisk, store: Store, sequence: int, where: str, *, fill: bool = False) -> None:
         """
-        Queue votes and entries, take a checkpoint, and queue more entries; then lose everything unsynced and open it
-        again.  Or `fill`: write as much as the ring takes without another checkpoint.
+        Write votes, entries, a checkpoint and more entries, then lose or keep everything unsynced, and open the disk
+        again.
+
+        With `fill`, write as much as the ring takes without another checkpoint.
         """
         model = model_of(store, self._history)
         assert model is not None, f"block {sequence} was made"
@@ -264,7 +265,7 @@ class Explorer:
                 return
 
     def _read(self, store: Store, model: StoreModel) -> None:
-        """Read like a consumer, from the log start to the end."""
+        """Read every partition from the log start to the end, as a consumer does."""
         for shard_id, log in store.shards.items():
             for number, partition in log.partitions.items():
                 wanted = model.shards[shard_id].partition(number)
@@ -277,7 +278,7 @@ class Explorer:
 
 
 def model_of(store: Store, history: StoreHistory) -> StoreModel | None:
-    """Return what a store that has just been opened should be; None when it holds a block that was never made."""
+    """Return the expected state of a store that was just opened; None if it holds a block that was never made."""
     logs = store.shards
     trimmed = {(shard_id, it.partition): it.trimmed for shard_id, log in logs.items() for it in log.partitions.values()}
     return history.model_at(store.journal.sequence, {id: log.last_index for id, log in logs.items()}, trimmed)
@@ -292,8 +293,8 @@ def _batches(partition: PartitionLog, offset: int) -> Iterator[bytes]:
         offset = max(read_header(data, span.position).end_offset for span in spans(data))
 
 
-def _deeds(log: Sequence[Operation]) -> Counter[str]:
-    """Count events of partitions by their operations on segments."""
+def _segment_counts(log: Sequence[Operation]) -> Counter[str]:
+    """Count what the operations on segments mean for their partitions."""
     of_segments = [operation for operation in log if operation.path.endswith(".log")]
     made = Counter(it.path.rpartition("/")[0] for it in of_segments if it.kind is Kind.CREATE)
     return Counter(

@@ -1,6 +1,6 @@
-"""A leader and a follower over real stores on simulated disks: the follower lacks rows, and may have a tail of its own.
+"""A leader and a follower with real stores on simulated disks.  The follower lacks entries and has a divergent tail.
 
-Messages are sent as bytes, and the follower may crash before any operation of its disk.
+Messages travel as bytes.  The follower may crash at any operation of its disk.
 """
 
 from collections import deque
@@ -24,10 +24,10 @@ from tidemill.shard.install import RETRY_MS, Install
 from tidemill.shard.outgoing import Outgoing
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.jobs import SimulatedJobs
-from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.partition.partition_log import PartitionLog
+from tidemill.storage.recovery import initialize_directory, open_store
 
 LEADER = ReplicaKey(BrokerId(1), DirectoryId(b"l" * 16))
 FOLLOWER = ReplicaKey(BrokerId(2), DirectoryId(b"f" * 16))
@@ -44,7 +44,7 @@ MESSAGES_MAX = 500  # per turn
 
 
 class Side:
-    """One broker, reduced to one shard and its disk."""
+    """One broker, as far as one shard and its disk are concerned."""
 
     def __init__(self, me: ReplicaKey, disk: SimulatedDisk) -> None:
         self.me = me
@@ -59,7 +59,7 @@ class Side:
         self.begin()
 
     def begin(self) -> None:
-        """Make a replica of the log as it is."""
+        """Make a replica of the present log."""
         log = self.log
         self.jobs = SimulatedJobs()
         self.high_watermarks = high_watermarks(log)
@@ -193,7 +193,7 @@ class Side:
         log.commit(stable)
         self.high_watermarks = high_watermarks(log)
 
-    # Entries that a script appends.
+    # Actions of a script.
 
     def batch(self, partition: int, term: int, value: bytes, **producer: int) -> Entry:
         log = self.log.partitions[partition]
@@ -216,7 +216,7 @@ class Side:
 
 def high_watermarks(log: ShardLog) -> dict[int, int]:
     """
-    Return the high watermarks like `Shard`: the ends of what lies before the first batch not known to be committed.
+    Return the high watermarks as `Shard` computes them: each ends before the first batch not known to be committed.
     """
     found = {number: partition.end_offset for number, partition in log.partitions.items()}
     for entry in reversed(log.entries):
@@ -226,7 +226,7 @@ def high_watermarks(log: ShardLog) -> dict[int, int]:
 
 
 class Pair:
-    """`seed` draws what the leader wrote, where the follower's log ends, and its own tail."""
+    """`seed` draws what the leader writes, where the follower's log ends, and the divergent tail of the follower."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
@@ -254,7 +254,7 @@ class Pair:
         self.leader.out.clear()
 
     def _lead(self) -> None:
-        """Begin another term: the follower's tail may be of the term before."""
+        """Start another term: the follower's tail may be of the term before."""
         leader = self.leader
         leader.store.vote(SHARD, leader.log, leader.log.term + 1, None)
         leader.begin()
@@ -282,7 +282,7 @@ class Pair:
             leader.propose(log_start(0, offset, leader.now_ms))
 
     def _diverge(self) -> None:
-        """Append what a leader of the term before had sent to the follower only."""
+        """Append entries that only the follower received, from a leader of the term before."""
         follower, term = self.follower, self.leader.replica.term + 1
         follower.store.vote(SHARD, follower.log, term, None)
         for _ in range(self.random.choice((0, 0, 3, 12))):
@@ -309,17 +309,17 @@ class Pair:
             (log.first_index - 1, log._term_starts[-1][1])
         ]
 
-    # The exchange of messages.
+    # Exchange and comparison.
 
     def begin_again(self) -> None:
-        """Forget what the follower has answered: it starts from an earlier state."""
+        """Reset the leader's progress for a follower that was opened from another disk and has acknowledged nothing."""
         tracker = self.leader.replica.tracker
         assert tracker is not None, "it leads"
         tracker.members[FOLLOWER] = Progress(next_index=self.leader.log.last_index + 1)
         self.leader.out.clear()
 
     def exchange(self, follower: Side | None = None) -> None:
-        """Exchange messages until the follower has everything that the leader has."""
+        """Deliver messages until the follower has everything that the leader has."""
         leader, follower = self.leader, follower or self.follower
         for turn in range(TURNS_MAX):
             for _ in range(MESSAGES_MAX):
@@ -361,7 +361,7 @@ class Pair:
         return found
 
     def lost(self, follower: Side) -> list[str]:
-        """Return what was committed on the follower before and is missing now."""
+        """Return what was committed on the follower before, and is missing now."""
         found = []
         for number, mark in self.marks.items():
             copy, log = follower.log.partitions[number], self.leader.log.partitions[number]

@@ -1,4 +1,4 @@
-"""Planted bugs: each breaks one rule of `docs/formats/journal.md`, and the crash points must find it."""
+"""Planted bugs.  Each breaks one rule of `docs/formats/journal.md`, and the crash points must find it."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tests.simulation.summing_machine import machines_apply_at_append, machines_keep_what_was_truncated
-from tidemill.storage import block_queue, checkpointer, store
-from tidemill.storage.checkpoint import checkpoint, recovery
-from tidemill.storage.checkpointer import Checkpointer
-from tidemill.storage.journal import block, journal, journal_block, row_queue
+from tidemill.storage import recovery, store
+from tidemill.storage.checkpoint import checkpoint, checkpointer
+from tidemill.storage.checkpoint.checkpointer import Checkpointer
+from tidemill.storage.journal import block, block_queue, journal, journal_block, row_queue
 from tidemill.storage.journal.queued_rows import QueuedRows, VoteBefore
 from tidemill.storage.journal.row import RowKind
 
@@ -19,13 +19,13 @@ class Mutant(NamedTuple):
     name: str
     rule: str
     planted: Callable[[], AbstractContextManager[None]]
-    kinds: frozenset[str]  # of violations; one of them must be found
-    states_max: int = 3_000  # within which it must be found
+    kinds: frozenset[str]  # the kinds of violation by which the bug may be found
+    states_max: int = 3_000  # within which the bug must be found
 
 
 @contextmanager
 def answers_before_its_sync() -> Iterator[None]:
-    """A block is synced when the next block is written, but its reports leave at once."""
+    """Report a block at once, and sync it only when the next block is written."""
     owed: list[Any] = []
 
     class Unsynced:
@@ -51,7 +51,7 @@ def answers_before_its_sync() -> Iterator[None]:
 
 @contextmanager
 def compares_before_rewriting() -> Iterator[None]:
-    """Recovery does not rewrite bytes that read as they should."""
+    """Do not rewrite, in recovery, what reads back equal."""
     write_back = recovery.write_back_run
 
     def compared(disk: Any, run: Any, directories: list[str]) -> None:
@@ -85,7 +85,7 @@ def leaves_the_trusted_checkpoint() -> Iterator[None]:
 
 @contextmanager
 def frees_before_the_directories() -> Iterator[None]:
-    """The journal is freed when segments and checkpoint are synced; directories are synced with the next checkpoint."""
+    """Free the journal after the sync of segments and checkpoint, and sync directories at the next checkpoint."""
     execute = Checkpointer._execute
     owed: list[str] = []
 
@@ -130,7 +130,7 @@ def carries_newer_votes() -> Iterator[None]:
 
 @contextmanager
 def carries_older_votes() -> Iterator[None]:
-    """The vote of the previous checkpoint gets into this one."""
+    """Write the vote of the previous checkpoint into this one."""
     encode = checkpoint.encode_shard
     before: dict[Any, VoteBefore] = {}
 
@@ -146,7 +146,7 @@ def carries_older_votes() -> Iterator[None]:
 
 @contextmanager
 def forgets_truncations() -> Iterator[None]:
-    """A truncation is carried out in memory and never journaled."""
+    """Execute the truncation, and never journal it."""
     queue = row_queue.RowQueue.put_control_row
 
     def forgetful(self: Any, shard_id: Any, row: Any) -> None:
@@ -170,7 +170,7 @@ def header_without_key() -> Iterator[None]:
 
 @contextmanager
 def cuts_before_all_is_replayed() -> Iterator[None]:
-    """Recovery cuts first, then writes every row as it reads it, even if it was truncated."""
+    """Truncate the files first, then write every row in its order, also rows that a later one truncates."""
     rewrite, fit = recovery._rewrite, recovery._fit_files
 
     def acts_early(opened: Any, walked: Any, damaged: Any) -> None:
@@ -218,8 +218,14 @@ MUTANTS = (
     Mutant("carries votes older than P", "C1", carries_older_votes, frozenset({DIFFERENT})),
     Mutant("forgets truncations", "R1", forgets_truncations, frozenset({REFUSED, DIFFERENT})),
     Mutant("does not key its headers", "J4", header_without_key, frozenset({REFUSED, INVENTED}), 8_000),
-    Mutant("cuts before all is folded", "R4", cuts_before_all_is_replayed, frozenset({DIFFERENT, REFUSED})),
+    Mutant("truncates before all is replayed", "R4", cuts_before_all_is_replayed, frozenset({DIFFERENT, REFUSED})),
     Mutant("machines apply at append", "C5", machines_apply_at_append, frozenset({DIFFERENT, REFUSED})),
     Mutant("machines keep what was truncated", "C5", machines_keep_what_was_truncated, frozenset({DIFFERENT, REFUSED})),
-    Mutant("removes before settled is synced", "D1", removes_before_trimmed_is_synced, frozenset({REFUSED}), 8_000),
+    Mutant(
+        "removes before the offset is synced",
+        "D1",
+        removes_before_trimmed_is_synced,
+        frozenset({REFUSED}),
+        8_000,
+    ),
 )

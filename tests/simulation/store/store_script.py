@@ -1,4 +1,4 @@
-"""The scripted run: everything that a broker does to its disk, in small, and reproducible from one seed."""
+"""The scripted run: everything that a broker does to its disk, on a small scale, determined by one seed."""
 
 import struct
 from random import Random
@@ -21,7 +21,8 @@ from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.store import StoreOptions
 
 KEY = b"k" * 16
-FORGED = struct.pack(">4sIH2xIQQQQI12x", b"TMJB", 0, 1, 0, 1 << 40, 1 << 40, 0, 0, 0)  # an empty block, far ahead
+# An empty block with a far higher sequence.
+FORGED = struct.pack(">4sIH2xIQQQQI12x", b"TMJB", 0, 1, 0, 1 << 40, 1 << 40, 0, 0, 0)
 ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))
 PEER = ReplicaKey(BrokerId(2), DirectoryId(b"e" * 16))
 OPTIONS = StoreOptions(
@@ -47,7 +48,9 @@ def opening(topic: int, first_partition: int, partition_count: int, *voters: Rep
 
 
 class StoreScript:
-    """Drives `driver` in rounds.  Two shards have one voter and lead; two follow a leader that the seed plays."""
+    """
+    Drives `driver` in rounds.  Two shards have one voter and lead; two follow a leader whose actions the seed draws.
+    """
 
     def __init__(self, driver: StoreDriver, disk: SimulatedDisk, seed: int = 1) -> None:
         self.driver = driver
@@ -120,7 +123,7 @@ class StoreScript:
 
     def _checkpoint_while_rows_wait(self, *, is_slow: bool) -> None:
         """
-        Queue a vote and entries, and begin a checkpoint. `is_slow`: the journal's thread writes them after the
+        Begin a checkpoint while a vote and entries are queued.  With `is_slow`, they are journaled after the
         checkpoint.
         """
         driver = self.driver
@@ -149,7 +152,7 @@ class StoreScript:
         self.driver.propose(shard_id, self._batch(shard_id, partition, replica.term, size))
 
     def _forge(self) -> None:
-        """A client that knows the format sends bytes that look like a block, wherever they meet the start of a page."""
+        """Append a batch whose bytes look like journal blocks, as a client could, at every alignment to a page."""
         self.driver.drain()
         self.driver.block()
         replica = self.driver.replicas[MADE]
@@ -267,7 +270,9 @@ class StoreScript:
 
 
 def agreed_index(durable: list[ModelEntry], log: ShardLog) -> int:
-    """Return the newest index up to which the durable log equals the log in memory."""
+    """
+    Return the newest index up to which the durable entries are those of the log, not replaced ones of the same term.
+    """
     agreed = log.commit_index
     while agreed < min(len(durable), log.last_index) and _is_same(durable[agreed], log.entry_at(agreed + 1)):
         agreed += 1

@@ -1,4 +1,4 @@
-"""At any power loss, kill or failing sync, everything acknowledged is there afterwards, and nothing else.
+"""After a power loss, a kill or a failed sync at any operation, everything acknowledged is there, and nothing else.
 
 `TIDEMILL_EVERY_TEAR=1` tears each page at every sector, and runs more scripts.
 """
@@ -15,13 +15,13 @@ from tidemill.simulation.machine.crash_fate import ALL_KEPT, ALL_LOST, Mix
 from tidemill.simulation.machine.crash_points import lone_fates
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.disk_operation import Operation
-from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.data_directory import Identity, read_identity, write_identity
+from tidemill.storage.recovery import initialize_directory, open_store
 
 IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SOAK_SEEDS = range(1, 9)
-# The script must cause several of each.
-DEEDS = ("rolls", "segments_removed", "partitions_deleted", "truncations", "pairs")
+# The script must do each of these several times.
+ACTIONS = ("rolls", "segments_removed", "partitions_deleted", "truncations", "pairs")
 
 
 def explore(explorer: Explorer, seed: int, explored: list[str], rounds: int = 25) -> None:
@@ -36,8 +36,8 @@ def explore(explorer: Explorer, seed: int, explored: list[str], rounds: int = 25
 
 
 @pytest.mark.timeout(600)
-def test_every_crash_point_of_the_script_keeps_what_was_promised(explored: list[str]) -> None:
-    """Before each operation: all fates of unsynced data, a kill, a failing sync; and the same within each recovery."""
+def test_every_crash_point_keeps_the_promises(explored: list[str]) -> None:
+    """Before each operation: all fates of unsynced data, a kill, and a failed sync; the same in each recovery."""
     explorer = Explorer(thinned=1)
 
     explore(explorer, 1, explored, rounds=30)
@@ -50,8 +50,8 @@ def test_every_crash_point_of_the_script_keeps_what_was_promised(explored: list[
 
 
 @pytest.mark.parametrize("seed", [2, 3])
-def test_other_scripts_keep_what_was_promised(seed: int, explored: list[str]) -> None:
-    """Other orders of the same events, with a share of the fates at each crash point."""
+def test_other_scripts_keep_the_promises(seed: int, explored: list[str]) -> None:
+    """The same actions in other orders, with a share of the fates at each crash point."""
     explorer = Explorer(thinned=60)
 
     explore(explorer, seed, explored)
@@ -62,8 +62,8 @@ def test_other_scripts_keep_what_was_promised(seed: int, explored: list[str]) ->
 @pytest.mark.skipif(not IS_SOAK, reason="takes minutes each: TIDEMILL_EVERY_TEAR=1, or make soak")
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", SOAK_SEEDS)
-def test_every_tear_of_every_page_keeps_what_was_promised(seed: int, explored: list[str]) -> None:
-    """Each unsynced page is torn at each of its sectors, and written as the only one."""
+def test_every_tear_of_every_page_keeps_the_promises(seed: int, explored: list[str]) -> None:
+    """Each unsynced page is torn at each of its sectors, and is the only page that was written."""
     explorer = Explorer(thinned=1, every_tear=True, resume_every=10)
 
     explore(explorer, seed, explored)
@@ -71,8 +71,10 @@ def test_every_tear_of_every_page_keeps_what_was_promised(seed: int, explored: l
     assert explorer.laps >= 3
 
 
-def test_initializing_a_directory_can_be_repeated_after_a_crash() -> None:
-    """Without an identity the directory may be initialized; with one it has everything that a start needs."""
+def test_an_interrupted_initialization_of_a_directory_can_be_repeated() -> None:
+    """
+    A directory without an identity may be initialized again; one with an identity has everything that a start needs.
+    """
     disk = SimulatedDisk()
     identity = Identity(
         cluster_id="c" * 22, broker_id=BrokerId(1), directory_id=DirectoryId(b"d" * 16), journal_key=KEY

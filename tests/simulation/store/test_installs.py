@@ -1,5 +1,4 @@
-"""An install over real stores, with a crash at every operation of the follower's disk: it continues and ends with the
-same bytes.
+"""An install over real stores is interrupted at every operation of the follower's disk, resumes, and copies all bytes.
 
 `TIDEMILL_EVERY_TEAR=1` runs more seeds.
 """
@@ -30,12 +29,12 @@ IS_SOAK = bool(os.environ.get("TIDEMILL_EVERY_TEAR"))
 SEEDS = range(60) if IS_SOAK else range(6)
 
 
-class RecoveryReport(AssertionError):
-    """A promise was broken; the message says where."""
+class LostPromise(AssertionError):
+    """A promise was broken.  The message says where."""
 
 
 def explore(seed: int) -> int:
-    """Explore one seed.  Return how many disks were opened.  Raises Found."""
+    """Return how many disks were opened.  Raise `LostPromise` if one breaks a promise."""
     pair = Pair(seed)
     follower = pair.follower
     pair.marks = dict(follower.high_watermarks)
@@ -92,8 +91,8 @@ def finish(pair: Pair, follower: Side, where: str) -> None:
 
 @pytest.mark.timeout(7200 if IS_SOAK else 300)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_an_install_continues_after_a_crash_anywhere(seed: int, explored: list[str]) -> None:
-    """Nothing that was committed here is lost meanwhile, and in the end everything is as on the leader."""
+def test_an_install_interrupted_anywhere_resumes(seed: int, explored: list[str]) -> None:
+    """No committed entry of the follower is lost meanwhile, and in the end the follower equals the leader."""
     began = time.perf_counter()
 
     disks = explore(seed)
@@ -102,8 +101,8 @@ def test_an_install_continues_after_a_crash_anywhere(seed: int, explored: list[s
     explored.append(f"Installs, seed {seed}: {disks} disks opened, {time.perf_counter() - began:.0f} s")
 
 
-def test_identical_bytes_are_not_copied() -> None:
-    """A follower that lacks rows but no record is caught up without a chunk."""
+def test_an_install_does_not_copy_equal_data() -> None:
+    """A follower that lacks entries but no record catches up without a chunk."""
     pair = Pair(1)
     pair.exchange()
     leader, follower = pair.leader, pair.follower
@@ -137,7 +136,7 @@ def answers_before_it_is_durable() -> Iterator[None]:
         self.installing = None
 
     def dropped(self: Any, shard_id: Any, rows: Any) -> None:
-        if rows[-1].kind != RowKind.INSTALLED:  # power is lost before INSTALLED is written
+        if rows[-1].kind != RowKind.INSTALLED:  # the power is lost before the row is written
             put(self, shard_id, rows)
 
     put = row_queue.RowQueue.put
@@ -147,7 +146,7 @@ def answers_before_it_is_durable() -> Iterator[None]:
 
 @contextmanager
 def cuts_below_the_high_watermark() -> Iterator[None]:
-    """Everything is copied without a check."""
+    """Copy everything, without a check of what is committed."""
     init = InstallCopy.__init__
 
     def careless(self: Any, disk: Any, log: Any, _: Any) -> None:
@@ -209,7 +208,7 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[None]]] = {
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_found(name: str, explored: list[str]) -> None:
-    """One of the first seeds finds it."""
+    """Each bug is found in one of the first seeds."""
     for seed in range(12):
         with MUTANTS[name]():
             try:

@@ -1,4 +1,4 @@
-"""Each planted bug must be found by the crash points, within a bound: else they would not be worth their time."""
+"""The crash points find each planted bug within a budget: otherwise they would not find real ones."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.simulation.store.mutants import MUTANTS, Mutant
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
 def test_a_broken_rule_is_found(mutant: Mutant, explored: list[str]) -> None:
-    """Within its budget of states, and with a violation of the expected kind."""
+    """The bug is found within its budget of states, and by the right kind of violation."""
     explorer = Explorer(states_max=mutant.states_max)
 
     with mutant.planted(), pytest.raises(Violation) as found:

@@ -1,7 +1,8 @@
-"""Rows for more than the ring holds, truncated while they wait: in any order, the store becomes quiescent.
+"""
+Shards queue more rows than the ring holds, and truncate them while they wait.  In any order, the store must catch up.
 
-Each seed draws shards that follow changing leaders, a ring of a few pages, and the times at which background work runs.
-Now and then everything that a power loss could leave is opened and compared with the model.
+Each seed draws followers with changing leaders, a ring of a few pages, and the times of background work.  Now and then
+every disk that a power loss could leave is opened and compared with the model.
 """
 
 import os
@@ -24,11 +25,11 @@ from tidemill.simulation.store.store_check import differences
 from tidemill.simulation.store.store_driver import StoreDriver
 from tidemill.simulation.store.store_model import StoreHistory, StoreModel
 from tidemill.storage import store
-from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
-from tidemill.storage.checkpointer import Checkpointer
+from tidemill.storage.checkpoint.checkpointer import Checkpointer
 from tidemill.storage.journal import row_queue
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.partition.partition_log import LogConfig
+from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.store import StoreOptions
 
 SEEDS = range(2_000) if os.environ.get("TIDEMILL_EVERY_TEAR") else range(120)
@@ -111,7 +112,7 @@ class Run:
         self.driver.vote(log.shard_id, log.term + 1, self.random.choice((ME, PEER, None)))
 
     def _truncate(self) -> None:
-        """Truncate: another broker leads by then."""
+        """Truncate for another leader."""
         log = self._log()
         if log.last_index > log.commit_index:
             self.driver.vote(log.shard_id, log.term + 1, None)
@@ -168,8 +169,8 @@ class Run:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_small_ring_becomes_quiescent(seed: int) -> None:
-    """All queued rows are written, and a crash on the way finds what was acknowledged."""
+def test_a_small_ring_catches_up(seed: int) -> None:
+    """Everything queued is written, and a crash on the way loses nothing acknowledged."""
     run = Run(seed)
 
     run.run()
@@ -183,7 +184,7 @@ def test_a_small_ring_becomes_quiescent(seed: int) -> None:
 
 @contextmanager
 def checkpoints_wait_for_truncations() -> Iterator[None]:
-    """Checkpoints wait for truncations, and these for room."""
+    """Checkpoints wait for truncations, and truncations for room."""
     choose, take = Checkpointer.capture_state, row_queue.RowQueue.take
 
     def patient(self: Any) -> None:
@@ -198,8 +199,8 @@ def checkpoints_wait_for_truncations() -> Iterator[None]:
 
 
 @contextmanager
-def keeps_what_was_chosen() -> Iterator[None]:
-    """A checkpoint that was captured before a truncation covers rows that are never written back."""
+def keeps_a_stale_checkpoint_capture() -> Iterator[None]:
+    """Keep a checkpoint capture that predates a truncation: it waits for rows that are never written back."""
     truncate = store.Store.truncate
 
     def careless(self: Any, *arguments: Any) -> None:
@@ -213,7 +214,7 @@ def keeps_what_was_chosen() -> Iterator[None]:
 
 @contextmanager
 def trims_what_it_finds() -> Iterator[None]:
-    """Recovery removes the segments below the trim as it finds them, not those that were removed then."""
+    """Trim, in recovery, up to what recovery finds, not up to what was removed."""
     put = row_queue.RowQueue.put_control_row
 
     def plain(self: Any, shard_id: Any, row: Any) -> None:
@@ -229,7 +230,7 @@ def trims_what_it_finds() -> Iterator[None]:
     "planted", [checkpoints_wait_for_truncations, keeps_a_stale_checkpoint_capture, trims_what_it_finds]
 )
 def test_a_planted_bug_is_found(planted: Any, explored: list[str]) -> None:
-    """One of the first seeds finds it."""
+    """Each bug is found in one of the first seeds."""
     for seed in range(120):
         with planted():
             try:

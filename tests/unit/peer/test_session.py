@@ -258,7 +258,7 @@ def test_another_version_is_refused_at_both_ends(versions: tuple[int, int]) -> N
     answer = joined(listener.farewell(""))
 
     assert magic + bytes([0, 2, 0, 2]) == answer[4:16]
-    assert [] == one.last_words("")
+    assert [] == one.farewell("")
 
 
 def test_a_newer_version_that_supports_ours_is_accepted() -> None:

@@ -25,8 +25,8 @@ from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.jobs import SimulatedJobs
-from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
+from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.store import Store, StoreOptions
 
 WORKERS = Workers(SimulatedJobs(), SimulatedJobs(), lambda error: None)

@@ -27,9 +27,9 @@ from tidemill.shard.jobs import Workers
 from tidemill.shard.shard import Shard
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.jobs import SimulatedJobs
-from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal.shard_log import ShardDescriptor
-from tidemill.storage.machine_sections import encode_section
+from tidemill.storage.machine.machine_sections import encode_section
+from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.store import StoreOptions
 
 LEADER, LEARNER = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in (1, 2))
@@ -302,7 +302,7 @@ def test_an_offer_with_an_unknown_section_is_refused(leader: Side) -> None:
     assert learner.store.shards[ShardId(1)].installing is None
 
 
-def test_who_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
+def test_a_member_that_has_a_snapshot_is_not_offered_it_again(leader: Side) -> None:
     """
     The snapshot was taken for another member that still installs it.  This member has it, and the bytes of its next
     entry are gone.  It would acknowledge the same offer at once, and get it again at once, until the other is done.

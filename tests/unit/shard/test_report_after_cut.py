@@ -18,9 +18,9 @@ from tidemill.shard.shard import Shard
 from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.jobs import SimulatedJobs
-from tidemill.storage.checkpoint.recovery import initialize_directory, open_store
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.shard_log import ShardDescriptor
+from tidemill.storage.recovery import initialize_directory, open_store
 from tidemill.storage.store import StoreOptions
 
 VOTERS = tuple(ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for number in range(1, 6))

@@ -12,9 +12,9 @@ from tidemill.model.topic import TopicId
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.raft.voters import Membership
 from tidemill.simulation.machine.disk import SimulatedDisk
-from tidemill.storage.checkpoint.recovery import RecoveryReport, initialize_directory, open_store
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.partition.partition_log import LogConfig, PartitionLog
+from tidemill.storage.recovery import RecoveryReport, initialize_directory, open_store
 from tidemill.storage.store import Store, StoreOptions
 
 KEY = b"k" * 16

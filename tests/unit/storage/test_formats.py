@@ -31,11 +31,11 @@ from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.journal_block import decode_header, decode_rows, encode_block
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardDescriptor, damage_row, vote_row
-from tidemill.storage.machine_sections import UnknownSection, encode_section
+from tidemill.storage.machine.machine_sections import UnknownSection, encode_section
+from tidemill.storage.machine.producer_machine import default_machines, encode_producers
 from tidemill.storage.partition.leader_epochs import EpochStart
 from tidemill.storage.partition.offset_index import OffsetIndex
 from tidemill.storage.partition.partition_state import PartitionState, SegmentState
-from tidemill.storage.partition.producer_machine import default_machines, encode_producers
 from tidemill.storage.partition.producer_states import ProducerBatch
 from tidemill.storage.partition.tail_cache import TailCache
 

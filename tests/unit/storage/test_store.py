@@ -417,7 +417,7 @@ def test_growth_that_finds_no_room_gives_back_what_it_took(make_hand: Callable[.
 
 def test_open_files_are_bounded(make_hand: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of open files per process is limited; a partition may have thousands of segments."""
-    from tidemill.storage.partition import open_files
+    from tidemill.storage.journal import open_files
 
     monkeypatch.setattr(open_files, "OPEN_SEGMENTS_MAX", 8)
     hand = make_hand(OPTIONS, segment_bytes=300)

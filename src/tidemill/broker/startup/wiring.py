@@ -23,18 +23,18 @@ from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.peer import join, register
 from tidemill.shard.shard import Shard
-from tidemill.storage.checkpoint.recovery import (
+from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
+from tidemill.storage.disk import Disk
+from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.shard_machine import MachineRegistry
+from tidemill.storage.recovery import (
     JournalDamaged,
     RecoveryReport,
     check_nothing_lost,
     initialize_directory,
     open_store,
 )
-from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
-from tidemill.storage.disk import Disk
-from tidemill.storage.partition.producer_machine import default_machines
 from tidemill.storage.set_aside import set_aside
-from tidemill.storage.shard_machine import MachineRegistry
 from tidemill.storage.store import Store, StoreOptions
 
 FIRST_BROKER: Final = BrokerId(1)

@@ -34,9 +34,9 @@ from tidemill.storage.inspect.directory_view import view_directory
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.journal_block import HEADER_BYTES
 from tidemill.storage.journal.row import RowKind
-from tidemill.storage.partition.producer_machine import default_machines
+from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.shard_machine import MachineType
 from tidemill.storage.partition.segment import Segment, SegmentDamaged, walk
-from tidemill.storage.shard_machine import MachineType
 from tidemill.storage.store import Store, StoreOptions
 
 TICK_S: Final = 0.25  # like `app/start.py`
@@ -62,8 +62,9 @@ class BrokerMachine:
         machine_types: tuple[MachineType, ...] = (),
     ) -> None:
         """
-        The broker bootstraps a cluster, or joins the one at `join`.  Its clocks run up to `clock_rate` faster or slower
-        than time.  `machine_types` are shard state machines beside those that ship.
+        The broker bootstraps a cluster, or joins the one at `join` if that is not empty.  Its clocks run faster or
+        slower than virtual time by a share of up to `clock_rate`.  `machine_types` are shard state machines beside
+        those that ship.
         """
         self.name = f"broker-{broker_id}"  # the host name
         self.disk = SimulatedDisk()

@@ -27,8 +27,8 @@ from tidemill.simulation.machine.event_loop import US, Timeline, begin_loop
 from tidemill.simulation.machine.links import PEER_PORT
 from tidemill.simulation.machine.machine import seconds
 from tidemill.simulation.machine.network import Network
+from tidemill.storage.machine.shard_machine import MachineType
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
-from tidemill.storage.shard_machine import MachineType
 
 TOPIC: Final = "flights"
 HEAL_S: Final = 60  # within which a healed cluster must have acknowledged and served everything

@@ -16,9 +16,9 @@ from tidemill.raft.replica import Replica
 from tidemill.simulation.store.store_model import Row, StoreHistory
 from tidemill.storage.disk import Disk, DiskFull, File, SyncFailed
 from tidemill.storage.journal.block import IN_FLIGHT_BLOCKS_MAX, Block, Report
+from tidemill.storage.journal.removals import Step
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.partition.partition_log import LogConfig
-from tidemill.storage.removals import Step
 from tidemill.storage.store import Store
 
 STEPS_MAX: Final = 10_000  # a store that is not idle after this many steps never will be

@@ -1,1 +1,1 @@
-"""Checkpoints of the journal, and recovery from them."""
+"""Checkpoints: what they hold, and how one is taken beside the journal; `checkpointer` is the entry point."""

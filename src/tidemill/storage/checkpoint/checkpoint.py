@@ -15,12 +15,12 @@ from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.queued_rows import QueuedRows, VoteBefore
 from tidemill.storage.journal.row import ROW_BYTES, decode_row, encode_bare_row, encode_row
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
-from tidemill.storage.machine_sections import encode_sections, load_sections, read_sections
+from tidemill.storage.machine.machine_sections import encode_sections, load_sections, read_sections
+from tidemill.storage.machine.shard_machine import MachineRegistry
 from tidemill.storage.partition.leader_epochs import uncovered
 from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.storage.partition.partition_state import COUNT, ByteReader, PartitionState, encode_partitions
 from tidemill.storage.partition.tail_cache import TailCache
-from tidemill.storage.shard_machine import MachineRegistry
 
 MAGIC: Final = b"TMCP"
 VERSION: Final = 5  # 1 had no learners, 2 no installs, 3 no damage, 4 no sections of state machines

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from tidemill.model.shard import ShardId
 from tidemill.storage import paths
 from tidemill.storage.checkpoint.checkpoint import Checkpoint, newest_checkpoint
-from tidemill.storage.checkpoint.recovery import JournalDamaged, RecoveryReport, Walked, open_ring, replay
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity
 from tidemill.storage.disk import Disk
 from tidemill.storage.journal.journal import RingFile, newest_synced
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.partition.producer_machine import default_machines
+from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.shard_machine import MachineRegistry
 from tidemill.storage.partition.tail_cache import TailCache
-from tidemill.storage.shard_machine import MachineRegistry
+from tidemill.storage.recovery import JournalDamaged, RecoveryReport, Walked, open_ring, replay
 from tidemill.storage.store import StoreOptions
 
 

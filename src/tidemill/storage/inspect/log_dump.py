@@ -1,6 +1,7 @@
 """`tidemill log dump`: the rows of the journal and the batches of the segments, in the order of the files.
 
-Read-only; a broker may be running in the directory.  Only CRCs are checked; `storage/inspect/log_verify.py` checks the rest.
+Read-only; a broker may be running in the directory.  Only CRCs are checked; `storage/inspect/log_verify.py` checks the
+rest.
 """
 
 from collections.abc import Iterator

@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 from tidemill.batches.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, crc_matches, read_header
 from tidemill.storage import paths
 from tidemill.storage.checkpoint.checkpoint import decode_checkpoint
-from tidemill.storage.checkpoint.recovery import JournalDamaged
 from tidemill.storage.disk import Disk, File
 from tidemill.storage.inspect.directory_view import DirectoryView, view_directory
+from tidemill.storage.machine.producer_machine import default_machines
 from tidemill.storage.partition.partition_log import PartitionLog
-from tidemill.storage.partition.producer_machine import default_machines
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
+from tidemill.storage.recovery import JournalDamaged
 
 READ_BYTES: Final = 1 << 20
 VIEWS_MAX: Final = 3  # damage is reported if three successive views show it

@@ -14,7 +14,7 @@ from tidemill.raft.voters import Membership
 from tidemill.storage.disk import Buffer
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardLog
-from tidemill.storage.machine_sections import load_sections, read_sections
+from tidemill.storage.machine.machine_sections import load_sections, read_sections
 from tidemill.storage.partition.partition_state import ByteReader, PartitionState, encode_partitions
 
 INSTALL_KINDS: Final = frozenset({RowKind.INSTALLING, RowKind.INSTALLED, RowKind.PART})

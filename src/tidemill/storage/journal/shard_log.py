@@ -13,12 +13,12 @@ from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, decode_voters
 from tidemill.raft.voters import Membership
 from tidemill.storage.disk import Buffer, Disk
 from tidemill.storage.journal.row import RowKind
+from tidemill.storage.machine.shard_machine import MachineRegistry
 from tidemill.storage.partition.leader_epochs import uncovered
 from tidemill.storage.partition.partition_log import OffsetGone, PartitionLog
 from tidemill.storage.partition.partition_state import PartitionState
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
-from tidemill.storage.shard_machine import MachineRegistry
 
 TAIL_ENTRIES: Final = 256
 NEEDED_ENTRIES_MAX: Final = 64 << 10  # kept in memory for a follower that lags: about 20 MB; then it needs an install

@@ -1,7 +1,7 @@
 """The state of a partition's files, as bytes: in checkpoints, snapshot offers and the rows of an install.
 
-State that entries build beyond the files is in the sections of shard state machines (`storage/machine_sections.py`).
-Byte table: `docs/formats/journal.md`.
+State that entries build beyond the files is in the sections of shard state machines
+(`storage/machine/machine_sections.py`). Byte table: `docs/formats/journal.md`.
 """
 
 from dataclasses import dataclass, field

@@ -12,8 +12,8 @@ from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import NOTHING
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.simulation.machine.disk import SimulatedDisk
-from tidemill.storage.checkpoint.recovery import JournalDamaged
 from tidemill.storage.data_directory import DirectoryProblem, read_identity, write_identity
+from tidemill.storage.recovery import JournalDamaged
 
 
 def test_who_joins_by_way_of_a_follower_finds_the_controller() -> None:

@@ -21,8 +21,8 @@ from tidemill.storage.checkpoint.checkpoint import (
 )
 from tidemill.storage.journal.journal import JournalPosition
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
+from tidemill.storage.machine.producer_machine import default_machines
 from tidemill.storage.partition.leader_epochs import EpochStart
-from tidemill.storage.partition.producer_machine import default_machines
 from tidemill.storage.partition.producer_states import ProducerBatch
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache

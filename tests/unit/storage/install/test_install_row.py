@@ -17,9 +17,9 @@ from tidemill.storage.install.install_row import (
     split_install_row,
 )
 from tidemill.storage.journal.row import RowKind
-from tidemill.storage.machine_sections import encode_section
+from tidemill.storage.machine.machine_sections import encode_section
+from tidemill.storage.machine.producer_machine import encode_producers
 from tidemill.storage.partition.partition_state import PartitionState
-from tidemill.storage.partition.producer_machine import encode_producers
 from tidemill.storage.partition.producer_states import ProducerBatch
 
 ME = ReplicaKey(BrokerId(1), DirectoryId(b"d" * 16))

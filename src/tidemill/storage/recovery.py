@@ -18,7 +18,7 @@ from tidemill.storage.checkpoint.checkpoint import (
     newest_checkpoint,
     write_checkpoint,
 )
-from tidemill.storage.checkpointer import sync_segment
+from tidemill.storage.checkpoint.checkpointer import sync_segment
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.disk import Disk
 from tidemill.storage.install.install_row import INSTALL_KINDS, replay_install_row
@@ -34,16 +34,16 @@ from tidemill.storage.journal.journal import (
 )
 from tidemill.storage.journal.journal_block import HEADER_BYTES as BLOCK_HEADER_BYTES
 from tidemill.storage.journal.journal_block import PAGE_BYTES, BlockHeader, decode_header, decode_rows
+from tidemill.storage.journal.open_files import OPEN_SEGMENTS_MAX
+from tidemill.storage.journal.removals import remove_shard
 from tidemill.storage.journal.row import RowKind
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog, read_vote
-from tidemill.storage.partition.open_files import OPEN_SEGMENTS_MAX
-from tidemill.storage.partition.producer_machine import default_machines
+from tidemill.storage.journal.write_back import segment_at
+from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.shard_machine import MachineRegistry
 from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
-from tidemill.storage.removals import remove_shard
-from tidemill.storage.shard_machine import MachineRegistry
 from tidemill.storage.store import Store, StoreOptions
-from tidemill.storage.write_back import segment_at
 
 FIRST_FILE = 1
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry
-from tidemill.storage.dirty_files import DirtyFiles
 from tidemill.storage.journal.block import Block, Run, WriteBack
+from tidemill.storage.journal.dirty_files import DirtyFiles
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition.segment import Segment
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from tidemill.raft.entry import COMMAND, Entry
-from tidemill.storage.machine_sections import (
+from tidemill.storage.machine.machine_sections import (
     UnknownSection,
     encode_section,
     encode_sections,
     load_sections,
     read_sections,
 )
+from tidemill.storage.machine.producer_machine import default_machines
+from tidemill.storage.machine.shard_machine import Batches, Interest, MachineRegistry, MachineType, ShardMachines
 from tidemill.storage.partition.partition_state import ByteReader
-from tidemill.storage.partition.producer_machine import default_machines
-from tidemill.storage.shard_machine import Batches, Interest, MachineRegistry, MachineType, ShardMachines
 
 EIGHT = Interest(commands=frozenset((8,)))
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from tidemill.storage import paths
-from tidemill.storage.dirty_files import DirtyFiles
 from tidemill.storage.disk import Disk, remove_if_empty, remove_if_there
+from tidemill.storage.journal.dirty_files import DirtyFiles
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.partition.segment import Segment
 

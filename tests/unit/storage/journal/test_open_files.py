@@ -7,7 +7,7 @@ import pytest
 
 from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.storage import store
-from tidemill.storage.partition import open_files
+from tidemill.storage.journal import open_files
 
 
 def test_a_file_stays_open_between_a_late_write_and_its_sync(

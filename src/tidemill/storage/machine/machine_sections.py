@@ -10,8 +10,8 @@ from struct import Struct, error
 from typing import Final
 
 from tidemill.storage.data_directory import DirectoryProblem
+from tidemill.storage.machine.shard_machine import MachineNumber, ShardMachines
 from tidemill.storage.partition.partition_state import COUNT, ByteReader
-from tidemill.storage.shard_machine import MachineNumber, ShardMachines
 
 _SECTION: Final = Struct(">HHI")  # machine number, version, length of what follows
 _PARTITION: Final = Struct(">II")  # partition, length of its state

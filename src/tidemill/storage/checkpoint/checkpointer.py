@@ -9,7 +9,6 @@ P is the newest block gathered when the state is captured.
 from collections.abc import Iterator, Mapping
 
 from tidemill.model.shard import ShardId
-from tidemill.storage.block_queue import BlockQueue
 from tidemill.storage.checkpoint.checkpoint import (
     ClosedShard,
     encode_checkpoint,
@@ -17,15 +16,16 @@ from tidemill.storage.checkpoint.checkpoint import (
     encode_shard,
     write_checkpoint,
 )
-from tidemill.storage.dirty_files import DirtyFiles
 from tidemill.storage.disk import Disk, File
 from tidemill.storage.journal.block import WriteBack, write_back_run
+from tidemill.storage.journal.block_queue import BlockQueue
+from tidemill.storage.journal.dirty_files import DirtyFiles
 from tidemill.storage.journal.journal import Journal, JournalPosition
 from tidemill.storage.journal.queued_rows import QueuedRows, queued_rows
+from tidemill.storage.journal.removals import Removals
 from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.journal.write_back import WriteBackQueue
 from tidemill.storage.partition.segment import Segment, save_index
-from tidemill.storage.removals import Removals
-from tidemill.storage.write_back import WriteBackQueue
 
 
 class CheckpointCapture:

@@ -9,10 +9,10 @@ from tidemill.batches.batch import read_header
 from tidemill.raft.entry import BATCH
 from tidemill.simulation.machine.crash_fate import ALL_LOST
 from tidemill.simulation.machine.disk import SimulatedDisk
-from tidemill.storage.checkpoint import recovery
-from tidemill.storage.checkpoint.recovery import JournalDamaged, initialize_directory
+from tidemill.storage import recovery
 from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.partition.partition_log import OffsetGone
+from tidemill.storage.recovery import JournalDamaged, initialize_directory
 from tidemill.storage.store import StoreOptions
 
 OPTIONS = StoreOptions(journal_first_bytes=1 << 18, journal_file_bytes=1 << 18, journal_bytes_max=1 << 18)

@@ -12,10 +12,10 @@ from typing import Final
 
 from tidemill.batches.batch import BatchHeader
 from tidemill.raft.entry import Entry
+from tidemill.storage.machine.shard_machine import Batches, Interest, MachineNumber, MachineRegistry, MachineType
 from tidemill.storage.partition.partition_log import PartitionLog
 from tidemill.storage.partition.partition_state import COUNT, ByteReader
 from tidemill.storage.partition.producer_states import SEQUENCE_MODULUS, ProducerBatch
-from tidemill.storage.shard_machine import Batches, Interest, MachineNumber, MachineRegistry, MachineType
 
 VERSION: Final = 1
 PRODUCER_EXPIRATION_MS: Final = 24 * 3_600_000

@@ -8,9 +8,10 @@ A machine type is registered once per broker (`MachineRegistry`); every open sha
     commit      an entry is committed and durable on this replica; the change is final
     truncation  entries were cut; the machine takes back what they changed at append, and nothing else
 
-The machine's state is saved as one section of the shard (`storage/machine_sections.py`) in checkpoints, snapshot
-offers and INSTALLED rows.  A section is the state as of the last entry that the checkpoint or snapshot covers.  What
-was changed at commit is as of the commit index; what was changed at append carries the log index of its entry, because
+The machine's state is saved as one section of the shard (`storage/machine/machine_sections.py`) in checkpoints,
+snapshot offers and INSTALLED rows.  A section is the state as of the last entry that the checkpoint or snapshot covers.
+ What was changed at commit is as of the commit index; what was changed at append carries the log index of its entry,
+ because
 a truncation or a commit may follow.  After a start, later entries reach the machine through the same calls.
 """
 
