@@ -31,6 +31,8 @@ OWN_BYTES_INITIAL_MAX: Final = (
 OWN_BYTES_FAST_GROWTH_MAX: Final = 256 * 1024  # a buffer grows fourfold up to this size, then twofold
 
 _SIZE: Final = Struct(">i")
+_KEY: Final = Struct(">h")
+_KEY_END: Final = _SIZE.size + _KEY.size
 
 # Buffers are not zeroed, to save CPU time.  Only bytes that were received are ever handed out.
 _uninitialized: Final = ctypes.pythonapi.PyByteArray_FromStringAndSize
@@ -110,6 +112,13 @@ class FrameBuffer:
             if self._is_own and end - start > self._initial_bytes:
                 self._initial_bytes = min(end - start + 4, OWN_BYTES_INITIAL_MAX)
             yield self._view[start:end]
+
+    def next_key(self) -> int | None:
+        """Return the API key that the next frame of a client starts with; None until that much has been received."""
+        if self._filled - self._parsed < _KEY_END:
+            return None
+        key: int = _KEY.unpack_from(self._buffer, self._parsed + _SIZE.size)[0]
+        return key
 
     @property
     def arriving_bytes(self) -> int:

@@ -54,7 +54,23 @@ def test_frames_are_extracted_however_the_stream_is_split(sizes: list[int], piec
     assert bodies == [bytes(frame) for frame in frames]
 
 
-def test_small_frames_of_one_read_share_a_buffer() -> None:
+def test_the_api_key_of_the_next_frame_is_known_before_the_frame_is_complete() -> None:
+    """
+    None until the size and the key have arrived; frames that were taken do not count.
+    """
+    buffer = FrameBuffer(FRAME_BYTES_MAX)
+    keys = [buffer.next_key()]
+
+    for byte in framed(b"\0\3rest")[:6] + b"rest" + framed(b"\1\0")[:5]:
+        buffer.get_buffer()[0] = byte
+        buffer.received(1)
+        keys.append(buffer.next_key())
+    taken = [bytes(frame) for frame in buffer.frames()]
+
+    assert ([None] * 6 + [3] * 10, [b"\0\3rest"], None) == (keys, taken, buffer.next_key())
+
+
+def test_frames_of_one_read_lie_in_one_buffer() -> None:
     """
     Small frames are handed out without copying.
     """

@@ -155,11 +155,11 @@ class ConnectionMemory:
     def end_read(self, size: int) -> None:
         self.reading_bytes -= size
 
-    def may_answer(self, holder: Holder, *, is_owed: bool) -> bool:
-        """Whether another request of this client can be looked at; `is_owed`: earlier ones wait for their answers."""
+    def may_answer(self, holder: Holder) -> bool:
+        """Whether another request of this client may begin."""
         if self.reading_bytes + self.unread_bytes < RESPONSES_BYTES_MAX:
             return True
-        return not is_owed and holder not in self._unread
+        return holder not in self._unread
 
     def response_room(self) -> int:
         """How many bytes of records the next answer may carry."""

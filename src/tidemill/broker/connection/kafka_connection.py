@@ -1,14 +1,33 @@
-"""One client's connection: frames in, requests to their handlers, responses out in the order of the requests.
+"""One client's Kafka connection: it receives frames, runs the handlers and sends the responses in request order.
 
-    bytes ─▶ frames ─▶ handler ─▶ response, or Pending ─▶ … ─▶ responses, in order ─▶ bytes
+    bytes ─▶ frames ─▶ handler ─▶ response, or Pending ─▶ ... ─▶ responses, in order ─▶ bytes
 
-Bounded everywhere.  While one of these is at its bound no further frame is handed on, and nothing more is read; each
-has one who wakes the connection when it falls:
+Requests of one connection take effect in order: a request sees everything that the requests before it did.
 
-    answers that wait to be sent, here or for an earlier request's   `resume_writing`, or that request's answer
-    requests that wait for their answer, and the bytes they keep     `_completed`
-    what one turn of the loop may do for one connection              the next turn
-    what all connections together may keep                           `room_again`, called by `ConnectionMemory`
+    request    begins when
+    Produce    every earlier request that is not Produce has been answered
+    any other  every earlier request has been answered
+
+Produce is pipelined because append order is request order: a batch enters the log when its request begins, and one
+journal write serves many of them.  Every other request waits, as in Kafka, which handles one request per connection at
+a time.  Produce also waits for the others: Produce behind CreateTopics finds the topic, and Produce behind Fetch does
+not change what that Fetch returns.  A Produce request with acks=0 has no response; it counts as answered when its
+batches are in this broker's journal.
+
+So the unanswered requests of a connection are either Produce requests, or one request of another kind.  A long poll
+(Fetch, JoinGroup) delays whatever its client sends behind it on the same connection.
+
+Everything is bounded.  While one of the following is at its bound, no further request begins and the connection is not
+read from.  Each has one place that wakes the connection when there is room again:
+
+    unsent responses, or responses held for an earlier one     `resume_writing`, or the earlier request's response
+    unanswered requests, and the bytes they keep               `_completed`
+    the next frame, while it must wait for earlier requests    `_completed`
+    the work of one turn of the loop for one connection        the next turn
+    what all connections together keep                         `room_again`, called by `ConnectionMemory`
+
+A frame that must wait stays in the receive buffer.  Reading stops as soon as its API key is known, so that a large
+request behind a long poll does not fill the memory that all connections share.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +40,7 @@ from tidemill.broker.connection.request_context import RequestContext
 from tidemill.shard.pending import Pending
 from tidemill.wire.failure import failure_response
 from tidemill.wire.frame import FrameBuffer
+from tidemill.wire.messages import produce
 from tidemill.wire.primitives import ProtocolError
 from tidemill.wire.schema import Message
 from tidemill.wire.server_connection import RequestEnvelope, ServerConnection
@@ -29,7 +49,7 @@ Buffer = bytes | bytearray | memoryview
 
 IN_FLIGHT_MAX: Final = 1_000  # unanswered requests of one connection; librdkafka sends up to 1,000,000 unless told less
 IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # that they keep: more than a pipeline of producers needs, a quarter of them all
-WAITING_MAX: Final = 16  # of those, which wait for something else than our disk (Fetch): clients send one at a time
+PIPELINED: Final = produce.API.key
 ANSWERS_BYTES_MAX: Final = 1 << 20  # not sent yet, before further requests are looked at
 TURN_REQUESTS_MAX: Final = 128  # of one connection in one turn: some 10 ms, then it is another's turn
 UNREAD_BYTES_MIN: Final = 16 << 10  # smaller answers are counted with the others only when the client reads no more
@@ -67,8 +87,7 @@ class KafkaConnection:
         self._frames = FrameBuffer(frame_bytes_max)
         self._wire = ServerConnection(OFFERED)
         self._awaited: dict[RequestEnvelope, Pending] = {}
-        self._waiting = 0  # of the awaited, those that keep no request
-        self._in_flight_bytes = 0  # that the others keep
+        self._in_flight_bytes = 0  # of awaited requests whose bytes stay in memory
         self._out: list[Buffer] = []
         self._out_bytes = 0  # in `_out`
         self._held_bytes = 0  # answers that wait for an earlier request's
@@ -148,18 +167,14 @@ class KafkaConnection:
                 self._in_flight_bytes += envelope.size
                 broker.memory.begin_work(envelope.size)
             else:
-                self._waiting += 1
-                envelope.request = None  # the answer needs it no more, and it may wait for long
+                envelope.request = None  # the response does not need it, and may take long
         outcome.then(lambda response: self._completed(envelope, outcome, response))
 
     def _completed(self, envelope: RequestEnvelope, outcome: Pending, response: Message | None) -> None:
         """Called from wherever the answer was found: nothing is raised, and no other request begins in here."""
-        if self._awaited.pop(envelope, None) is not None:
-            if outcome.keeps_request:
-                self._in_flight_bytes -= envelope.size
-                self.broker.memory.end_work(envelope.size)
-            else:
-                self._waiting -= 1
+        if self._awaited.pop(envelope, None) is not None and outcome.keeps_request:
+            self._in_flight_bytes -= envelope.size
+            self.broker.memory.end_work(envelope.size)
         if not self._is_open:
             return
         if outcome.failure is not None:
@@ -229,17 +244,25 @@ class KafkaConnection:
             or self._is_writing_paused
             or self._out_bytes + self._turn_bytes + self._held_bytes >= ANSWERS_BYTES_MAX
             or len(self._wire.pending) >= IN_FLIGHT_MAX
-            or self._waiting >= WAITING_MAX
             or self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX
             or self._turn_requests >= TURN_REQUESTS_MAX
             or self._is_stopping
             or not (self.broker.memory.has_room or self._may_resume())
+            or self._must_wait()
         )
+
+    def _must_wait(self) -> bool:
+        """Whether the next frame must wait for the responses to the requests before it."""
+        unanswered = self._wire.pending
+        if not unanswered:
+            return False
+        key = self._frames.next_key()
+        return key is not None and (key != PIPELINED or unanswered[-1].api.key != PIPELINED)
 
     def _may_resume(self) -> bool:
         """Whatever all connections together keep."""
         memory = self.broker.memory
-        return memory.may_receive(self) and memory.may_answer(self, is_owed=self._waiting > 0)
+        return memory.may_receive(self) and memory.may_answer(self)
 
     def _pace(self, *, has_more: bool = False) -> None:
         """Read on only while there is room for what would come; `has_more` tells of frames that were left."""

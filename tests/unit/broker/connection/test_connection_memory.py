@@ -130,17 +130,13 @@ def test_the_room_of_an_answer_shrinks_with_what_is_unread_and_never_ends() -> N
     ]
 
 
-def test_at_the_bound_who_is_owed_an_answer_gets_no_other() -> None:
+def test_at_the_bound_only_clients_that_have_taken_their_responses_get_another() -> None:
     """
-    Who has nothing waiting is still served.
+    A client without unread responses is still served.
     """
     memory = ConnectionMemory(100, HandClock())
     hoarder, other = Holder(), Holder()
 
     memory.unread(hoarder, RESPONSES_BYTES_MAX)
 
-    assert [False, False, True] == [
-        memory.may_answer(hoarder, is_owed=False),
-        memory.may_answer(other, is_owed=True),
-        memory.may_answer(other, is_owed=False),
-    ]
+    assert [False, True] == [memory.may_answer(hoarder), memory.may_answer(other)]

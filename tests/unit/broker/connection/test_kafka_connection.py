@@ -6,12 +6,19 @@ import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld, Client
 from tidemill.batches.builder import build_batch
-from tidemill.broker.connection import kafka_connection
 from tidemill.broker.connection.dispatch import HANDLERS
-from tidemill.broker.connection.kafka_connection import TURN_REQUESTS_MAX, WAITING_MAX
+from tidemill.broker.connection.kafka_connection import TURN_REQUESTS_MAX
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
-from tidemill.wire.messages import describe_cluster, fetch, list_offsets, metadata, produce
+from tidemill.wire.messages import (
+    create_topics,
+    delete_records,
+    describe_cluster,
+    fetch,
+    list_offsets,
+    metadata,
+    produce,
+)
 from tidemill.wire.schema import Message
 
 KIB = 1 << 10
@@ -33,6 +40,20 @@ def produce_of(size: int, acks: int = -1, topic: str = "flights") -> produce.Req
     data = produce.Request.Topic.Partition(index=0, records=memoryview(batch))
     asked = produce.Request.Topic(name=topic, partition_data=[data])
     return produce.Request(transactional_id=None, acks=acks, timeout_ms=1_000, topic_data=[asked])
+
+
+def offsets_request(timestamp: int, topic: str = "flights") -> list_offsets.Request:
+    asked = list_offsets.Request.Topic.Partition(partition_index=0, timestamp=timestamp)
+    return list_offsets.Request(replica_id=-1, topics=[list_offsets.Request.Topic(name=topic, partitions=[asked])])
+
+
+def listed_offset(client: Client) -> int:
+    answered = client.answer(list_offsets.API, 5)
+    assert answered is not None, "ListOffsets was not answered"
+    (partition,) = answered.topics[0].partitions
+    assert errors.NONE == partition.error_code
+    offset: int = partition.offset
+    return offset
 
 
 def brokers() -> Message:
@@ -164,21 +185,112 @@ def test_an_answer_that_fails_later_is_told_too(monkeypatch: pytest.MonkeyPatch)
     assert 1 == world.broker.metrics.request_failures
 
 
-def test_a_connection_with_many_waiting_requests_is_read_from_when_one_is_answered() -> None:
+EARLIEST, LATEST = -2, -1
+
+
+def test_a_request_sees_what_the_request_before_it_did() -> None:
     """
-    What it sent meanwhile is not lost, and not forgotten.
+    ListOffsets that follows DeleteRecords at once returns the new log start, as in Kafka.
+    """
+    world = world_with()
+    world.produce("flights", b"a", b"b", b"c")
+    client = Client(world)
+    asked = delete_records.Request.Topic.Partition(partition_index=0, offset=2)
+    topic = delete_records.Request.Topic(name="flights", partitions=[asked])
+
+    deleted = client.send(delete_records.Request(topics=[topic], timeout_ms=1_000))
+    client.send(offsets_request(EARLIEST), 5)
+    world.stabilize()
+
+    (partition,) = client.answer(*deleted).topics[0].partitions
+    assert (errors.NONE, 2, 2) == (partition.error_code, partition.low_watermark, listed_offset(client))
+
+
+@pytest.mark.parametrize("acks", [-1, 0, 1])
+def test_a_request_behind_produce_requests_waits_for_all_of_them(acks: int) -> None:
+    """
+    ListOffsets returns the end of everything that this connection produced before it.
     """
     world = world_with()
     client = Client(world)
-    for _ in range(WAITING_MAX + 3):
-        client.send(waiting_fetch(), 11)
+
+    for _ in range(3):
+        client.send(produce_of(10, acks=acks), 9)
+    client.send(offsets_request(LATEST), 5)
     world.stabilize()
-    was_reading = client.writer.is_reading
+    if acks:
+        produced = [client.answer(produce.API, 9) for _ in range(3)]
+        assert all(it.responses[0].partition_responses[0].error_code == errors.NONE for it in produced)
+
+    assert 3 == listed_offset(client)
+
+
+def test_produce_requests_are_pipelined() -> None:
+    """
+    A Produce request does not wait for the Produce requests before it: one journal write takes the batches of all.
+    """
+    world = world_with()
+    world.writes = False
+    client = Client(world)
+
+    for _ in range(3):
+        client.send(produce_of(10), 9)
+    world.stabilize()
+
+    assert (3, 0, True) == (world.partition("flights").log.end_offset, answers(client), client.writer.is_reading)
+    world.writes = True
+    world.stabilize()
+    assert 3 == answers(client)
+
+
+def test_a_produce_request_waits_for_another_kind_of_request_before_it() -> None:
+    """
+    Produce that follows CreateTopics at once finds the topic.
+    """
+    world = BrokerWorld()
+    client = Client(world)
+    wanted = create_topics.Request.Topic(name="new", num_partitions=1, replication_factor=1, assignments=(), configs=())
+
+    client.send(create_topics.Request(topics=[wanted], timeout_ms=1_000), 5)
+    client.send(produce_of(10, topic="new"), 9)
+    world.stabilize()
+
+    assert (2, 1) == (answers(client), world.partition("new").high_watermark)
+
+
+def test_a_connection_whose_next_request_must_wait_is_not_read_from() -> None:
+    """
+    Requests behind a waiting one stay in the socket, beyond what one read has brought, and are handled later.
+    """
+    world = world_with()
+    client = Client(world)
+    client.send(waiting_fetch(), 11)
+    world.stabilize()
+    states = [client.writer.is_reading]
+    client.send(waiting_fetch(), 11)
+    world.stabilize()
+    states.append(client.writer.is_reading)
 
     world.pass_time(60_001)
+    states.append(client.writer.is_reading)
     world.pass_time(60_001)
 
-    assert (False, True, WAITING_MAX + 3) == (was_reading, client.writer.is_reading, answers(client))
+    assert ([True, False, True], 2) == (states, answers(client))
+
+
+def test_a_connection_is_not_read_from_before_the_frame_that_must_wait_is_complete() -> None:
+    """
+    A large request behind a waiting one would fill the memory that all connections share.
+    """
+    world = world_with()
+    client = Client(world)
+    client.send(waiting_fetch(), 11)
+    part = (100 * KIB).to_bytes(4) + bytes(2)
+    client.connection.get_buffer(-1)[: len(part)] = part
+
+    client.connection.received(len(part))
+
+    assert not client.writer.is_reading
 
 
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
@@ -332,22 +444,21 @@ def test_an_answer_to_nobody_is_harmless() -> None:
     assert (b"", 1) == (bytes(client.writer.sent), world.partition("flights").high_watermark)
 
 
-def test_answers_that_wait_for_an_earlier_one_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_behind_a_waiting_request_are_bounded() -> None:
     """
-    A fetch that waits for a day must not let a pipeline of answers pile up behind it.
+    A fetch that waits for a day must not let a pipeline of requests or responses pile up behind it.
     """
-    monkeypatch.setattr(kafka_connection, "ANSWERS_BYTES_MAX", 2_000)
     world = world_with()
     client = Client(world)
     client.send(waiting_fetch(wait_ms=86_400_000), 11)
     for _ in range(100):
         client.send(brokers(), 1)
     world.stabilize()
-    was_reading = client.writer.is_reading
+    before = (client.writer.is_reading, world.broker.metrics.apis[describe_cluster.API.key].requests)
 
     world.produce("flights", b"now")
 
-    assert (False, True, 101) == (was_reading, client.writer.is_reading, answers(client))
+    assert ((False, 0), (True, 101)) == (before, (client.writer.is_reading, answers(client)))
 
 
 def test_a_lookup_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
