@@ -1,20 +1,43 @@
-"""Every metric in /metrics is counted."""
+"""Every metric that `/metrics` shows is counted somewhere."""
 
 import re
+from inspect import isfunction
 from pathlib import Path
 
-from tidemill.telemetry.metrics import Metrics
+from tidemill.telemetry.metrics import ApiCounters, Metrics
 from tidemill.telemetry.prometheus import COUNTERS, GAUGES
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "tidemill"
+TELEMETRY = SOURCE / "telemetry"
 
 
-def test_every_metric_is_counted_and_rendered() -> None:
+def code_outside_telemetry() -> str:
+    return "\n".join(path.read_text() for path in SOURCE.rglob("*.py") if path.parent != TELEMETRY)
+
+
+def test_every_metric_is_counted_and_shown() -> None:
     """
-    A counter that is never incremented would misleadingly be 0.
+    A metric that is shown and never counted claims that nothing happened.
     """
-    code = "\n".join(path.read_text() for path in SOURCE.rglob("*.py") if path.parent.name != "telemetry")
-    counted = set(re.findall(r"metrics\.(\w+) (?:\+=|-=|=) ", code))
+    counted = set(re.findall(r"metrics\.(\w+) (?:\+=|-=|=) ", code_outside_telemetry()))
 
     assert sorted([*COUNTERS, *GAUGES]) == sorted({*Metrics.__slots__} - {"apis"})
     assert [] == sorted({*COUNTERS, *GAUGES} - counted)
+
+
+def test_every_counter_of_an_api_is_counted_and_shown() -> None:
+    """
+    The broker raises each counter itself or by a method of `ApiCounters`, and a scrape reads it.
+    """
+    counters = vars(ApiCounters)
+    methods = {name: value for name, value in counters.items() if isfunction(value) and not name.startswith("_")}
+    code = code_outside_telemetry()
+    called = {name for name in methods if f".{name}(" in code}
+    raised = {*re.findall(r"counters\.(\w+) \+= ", code)} | {
+        attribute for name in called for attribute in methods[name].__code__.co_names
+    }
+    shown = set(re.findall(r"\bapi\.(\w+)", (TELEMETRY / "prometheus.py").read_text()))
+
+    assert [] == sorted(methods.keys() - called)
+    assert [] == sorted({*ApiCounters.__slots__} - raised)
+    assert [] == sorted({*ApiCounters.__slots__} - shown)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from tidemill.app.cluster_report import ClusterReport
 from tidemill.broker.broker import Broker
+from tidemill.model import errors
 from tidemill.telemetry.prometheus import PrometheusText
 from tidemill.wire.api import ALL
 
@@ -29,8 +30,8 @@ class ObservedBroker:
         if broker is None:
             return None
         if self._text is None:
-            self._text = PrometheusText(broker.metrics, {key: api.name for key, api in ALL.items()})
-        _update_gauges(broker)
+            self._text = PrometheusText(broker.metrics, {key: api.name for key, api in ALL.items()}, errors.name)
+        _count(broker)
         return self._text.render()
 
     def reported(self) -> ClusterReport | None:

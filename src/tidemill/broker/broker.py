@@ -229,7 +229,7 @@ class Broker:
 
     def request_failed(self, api: Api, version: int, peer: tuple[str, int], error: BaseException) -> None:
         """A mistake of ours: told with everything that helps to find it."""
-        self.metrics.api(api.key).errors += 1
+        self.metrics.api(api.key).refused(errors.UNKNOWN_SERVER_ERROR)
         self.metrics.request_failures += 1
         self.events.failure("request failed", error, api=api.name, version=version, peer=f"{peer[0]}:{peer[1]}")
 

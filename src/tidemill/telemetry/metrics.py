@@ -4,18 +4,33 @@ There are no locks: each counter has one writer, the broker's event loop or the 
 slightly older value.  Two brokers in one process have separate instances.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
+from typing import Final
+
+LATENCY_BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
+"""Inclusive upper bounds of the latency histogram; one more bucket counts everything above the last bound."""
 
 
 class ApiCounters:
     """The counters of one Kafka API."""
 
-    __slots__ = ("errors", "requests", "seconds")
+    __slots__ = ("errors", "latency_counts", "latency_ms_sum", "requests")
 
     def __init__(self) -> None:
-        self.requests = 0
-        self.errors = 0  # responses whose error code is not 0, and requests that could not be read
-        self.seconds = 0.0  # from the last byte of a request to the first byte of its response
+        self.requests = 0  # that have begun
+        self.errors: dict[int, int] = {}  # by error code: one for each place in a response, as in Kafka
+        self.latency_counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)  # answered requests, by bucket
+        self.latency_ms_sum = 0
+
+    def answered(self, latency_ms: int) -> None:
+        """Count the latency of a request, from its beginning until its response is ready."""
+        self.latency_counts[bisect_left(LATENCY_BOUNDS_MS, latency_ms)] += 1
+        self.latency_ms_sum += latency_ms
+
+    def refused(self, error_code: int) -> None:
+        """Count an error code of a response."""
+        self.errors[error_code] = self.errors.get(error_code, 0) + 1
 
 
 class Metrics:
@@ -91,5 +106,5 @@ class Metrics:
         self.is_disk_full = False
 
     def api(self, api_key: int) -> ApiCounters:
-        """Return the counters of one API.  A connection keeps the object to avoid further lookups."""
+        """Return the counters of one API."""
         return self.apis[api_key]

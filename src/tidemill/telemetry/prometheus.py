@@ -4,10 +4,11 @@ Each broker has a collector on its own registry, so two brokers in one process d
 between scrapes.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
-from tidemill.telemetry.metrics import Metrics
+from tidemill.telemetry.metrics import LATENCY_BOUNDS_MS, Metrics
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -50,12 +51,17 @@ GAUGES: Final[Mapping[str, str]] = {
 }
 
 
-class PrometheusText:
-    """Renders the metrics of one broker.  `api_names` maps API keys to names."""
+LATENCY_BOUNDS: Final = (*(str(bound / 1_000) for bound in LATENCY_BOUNDS_MS), "+Inf")
 
-    def __init__(self, metrics: Metrics, api_names: Mapping[int, str]) -> None:
+
+class PrometheusText:
+    """Renders one broker's metrics."""
+
+    def __init__(self, metrics: Metrics, api_names: Mapping[int, str], error_name: Callable[[int], str]) -> None:
+        """`api_names` has the names of APIs by key; `error_name` returns the name of an error code."""
         self._metrics = metrics
         self._api_names = api_names
+        self._error_name = error_name
         self._registry: Any = None
 
     def render(self) -> str:
@@ -75,20 +81,26 @@ class PrometheusText:
         return []
 
     def collect(self) -> Iterator["Metric"]:
-        """Yield the current metrics.  The library calls this at each scrape."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        """Called by the library at each scrape."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         metrics = self._metrics
         for field, text in COUNTERS.items():
             yield CounterMetricFamily(f"tidemill_{field}", text, value=float(getattr(metrics, field)))
         for field, text in GAUGES.items():
             yield GaugeMetricFamily(f"tidemill_{field}", text, value=float(getattr(metrics, field)))
-        requests = CounterMetricFamily("tidemill_requests", "Requests answered.", labels=["api"])
-        errors = CounterMetricFamily("tidemill_request_errors", "Requests answered with an error.", labels=["api"])
-        seconds = CounterMetricFamily("tidemill_request_seconds", "Time from request to response.", labels=["api"])
+        requests = CounterMetricFamily("tidemill_requests", "Requests begun.", labels=["api"])
+        errors = CounterMetricFamily(
+            "tidemill_request_errors", "Error codes in responses, one for each place.", labels=["api", "error"]
+        )
+        seconds = HistogramMetricFamily(
+            "tidemill_request_seconds", "Time from when a request begins until its response is ready.", labels=["api"]
+        )
         for api_key, api in sorted(metrics.apis.items()):
-            labels = [self._api_names.get(api_key, str(api_key))]
-            requests.add_metric(labels, api.requests)
-            errors.add_metric(labels, api.errors)
-            seconds.add_metric(labels, api.seconds)
+            name = self._api_names.get(api_key, str(api_key))
+            requests.add_metric([name], api.requests)
+            for error_code, count in sorted(api.errors.items()):
+                errors.add_metric([name, self._error_name(error_code)], count)
+            buckets = [*zip(LATENCY_BOUNDS, accumulate(api.latency_counts), strict=True)]
+            seconds.add_metric([name], buckets, sum_value=api.latency_ms_sum / 1_000)
         yield from (requests, errors, seconds)

@@ -22,6 +22,7 @@ from typing import Any, Final, dataclass_transform, get_args
 from tidemill.wire.decoder import compile_decoder
 from tidemill.wire.encoder import compile_encoder
 from tidemill.wire.primitives import Buffer, Field, Kind, ProtocolError, skip_tags
+from tidemill.wire.response_errors import ErrorFinder, compile_error_finder
 from tidemill.wire.source import Source
 
 _REQUIRED: Final = object()
@@ -153,6 +154,7 @@ class Api:
         "_request_encoders",
         "_response_decoders",
         "_response_encoders",
+        "errors_in",
         "flexible_from",
         "ignores_trailing_bytes",
         "key",
@@ -188,6 +190,8 @@ class Api:
         self.request = request
         self.ignores_trailing_bytes = ignores_trailing_bytes
         self.response = response
+        self.errors_in: ErrorFinder = self._find_errors_at_first
+        """Returns the error codes of a response, other than 0, in the order of its fields."""
         self._request_decoders = [self._decoder_at_first(request, v) for v in range(versions.stop)]
         self._request_encoders = [self._encoder_at_first(request, v) for v in range(versions.stop)]
         self._response_decoders = [self._decoder_at_first(response, v) for v in range(versions.stop)]
@@ -271,6 +275,10 @@ class Api:
         return parts
 
     # Compilation on first use: each table is filled with functions that replace themselves by the compiled one.
+
+    def _find_errors_at_first(self, response: Message) -> list[int]:
+        self.errors_in = compile_error_finder(self.response.__fields__)
+        return self.errors_in(response)
 
     def _decoder_at_first(self, message: type[Message], version: int) -> Callable[[Buffer, int], Any]:
         def compile_and_decode(view: Buffer, position: int) -> Any:

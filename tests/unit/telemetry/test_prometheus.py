@@ -21,7 +21,7 @@ def test_metrics_of_two_brokers_in_one_process_are_separate() -> None:
     one.produce_records = 5
     one.api(0).requests = 2
 
-    texts = [PrometheusText(metrics, {0: "Produce"}).render() for metrics in (one, other)]
+    texts = [PrometheusText(metrics, {0: "Produce"}, str).render() for metrics in (one, other)]
 
     assert ["tidemill_produce_records_total 5.0" in text for text in texts] == [True, False]
     assert ['tidemill_requests_total{api="Produce"} 2.0' in text for text in texts] == [True, False]
@@ -32,10 +32,27 @@ def test_a_scrape_shows_the_current_values() -> None:
     Only the counters are kept between scrapes.
     """
     metrics = Metrics()
-    rendered = PrometheusText(metrics, {})
+    rendered = PrometheusText(metrics, {}, str)
     rendered.render()
     metrics.journal_bytes = 4096
 
     text = rendered.render()
 
     assert "tidemill_journal_bytes_total 4096.0" in text
+
+
+def test_latencies_are_a_histogram() -> None:
+    """
+    Buckets are cumulative, and a bound belongs to its bucket.
+    """
+    metrics = Metrics()
+    for latency_ms in (0, 1, 2, 3, 40_000):
+        metrics.api(0).answered(latency_ms)
+
+    text = PrometheusText(metrics, {0: "produce"}, str).render()
+
+    sample = 'tidemill_request_seconds_bucket{api="produce",le="%s"} %s'
+    counts = {"0.001": 2.0, "0.002": 3.0, "0.005": 4.0, "30.0": 4.0, "+Inf": 5.0}
+    assert [] == [bound for bound, count in counts.items() if sample % (bound, count) not in text]
+    assert 'tidemill_request_seconds_count{api="produce"} 5.0' in text
+    assert 'tidemill_request_seconds_sum{api="produce"} 40.006' in text

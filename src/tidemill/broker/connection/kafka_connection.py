@@ -37,6 +37,7 @@ from tidemill.broker.broker import Broker
 from tidemill.broker.connection.dispatch import HANDLERS, OFFERED
 from tidemill.broker.connection.pipelines import Pipelines
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.failure import failure_response
 from tidemill.wire.frame import FrameBuffer
@@ -118,7 +119,8 @@ class KafkaConnection:
         coming: Iterator[memoryview] = frames.frames()
         has_more = True
         self._is_working = True
-        now_ms = self.broker.clock.wall_ms()
+        clock = self.broker.clock
+        now_ms, begun_ms = clock.wall_ms(), clock.monotonic_ms()
         try:
             while has_more and not self._is_full():
                 frame = next(coming, None)
@@ -126,7 +128,7 @@ class KafkaConnection:
                     has_more = False
                 else:
                     self._turn_requests += 1
-                    self._frame(frame, now_ms)
+                    self._frame(frame, now_ms, begun_ms)
         except ProtocolError as error:
             self.broker.metrics.protocol_errors += 1
             self.broker.refused_connection(self.writer.peer, error)
@@ -142,16 +144,19 @@ class KafkaConnection:
         self.broker.memory.arriving(self, frames.arriving_bytes)
         self._pace(has_more=has_more)
 
-    def _frame(self, frame: memoryview, now_ms: int) -> None:
+    def _frame(self, frame: memoryview, now_ms: int, begun_ms: int) -> None:
         envelope = self._wire.receive(frame)
-        if envelope.answer is not None:
-            self._respond(envelope, envelope.answer)
-            return
+        envelope.begun_ms = begun_ms
         broker = self.broker
         metrics = broker.metrics
         metrics.bytes_received += envelope.size
         key = envelope.api.key
-        metrics.apis[key].requests += 1
+        counters = metrics.apis[key]
+        counters.requests += 1
+        if envelope.answer is not None:
+            counters.refused(errors.UNSUPPORTED_VERSION)
+            self._respond(envelope, envelope.answer)
+            return
         context = RequestContext(broker, self, envelope.version, envelope.client_id, now_ms)
         try:
             outcome: Any = HANDLERS[key](envelope.request, context)
@@ -194,6 +199,10 @@ class KafkaConnection:
         except Exception as error:
             self._failed(envelope, error)
             return
+        if response is not None and (error_codes := envelope.api.errors_in(response)):
+            counters = self.broker.metrics.apis[envelope.api.key]
+            for error_code in error_codes:
+                counters.refused(error_code)
         self._respond(envelope, parts)
 
     def _failed(self, envelope: RequestEnvelope, error: BaseException) -> None:
@@ -206,6 +215,8 @@ class KafkaConnection:
             self._respond(envelope, envelope.encode(response))
 
     def _respond(self, envelope: RequestEnvelope, parts: list[Buffer] | None) -> None:
+        broker = self.broker
+        broker.metrics.apis[envelope.api.key].answered(broker.clock.monotonic_ms() - envelope.begun_ms)
         size = sum(map(len, parts)) if parts else 0
         sendable = self._wire.respond(envelope, parts)
         if envelope.held is not None:
@@ -213,11 +224,11 @@ class KafkaConnection:
         elif self._held_bytes:
             self._held_bytes -= sum(map(len, sendable)) - size
         if size >= UNREAD_BYTES_MIN:
-            self.broker.memory.unread(self, self.unread_bytes + size)
+            broker.memory.unread(self, self.unread_bytes + size)
         if not sendable:
             return
         if not self._out and not self._is_working:
-            self.broker.machine.turns.call_soon(self._flush)
+            broker.machine.turns.call_soon(self._flush)
         self._out += sendable
         self._out_bytes += size if sendable is parts else sum(map(len, sendable))
 
