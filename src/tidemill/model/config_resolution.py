@@ -92,9 +92,17 @@ def broker_flag(layers: BrokerLayers, name: str) -> bool:
     return value
 
 
+_LOG_DIRS: Final = ("log.dirs", "log.dir")  # one replaces the other, but Kafka describes each by its own settings
+_BROKER_IDS: Final = ("broker.id", "node.id")  # two names of one number: Kafka describes both with the same value
+
+
 def resolve_broker(key: ConfigKey, layers: BrokerLayers) -> Resolved:
-    synonyms = _broker_synonyms(BROKER_SYNONYMS.get(key.name, (key.name,)), layers, sensitive=key.is_sensitive)
-    own = next((synonym.value for synonym in synonyms if synonym.name == key.name), key.default_text)
+    """Return the broker key with its value, the source of that value, and its synonyms, as DescribeConfigs shows it."""
+    name = key.name
+    names = (name,) if name in _LOG_DIRS else BROKER_SYNONYMS.get(name, (name,))
+    synonyms = _broker_synonyms(names, layers, sensitive=key.is_sensitive)
+    valued = (synonym.value for synonym in synonyms if synonym.name == name or name in _BROKER_IDS)
+    own = next(valued, key.default_text)
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
     return Resolved(key, None if key.is_sensitive else own, source, synonyms)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
 
 from tidemill.app import start
 from tidemill.app.settings import dev_settings
@@ -43,9 +43,9 @@ def started(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """Run a broker; yield the process and its ready line."""
-    with started(*arguments) as process:
+def running(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """A broker that is ready, and its line that says so."""
+    with started(*arguments, **environment) as process:
         assert process.stdout is not None
         try:
             yield process, json.loads(process.stdout.readline())
@@ -209,8 +209,37 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
     assert float(metrics[b"tidemill_connections"]) >= 1
 
 
-def test_malformed_http_requests_are_logged_at_a_limited_rate(tmp_path: Path) -> None:
-    """Otherwise anyone who reaches the port could fill a disk with log lines."""
+def test_settings_of_the_file_the_environment_and_set_have_the_source_static_broker_config(tmp_path: Path) -> None:
+    """
+    Wherever a setting was given at the start, DescribeConfigs shows it as one of the broker's own.
+    """
+    file = tmp_path / "broker.yaml"
+    file.write_text("node.id: 7\nlog.retention.hours: 5\n")
+    given = {
+        "num.partitions": "3",
+        "log.dirs": str(tmp_path / "data"),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "tidemill.http.listener": "127.0.0.1:0",
+        "tidemill.peer.listener": "127.0.0.1:0",
+    }
+    sets = [argument for key, value in given.items() for argument in ("--set", f"{key}={value}")]
+    environment = {"TIDEMILL_SET_MESSAGE_MAX_BYTES": "2000000"}
+
+    with running("broker", "--config", str(file), *sets, **environment) as (_, ready):
+        client, resource = AdminClient({"bootstrap.servers": ready["kafka"]}), ConfigResource("broker", "7")
+        described = client.describe_configs([resource])[resource].result(10)
+
+    static = ConfigSource.STATIC_BROKER_CONFIG.value
+    expected = {"node.id": "7", "broker.id": "7", "log.retention.hours": "5", "message.max.bytes": "2000000", **given}
+    inherited = {"log.retention.ms", "log.retention.minutes"}  # hours count for them, as in Kafka
+    shown = {name: it.value for name, it in described.items() if it.source == static and name not in inherited}
+    assert expected == shown
+
+
+def test_what_is_no_http_is_told_as_an_event_and_not_each_time(tmp_path: Path) -> None:
+    """
+    Whoever can reach the port could fill a disk else, with lines that are no JSON.
+    """
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, ready):
         host, _, port = ready["http"].rpartition(":")
         for _ in range(100):

@@ -93,3 +93,31 @@ def test_what_is_not_there_is_told() -> None:
         errors.INVALID_REQUEST,
         errors.INVALID_REQUEST,
     ] == codes
+
+
+STATIC_BROKER_CONFIG, DEFAULT_CONFIG = 4, 5
+
+
+def test_static_settings_of_a_broker_have_the_source_static_broker_config() -> None:
+    """
+    Each key that the broker was started with shows its own value; every other key shows its default, as in Kafka.
+    """
+    static = {
+        "node.id": "1",  # `broker.id` is the same number under another name
+        "log.dirs": "/mill",  # `log.dir` is a key of its own, and not set
+        "num.partitions": "8",  # equal to the default
+        "message.max.bytes": "2000000",  # may be altered
+        "auto.create.topics.enable": "false",
+    }
+    world = BrokerWorld(static=static)
+
+    configs = {config.name: config for config in asked(world, BROKER, "1", synonyms=True).configs}
+
+    shown = {name: it.value for name, it in configs.items() if it.config_source == STATIC_BROKER_CONFIG}
+    assert static | {"broker.id": "1"} == shown
+    assert {DEFAULT_CONFIG} == {it.config_source for name, it in configs.items() if name not in shown}
+    synonyms = {name: [(it.name, it.value, it.source) for it in configs[name].synonyms] for name in configs}
+    assert [("message.max.bytes", "2000000", 4), ("message.max.bytes", "1048588", 5)] == synonyms["message.max.bytes"]
+    assert [("num.partitions", "8", 4), ("num.partitions", "8", 5)] == synonyms["num.partitions"]
+    assert [("log.segment.bytes", "1073741824", 5)] == synonyms["log.segment.bytes"]
+    assert "log.dirs" not in {name for name, *_ in synonyms["log.dir"]}
