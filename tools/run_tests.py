@@ -1,16 +1,19 @@
-"""Run the whole suite in stages, and tell at the end how its time was shared.
+"""Run the whole test suite in stages, then report how long each stage took and which tests were skipped.
 
-    python tools/run_tests.py [PYTEST OPTION …]
+    python tools/run_tests.py [PYTEST OPTION ...]
 
-Each stage is a pytest run of its own, so that a stage which dies takes no other with it.  The last line has the form
-`N passed, N failed, N skipped in S s`; the exit code is 0 only when nothing failed and every stage could run.
+Each stage is a separate pytest process, so a stage that crashes does not stop the others.  The report lists the reason
+of every skip, because a missing tool (strace, fuse3) silently removes tests.  Its last line has the form
+`N passed, N failed, N skipped in S s`.  The exit code is 0 only when no test failed and every stage could run.
 """
 
 import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +21,11 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 STAMP: Final = Path(".venv/made-from-pyproject")  # holds the seconds that making the environment took
 BUDGET_S: Final = 18 * 60
 NOTHING_COLLECTED: Final = 5  # pytest's exit code
+SUMMARY: Final = "-rfEs"  # short summary: failed, errors, skipped with reasons
+SKIPPED: Final = re.compile(r"SKIPPED \[(\d+)\] (\S+?\.py)(?::\d+)?: (.*)")
+
+Skips = Mapping[str, Mapping[str, int]]
+"""How many tests of each file were skipped, by reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +58,8 @@ class Outcome:
     share_s: int
     seconds: float
     counts: dict[str, int]
-    is_broken: bool  # it failed, or could not run
+    is_broken: bool  # a test failed, or the stage could not run
+    skips: Skips = field(default_factory=dict)
 
 
 def stages(root: Path) -> list[Stage]:
@@ -82,12 +91,23 @@ def counts_of(output: str) -> dict[str, int]:
     return {}
 
 
+def skips_of(output: str) -> dict[str, dict[str, int]]:
+    """Return the skipped tests in the short summary of a pytest run, by reason and file."""
+    skips: dict[str, dict[str, int]] = {}
+    for line in output.splitlines():
+        if found := SKIPPED.fullmatch(line):
+            count, file, reason = found.groups()
+            files = skips.setdefault(reason, {})
+            files[file] = files.get(file, 0) + int(count)
+    return skips
+
+
 def run(stage: Stage, options: list[str]) -> Outcome:
-    """One pytest run; its output is shown as it comes."""
+    """Run one stage in a pytest process and print its output as it arrives."""
     print(f"\n── {stage.name}: {' '.join(stage.paths)}", flush=True)
     started = time.monotonic()
     shared = ["-n", "auto", "--dist", "worksteal"] if stage.is_timeless else []
-    command = [sys.executable, "-m", "pytest", *stage.paths, *shared, *options]
+    command = [sys.executable, "-m", "pytest", *stage.paths, SUMMARY, *shared, *options]
     output = []
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -99,12 +119,13 @@ def run(stage: Stage, options: list[str]) -> Outcome:
         share_s=stage.share_s,
         seconds=time.monotonic() - started,
         counts=counts_of("".join(output)),
+        skips=skips_of("".join(output)),
         is_broken=process.returncode not in (0, NOTHING_COLLECTED),
     )
 
 
 def report(outcomes: list[Outcome], install_s: float) -> str:
-    """The table of shares, and the closing line."""
+    """Return the table of times, the list of skips and the closing line."""
     lines = ["", f"{'stage':<14}{'seconds':>9}{'of':>6}", f"{'install':<14}{install_s:>9.1f}{INSTALL_SHARE_S:>6}"]
     for outcome in outcomes:
         mark = "  ← over its share" if outcome.seconds > outcome.share_s else ""
@@ -118,8 +139,24 @@ def report(outcomes: list[Outcome], install_s: float) -> str:
     sums["failed"] += sum(
         outcome.is_broken and not (outcome.counts.get("failed") or outcome.counts.get("error")) for outcome in outcomes
     )
+    lines += skip_lines(outcome.skips for outcome in outcomes)
     lines.append(f"\n{sums['passed']} passed, {sums['failed']} failed, {sums['skipped']} skipped in {total_s:.0f} s")
     return "\n".join(lines)
+
+
+def skip_lines(stages_skips: Iterable[Skips]) -> list[str]:
+    """Return the skips of all stages by reason, the most frequent first; nothing when no test was skipped."""
+    by_reason: dict[str, Counter[str]] = {}
+    for skips in stages_skips:
+        for reason, files in skips.items():
+            by_reason.setdefault(reason, Counter()).update(files)
+    if not by_reason:
+        return []
+    lines = ["", "skipped:"]
+    for reason, counter in sorted(by_reason.items(), key=lambda item: (-item[1].total(), item[0])):
+        lines.append(f"{counter.total():>3}  {reason}")
+        lines.append("       " + ", ".join(f"{file} ({count})" for file, count in sorted(counter.items())))
+    return lines
 
 
 def install_seconds(root: Path) -> float:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.run_tests import Outcome, counts_of, report, stages
+from tools.run_tests import Outcome, counts_of, report, skips_of, stages
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,61 @@ def test_directories_without_a_stage_run_in_the_rest(tmp_path: Path) -> None:
         "faults": ("tests/fault",),
         "rest": ("tests/integration/new",),
     } == found
+
+
+NO_STRACE, NO_FUSE = "strace is not installed (Debian package strace)", "/dev/fuse is missing, or not ours to open"
+SUMMARY = f"""\
+..s..ss
+=========================== short test summary info ============================
+SKIPPED [2] tests/fault/test_disks.py:61: {NO_STRACE}
+SKIPPED [1] tests/fault/test_joining.py:32: {NO_STRACE}
+SKIPPED [1] tests/fault/test_soak.py: for `make soak`: the suite has its likes
+FAILED tests/fault/test_disks.py::test_x - AssertionError: SKIPPED [1] is no skip
+1 failed, 3 passed, 4 skipped in 2.10s
+"""
+
+
+def test_skips_are_read_from_the_summary_by_reason_and_file() -> None:
+    """
+    A mark has no line number, and its reason may have colons.
+    """
+    skips = skips_of(SUMMARY)
+
+    assert {
+        NO_STRACE: {"tests/fault/test_disks.py": 2, "tests/fault/test_joining.py": 1},
+        "for `make soak`: the suite has its likes": {"tests/fault/test_soak.py": 1},
+    } == skips
+
+
+def test_the_report_lists_what_was_skipped_and_why() -> None:
+    """
+    Reasons of all stages are grouped, the most frequent first, with the number of tests and their files.
+    """
+    skips = [{NO_FUSE: {"tests/fault/a.py": 1}, NO_STRACE: {"tests/fault/a.py": 2}}, {NO_STRACE: {"tests/b.py": 1}}]
+    outcomes = [
+        Outcome(
+            stage="stage", share_s=60, seconds=1.0, counts={"passed": 1, "skipped": 3}, is_broken=False, skips=skipped
+        )
+        for skipped in skips
+    ]
+
+    lines = report(outcomes, 0.0).splitlines()
+
+    at = lines.index("skipped:")
+    assert [
+        f"  3  {NO_STRACE}",
+        "       tests/b.py (1), tests/fault/a.py (2)",
+        f"  1  {NO_FUSE}",
+        "       tests/fault/a.py (1)",
+        "",
+        "2 passed, 0 failed, 6 skipped in 2 s",
+    ] == lines[at + 1 :]
+
+
+def test_a_report_without_skips_has_no_list_of_them() -> None:
+    """
+    The closing line is still the last.
+    """
+    fine = Outcome(stage="unit", share_s=60, seconds=1.0, counts={"passed": 3}, is_broken=False)
+
+    assert "skipped:" not in report([fine], 0.0).splitlines()
