@@ -1,25 +1,34 @@
-"""The verdict on a run: every law is kept, and writes resume in time."""
+"""What a run must have kept: every law of its history, and the bounds on how long writes pause."""
+
+import math
 
 import pytest
 
 from tests.fault.cluster_scene import Verdict
-from tests.fault.extent import IS_WHOLE, JUDGED_MIN, SLACK
+from tests.fault.extent import IS_WHOLE, JUDGED_MIN
 from tests.fault.pauses import quantile
 
-KILLED_SECONDS_MAX = 1.5  # p99 of the pause of writes after the process of a leader has ended
-SILENT_SECONDS_MAX = 4.0  # p99 of the pause after a leader falls silent
+KILLED_SECONDS_MAX = 1.5  # p99 of how long writes pause when the leader's process ends
+SILENT_SECONDS_MAX = 4.0  # p99 of the pause when the leader's process is no longer heard
 
 
 def show_kept(verdict: Verdict, capsys: pytest.CaptureFixture[str], heading: str = "") -> None:
-    """Print what was seen, and assert that no law is broken."""
+    """Print the verdict, then assert that every law was kept."""
     with capsys.disabled():
         print(f"{heading}{verdict}")
     assert verdict.broken == []
 
 
 def judge(verdict: Verdict, fault: str, seconds_max: float, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Assert that every law was kept and that writes went on after each fault.
+
+    The soak run has enough pauses for a statistic: it also asserts that their p99 is at most `seconds_max`.
+    """
     show_kept(verdict, capsys)
     pauses = verdict.pauses[fault]
-    assert len(pauses) >= JUDGED_MIN or not IS_WHOLE, f"{len(pauses)} pauses; at least {JUDGED_MIN} are required"
-    slow = quantile(pauses, 0.99)
-    assert slow <= seconds_max * SLACK, f"{fault}: the p99 of pauses is {slow:.2f} s, not {seconds_max * SLACK} s"
+    assert all(map(math.isfinite, pauses)), f"{fault}: writes did not go on: {pauses}"
+    if IS_WHOLE:
+        assert len(pauses) >= JUDGED_MIN, f"{fault}: {len(pauses)} pauses were measured, {JUDGED_MIN} are needed"
+        slow = quantile(pauses, 0.99)
+        assert slow <= seconds_max, f"{fault}: the p99 of pauses is {slow:.2f} s, the bound is {seconds_max} s"

@@ -7,7 +7,7 @@ import time
 
 import uvloop
 
-from tidemill.app.loop_watchdog import LoopWatchdog
+from tidemill.app.loop_watchdog import STALL_S, LoopWatchdog
 from tidemill.telemetry.event_log import EventLog
 from tidemill.telemetry.metrics import Metrics
 
@@ -40,7 +40,7 @@ def test_a_stall_is_one_warning_with_its_stack() -> None:
 
     assert [("warning", "event loop stalled")] == [(line["level"], line["event"]) for line in lines]
     assert "hold_the_loop" in str(lines[0]["stack"])
-    assert (1, True) == (metrics.loop_stalls, 0.25 <= metrics.loop_lag_seconds_max < 2)
+    assert metrics.loop_stalls == 1 and metrics.loop_lag_seconds_max > STALL_S
 
 
 def test_stop_ends_the_thread_between_two_callbacks() -> None:
@@ -64,8 +64,12 @@ def test_stop_ends_the_thread_between_two_callbacks() -> None:
     assert has_ended
 
 
-def test_a_short_stall_is_not_logged() -> None:
-    """A busy loop is normal."""
+def test_a_short_hold_is_measured_and_not_logged() -> None:
+    """
+    A warning needs a stall of `STALL_S`; on a busy machine the hold may last that long.
+    """
     lines, metrics = watched(0.12)
 
-    assert ([], 0) == (lines, metrics.loop_stalls)
+    assert 0 < metrics.loop_lag_seconds_max
+    assert (metrics.loop_lag_seconds_max >= STALL_S) == bool(lines)
+    assert len(lines) == metrics.loop_stalls

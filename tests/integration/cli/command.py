@@ -20,9 +20,9 @@ class Finished:
     err: str
 
 
-def tidemill(*arguments: str, bootstrap: str | None = None, stdin: bytes = b"") -> Finished:
-    """Run a command to its end.  `bootstrap` is set in the environment."""
-    environment = ENVIRONMENT | ({"TIDEMILL_BOOTSTRAP": bootstrap} if bootstrap else {})
+def tidemill(*arguments: str, bootstrap: str | None = None, stdin: bytes = b"", **variables: str) -> Finished:
+    """Run the command to its end; `bootstrap` and `variables` are put into its environment."""
+    environment = ENVIRONMENT | variables | ({"TIDEMILL_BOOTSTRAP": bootstrap} if bootstrap else {})
     command = [sys.executable, "-m", "tidemill", *arguments]
     finished = subprocess.run(command, input=stdin, capture_output=True, env=environment, check=False, timeout=90)
     return Finished(exit_code=finished.returncode, out=finished.stdout.decode(), err=finished.stderr.decode())

@@ -17,7 +17,6 @@ from tests.integration.cli.dev_cluster import Cluster, running_cluster, started_
 from tidemill.client import broker_http
 
 SECONDS_MAX = 30.0
-STOP_S_MAX = 5.0  # two seconds and the transfer of leadership, on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -160,15 +159,14 @@ def test_a_cluster_restarts_at_its_addresses_and_never_shrinks(tmp_path: Path) -
     with running_cluster(data, 2) as cluster:
         before = [(broker["kafka"], broker["http"]) for broker in cluster.brokers]
         write_one(cluster, "early", 2)
-        began = time.monotonic()
-        code, stop_s = cluster.stop(), time.monotonic() - began
+        code = cluster.stop()
     with running_cluster(data, 3) as cluster:
         after = [(broker["kafka"], broker["http"]) for broker in cluster.brokers]
         write_one(cluster, "late", 3)
         early = tidemill("consume", "early", "--bootstrap", cluster.bootstrap)
     one = tidemill("dev", "--data", str(data), "--json")
 
-    assert (0, True, before) == (code, stop_s < STOP_S_MAX, after[:2]), stop_s
+    assert (0, before) == (code, after[:2])
     assert 3 == len(after) and "early\n" == early.out, early.err
     assert 2 == one.exit_code and "use the same --brokers" in one.err
 

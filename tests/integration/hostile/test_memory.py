@@ -120,16 +120,16 @@ def test_a_decompression_bomb_is_refused(broker: AttackedBroker) -> None:
 
 
 def test_one_partition_is_looked_up_once_per_request(broker: AttackedBroker) -> None:
-    """A lookup may have to decompress a batch, so a request that names a partition a thousand times is refused."""
+    """
+    A lookup may cost a decompression: a request that names a partition a thousand times is refused for all but one.
+    """
     topic = broker.topic()
     with broker.connect() as client:
         client.ask(raw_produce_request(topic, bomb()), 9)
-        begun = time.monotonic()
         asked = client.ask(list_offsets_request(topic, *range(1, 1_001)), 5)
 
     codes = [partition.error_code for partition in asked.topics[0].partitions]
     assert [errors.INVALID_REQUEST] * 999 == codes[1:]
-    assert time.monotonic() - begun < 2
 
 
 def test_repeated_names_in_a_request_are_answered_once(broker: AttackedBroker) -> None:

@@ -61,7 +61,7 @@ SUMMARY = f"""\
 =========================== short test summary info ============================
 SKIPPED [2] tests/fault/test_disks.py:61: {NO_STRACE}
 SKIPPED [1] tests/fault/test_joining.py:32: {NO_STRACE}
-SKIPPED [1] tests/fault/test_soak.py: for `make soak`: the suite has its likes
+SKIPPED [1] tests/fault/test_soak.py: for `make soak`: tests like it
 FAILED tests/fault/test_disks.py::test_x - AssertionError: SKIPPED [1] is no skip
 1 failed, 3 passed, 4 skipped in 2.10s
 """
@@ -75,7 +75,7 @@ def test_skips_are_read_from_the_summary_by_reason_and_file() -> None:
 
     assert {
         NO_STRACE: {"tests/fault/test_disks.py": 2, "tests/fault/test_joining.py": 1},
-        "for `make soak`: the suite has its likes": {"tests/fault/test_soak.py": 1},
+        "for `make soak`: tests like it": {"tests/fault/test_soak.py": 1},
     } == skips
 
 
