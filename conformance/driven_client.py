@@ -21,6 +21,7 @@ from tests.integration.clients.client_port import (
     Record,
     Refused,
     TopicPartition,
+    ask_again,
 )
 
 
@@ -46,6 +47,10 @@ class Driver:
         if "error" in answer:
             raise Refused(answer["code"], answer["error"])
         return answer["answer"]
+
+    def ask_again(self, do: str, **arguments: object) -> Any:
+        """Ask again while a leader or a coordinator has moved: libraries leave that to the application."""
+        return ask_again(lambda: self.ask(do, **arguments))
 
     def close(self) -> None:
         self._process.kill()
@@ -96,18 +101,18 @@ class DrivenConsumer:
         self._ask("seek", offsets=_rows({place: offset}))
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self._ask("commit", offsets=_rows(offsets))
+        self._ask_again("commit", offsets=_rows(offsets))
 
     def committed(self, place: TopicPartition) -> int | None:
-        offset: int | None = self._ask("committed", topic=place[0], partition=place[1])
+        offset: int | None = self._ask_again("committed", topic=place[0], partition=place[1])
         return offset
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        rows = self._ask("offsets for times", timestamps=_rows(timestamps))
+        rows = self._ask_again("offsets for times", timestamps=_rows(timestamps))
         return {(topic, partition): offset for topic, partition, offset in rows}
 
     def bounds(self, place: TopicPartition) -> tuple[int, int]:
-        low, high = self._ask("bounds", topic=place[0], partition=place[1])
+        low, high = self._ask_again("bounds", topic=place[0], partition=place[1])
         return low, high
 
     def close(self) -> None:
@@ -115,6 +120,9 @@ class DrivenConsumer:
 
     def _ask(self, do: str, **arguments: object) -> Any:
         return self._driver.ask(do, on=self._number, **arguments)
+
+    def _ask_again(self, do: str, **arguments: object) -> Any:
+        return self._driver.ask_again(do, on=self._number, **arguments)
 
 
 class DrivenClient:
@@ -167,38 +175,40 @@ class DrivenClient:
         return DrivenConsumer(self._driver, options)
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, replicas: int = 1) -> None:
-        self._driver.ask("create topic", name=name, partitions=partitions, replicas=replicas, configs=dict(configs))
+        self._driver.ask_again(
+            "create topic", name=name, partitions=partitions, replicas=replicas, configs=dict(configs)
+        )
 
     def delete_topic(self, name: str) -> None:
-        self._driver.ask("delete topic", name=name)
+        self._driver.ask_again("delete topic", name=name)
 
     def create_partitions(self, name: str, total: int) -> None:
-        self._driver.ask("create partitions", name=name, total=total)
+        self._driver.ask_again("create partitions", name=name, total=total)
 
     def topics(self) -> dict[str, int]:
-        return dict(self._driver.ask("topics"))
+        return dict(self._driver.ask_again("topics"))
 
     def topic_configs(self, name: str) -> dict[str, str]:
-        return dict(self._driver.ask("topic configs", name=name))
+        return dict(self._driver.ask_again("topic configs", name=name))
 
     def broker_configs(self) -> dict[str, str]:
-        return dict(self._driver.ask("broker configs"))
+        return dict(self._driver.ask_again("broker configs"))
 
     def alter_topic_config(self, name: str, key: str, value: str) -> None:
-        self._driver.ask("alter topic config", name=name, key=key, value=value)
+        self._driver.ask_again("alter topic config", name=name, key=key, value=value)
 
     def delete_records(self, place: TopicPartition, before: int) -> None:
-        self._driver.ask("delete records", topic=place[0], partition=place[1], before=before)
+        self._driver.ask_again("delete records", topic=place[0], partition=place[1], before=before)
 
     def groups(self) -> set[str]:
-        return set(self._driver.ask("groups"))
+        return set(self._driver.ask_again("groups"))
 
     def describe_group(self, group: str) -> GroupDescription:
-        state, member_count = self._driver.ask("describe group", name=group)
+        state, member_count = self._driver.ask_again("describe group", name=group)
         return GroupDescription(state=state.lower(), member_count=member_count)
 
     def delete_group(self, group: str) -> None:
-        self._driver.ask("delete group", name=group)
+        self._driver.ask_again("delete group", name=group)
 
     def close(self) -> None:
         self._driver.close()

@@ -1,8 +1,8 @@
-"""The same against three brokers whose leaders move."""
+"""The client contract with clients in other languages, against three brokers whose leaders move."""
 
 from tests.integration.clients.test_moving_leaders import (
-    test_an_idle_consumer_is_neither_reset_nor_stuck,
+    test_idle_consumers_are_neither_reset_nor_stuck,
     test_the_client_contract_holds_while_leaders_move,
 )
 
-__all__ = ["test_an_idle_consumer_is_neither_reset_nor_stuck", "test_the_client_contract_holds_while_leaders_move"]
+__all__ = ["test_idle_consumers_are_neither_reset_nor_stuck", "test_the_client_contract_holds_while_leaders_move"]

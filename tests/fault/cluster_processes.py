@@ -24,6 +24,7 @@ from benchmarks.broker import BrokerProcess, free_port
 from benchmarks.tidemill_broker import REPOSITORY, ready_line
 from tests.fault.peer_proxies import PeerProxies
 from tests.fault.replica_files import differences
+from tests.integration.clients.client_port import MOVED
 from tidemill.client.broker_connection import BrokerConnection
 from tidemill.client.connection_settings import ConnectionSettings, Endpoint
 from tidemill.client.failures import BrokerUnreachable
@@ -225,10 +226,20 @@ class ClusterProcesses:
     # Requests to brokers.
 
     def create_topic(self, topic: str, partitions: int, **configs: str) -> None:
-        """Create a topic with three replicas."""
+        """Create a topic with three replicas; ask again while the controller moves, as librdkafka does not."""
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        made = client.create_topics([NewTopic(topic, partitions, 3, config=configs)], request_timeout=WAIT_SECONDS_MAX)
-        made[topic].result(WAIT_SECONDS_MAX)
+        wanted = NewTopic(topic, partitions, 3, config=configs)
+
+        def is_created() -> bool:
+            try:
+                client.create_topics([wanted], request_timeout=WAIT_SECONDS_MAX)[topic].result(WAIT_SECONDS_MAX)
+            except KafkaException as failure:
+                if failure.args[0].code() not in MOVED:
+                    raise
+                return False
+            return True
+
+        wait_until(is_created, f"topic {topic}")
 
     def ask(self, number: int, topics: Collection[str] | None) -> metadata.Response:
         """Return the Metadata response of one broker.  Raise `BrokerUnreachable` if it does not answer."""
@@ -303,8 +314,11 @@ class ClusterProcesses:
         place = TopicPartition(topic, partition)
 
         def is_elected() -> bool:
-            problem = client.elect_leaders(ElectionType.PREFERRED, [place]).result(WAIT_SECONDS_MAX)[place]
-            assert problem is None or problem.code() == KafkaError.PREFERRED_LEADER_NOT_AVAILABLE, problem
+            try:
+                problem = client.elect_leaders(ElectionType.PREFERRED, [place]).result(WAIT_SECONDS_MAX)[place]
+            except KafkaException as failure:
+                problem = failure.args[0]
+            assert problem is None or problem.code() in {*MOVED, KafkaError.PREFERRED_LEADER_NOT_AVAILABLE}, problem
             return problem is None
 
         wait_until(is_elected, f"the preferred leader of {topic}-{partition}")
@@ -356,17 +370,14 @@ class ClusterProcesses:
 
 
 def _end_offset(reader: Consumer, place: TopicPartition) -> int:
-    """
-    Return the end offset of a partition.  Retry NOT_LEADER_FOR_PARTITION, which librdkafka passes on when a leader
-    moves, as the leader balancer causes after a restart.
-    """
+    """Return the end offset; librdkafka reports a leader that moves, as after a restart, and the caller asks again."""
     ends: list[int] = []
 
     def is_answered() -> bool:
         try:
             ends.append(reader.get_watermark_offsets(place, timeout=WAIT_SECONDS_MAX)[1])
         except KafkaException as failure:
-            if failure.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+            if failure.args[0].code() not in MOVED:
                 raise
         return bool(ends)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -22,6 +22,7 @@ from tests.integration.clients.client_port import (
     Refused,
     TopicPartition,
     Unsupported,
+    ask_again,
 )
 
 Answer = TypeVar("Answer")
@@ -40,6 +41,10 @@ class LoopThread:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * WAIT_SECONDS_MAX)
         except KafkaError as failure:
             raise Refused(getattr(failure, "errno", -1), f"{type(failure).__name__} {failure}") from failure
+
+    def ask(self, ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        """Run a request again while a leader or a coordinator has moved; aiokafka leaves that to the application."""
+        return ask_again(lambda: self.run(ask()))
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -139,17 +144,16 @@ class AiokafkaConsumer:
         self._loop.run(seek())
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self._loop.run(
-            self._consumer.commit({LibraryTopicPartition(*place): offset for place, offset in offsets.items()})
-        )
+        wanted = {LibraryTopicPartition(*place): offset for place, offset in offsets.items()}
+        self._loop.ask(lambda: self._consumer.commit(wanted))
 
     def committed(self, place: TopicPartition) -> int | None:
-        answer: int | None = self._loop.run(self._consumer.committed(LibraryTopicPartition(*place)))
+        answer: int | None = self._loop.ask(lambda: self._consumer.committed(LibraryTopicPartition(*place)))
         return answer
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         asked = {LibraryTopicPartition(*place): timestamp for place, timestamp in timestamps.items()}
-        answers = self._loop.run(self._consumer.offsets_for_times(asked))
+        answers = self._loop.ask(lambda: self._consumer.offsets_for_times(asked))
         return {(each.topic, each.partition): found and found.offset for each, found in answers.items()}
 
     def bounds(self, place: TopicPartition) -> tuple[int, int]:
@@ -159,7 +163,7 @@ class AiokafkaConsumer:
             high = await self._consumer.end_offsets([partition])
             return low[partition], high[partition]
 
-        return self._loop.run(bounds())
+        return self._loop.ask(bounds)
 
     def close(self) -> None:
         self._loop.run(self._consumer.stop())
@@ -224,53 +228,71 @@ class AiokafkaClient:
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, replicas: int = 1) -> None:
         wanted = NewTopic(name, partitions, replicas, topic_configs=dict(configs))
-        response = self._loop.run(self._admin.create_topics([wanted], timeout_ms=10_000))
-        self._check(response.topic_errors[0])
+
+        async def create() -> None:
+            response = await self._admin.create_topics([wanted], timeout_ms=10_000)
+            self._check(response.topic_errors[0])
+
+        self._loop.ask(create)
 
     def delete_topic(self, name: str) -> None:
-        response = self._loop.run(self._admin.delete_topics([name], timeout_ms=10_000))
-        self._check(response.topic_error_codes[0])
+        async def delete() -> None:
+            response = await self._admin.delete_topics([name], timeout_ms=10_000)
+            self._check(response.topic_error_codes[0])
+
+        self._loop.ask(delete)
 
     def create_partitions(self, name: str, total: int) -> None:
         wanted = {name: NewPartitions(total_count=total)}
-        response = self._loop.run(self._admin.create_partitions(wanted, timeout_ms=10_000))
-        self._check(response.topic_errors[0])
+
+        async def create() -> None:
+            response = await self._admin.create_partitions(wanted, timeout_ms=10_000)
+            self._check(response.topic_errors[0])
+
+        self._loop.ask(create)
 
     def topics(self) -> dict[str, int]:
-        described = self._loop.run(self._admin.describe_topics())
+        described = self._loop.ask(self._admin.describe_topics)
         return {topic["topic"]: len(topic["partitions"]) for topic in described}
 
     def topic_configs(self, name: str) -> dict[str, str]:
         return self._configs(ConfigResource(ConfigResourceType.TOPIC, name))
 
     def broker_configs(self) -> dict[str, str]:
-        cluster = self._loop.run(self._admin.describe_cluster())
+        cluster = self._loop.ask(self._admin.describe_cluster)
         return self._configs(ConfigResource(ConfigResourceType.BROKER, str(cluster["brokers"][0]["node_id"])))
 
     def _configs(self, resource: ConfigResource) -> dict[str, str]:
-        (response,) = self._loop.run(self._admin.describe_configs([resource]))
+        (response,) = self._loop.ask(lambda: self._admin.describe_configs([resource]))
         (code, message, _, _, entries) = response.resources[0]
         self._check((resource.name, code, message))
         return {entry[0]: entry[1] for entry in entries}
 
     def alter_topic_config(self, name: str, key: str, value: str) -> None:
         resource = ConfigResource(ConfigResourceType.TOPIC, name, configs={key: value})
-        (response,) = self._loop.run(self._admin.alter_configs([resource]))
-        (code, message, _, _) = response.resources[0]
-        self._check((name, code, message))
+
+        async def alter() -> None:
+            (response,) = await self._admin.alter_configs([resource])
+            (code, message, _, _) = response.resources[0]
+            self._check((name, code, message))
+
+        self._loop.ask(alter)
 
     def delete_records(self, place: TopicPartition, before: int) -> None:
         wanted = {LibraryTopicPartition(*place): RecordsToDelete(before_offset=before)}
-        self._loop.run(self._admin.delete_records(wanted, timeout_ms=10_000))
+        self._loop.ask(lambda: self._admin.delete_records(wanted, timeout_ms=10_000))
 
     def groups(self) -> set[str]:
-        return {name for name, _ in self._loop.run(self._admin.list_consumer_groups())}
+        return {name for name, _ in self._loop.ask(self._admin.list_consumer_groups)}
 
     def describe_group(self, group: str) -> GroupDescription:
-        (response,) = self._loop.run(self._admin.describe_consumer_groups([group]))
-        (code, name, state, _, _, members, *_) = response.groups[0]
-        self._check((name, code))
-        return GroupDescription(state=state.lower(), member_count=len(members))
+        async def describe() -> GroupDescription:
+            (response,) = await self._admin.describe_consumer_groups([group])
+            (code, name, state, _, _, members, *_) = response.groups[0]
+            self._check((name, code))
+            return GroupDescription(state=state.lower(), member_count=len(members))
+
+        return self._loop.ask(describe)
 
     def delete_group(self, group: str) -> None:
         raise Unsupported("aiokafka's admin client has no DeleteGroups")

@@ -21,6 +21,7 @@ from tests.integration.clients.client_port import (
     WAIT_SECONDS_MAX,
     Client,
     Consuming,
+    GroupDescription,
     Outgoing,
     Producing,
     Record,
@@ -683,10 +684,12 @@ def groups_are_listed_and_described(stage: Stage) -> None:
     stage.assign_until([member], lambda held: held == [{(topic, 0)}], "the member has its partition")
     member.commit({(topic, 0): 0})
 
-    described = stage.client.describe_group(group)
-
-    assert (described.state, described.member_count) == ("stable", 1)
-    assert group in stage.client.groups()
+    stage.until(
+        lambda: stage.client.describe_group(group) == GroupDescription(state="stable", member_count=1),
+        "the group is described",
+    )
+    # Each broker lists the groups it coordinates: a group whose coordinator moves may be missing from a listing.
+    stage.until(lambda: group in stage.client.groups(), "the group is listed")
     stage.leave(member)
     stage.until(lambda: stage.client.describe_group(group).state == "empty", "the group is empty")
 
@@ -700,10 +703,19 @@ def an_empty_group_is_deleted(stage: Stage) -> None:
     member.commit({(topic, 0): 0})
     stage.leave(member)
 
-    stage.client.delete_group(group)
+    delete_empty_group(stage, group)
 
     assert group not in stage.client.groups()
     assert stage.refusal(lambda: stage.client.delete_group(group)) == GROUP_ID_NOT_FOUND
+
+
+def delete_empty_group(stage: Stage, group: str) -> None:
+    """A coordinator that moves may lose the answer to a deletion: asked again, the next one knows no such group."""
+    try:
+        stage.client.delete_group(group)
+    except Refused as refused:
+        if stage.replicas == 1 or refused.code != GROUP_ID_NOT_FOUND:
+            raise
 
 
 @case

@@ -5,10 +5,14 @@ An error response raises `Refused` with the protocol's error code, whatever the 
 A feature that a library lacks raises `Unsupported`, whose message becomes the reason of a skip.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from tidemill.model import errors
+
+Answer = TypeVar("Answer")
 TopicPartition = tuple[str, int]  # topic, partition
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -22,6 +26,35 @@ class Refused(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"error {code}: {message}")
         self.code = code
+
+
+MOVED = frozenset({
+    errors.LEADER_NOT_AVAILABLE,
+    errors.NOT_LEADER_OR_FOLLOWER,
+    errors.COORDINATOR_LOAD_IN_PROGRESS,
+    errors.COORDINATOR_NOT_AVAILABLE,
+    errors.NOT_COORDINATOR,
+    errors.NOT_CONTROLLER,
+    errors.OFFSET_NOT_AVAILABLE,
+})  # fmt: skip
+"""A leader, a coordinator or the controller has moved: ask again."""
+
+
+def ask_again(ask: Callable[[], Answer]) -> Answer:
+    """
+    Call `ask` until it is not refused with one of `MOVED`, for `WAIT_SECONDS_MAX` at most.
+
+    Libraries return such errors to the application for some requests (DescribeGroups, DeleteRecords), and the
+    application must ask again.
+    """
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while True:
+        try:
+            return ask()
+        except Refused as refused:
+            if refused.code not in MOVED or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
 
 
 class Unsupported(Exception):

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.integration.clients.client_port import (
+    MOVED,
     SESSION_MS,
     WAIT_SECONDS_MAX,
     Consuming,
@@ -19,17 +20,10 @@ from tests.integration.clients.client_port import (
     Record,
     Refused,
     TopicPartition,
+    ask_again,
 )
 
 Answer = TypeVar("Answer")
-MOVING = {
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-}
 
 
 def refusal(error: KafkaError) -> Refused:
@@ -37,15 +31,15 @@ def refusal(error: KafkaError) -> Refused:
 
 
 def patiently(ask: Callable[[], Answer]) -> Answer:
-    """Retry a call that librdkafka does not retry by itself when a leader or coordinator moves; applications must."""
-    deadline = time.monotonic() + WAIT_SECONDS_MAX
-    while True:
+    """Call `ask` until no leader or coordinator has moved; librdkafka leaves that to the application."""
+
+    def ask_once() -> Answer:
         try:
             return ask()
         except KafkaException as failure:
-            if failure.args[0].code() not in MOVING or time.monotonic() > deadline:
-                raise
-        time.sleep(0.1)
+            raise refusal(failure.args[0]) from failure
+
+    return ask_again(ask_once)
 
 
 class ConfluentProducer:
@@ -101,7 +95,7 @@ class ConfluentConsumer:
         messages = [] if message is None else [message, *self._consumer.consume(10_000, timeout=0)]
         errors = [error for each in messages if (error := each.error()) is not None]
         for error in errors:
-            if error.code() not in MOVING:  # librdkafka reports these errors but finds the new coordinator by itself
+            if error.code() not in MOVED:  # librdkafka reports them, and finds the new coordinator by itself
                 raise refusal(error)
         return [_record(each) for each in messages if each.error() is None]
 
@@ -119,13 +113,13 @@ class ConfluentConsumer:
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         wanted = [LibraryTopicPartition(*place, offset) for place, offset in offsets.items()]
-        try:
-            results = patiently(lambda: self._consumer.commit(offsets=wanted, asynchronous=False))
-        except KafkaException as failure:
-            raise refusal(failure.args[0]) from failure
-        for each in results or ():
-            if each.error is not None:
-                raise refusal(each.error)
+
+        def commit() -> None:
+            for each in self._consumer.commit(offsets=wanted, asynchronous=False) or ():
+                if each.error is not None:
+                    raise refusal(each.error)
+
+        patiently(commit)
 
     def committed(self, place: TopicPartition) -> int | None:
         (answer,) = patiently(
@@ -139,11 +133,8 @@ class ConfluentConsumer:
         return {(each.topic, each.partition): each.offset if each.offset >= 0 else None for each in answers}
 
     def bounds(self, place: TopicPartition) -> tuple[int, int]:
-        try:
-            wanted = LibraryTopicPartition(*place)
-            low, high = patiently(lambda: self._consumer.get_watermark_offsets(wanted, timeout=WAIT_SECONDS_MAX))
-        except KafkaException as failure:
-            raise refusal(failure.args[0]) from failure
+        wanted = LibraryTopicPartition(*place)
+        low, high = patiently(lambda: self._consumer.get_watermark_offsets(wanted, timeout=WAIT_SECONDS_MAX))
         return low, high
 
     def close(self) -> None:
@@ -203,13 +194,13 @@ class ConfluentClient:
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str], *, replicas: int = 1) -> None:
         wanted = NewTopic(name, partitions, replicas, config=dict(configs))
-        self._answer(self._admin.create_topics([wanted])[name])
+        self._answer(lambda: self._admin.create_topics([wanted])[name])
 
     def delete_topic(self, name: str) -> None:
-        self._answer(self._admin.delete_topics([name])[name])
+        self._answer(lambda: self._admin.delete_topics([name])[name])
 
     def create_partitions(self, name: str, total: int) -> None:
-        self._answer(self._admin.create_partitions([NewPartitions(name, total)])[name])
+        self._answer(lambda: self._admin.create_partitions([NewPartitions(name, total)])[name])
 
     def topics(self) -> dict[str, int]:
         listed = self._admin.list_topics(timeout=WAIT_SECONDS_MAX).topics
@@ -223,41 +214,35 @@ class ConfluentClient:
         return self._configs(ConfigResource(ResourceType.BROKER, str(broker_id)))
 
     def _configs(self, resource: ConfigResource) -> dict[str, str]:
-        described = self._answer(self._admin.describe_configs([resource])[resource])
+        described = self._answer(lambda: self._admin.describe_configs([resource])[resource])
         return {key: entry.value for key, entry in described.items()}
 
     def alter_topic_config(self, name: str, key: str, value: str) -> None:
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
-        self._answer(self._admin.incremental_alter_configs([resource])[resource])
+        self._answer(lambda: self._admin.incremental_alter_configs([resource])[resource])
 
     def delete_records(self, place: TopicPartition, before: int) -> None:
-        """Retry, because librdkafka looks up the leader only once and returns the error of a broker that lost it."""
         wanted = LibraryTopicPartition(*place, before)
-        try:
-            patiently(lambda: self._admin.delete_records([wanted])[wanted].result(WAIT_SECONDS_MAX))
-        except KafkaException as failure:
-            raise refusal(failure.args[0]) from failure
+        self._answer(lambda: self._admin.delete_records([wanted])[wanted])
 
     def groups(self) -> set[str]:
-        return {each.group_id for each in self._answer(self._admin.list_consumer_groups()).valid}
+        return {each.group_id for each in self._answer(self._admin.list_consumer_groups).valid}
 
     def describe_group(self, group: str) -> GroupDescription:
-        described = self._answer(self._admin.describe_consumer_groups([group])[group])
+        described = self._answer(lambda: self._admin.describe_consumer_groups([group])[group])
         return GroupDescription(state=described.state.name.lower(), member_count=len(described.members))
 
     def delete_group(self, group: str) -> None:
-        self._answer(self._admin.delete_consumer_groups([group])[group])
+        self._answer(lambda: self._admin.delete_consumer_groups([group])[group])
 
     def close(self) -> None:
         """Do nothing: the library stops its threads when the object is collected."""
 
     @staticmethod
-    def _answer(future: Any) -> Any:
-        try:
-            return future.result(WAIT_SECONDS_MAX)
-        except KafkaException as failure:
-            raise refusal(failure.args[0]) from failure
+    def _answer(ask: Callable[[], Any]) -> Any:
+        """Return the result of the future that `ask` returns."""
+        return patiently(lambda: ask().result(WAIT_SECONDS_MAX))
 
 
 def _record(message: Message) -> Record:
