@@ -44,7 +44,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending | No
     pending = Pending()
 
     def created(problems: Mapping[str, int]) -> None:
-        broker.cluster.leader_waiters.wait(
+        broker.cluster.leader_waiters.wait_for_leaders(
             _shards(request, context), lambda: pending.complete(_answer(request, context, problems))
         )
 

@@ -1,25 +1,40 @@
-"""Who asks for leaders while one is missing is answered when there is one, or when it has been missing for a while.
+"""Requests that wait until shards have leaders.
 
-A client asks as soon as its connection to a leader has ended.  Told that there is none it asks again after a pause of
-its own (librdkafka: up to a second), and an election takes a tenth of that.  Answers of one connection leave in order,
-so a shard that stays without a leader holds nobody up again.
+    request                           waits until                                              for at most
+    CreateTopics, CreatePartitions    the topics are in the image and their shards have leaders    5 s
+    Metadata                          no shard that it names is without a leader                   0.5 s
+
+A client asks for metadata as soon as its connection to a leader has ended.  When the answer names no leader, the client
+asks again after a pause of its own (librdkafka: up to a second), and an election takes a tenth of that.  So Metadata
+waits, but only for half a second since the shard was first found without a leader: requests of one connection are
+handled in order, and a shard that stays without a leader must not delay others again and again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from tidemill.metadata.image import ClusterImage
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 
-WAIT_MS: Final = 500  # since somebody asked first
+TOPICS_MS_MAX: Final = 5_000  # then the request is answered as things stand, and clients ask again
+LEADERS_MS_MAX: Final = 500  # since a request first found the shard without a leader
 
 
 class _Waiter:
-    __slots__ = ("callback", "shards", "timer")
+    __slots__ = ("callback", "is_awaited", "shards", "timer", "topics")
 
-    def __init__(self, shards: list[ShardId], callback: Callable[[], None]) -> None:
-        self.shards = shards  # not seen led yet
+    def __init__(
+        self,
+        callback: Callable[[], None],
+        topics: list[str],
+        shards: list[ShardId],
+        is_awaited: Callable[[ShardId], bool],
+    ) -> None:
         self.callback = callback
+        self.topics = topics  # not seen in the image yet
+        self.shards = shards  # not seen with a leader yet
+        self.is_awaited = is_awaited  # whether a shard still has to be waited for
         self.timer: Any = None
 
 
@@ -27,56 +42,80 @@ class LeaderWaiters:
     def __init__(
         self,
         *,
-        is_missing: Callable[[ShardId], bool],
+        image: Callable[[], ClusterImage],
+        has_known_leader: Callable[[ShardId], bool],
+        is_leaderless: Callable[[ShardId], bool],
         clock: Clock,
         call_later: Callable[[float, Callable[[], None]], Any],
     ) -> None:
-        """`is_missing`: the shard has no leader, and may come to have one."""
-        self._is_missing = is_missing
+        """
+        `has_known_leader`: the shard has a leader, or will never have one.
+        `is_leaderless`: the shard exists and has no leader that clients can be sent to.
+        """
+        self._image = image
+        self._has_known_leader = has_known_leader
+        self._is_leaderless = is_leaderless
         self._clock = clock
         self._call_later = call_later
-        self._until_ms: dict[ShardId, int] = {}  # by shards that were asked for and had none
         self._waiting: dict[_Waiter, None] = {}
+        self._until_ms: dict[ShardId, int] = {}  # by shard without a leader: when Metadata stops waiting for it
 
-    def wait(self, shards: Iterable[ShardId], callback: Callable[[], None]) -> None:
-        """`callback` is called once, now if there is nothing to wait for."""
-        self._forget()
+    def wait_for_topics(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
+        """Call `callback` once: when the topics can be used, which may be now, or after `TOPICS_MS_MAX`."""
+
+        def is_awaited(shard_id: ShardId) -> bool:
+            return not self._has_known_leader(shard_id)
+
+        self._wait(_Waiter(callback, [*topics], [], is_awaited), TOPICS_MS_MAX)
+
+    def wait_for_leaders(self, shards: Iterable[ShardId], callback: Callable[[], None]) -> None:
+        """Call `callback` once: now if all `shards` have leaders or were waited for already, else when they have."""
+        self._forget_led_shards()
         now_ms = self._clock.monotonic_ms()
         until_ms = {
-            shard_id: self._until_ms.setdefault(shard_id, now_ms + WAIT_MS)
-            for shard_id in filter(self._is_missing, shards)
+            shard_id: self._until_ms.setdefault(shard_id, now_ms + LEADERS_MS_MAX)
+            for shard_id in filter(self._is_leaderless, shards)
         }
-        awaited = [shard_id for shard_id, it in until_ms.items() if it > now_ms]
-        if not awaited:
-            callback()
-            return
-        waiter = _Waiter(awaited, callback)
-        seconds = (max(until_ms[shard_id] for shard_id in awaited) - now_ms) / 1_000
-        waiter.timer = self._call_later(seconds, lambda: self._release(waiter))
-        self._waiting[waiter] = None
+        awaited = [shard_id for shard_id, deadline_ms in until_ms.items() if deadline_ms > now_ms]
+        longest_ms = max((until_ms[shard_id] - now_ms for shard_id in awaited), default=0)
+        self._wait(_Waiter(callback, [], awaited, self._is_leaderless), longest_ms)
 
     def check(self) -> None:
-        """Who leads what has changed."""
-        self._forget()
+        """Answer the requests that need not wait any longer; called when the image or a leader has changed."""
+        self._forget_led_shards()
         for waiter in [*self._waiting]:
-            shards = waiter.shards
-            while shards and not self._is_missing(shards[-1]):
-                shards.pop()
-            if not shards:
+            if self._is_over(waiter):
                 self._release(waiter)
 
     def stop(self) -> None:
-        """Nobody waits for what will not come any more."""
+        """Answer every waiting request as things stand, so that none holds up a clean stop."""
         for waiter in [*self._waiting]:
             self._release(waiter)
 
-    def _forget(self) -> None:
-        """When they are missing again it is another story."""
-        for shard_id in [it for it in self._until_ms if not self._is_missing(it)]:
-            del self._until_ms[shard_id]
+    def _wait(self, waiter: _Waiter, wait_ms: int) -> None:
+        if self._is_over(waiter):
+            waiter.callback()
+            return
+        waiter.timer = self._call_later(wait_ms / 1_000, lambda: self._release(waiter))
+        self._waiting[waiter] = None
+
+    def _is_over(self, waiter: _Waiter) -> bool:
+        """Remove from the waiter what it need not wait for any longer; True when nothing is left."""
+        topics, shards, image = waiter.topics, waiter.shards, self._image()
+        while topics and (topic := image.topic(topics[-1])) is not None:
+            topics.pop()
+            shards += topic.shard_ids
+        while shards and not waiter.is_awaited(shards[-1]):
+            shards.pop()
+        return not (topics or shards)
 
     def _release(self, waiter: _Waiter) -> None:
         if waiter in self._waiting:
             del self._waiting[waiter]
             waiter.timer.cancel()
             waiter.callback()
+
+    def _forget_led_shards(self) -> None:
+        """A shard that loses its leader again is waited for again."""
+        for shard_id in [it for it in self._until_ms if not self._is_leaderless(it)]:
+            del self._until_ms[shard_id]

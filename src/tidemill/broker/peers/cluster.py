@@ -7,7 +7,6 @@ from typing import Final
 from tidemill.broker.controller.controller_client import ControllerClient
 from tidemill.broker.leadership.leader_table import Leader, LeaderTable
 from tidemill.broker.leadership.leader_waiters import LeaderWaiters
-from tidemill.broker.leadership.led_topics import LedTopics
 from tidemill.broker.leadership.replica_lag import ReplicaLag
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.peers import Peers
@@ -61,11 +60,12 @@ class Cluster:
         )
         self.controller_client = ControllerClient(self._controller, self.peers.ask)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
-        self._led_topics = LedTopics(
-            image=image, has_known_leader=self._has_known_leader, call_later=machine.call_later
-        )
         self.leader_waiters = LeaderWaiters(
-            is_missing=self._is_leaderless, clock=machine.clock, call_later=machine.call_later
+            image=image,
+            has_known_leader=self._has_known_leader,
+            is_leaderless=self._is_leaderless,
+            clock=machine.clock,
+            call_later=machine.call_later,
         )
         self._identity = identity
         self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
@@ -110,7 +110,6 @@ class Cluster:
         return [address for broker in self._image().brokers.values() for address in peer_addresses(broker.endpoints)]
 
     def stop(self) -> None:
-        self._led_topics.stop()
         self.leader_waiters.stop()
 
     # The road between replicas.
@@ -150,7 +149,6 @@ class Cluster:
         self._events.error("shard damaged", shard=shard.shard_id, problem=problem, then=shard.damage.outlook)
 
     def _changed(self) -> None:
-        self._led_topics.check()
         self.leader_waiters.check()
         for watcher in [*self.watchers]:
             watcher()
@@ -221,7 +219,7 @@ class Cluster:
 
     def when_led(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
         """Called when these topics are in the image here, and each of their shards has a leader; or after a while."""
-        self._led_topics.wait(topics, callback)
+        self.leader_waiters.wait_for_topics(topics, callback)
 
     def _has_known_leader(self, shard_id: ShardId) -> bool:
         if self.leaders.leader(shard_id) is not None:

@@ -1,4 +1,4 @@
-"""Metadata waits for leaders that are missing: a client learns of the next one by the question it asks anyway."""
+"""Metadata waits for missing leaders, so that a client learns of the next leader from the request it sends anyway."""
 
 from tests.unit.broker.broker_world import Client
 from tests.unit.broker.cluster_world import ClusterWorld
@@ -12,7 +12,7 @@ ALL = metadata.Request(topics=None)
 
 
 def world_without_leader() -> ClusterWorld:
-    """Of `flights`, and nobody hears of an election until `heal`; others have theirs."""
+    """Return a cluster in which `flights` has no leader and no election ends while messages are held back."""
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))
     world.create("ships", brokers=(1, 2, 3))
@@ -25,7 +25,7 @@ def world_without_leader() -> ClusterWorld:
 
 
 def leader_after(world: ClusterWorld, client: Client, request: metadata.Request, duration_ms: int) -> int | None:
-    """Who leads `flights`, as the answer tells; None: there is no answer yet."""
+    """Return the leader of `flights` in the response after `duration_ms`; None when there is no response yet."""
     api, version = client.send(request, 12)
     world.pass_time(duration_ms) if duration_ms else world.stabilize()
     response = client.answer(api, version)
@@ -36,9 +36,9 @@ def leader_in(response: metadata.Response) -> int:
     return next(it.partitions[0].leader_id for it in response.topics if it.name == "flights")
 
 
-def test_who_asks_before_there_is_a_leader_is_told_of_the_next() -> None:
+def test_metadata_waits_for_the_next_leader() -> None:
     """
-    By name, by id or for all topics alike.
+    Whether it asks by name, by id or for all topics.
     """
     world = world_without_leader()
     topic_id = world[1].broker.image.topics["flights"].topic_id
@@ -55,9 +55,9 @@ def test_who_asks_before_there_is_a_leader_is_told_of_the_next() -> None:
     assert [world.led_by("flights")] * 3 == [leader_in(it) for it in answers]
 
 
-def test_a_shard_that_stays_without_a_leader_holds_nobody_up_again() -> None:
+def test_a_shard_that_stays_without_a_leader_delays_no_further_request() -> None:
     """
-    Answers of one connection leave in order: what waits behind this one may be of shards that are well.
+    Requests of one connection are handled in order, and those behind may be about shards that have leaders.
     """
     world = world_without_leader()
     client = Client(world[1])
@@ -69,9 +69,9 @@ def test_a_shard_that_stays_without_a_leader_holds_nobody_up_again() -> None:
     assert leader_after(world, client, FLIGHTS, 0) == -1
 
 
-def test_a_leader_that_goes_missing_once_more_is_waited_for_again() -> None:
+def test_a_shard_that_loses_its_leader_again_is_waited_for_again() -> None:
     """
-    There was one in between.
+    The time limit starts anew once the shard has had a leader.
     """
     world = world_without_leader()
     assert leader_after(world, Client(world[1]), FLIGHTS, WAIT_MS) == -1
@@ -84,9 +84,9 @@ def test_a_leader_that_goes_missing_once_more_is_waited_for_again() -> None:
     assert leader_after(world, Client(world[1]), FLIGHTS, 0) is None
 
 
-def test_other_topics_are_told_at_once() -> None:
+def test_metadata_of_topics_with_leaders_does_not_wait() -> None:
     """
-    Only who asks for what is missing waits.
+    Only the shards that a request names count.
     """
     world = world_without_leader()
 
@@ -95,9 +95,9 @@ def test_other_topics_are_told_at_once() -> None:
     assert response.topics[0].partitions[0].leader_id == 1
 
 
-def test_a_broker_that_stops_keeps_nobody_waiting() -> None:
+def test_a_broker_that_stops_answers_waiting_requests() -> None:
     """
-    Else its clients would hold up a clean stop.
+    Otherwise they would hold up a clean stop.
     """
     world = world_without_leader()
     client = Client(world[1])
