@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.fetch.fetch_session import FetchKey, FetchSession, Wanted
-from tidemill.broker.leadership.leader_hints import WRONG_LEADER, LeaderHints
+from tidemill.broker.leadership.leader_hints import WRONG_LEADER, add_leader_hints
 from tidemill.broker.leadership.leadership import reading_problem
 from tidemill.model import errors
 from tidemill.shard.partition import Partition
@@ -249,24 +249,15 @@ class DelayedFetch(Pending):
             Response.Topic(topic=topic, topic_id=topic_id, partitions=partitions)  # type: ignore[arg-type]
             for (topic, topic_id), partitions in topics.items()
         ]
-        return Response(session_id=session.session_id, responses=responses, node_endpoints=self._hint(answers))
+        return Response(session_id=session.session_id, responses=responses, node_endpoints=self._leader_hints(answers))
 
-    def _hint(self, answers: list[tuple[FetchKey, Wanted, PartitionResponse]]) -> list[Response.NodeEndpoint]:
-        """Who leads instead, and where he is reached.  KIP-951."""
+    def _leader_hints(self, answers: list[tuple[FetchKey, Wanted, PartitionResponse]]) -> list[Response.NodeEndpoint]:
         wrong = [(key, answer) for key, _, answer in answers if answer.error_code in WRONG_LEADER]
         if not wrong or self._context.version < NEW_LEADERS_SINCE:
             return []
-        table, leaders = self._context.broker.shard_table, LeaderHints(self._context)
-        for key, answer in wrong:
-            leader = leaders.of(key[0] or table.name_of(key[1]), key[2])  # type: ignore[arg-type]
-            if leader is not None:
-                answer.current_leader = PartitionResponse.CurrentLeader(
-                    leader_id=leader.broker_id, leader_epoch=leader.term
-                )
-        return [
-            Response.NodeEndpoint(node_id=it.node_id, host=it.host, port=it.port, rack=it.rack)
-            for it in leaders.endpoints()
-        ]
+        table = self._context.broker.shard_table
+        misdirected = [(key[0] or table.name_of(key[1]), key[2], answer) for key, answer in wrong]  # type: ignore[arg-type]
+        return add_leader_hints(self._context, Response, misdirected)
 
 
 def _answer(partition: Partition, key: FetchKey, batches: list[Buffer]) -> PartitionResponse:

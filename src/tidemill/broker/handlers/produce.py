@@ -27,7 +27,7 @@ from typing import Final
 from tidemill.broker.connection.deadlines import Deadlines
 from tidemill.broker.connection.pipelines import SENT_AGAIN, TopicPartition
 from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.leadership.leader_hints import LeaderHints
+from tidemill.broker.leadership.leader_hints import Misdirected, add_leader_hints
 from tidemill.model import errors
 from tidemill.model.topic import INTERNAL_TOPICS
 from tidemill.shard.append import Appended, append_batch
@@ -131,7 +131,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
     broker = context.broker
     response = Response(responses=responses)
     awaited = _Awaited(response, broker.deadlines, request.timeout_ms)
-    wrong: list[tuple[str | None, PartitionResponse]] = []  # partitions that are led elsewhere
+    misdirected: list[Misdirected] = []
     table = broker.shard_table
     refusal = _refusal(request, context)
     metrics = broker.metrics
@@ -181,13 +181,13 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
             answers.append(answer)
             metrics.produce_refusals += appended.error_code != errors.NONE
             if appended.error_code == errors.NOT_LEADER_OR_FOLLOWER:
-                wrong.append((name, answer))
+                misdirected.append((name, data.index, answer))
             if appended.error_code in SENT_AGAIN and data.records is not None:
                 pipelines.refuse(place, data.records, appended.error_code, broker.clock.monotonic_ms())
             if not appended.error_code and partition is not None:
                 awaited.wait_for(partition, appended, answer, acks, partial(_deposed, context, place, data.records))
-    if wrong and context.version >= NEW_LEADERS_SINCE:
-        response.node_endpoints = _hint(context, wrong)
+    if misdirected and context.version >= NEW_LEADERS_SINCE:
+        response.node_endpoints = add_leader_hints(context, Response, misdirected)
     if acks == 0:
         awaited.response = None  # nothing is sent
         if any(answer.error_code for topic in responses for answer in topic.partition_responses):
@@ -251,18 +251,3 @@ def _not_accepting(partition: Partition) -> Appended:
     return Appended(
         errors.NOT_LEADER_OR_FOLLOWER, message=f"partition {partition.number} of {partition.topic} is led elsewhere"
     )
-
-
-def _hint(context: RequestContext, wrong: list[tuple[str | None, PartitionResponse]]) -> list[Response.NodeEndpoint]:
-    """Who leads instead, and where he is reached.  KIP-951."""
-    leaders = LeaderHints(context)
-    for topic, answer in wrong:
-        leader = leaders.of(topic, answer.index)
-        if leader is not None:
-            answer.current_leader = PartitionResponse.CurrentLeader(
-                leader_id=leader.broker_id, leader_epoch=leader.term
-            )
-    return [
-        Response.NodeEndpoint(node_id=it.node_id, host=it.host, port=it.port, rack=it.rack)
-        for it in leaders.endpoints()
-    ]

@@ -1,43 +1,49 @@
-"""Who leads instead: what Produce and Fetch tell a client that has come to the wrong broker.  KIP-951.
+"""Leader hints: Produce and Fetch tell a client that asked the wrong broker which broker leads the partition (KIP-951).
 
-It may go there at once, without asking for metadata first.  A leader is named with its confirmed epoch, as one pair,
-and only with the endpoint at which the client reaches it.
+The client may then ask that broker at once, without a Metadata request.  A leader is named with its confirmed epoch, as
+one pair, and only if the client can reach it at a listener of the same name.
 """
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.leadership.leader_table import Leader
 from tidemill.model import errors
-from tidemill.wire.messages import metadata
+from tidemill.wire.messages import fetch, metadata, produce
 
 WRONG_LEADER: Final = frozenset({errors.NOT_LEADER_OR_FOLLOWER, errors.FENCED_LEADER_EPOCH})
 
+Misdirected = tuple[str | None, int, Any]
+"""Topic name (None: unknown), partition, and the part of a response that refuses this partition with `WRONG_LEADER`."""
 
-class LeaderHints:
-    """Of one response."""
 
-    def __init__(self, context: RequestContext) -> None:
-        self._broker = context.broker
-        self._listener = context.connection.listener
-        self._reachable: dict[int, metadata.Response.Broker] | None = None
-        self._named: dict[int, metadata.Response.Broker] = {}
+def add_leader_hints(
+    context: RequestContext,
+    response: type[fetch.Response] | type[produce.Response],
+    misdirected: Iterable[Misdirected],
+) -> list[Any]:
+    """
+    Set `current_leader` of each partition whose leader is known; return the endpoints of these leaders, each once.
 
-    def of(self, topic: str | None, number: int) -> Leader | None:
-        """None: nobody is known that leads it and can be reached."""
-        broker = self._broker
+    `response` is the class of the response, whose nested structs are used.
+    """
+    broker = context.broker
+    partition_response = response.Topic.Partition
+    reachable: dict[int, metadata.Response.Broker] | None = None
+    named: dict[int, metadata.Response.Broker] = {}
+    for topic, number, answer in misdirected:
         known = None if topic is None else broker.image.topic(topic)
         leader = None if known is None else broker.cluster.leader_of(known, number)
         if leader is None:
-            return None
-        if self._reachable is None:
-            self._reachable = {it.node_id: it for it in broker.endpoints_for(self._listener)}
-        endpoint = self._reachable.get(leader.broker_id)
-        if endpoint is None:
-            return None
-        self._named[leader.broker_id] = endpoint
-        return leader
-
-    def endpoints(self) -> list[metadata.Response.Broker]:
-        """Of everybody who was named, once."""
-        return list(self._named.values())
+            continue
+        if reachable is None:
+            reachable = {it.node_id: it for it in broker.endpoints_for(context.connection.listener)}
+        endpoint = reachable.get(leader.broker_id)
+        if endpoint is not None:
+            named[leader.broker_id] = endpoint
+            answer.current_leader = partition_response.CurrentLeader(
+                leader_id=leader.broker_id, leader_epoch=leader.term
+            )
+    return [
+        response.NodeEndpoint(node_id=it.node_id, host=it.host, port=it.port, rack=it.rack) for it in named.values()
+    ]
