@@ -16,11 +16,13 @@ from tidemill.broker.controller.producer_id_source import ProducerIdSource
 from tidemill.broker.controller.topic_creation import TopicCreation
 from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
 from tidemill.broker.fetch.fetch_session import FetchSessions
+from tidemill.broker.leadership.drain_leadership import DrainLeadership
 from tidemill.broker.leadership.leader_balancer import LeaderBalancer
 from tidemill.broker.leadership.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.rate_limited_events import RateLimitedEvents
+from tidemill.broker.shards.free_space import FreeSpace
 from tidemill.broker.shards.membership_reconciler import MembershipReconciler
 from tidemill.broker.shards.ready_loop import ReadyLoop
 from tidemill.broker.shards.retention_host import RetentionHost
@@ -30,7 +32,7 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model import errors
 from tidemill.model.config_resolution import BrokerLayers, broker_int
-from tidemill.model.shard import METADATA_SHARD
+from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import TopicId
 from tidemill.peer.frame import DRAINING, HEARS_CONTROLLER
 from tidemill.shard.jobs import Workers
@@ -44,9 +46,6 @@ from tidemill.telemetry.metrics import Metrics
 from tidemill.wire.messages import metadata
 from tidemill.wire.schema import Api
 
-FREE_BYTES_MIN: Final = 256 << 20  # beside what the journal still has to spread
-READY_MS: Final = 3_000  # a broker that starts takes less, where it hears the others
-LEAVE_MS: Final = 5_000  # a broker without room asks others to lead so often: their disks may be full, too
 ELECTION_TICK_S: Final = 0.02
 REQUESTS_BYTES_MAX: Final = 256 << 20  # of requests that are coming or being worked on, of all connections together
 
@@ -86,12 +85,8 @@ class Broker:
         self.cluster = Cluster(
             identity,
             machine,
-            image=lambda: self.image,
-            shards=lambda: self.shard_table.shards,
+            self,
             stall_tolerant_clock=self.stall_tolerant_clock,
-            is_syncing=lambda: self.ready_loop.is_syncing,
-            flags=lambda: self._flags,
-            serving_changed=self._serving_changed,
         )
         self.shard_table = ShardTable(
             store,
@@ -115,6 +110,16 @@ class Broker:
             background_jobs=machine.background_jobs,
             failed=machine.failed,
             metrics=self.metrics,
+        )
+        self.free_space = FreeSpace(store, self.metrics, machine.events)
+        self.drain_leadership = DrainLeadership(
+            shard_table=self.shard_table,
+            cluster=self.cluster,
+            controller=self.controller,
+            free_space=self.free_space,
+            is_ready=lambda: self.is_ready,
+            clock=machine.clock,
+            stall_tolerant_clock=self.stall_tolerant_clock,
         )
         self.deadlines = Deadlines(machine.clock)
         self.topic_creation = TopicCreation(self.controller, self.cluster)
@@ -152,8 +157,6 @@ class Broker:
         self._is_check_scheduled = False  # a look at elections is to come
         self.is_ready = False
         self.is_live = True
-        self._storage_problem: str | None = None
-        self._left_at: int | None = None  # when others were asked to lead last, see `_drain_leadership`
 
     @property
     def image(self) -> ClusterImage:
@@ -172,14 +175,6 @@ class Broker:
         self.shard_table.follow(before, image)
         self.coordinators.follow(before, image)
         self.cluster.follow(before, image)
-
-    def _serving_changed(self, shard: Shard) -> None:
-        if shard.shard_id == METADATA_SHARD:
-            self.controller.serving_changed()
-        if shard.is_serving:
-            self._left_at = None  # whoever must leave was elected all the same, and others are asked at the next tick
-        self.membership_reconciler.serving_changed()
-        self.coordinators.serving_changed(shard)
 
     def endpoints_for(self, listener: str, *, listed: bool = True) -> list[metadata.Response.Broker]:
         """
@@ -210,7 +205,7 @@ class Broker:
 
     def storage_problem(self) -> str | None:
         """Why nothing may be appended now (`log.md` §5.2); None when it may."""
-        return self._storage_problem
+        return self.free_space.problem
 
     def read_failed(self, partition: Partition, error: Exception) -> int:
         """The error code of a read that failed; damage is told, and never served."""
@@ -246,8 +241,8 @@ class Broker:
         self.membership_reconciler.tick(self.image)
         self.leader_balancer.tick(self.image)
         self.quorum.tick(self.shard_table.shards[METADATA_SHARD].replica)
-        self._check_space()
-        self._drain_leadership()
+        self.free_space.check()
+        self.drain_leadership.tick()
         self.deadlines.tick()
         self.ready_loop.tick()
         self.memory.tick()
@@ -265,22 +260,6 @@ class Broker:
         self._is_check_scheduled = False
         self.check_liveness()
 
-    def _check_space(self) -> None:
-        """Rule `log.md` §5.2: refuse before anything enters the log, while its bytes could still be spread."""
-        free = self.store.disk.free_space()
-        wanted = self.store.journal.used + FREE_BYTES_MIN
-        is_full = free < wanted
-        if is_full != self.metrics.is_disk_full:
-            self.metrics.is_disk_full = is_full
-            tell = self.events.warning if is_full else self.events.event
-            tell("disk full" if is_full else "disk has room again", free_bytes=free, wanted_bytes=wanted)
-        self.metrics.disk_free_bytes = free
-        self._storage_problem = (
-            f"{free} B are free on the disk of log.dirs, {wanted} are wanted: free some, or lower retention"
-            if is_full
-            else None
-        )
-
     @property
     def is_isolated(self) -> bool:
         """
@@ -290,29 +269,30 @@ class Broker:
         cluster = self.cluster
         return self.controller.is_stale and (cluster.peers.has_controller_contact() or not cluster.has_quorum_contact)
 
-    @property
-    def _flags(self) -> int:
-        leaves = DRAINING if self._must_leave or not self.is_ready else 0
-        return leaves | (HEARS_CONTROLLER if self.controller.is_current else 0)
+    # What the cluster's view asks of its broker.
 
     @property
-    def _must_leave(self) -> bool:
-        """Others may have room, or hear the controller, or are where clients reach them."""
-        is_alone = self.controller.is_stale and self.cluster.peers.has_controller_contact()
-        is_late = not self.is_ready and self.stall_tolerant_clock.monotonic_ms() > READY_MS
-        return is_alone or is_late or self._storage_problem is not None
+    def shards(self) -> dict[ShardId, Shard]:
+        return self.shard_table.shards
 
-    def _drain_leadership(self) -> None:
-        """They shall lead what is led here."""
-        if not self._must_leave:
-            self._left_at = None
-            return
-        now = self.clock.monotonic_ms()
-        if self._left_at is not None and now - self._left_at < LEAVE_MS:
-            return
-        self._left_at = now
-        for shard in [*self.shard_table.shards.values()]:
-            shard.transfer_leadership()
+    @property
+    def is_syncing(self) -> bool:
+        return self.ready_loop.is_syncing
+
+    @property
+    def flags(self) -> int:
+        """The flags of this broker's heartbeats, see `peer.frame`."""
+        drains = DRAINING if self.drain_leadership.is_draining or not self.is_ready else 0
+        return drains | (HEARS_CONTROLLER if self.controller.is_current else 0)
+
+    def serving_changed(self, shard: Shard) -> None:
+        """Called when this broker becomes the leader of a shard, or no longer is."""
+        if shard.shard_id == METADATA_SHARD:
+            self.controller.serving_changed()
+        if shard.is_serving:
+            self.drain_leadership.became_leader()
+        self.membership_reconciler.serving_changed()
+        self.coordinators.serving_changed(shard)
 
 
 def _queued_bytes_max(layers: BrokerLayers) -> int:

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, Protocol
 
 from tidemill.broker.controller.controller_client import ControllerClient
 from tidemill.broker.leadership.leader_table import Leader, LeaderTable
 from tidemill.broker.leadership.leader_waiters import LeaderWaiters
-from tidemill.broker.leadership.replica_lag import ReplicaLag
+from tidemill.broker.leadership.replica_lag import Lagging, ReplicaLag
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.peers import Peers
 from tidemill.metadata.image import ClusterImage, Topic
@@ -29,39 +29,55 @@ HEARD_MS: Final = 1_000  # four ticks: clients are sent to leaders whose last he
 LISTED_MS: Final = 9_000
 
 
+class ClusterOwner(Protocol):
+    """The broker, as its view of the cluster needs it."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def shards(self) -> dict[ShardId, Shard]:
+        """The replicas on this broker."""
+        ...
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether the journal makes rows durable, as votes and acknowledgements need it."""
+        ...
+
+    @property
+    def flags(self) -> int:
+        """The flags of this broker's heartbeats, see `peer.frame`."""
+        ...
+
+    def serving_changed(self, shard: Shard) -> None:
+        """Called when this broker becomes the leader of a shard, or no longer is."""
+        ...
+
+
 class Cluster:
-    """Implements `Road` of `shard/raft_transport.py` and `ShardObserver` of `shard/shard.py`."""
+    """`shard.Road`, and `PeersOwner` for the links to the other brokers."""
 
     def __init__(
         self,
         identity: Identity,
         machine: Machine,
+        owner: ClusterOwner,
         *,
-        image: Callable[[], ClusterImage],
-        shards: Callable[[], dict[ShardId, Shard]],
         stall_tolerant_clock: Clock,
-        is_syncing: Callable[[], bool],
-        flags: Callable[[], int],
-        serving_changed: Callable[[Shard], None],
     ) -> None:
+        self._owner = owner
         self.address = ""  # host:port of the peer listener, once it is bound
         self.join: Sequence[str] = ()  # addresses to ask or once heard of, beside those that the image knows
         self.leaders = LeaderTable(identity.voter)
-        self._lag = ReplicaLag(image=image, shards=shards, alive=lambda: self.peers.alive(), clock=stall_tolerant_clock)
-        self.peers = Peers(
-            hello=self.hello,
-            leaders=self.leaders,
-            leaders_changed=self._changed,
-            clock=stall_tolerant_clock,
-            call_soon=machine.turns.call_soon,
-            is_syncing=is_syncing,
-            flags=flags,
-            lagging=self._lag.check,
+        self._lag = ReplicaLag(
+            image=self._image, shards=self._shards, alive=lambda: self.peers.alive(), clock=stall_tolerant_clock
         )
+        self.peers = Peers(self, self.leaders, clock=stall_tolerant_clock, call_soon=machine.turns.call_soon)
         self.controller_client = ControllerClient(self._controller, self.peers.ask)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
         self.leader_waiters = LeaderWaiters(
-            image=image,
+            image=self._image,
             has_known_leader=self._has_known_leader,
             is_leaderless=self._is_leaderless,
             clock=machine.clock,
@@ -69,10 +85,6 @@ class Cluster:
         )
         self._identity = identity
         self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
-        self._image = image
-        self._shards = shards
-        self._flags = flags
-        self._serving_changed = serving_changed
         self._events = machine.events
 
     @property
@@ -85,6 +97,24 @@ class Cluster:
             cluster_id=identity.cluster_id, voter=identity.voter, incarnation=self._incarnation, address=self.address
         )
 
+    @property
+    def is_syncing(self) -> bool:
+        return self._owner.is_syncing
+
+    @property
+    def flags(self) -> int:
+        return self._owner.flags
+
+    def lagging(self) -> tuple[Lagging, ...]:
+        """Return the replicas that are out of sync, of the shards led here."""
+        return self._lag.check()
+
+    def _image(self) -> ClusterImage:
+        return self._owner.image
+
+    def _shards(self) -> dict[ShardId, Shard]:
+        return self._owner.shards
+
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
         if before.brokers is not image.brokers:
             self.reach()
@@ -92,7 +122,7 @@ class Cluster:
             gone = [topic for topic in before.topics.values() if topic.topic_id not in image.topics_by_id]
             for shard_id in chain.from_iterable(topic.shard_ids for topic in gone):
                 self.leaders.deleted(shard_id)
-        self._changed()
+        self.leaders_changed()
 
     def reach(self) -> None:
         """Links are wanted to every other broker, and to whoever this one was told to join."""
@@ -123,7 +153,7 @@ class Cluster:
     def eligible_leaders(self) -> frozenset[BrokerId]:
         """Those of `live` that do not hand over what they lead."""
         able = frozenset(voter.broker_id for voter in self.peers.alive() if self.peers.may_lead(voter))
-        return able if self._flags() & DRAINING else able | {self._identity.broker_id}
+        return able if self._owner.flags & DRAINING else able | {self._identity.broker_id}
 
     def live(self) -> frozenset[BrokerId]:
         """This broker, and those that are alive as far as it has heard."""
@@ -137,8 +167,8 @@ class Cluster:
         self.leaders.leads(shard.shard_id, shard.replica.term if shard.is_serving else 0)
         self._lag.serving_changed(shard)
         self.peers.tell_leaders()
-        self._serving_changed(shard)
-        self._changed()
+        self._owner.serving_changed(shard)
+        self.leaders_changed()
 
     def damage_changed(self, shard: Shard) -> None:
         """Files of a shard are not what was written; or they are again."""
@@ -148,7 +178,8 @@ class Cluster:
             return
         self._events.error("shard damaged", shard=shard.shard_id, problem=problem, then=shard.damage.outlook)
 
-    def _changed(self) -> None:
+    def leaders_changed(self) -> None:
+        """Called when the image changed, or which broker leads which shard."""
         self.leader_waiters.check()
         for watcher in [*self.watchers]:
             watcher()

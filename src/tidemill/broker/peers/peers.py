@@ -10,7 +10,7 @@ withdraws that at once.  All times are those of `broker.stall_tolerant_clock`.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from tidemill.broker.leadership.leader_table import LeaderTable
 from tidemill.broker.leadership.replica_lag import Lagging
@@ -62,29 +62,43 @@ class _Peer:
         self.asked: dict[int, tuple[Answered, int]] = {}  # and until when; oldest first
 
 
+class PeersOwner(Protocol):
+    """What the links to other brokers need from this broker."""
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether the journal makes rows durable; while it does not, no peer may rely on this broker."""
+        ...
+
+    @property
+    def flags(self) -> int:
+        """The flags of this broker's heartbeats, see `peer.frame`."""
+        ...
+
+    def hello(self) -> Hello: ...
+
+    def lagging(self) -> tuple[Lagging, ...]:
+        """Return the replicas that are out of sync, of the shards led here; called at each tick."""
+        ...
+
+    def leaders_changed(self) -> None:
+        """Called when a peer reports other leaders, or is lost."""
+        ...
+
+
 class Peers:
     """`peer.link.LinkOwner`."""
 
     def __init__(
         self,
-        *,
-        hello: Callable[[], Hello],
+        owner: PeersOwner,
         leaders: LeaderTable,
-        leaders_changed: Callable[[], None],
+        *,
         clock: Clock,
         call_soon: Callable[[Callable[[], None]], object],
-        is_syncing: Callable[[], bool],
-        flags: Callable[[], int],
-        lagging: Callable[[], tuple[Lagging, ...]],
     ) -> None:
-        """
-        `is_syncing`: this broker's journal does what a voter's must; while it does not, nobody shall count on it.
-        `flags` are those of `peer.frame`, for its heartbeat.  `lagging`: replicas that are out of
-        sync, of shards that are led here, asked at each tick.
-        """
-        self._flags = flags
-        self._lagging = lagging
-        self.hello = hello
+        self._owner = owner
+        self.hello = owner.hello
         self.links: Links | None = None
         self.receive: Callable[[ReplicaKey, ShardId, Message], None] = _nowhere
         self.peer_reconnected: Callable[[ReplicaKey], None] = _nobody
@@ -92,10 +106,8 @@ class Peers:
         self.peer_lost: Callable[[], None] = _nothing  # of a broker: it may have led
         self.on_request: Callable[[Link, memoryview, Respond], None] | None = None
         self._leaders = leaders
-        self._leaders_changed = leaders_changed
         self._clock = clock
         self._call_soon = call_soon
-        self._is_syncing = is_syncing
         self._peers: dict[Link, _Peer] = {}
         self._by_key: dict[ReplicaKey, _Peer] = {}
         self._heartbeat: tuple[int, int, tuple[Lagging, ...]] | None = None  # the last one, and its bytes
@@ -168,13 +180,13 @@ class Peers:
     def tick(self) -> None:
         """Called a few times a second."""
         now_ms = self._clock.monotonic_ms()
-        heartbeat = self._leaders.version, self._flags(), self._lagging()
+        heartbeat = self._leaders.version, self._owner.flags, self._owner.lagging()
         if heartbeat != self._heartbeat:
             self._heartbeat = heartbeat
             version, flags, lagging = heartbeat
             self._to_silent = frames.encode_heartbeat(frames.Heartbeat(version, flags, lagging))
             self._to_heard = frames.encode_heartbeat(frames.Heartbeat(version, flags | frames.HEARS_YOU, lagging))
-        is_syncing = self._is_syncing()
+        is_syncing = self._owner.is_syncing
         for peer in list(self._peers.values()):
             if now_ms - peer.heard_at > GIVEN_UP_MS:
                 peer.link.close(f"nothing was heard for {GIVEN_UP_MS} ms")
@@ -250,7 +262,7 @@ class Peers:
         if voter is not None and self._lives.get(voter) == incarnation:
             heartbeat_at = self._heartbeat_of(voter)
         peer = self._peers[link] = _Peer(link, self._clock.monotonic_ms(), heartbeat_at)
-        if self._to_silent and self._is_syncing():
+        if self._to_silent and self._owner.is_syncing:
             self._put(peer, self._to_silent)  # as at the last tick; the other end counts on nobody before
         if voter is not None:
             self._by_key[voter] = peer
@@ -275,7 +287,7 @@ class Peers:
                 case frames.Leaders(from_version, _, terms):
                     if voter is not None:
                         self._leaders.told(voter, terms, is_whole=not from_version)
-                        self._leaders_changed()
+                        self._owner.leaders_changed()
                 case frames.Request(correlation, data):
                     self._answer(peer, correlation, data)
                 case frames.Response(correlation, data):

@@ -55,21 +55,21 @@ class Linked:
         self.clock = HandClock()
         self.stall_tolerant_clock = StallTolerantClock(self.clock)
         self.turns: list[Callable[[], None]] = []
-        self.lagging: tuple[Lagging, ...] = ()
+        self.out_of_sync: tuple[Lagging, ...] = ()
         self.is_syncing = True
+        self.flags = 0
         self.table = LeaderTable(ME)
-        self.peers = Peers(
-            hello=lambda: Hello(cluster_id="c", voter=ME, incarnation=1, address="h:1"),
-            leaders=self.table,
-            leaders_changed=lambda: None,
-            clock=self.stall_tolerant_clock,
-            call_soon=self.turns.append,
-            is_syncing=lambda: self.is_syncing,
-            flags=lambda: 0,
-            lagging=lambda: self.lagging,
-        )
+        self.peers = Peers(self, self.table, clock=self.stall_tolerant_clock, call_soon=self.turns.append)
         self.link = HandLink()
         self.peers.linked(self.link)
+
+    def hello(self) -> Hello:
+        return Hello(cluster_id="c", voter=ME, incarnation=1, address="h:1")
+
+    def lagging(self) -> tuple[Lagging, ...]:
+        return self.out_of_sync
+
+    def leaders_changed(self) -> None: ...
 
     def turn(self) -> int:
         """How many of the callbacks failed, as a loop tells of them and goes on."""
@@ -271,7 +271,7 @@ def test_replicas_that_lag_are_told_with_each_heartbeat(linked: Linked) -> None:
     before = linked.peers.lagging(OTHER)
     linked.hear()
     after = linked.peers.lagging(OTHER)
-    linked.lagging = (lagging,)
+    linked.out_of_sync = (lagging,)
     linked.peers.tick()
     linked.turn()
 
