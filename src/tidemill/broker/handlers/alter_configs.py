@@ -1,8 +1,8 @@
 """
 AlterConfigs (key 33): v0-2
 
-Replaces everything that was set for a resource; what is not named goes back to its default.  Clients have been asked
-to use IncrementalAlterConfigs since KIP-339, and some do not.
+Replaces all settings of a resource: a setting that the request does not name is reset to its default.  KIP-339 replaced
+this API by IncrementalAlterConfigs, but some clients still use it.
 """
 
 from tidemill.broker.connection.request_context import RequestContext
@@ -50,7 +50,7 @@ def _answer(altered: AlteredResource) -> ResourceResponse:
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """All of it, for one reason."""
+    """Return a response that refuses the whole request with `error_code`."""
     return Response(
         responses=[
             ResourceResponse(

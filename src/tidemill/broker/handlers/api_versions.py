@@ -1,7 +1,7 @@
 """
 ApiVersions (key 18): v0-4
 
-What this broker speaks: only what works.
+The APIs and versions that this broker offers: only those that are implemented.
 
 v1  throttle_time_ms
 v3  flexible; client software name and version (KIP-511); features
@@ -26,5 +26,5 @@ def handle(request: Request, context: RequestContext) -> Response:
 
 
 def _is_legal(request: Request) -> bool:
-    """KIP-511: names and versions may end up in metrics, so they are held to a pattern."""
+    """Check the client's software name and version against the pattern of KIP-511, since they may end up in metrics."""
     return all(_SOFTWARE.fullmatch(text) for text in (request.client_software_name, request.client_software_version))

@@ -1,8 +1,8 @@
 """
 CreatePartitions (key 37): v0-3
 
-More partitions for topics, each for itself; the answer comes when the new ones are led.  They form new shards: nothing
-that is there moves.
+Adds partitions to topics; one topic may be refused without the others.  The response leaves when the new partitions
+have leaders.  They form new shards, so no existing partition moves.
 """
 
 from tidemill.broker.connection.request_context import RequestContext
@@ -51,5 +51,5 @@ def _answer(topic: GrownTopic) -> TopicResponse:
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """All of it, for one reason."""
+    """Return a response that refuses the whole request with `error_code`."""
     return Response(results=[TopicResponse(name=topic.name, error_code=error_code) for topic in request.topics])

@@ -1,14 +1,15 @@
 """
 CreateTopics (key 19): v2-7
 
-New topics, each for itself; the answer comes when all that were made are led, so that who asked may produce at once.
+Creates topics; one topic may be refused without the others.  The response leaves when the partitions of all created
+topics have leaders, so that the client may produce at once.
 
-v4  counts of -1 are the broker's defaults (KIP-464)
-v5  the answer tells counts and configuration (KIP-525)
+v4  counts of -1 mean the broker's defaults (KIP-464)
+v5  the response has counts and configuration (KIP-525)
 v7  topic ids
 
-timeout_ms is not looked at: a controller that hears no majority leads no more after two seconds, and answers whoever
-waits; and leaders are waited for five seconds.
+timeout_ms is ignored.  A controller without contact to a majority steps down after two seconds and then answers, and
+leaders are awaited for five seconds at most.
 """
 
 from typing import Final
@@ -23,7 +24,7 @@ from tidemill.model.topic import NO_TOPIC_ID
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.create_topics import Request, Response
 
-TOPICS_MAX: Final = 2_000  # of one request: some 0.1 s of the loop
+TOPICS_MAX: Final = 2_000  # of one request, so that it does not hold the event loop for long
 
 TopicResponse = Response.Topic
 
@@ -89,7 +90,7 @@ def _answer(topic: CreatedTopic, layers: BrokerLayers, *, is_made: bool) -> Topi
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """All of it, for one reason."""
+    """Return a response that refuses the whole request with `error_code`."""
     return Response(
         topics=[TopicResponse(name=topic.name, error_code=error_code, configs=()) for topic in request.topics]
     )

@@ -1,7 +1,7 @@
 """
 DeleteGroups (key 42): v0-2
 
-Empty groups go with all that they committed; a group with members is NON_EMPTY_GROUP.
+Deletes empty groups with their committed offsets.  A group that has members is refused with NON_EMPTY_GROUP.
 """
 
 from tidemill.broker.connection.request_context import RequestContext

@@ -1,12 +1,12 @@
 """
 DeleteRecords (key 21): v0-2
 
-Moves the log start of partitions forward, and answers with where it is when that has committed.  Offset -1 is the high
-watermark; nothing above it can be deleted.
+Moves the log start offsets of partitions forward; the response has the new ones and leaves when the moves have
+committed.  Offset -1 means the high watermark; nothing above it can be deleted.
 
-While the disk is full only what frees a segment is taken: the rest is KAFKA_STORAGE_ERROR.
+While the disk is full, only a move that frees a segment is accepted; others are refused with KAFKA_STORAGE_ERROR.
 
-What has not committed when timeout_ms is over, or this broker leads no more, is REQUEST_TIMED_OUT.
+A move that has not committed after timeout_ms, or before this broker stops leading, is REQUEST_TIMED_OUT.
 """
 
 from typing import Final
@@ -28,20 +28,20 @@ PartitionResponse = Response.Topic.Partition
 
 
 class _Awaited(Pending):
-    """Completes when every log start that moves has moved, or when the client's time is over."""
+    """Completes when the outcome of every move is known, or when the client's timeout expires."""
 
     __slots__ = ("_deadlines", "_has_begun", "_timeout_ms", "_unknown", "response")
 
     def __init__(self, response: Response, deadlines: Deadlines, timeout_ms: int) -> None:
         super().__init__()
         self.response = response
-        self._unknown = 0  # log starts that may or may not move
-        self._has_begun = False  # all of them
+        self._unknown = 0  # moves whose outcome is not known yet
+        self._has_begun = False  # True once every move of the request has begun
         self._deadlines = deadlines
         self._timeout_ms = max(timeout_ms, 0)
 
     def move(self, partition: Partition, offset: int, now_ms: int, answer: PartitionResponse) -> None:
-        answer.error_code = errors.REQUEST_TIMED_OUT  # unless it commits in time
+        answer.error_code = errors.REQUEST_TIMED_OUT  # replaced when the move commits in time
         self._unknown += 1
         shard = partition.shard
 
@@ -92,7 +92,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
             if offset <= partition.log_start:
                 answer.low_watermark = partition.log_start
             elif context.broker.storage_problem() is not None and not partition.log.frees(offset):
-                answer.error_code = errors.KAFKA_STORAGE_ERROR  # it would only take room
+                answer.error_code = errors.KAFKA_STORAGE_ERROR  # the row would only take space
             else:
                 awaited.move(partition, offset, context.now_ms, answer)
     awaited.all_begun()
@@ -108,5 +108,5 @@ def _problem(topic: str, partition: Partition, offset: int) -> int:
     if code:
         return code
     if not partition.shard.accepts_writes:
-        return errors.NOT_LEADER_OR_FOLLOWER  # it is being handed over
+        return errors.NOT_LEADER_OR_FOLLOWER  # leadership is being transferred
     return errors.NONE if 0 <= offset <= partition.high_watermark else errors.OFFSET_OUT_OF_RANGE

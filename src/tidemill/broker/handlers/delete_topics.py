@@ -1,7 +1,8 @@
 """
 DeleteTopics (key 20): v1-6
 
-Topics by name, from v6 also by id.  Answered when the deletion has committed; the files go afterwards.
+Deletes topics by name, from v6 also by id.  The response leaves when the deletion has committed; the files are removed
+afterwards.
 
 v5  error_message (KIP-599)
 v6  topics by id (KIP-516)
@@ -52,12 +53,12 @@ def _ambiguous(name: str | None, topic_id: TopicId) -> TopicResponse:
         name=name,
         topic_id=topic_id,
         error_code=errors.INVALID_REQUEST,
-        error_message=f"a topic is named by its name or by its id; {given} of them is given",
+        error_message=f"a topic needs either a name or an id; the request has {given}",
     )
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """All of it, for one reason."""
+    """Return a response that refuses the whole request with `error_code`."""
     return Response(
         responses=[
             TopicResponse(name=name, topic_id=topic_id, error_code=error_code) for name, topic_id in _wanted(request)

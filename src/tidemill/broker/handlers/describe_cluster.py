@@ -1,14 +1,14 @@
 """
 DescribeCluster (key 60): v0-2
 
-The brokers that are up, or were a moment ago, as one who came through this listener reaches them; and this one as the
-controller: every broker passes on what that decides, as KRaft's do, and a client that waits for one which has just
-died would wait for long.  Who it is tells DescribeQuorum.
+Returns the brokers that are up or were a moment ago, with their endpoints of the client's listener, and this broker as
+the controller.  Every broker forwards requests to the real controller, as KRaft's brokers do; a client that waited for
+a controller which has just died would wait long.  DescribeQuorum names the real controller.
 
-v1  endpoint_type: brokers only, because no controller listens elsewhere (KIP-919)
-v2  include_fenced_brokers: the others, too; is_fenced tells which (KIP-1073)
+v1  endpoint_type: brokers only, because controllers have no listener of their own (KIP-919)
+v2  include_fenced_brokers: adds brokers that are down, marked by is_fenced (KIP-1073)
 
-Authorized operations are not told (INT32_MIN): there is no authorizer yet.
+Authorized operations are unset (INT32_MIN): there is no authorizer yet.
 """
 
 from typing import Final
@@ -48,7 +48,7 @@ def _other_endpoint(request: Request) -> Response:
     is_known = request.endpoint_type == CONTROLLERS
     return Response(
         error_code=errors.MISMATCHED_ENDPOINT_TYPE if is_known else errors.UNSUPPORTED_ENDPOINT_TYPE,
-        error_message=f"clients of brokers are served here: endpoint type {BROKERS}, not {request.endpoint_type}",
+        error_message=f"endpoint_type={request.endpoint_type} is not served here; use {BROKERS} (brokers)",
         endpoint_type=request.endpoint_type,
         cluster_id="",
         brokers=(),

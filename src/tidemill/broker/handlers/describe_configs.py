@@ -1,13 +1,13 @@
 """
 DescribeConfigs (key 32): v1-4
 
-Every key of topics, brokers and groups: the value that counts, and where it came from.
+Returns the keys of topics, brokers and groups with their effective values and the sources of these values.
 
 v1  synonyms
 v3  types and documentation (KIP-569)
 
-A broker is described by itself alone, because only it knows what it was started with; the broker named "" is the
-cluster's default.  Broker loggers and client metrics have no configuration here.
+A broker describes only itself, because no other broker knows its static settings.  The broker named "" stands for the
+cluster-wide defaults.  Broker loggers and client metrics have no configuration.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ from tidemill.model.errors import KafkaError
 from tidemill.model.topic import name_problem
 from tidemill.wire.messages.describe_configs import Request, Response
 
-RESOURCES_MAX: Final = 2_000  # of one request: each has some fifty settings, and all take 0.2 s of the loop
+RESOURCES_MAX: Final = 2_000  # of one request, so that it does not hold the event loop for long
 TOO_MANY: Final = KafkaError(errors.INVALID_REQUEST, f"one request describes at most {RESOURCES_MAX} resources")
 
 ResourceResponse = Response.Resource
@@ -36,7 +36,8 @@ Config = ResourceResponse.Config
 
 
 def handle(request: Request, context: RequestContext) -> Response:
-    once = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}  # the answers are long
+    # Each resource is described once: a repeated name is short, and its description long.
+    once = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
     resources = list(once.values())
     if len(resources) > RESOURCES_MAX:
         return Response(results=[_refused(resource, TOO_MANY) for resource in resources])
@@ -49,7 +50,7 @@ def _described(request: Request, resource: Request.Resource, broker: Broker) -> 
     except KafkaError as refused:
         return _refused(resource, refused)
     keys = resource.configuration_keys
-    wanted = None if keys is None else set(keys)  # null means all; an empty list means none, as in Kafka
+    wanted = None if keys is None else set(keys)  # as in Kafka, null means all and an empty list none
     configs = [
         _config(setting, request, is_read_only=_is_read_only(resource, setting))
         for setting in resolved

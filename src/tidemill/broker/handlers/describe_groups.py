@@ -1,11 +1,11 @@
 """
 DescribeGroups (key 15): v0-6
 
-Classic groups with their members.
+Describes classic groups and their members.
 
-v3  include_authorized_operations: not asked for (INT32_MIN; there is no authorizer yet)
+v3  include_authorized_operations: unset (INT32_MIN), there is no authorizer yet
 v4  group_instance_id (KIP-345)
-v6  GROUP_ID_NOT_FOUND with a message (KIP-1043); before, such a group is Dead and no error
+v6  GROUP_ID_NOT_FOUND with a message (KIP-1043); before, such a group has the state Dead and no error
 """
 
 from tidemill.broker.connection.request_context import RequestContext

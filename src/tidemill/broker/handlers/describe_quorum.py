@@ -1,11 +1,10 @@
 """
 DescribeQuorum (key 55): v0-2
 
-Who votes and who learns in the metadata log, and how far each has come.  Asked of any broker, answered by the
-controller.
+Voters and learners of the metadata log with their progress.  Any broker forwards the request to the controller.
 
-`__cluster_metadata`, as Kafka's tools call it, and our own name are both answered.  Offsets are those of the shard's
-log: each entry counts one, also those that carry no record.
+The topic may be named `__cluster_metadata`, as Kafka's tools do, or by Tidemill's own name.  Offsets are log indexes of
+the shard: every entry counts, also one without a record.
 
 v1  last_fetch_timestamp, last_caught_up_timestamp (KIP-836)
 v2  nodes with their peer endpoints, directory ids, error_message (KIP-853)
@@ -37,9 +36,11 @@ def handle(request: Request, context: RequestContext) -> Response:
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """All of it, for one reason."""
+    """Return a response that refuses the whole request with `error_code`."""
     return Response(
-        error_code=error_code, error_message="the controller is not known now, or has not answered", topics=()
+        error_code=error_code,
+        error_message="the controller is unknown at the moment, or did not answer; try again",
+        topics=(),
     )
 
 

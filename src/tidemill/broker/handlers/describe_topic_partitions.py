@@ -1,11 +1,11 @@
 """
 DescribeTopicPartitions (key 75): v0
 
-Topics and their partitions in the order of their names, a page at a time (KIP-966).  Where a page ends the cursor names
-the first partition that is not in it.  Without names, all topics.
+Returns topics and their partitions by topic name, one page at a time (KIP-966).  The cursor of a page names the first
+partition that is not in it.  A request without names asks for all topics.
 
-There are no eligible leader replicas: a leader is elected by a majority, and that is all it takes.  The lists are empty
-and not null, which Java's admin client cannot read.
+Eligible leader replicas do not exist: a majority elects the leader.  Their lists are empty and not null, because Java's
+admin client cannot read null.
 """
 
 from tidemill.broker.connection.request_context import RequestContext

@@ -1,10 +1,12 @@
 """
 ElectLeaders (key 43): v0-2
 
-Preferred leaders come to lead: whoever leads in their place is asked to hand over.  Asked of any broker, planned by the
-controller; answered when every broker that was wanted leads, as far as the controller has heard, or when timeout_ms is
-over.  An unclean election moves nothing: what has a leader needs none, and where a majority is missing it would lose
-what was acknowledged (ELIGIBLE_LEADERS_NOT_AVAILABLE, where Kafka elects whoever is there).
+Moves leadership to the preferred leaders: the present leaders are asked to transfer it.  Any broker forwards the
+request to the controller, which plans the moves.  The response leaves when the controller has heard from every
+preferred leader that it leads, or after timeout_ms.
+
+An unclean election moves nothing.  A partition with a leader needs none, and without a majority it would lose
+acknowledged records: ELIGIBLE_LEADERS_NOT_AVAILABLE, where Kafka elects any live replica.
 
 v1  election_type (KIP-460)
 """
@@ -22,12 +24,12 @@ from tidemill.model.shard import ShardId
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.elect_leaders import Request, Response
 
-REFUSED: Final = "the preferred leader is not up, or lacks too much of the log; try again when it has caught up"
+REFUSED: Final = "the preferred leader is not up, or lags too far behind; try again when it has caught up"
 TIMED_OUT: Final = "the preferred leader does not lead yet"
 
 
 class _Awaited(Pending):
-    """Completes when every shard that moves has moved, or was refused; or when the client's time is over."""
+    """Completes when every move is done or refused, or when the client's timeout expires."""
 
     __slots__ = ("_context", "_elections", "_moves", "_problems", "_timeout_ms")
 
@@ -37,7 +39,7 @@ class _Awaited(Pending):
         super().__init__()
         self._context = context
         self._elections = elections
-        self._moves: dict[ShardId, BrokerId] = dict(moves)  # not known to be done
+        self._moves: dict[ShardId, BrokerId] = dict(moves)  # not known to be done yet
         self._problems: dict[ShardId, Problem] = {}
         self._timeout_ms = max(timeout_ms, 0)
 
@@ -55,7 +57,7 @@ class _Awaited(Pending):
         self._check()
 
     def _check(self) -> None:
-        """The leader tables may have changed."""
+        """Complete the moves whose new leader is known; called when the leader table may have changed."""
         cluster = self._context.broker.cluster
         for shard_id, to in [*self._moves.items()]:
             if cluster.says_it_leads(shard_id) == to:
@@ -102,8 +104,10 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """All of it, for one reason."""
-    return _refused(request, Problem(error_code, "the controller is not known now, or has not answered"))
+    """Return a response that refuses the whole request with `error_code`."""
+    return _refused(
+        request, Problem(error_code, "the controller is unknown at the moment, or did not answer; try again")
+    )
 
 
 def _refused(request: Request, problem: Problem) -> Response:

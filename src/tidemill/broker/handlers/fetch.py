@@ -1,17 +1,17 @@
 """
 Fetch (key 1): v4-18
 
-Whole batches up to the high watermark, at least one if there is any, waiting for min_bytes up to max_wait_ms.
+Returns whole batches up to the high watermark, at least one if there is any; waits up to max_wait_ms for min_bytes.
 
 v7   sessions (KIP-227)
-v9   leader epochs fence (KIP-320)
-v11  rack_id: there are no follower reads
+v9   current_leader_epoch: stale and unknown epochs are refused (KIP-320)
+v11  rack_id: ignored, since followers are not read from
 v12  last_fetched_epoch, diverging_epoch
 v13  topics by id
-v15  replica_state: replicas speak the peer protocol, whoever calls himself one here is served as a client
-v16  node_endpoints: with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, who leads instead (KIP-951)
+v15  replica_state: ignored; replicas use the peer protocol, so every caller is served as a client
+v16  node_endpoints: the new leaders, with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951)
 
-read_committed reads to the high watermark: there are no transactions yet.
+read_committed reads up to the high watermark: there are no transactions.
 """
 
 from tidemill.broker.connection.request_context import RequestContext

@@ -1,9 +1,9 @@
 """
 FindCoordinator (key 10): v0-6
 
-Who coordinates a group: the broker that leads the group's partition of `__consumer_offsets`, which is made here when it
-is asked for the first time.  Transactions are refused with an error that clients do not try again: they are not built
-yet, and neither are share groups.
+Returns the coordinator of a group: the broker that leads the group's partition of `__consumer_offsets`.  The first
+request creates this topic.  Transactions and share groups are refused with an error that clients do not retry: they are
+not implemented.
 
 v1  key_type
 v4  many keys at once (KIP-699)
@@ -28,11 +28,14 @@ Coordinator = Response.Coordinator
 def handle(request: Request, context: RequestContext) -> Response | Pending:
     keys = tuple(request.coordinator_keys) if context.version >= 4 else (request.key,)
     if request.key_type == TRANSACTION:
-        code, message = errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not built yet"
+        code, message = (
+            errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "transactions are not implemented: unset transactional.id",
+        )
     elif request.key_type == SHARE:
-        code, message = errors.INVALID_REQUEST, "share groups are not built yet"
+        code, message = errors.INVALID_REQUEST, "share groups are not implemented"
     elif request.key_type != GROUP:
-        code, message = errors.INVALID_REQUEST, f"key type {request.key_type} is not known"
+        code, message = errors.INVALID_REQUEST, f"key_type={request.key_type} is unknown; use {GROUP} (group)"
     else:
         pending = Pending()
         context.broker.coordinators.when_there(
@@ -48,14 +51,16 @@ def _of_group(context: RequestContext, group_id: str) -> Coordinator:
     topic = image.topic(OFFSETS_TOPIC)
     number = broker.coordinators.partition_of(group_id)
     if topic is None or number is None:
-        return _refused(group_id, errors.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} is not there yet")
+        return _refused(group_id, errors.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} does not exist yet; try again")
     leader = broker.cluster.leader_of(topic, number)
     for endpoint in broker.endpoints_for(context.connection.listener):
         if leader is not None and endpoint.node_id == leader[0]:
             return Coordinator(
                 key=group_id, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port, error_code=errors.NONE
             )
-    return _refused(group_id, errors.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{number} has no leader now")
+    return _refused(
+        group_id, errors.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{number} has no leader at the moment; try again"
+    )
 
 
 def _refused(key: str, error_code: int, message: str) -> Coordinator:

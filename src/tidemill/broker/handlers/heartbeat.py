@@ -1,7 +1,7 @@
 """
 Heartbeat (key 12): v0-4
 
-A classic group's member says it is alive; the answer tells it to rejoin, or not.
+A member of a classic group renews its session; the response tells it whether it must rejoin.
 
 v3  group_instance_id (KIP-345)
 """

@@ -1,8 +1,8 @@
 """
 IncrementalAlterConfigs (key 44): v0-1
 
-Single settings of topics, brokers and groups: set, deleted, appended to, subtracted from (KIP-339).  A resource is
-changed as a whole or not at all.
+Changes single settings of topics, brokers and groups: set, delete, append or subtract (KIP-339).  The changes of one
+resource are applied all or none.
 """
 
 from tidemill.broker.connection.request_context import RequestContext
@@ -48,7 +48,7 @@ def _changes(resource: Request.Resource) -> tuple[ConfigResource, tuple[Change, 
 def _unknown_operation(resource: Request.Resource) -> ResourceResponse:
     return ResourceResponse(
         error_code=errors.INVALID_REQUEST,
-        error_message="an operation is 0 (set), 1 (delete), 2 (append) or 3 (subtract)",
+        error_message="unknown config_operation: use 0 (set), 1 (delete), 2 (append) or 3 (subtract)",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
@@ -65,7 +65,7 @@ def _answer(altered: AlteredResource) -> ResourceResponse:
 
 
 def refused(request: Request, error_code: int) -> Response:
-    """All of it, for one reason."""
+    """Return a response that refuses the whole request with `error_code`."""
     return Response(
         responses=[
             ResourceResponse(

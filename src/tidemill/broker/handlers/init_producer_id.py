@@ -1,9 +1,9 @@
 """InitProducerId (key 22): v0-5
 
-An idempotent producer gets an id of its own, or, when it brings one, the next epoch of it (KIP-360).  A transactional
-id is refused with an error that clients do not try again: transactions are not built yet.  While no id can be had
-from the controller the answer is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: after any other some clients look for a
-coordinator that an idempotent producer does not have, or give up.
+Gives an idempotent producer a new producer id, or the next epoch of the id in the request (KIP-360).  A transactional
+id is refused with an error that clients do not retry: transactions are not implemented.  While the controller gives out
+no ids, the error is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: after any other error some clients give up, or look for a
+coordinator, which an idempotent producer does not have.
 
 v3  producer_id and producer_epoch in the request
 """

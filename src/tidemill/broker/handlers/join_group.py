@@ -1,13 +1,13 @@
 """
 JoinGroup (key 11): v0-9
 
-A member enters a classic group's next generation; the answer leaves when the generation begins.
+A member joins the next generation of a classic group.  The response leaves when the generation begins.
 
 v1  rebalance_timeout_ms
-v4  a new member is told its id first (KIP-394)
+v4  a new member gets its id in a first response (KIP-394)
 v5  group_instance_id (KIP-345)
 v7  protocol_type; protocol_name may be null (KIP-559)
-v8  reason: told to nobody
+v8  reason: ignored
 v9  skip_assignment (KIP-814)
 """
 

@@ -1,10 +1,10 @@
 """
 LeaveGroup (key 13): v0-5
 
-Members leave a classic group, of their own will or by an administrator's.
+Removes members from a classic group, at their own request or an administrator's.
 
-v3  many members at once, each answered for itself (KIP-345); before, one, whose error is the response's
-v5  reason: told to nobody
+v3  many members, each with its own error (KIP-345); before, one member, whose error is that of the response
+v5  reason: ignored
 """
 
 from tidemill.broker.connection.request_context import RequestContext

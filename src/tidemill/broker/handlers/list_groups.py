@@ -1,7 +1,8 @@
 """
 ListGroups (key 16): v0-5
 
-Every group that this broker coordinates.  While a partition still loads the whole is told to be asked again.
+Lists every group that this broker coordinates.  While one of its partitions is loading, the whole request is refused
+with COORDINATOR_LOAD_IN_PROGRESS.
 
 v4  states_filter, group_state (KIP-518)
 v5  types_filter, group_type (KIP-848)

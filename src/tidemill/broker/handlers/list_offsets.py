@@ -1,10 +1,12 @@
 """ListOffsets (key 2): v1-11
 
-Offsets by timestamp, and by the names of the ends: −1 latest, −2 earliest, −3 largest timestamp (KIP-734), −4
-earliest local (KIP-405), −5 latest tiered (KIP-1005: none), −6 earliest to be tiered (KIP-1023: none).
+Returns offsets by timestamp, where negative timestamps name the ends: −1 latest, −2 earliest, −3 largest timestamp
+(KIP-734), −4 earliest local (KIP-405), −5 latest tiered (KIP-1005: none), −6 earliest to be tiered (KIP-1023: none).
 
-v2  isolation_level (the last stable offset is the high watermark) v4  leader epochs
-v5  OFFSET_NOT_AVAILABLE  v6  flexible
+v2  isolation_level (the last stable offset is the high watermark)
+v4  leader epochs
+v5  OFFSET_NOT_AVAILABLE
+v6  flexible
 """
 
 from typing import Final
@@ -26,11 +28,11 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
-OFFSET_NOT_AVAILABLE_SINCE: Final = 5  # the version; who speaks an older one would not try again (KIP-207)
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5  # clients of older versions would not retry it (KIP-207)
 
 PartitionRequest = Request.Topic.Partition
 PartitionResponse = Response.Topic.Partition
-Lookup = tuple[Partition, int, PartitionResponse]  # whose answer must be looked up: the partition and the timestamp
+Lookup = tuple[Partition, int, PartitionResponse]  # partition, timestamp, and the response to complete
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending:
@@ -70,7 +72,7 @@ def _problem(context: RequestContext, topic: str, partition: Partition | None, a
 
 
 def _answer_end(partition: Partition, asked: PartitionRequest, answer: PartitionResponse) -> bool:
-    """Answer what needs no reading; false when it does."""
+    """Fill in the offset if it is known without a read from the log; False if a read is necessary."""
     log = partition.log
     if asked.timestamp == LATEST:
         answer.offset, answer.leader_epoch = partition.high_watermark, partition.leader_epoch

@@ -1,16 +1,17 @@
 """Metadata (key 3): v0-13
 
-The brokers that are up or were a moment ago, topics, and who leads what.  Leader and epoch are one pair: while a leader
-has not confirmed its term there is none, and the answer waits for one (`broker/leadership/leader_waiters`).
+Returns the brokers that are up or were a moment ago, the topics, and the leader of each partition.  Leader and epoch
+are one pair: a leader that has not confirmed its term does not count, and the response waits for one
+(`broker/leadership/leader_waiters`).
 
-Who asks a broker that is cut off, and so knows no leader, is hung up on: clients ask another broker then, at once.
-REBOOTSTRAP_REQUIRED (KIP-1102) would make them give up all connections, also those to leaders who are well, and a third
-of them would ask the same broker again: librdkafka takes two seconds for each such turn.
+A broker that is isolated, and therefore knows no leader, closes the client's connection: the client then asks another
+broker at once.  REBOOTSTRAP_REQUIRED (KIP-1102) would make it drop all its connections, also those to healthy leaders,
+and it might ask the same broker again, which takes librdkafka two seconds each time.
 
 v4   allow_auto_topic_creation
-v5   offline_replicas: those that are not up
+v5   offline_replicas: replicas that are not up
 v7   leader_epoch
-v8   authorized operations (not asked for: INT32_MIN; there is no authorizer yet)
+v8   authorized operations: unset (INT32_MIN), there is no authorizer yet
 v10  topic ids
 v12  topics by id
 """
@@ -30,7 +31,7 @@ from tidemill.model.topic import INTERNAL_TOPICS, METADATA_TOPIC, NO_TOPIC_ID, n
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.metadata import Request, Response
 
-CREATED_MAX: Final = 100  # topics that one request creates by naming them: who names more asks again and gets the next
+CREATED_MAX: Final = 100  # topics that one request creates; a client that names more asks again and gets the next ones
 
 TopicResponse = Response.Topic
 PartitionResponse = Response.Topic.Partition
@@ -57,7 +58,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending | No
 
 
 def _shards(request: Request, context: RequestContext) -> Collection[ShardId]:
-    """What is asked for."""
+    """Return the shards of the topics that the request names."""
     image = context.broker.image
     if _wants_all(request, context):
         return image.shards
@@ -74,7 +75,11 @@ def _find(image: ClusterImage, asked: Request.Topic) -> Topic | None:
 
 
 def _is_isolated_from(request: Request, context: RequestContext) -> bool:
-    """Shards that are led without the others' votes are still told of; who asks for none may want any of them."""
+    """
+    Whether this broker is isolated and knows no leader of any requested shard, or of any shard if none is named.
+
+    Shards that elected a leader without the isolated voters of the metadata are still answered.
+    """
     broker = context.broker
     if broker.cluster.has_quorum_contact:
         return False
@@ -82,7 +87,7 @@ def _is_isolated_from(request: Request, context: RequestContext) -> bool:
 
 
 def _to_create(request: Request, context: RequestContext) -> list[str]:
-    """Names that the client asked for by name, that may be created by asking, and are legal."""
+    """Return the legal names of missing topics that this request may create."""
     broker = context.broker
     if context.version >= 4 and not request.allow_auto_topic_creation:
         return []
@@ -97,7 +102,7 @@ def _to_create(request: Request, context: RequestContext) -> list[str]:
 
 
 def _answer(request: Request, context: RequestContext, problems: Mapping[str, int] = MappingProxyType({})) -> Response:
-    """`problems` tells why topics could not be created."""
+    """Build the response; `problems` has the error codes of topics that could not be created."""
     broker = context.broker
     image = broker.image
     brokers = broker.endpoints_for(context.connection.listener)
@@ -107,14 +112,13 @@ def _answer(request: Request, context: RequestContext, problems: Mapping[str, in
             _describe(context, image, topic, listed) for topic in image.topics.values() if topic.name != METADATA_TOPIC
         ]
     else:
-        once = {
-            (asked.name, asked.topic_id): asked for asked in request.topics or ()
-        }  # a name is short, its answer long
+        # Each topic is described once: a repeated name is short, and its description long.
+        once = {(asked.name, asked.topic_id): asked for asked in request.topics or ()}
         topics = [_asked(context, image, asked, problems, listed) for asked in once.values()]
     return Response(
         brokers=brokers,
         cluster_id=image.cluster_id,
-        controller_id=broker.identity.broker_id,  # it passes on what the controller decides, whoever that is by then
+        controller_id=broker.identity.broker_id,  # this broker forwards requests to the controller
         topics=topics,
     )
 

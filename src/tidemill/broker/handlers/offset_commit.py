@@ -1,12 +1,12 @@
 """
 OffsetCommit (key 8): v2-10
 
-A group keeps its place.  A committed offset belongs to a topic's id; the topic must exist.
+Commits offsets of a group.  A committed offset belongs to a topic id; the topic must exist.
 
-v2  retention_time_ms (to v4): kept with the offset
+v2  retention_time_ms (until v4): stored with the offset
 v6  committed_leader_epoch
 v7  group_instance_id (KIP-345)
-v9  GROUP_ID_NOT_FOUND may be answered (KIP-848)
+v9  GROUP_ID_NOT_FOUND is a possible error (KIP-848)
 v10 topics by id: UNKNOWN_TOPIC_ID
 """
 
@@ -24,7 +24,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
     image = context.broker.image
     topics = []
     offsets: list[OffsetToCommit] = []
-    committed: list[Partition] = []  # the answers of `offsets`, in the same order
+    committed: list[Partition] = []  # the responses to `offsets`, in the same order
     by_id = context.version >= 10
     for asked in request.topics:
         topic = image.topic_by_id(asked.topic_id) if by_id else image.topic(asked.name)

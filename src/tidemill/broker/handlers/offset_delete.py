@@ -1,7 +1,7 @@
 """
 OffsetDelete (key 47): v0
 
-Committed offsets that shall be no more (KIP-496); a group keeps those of topics that its members read.
+Deletes committed offsets (KIP-496).  A group keeps the offsets of topics that its members subscribe to.
 """
 
 from tidemill.broker.connection.request_context import RequestContext
@@ -18,7 +18,7 @@ def handle(request: Request, context: RequestContext) -> Pending:
     image = context.broker.image
     topics = []
     partitions: list[TopicPartitionId] = []
-    deleted: list[Partition] = []  # the answers of `partitions`, in the same order
+    deleted: list[Partition] = []  # the responses to `partitions`, in the same order
     for asked in request.topics:
         topic = image.topic(asked.name)
         answers = []

@@ -1,20 +1,21 @@
 """
 OffsetFetch (key 9): v1-10
 
-Where groups left off; −1 and no error where nothing is committed.  What was committed for a topic that was deleted is
-not shown for one that took its name.
+Returns the committed offsets of groups; −1 without an error for a partition that has none.  Offsets of a deleted topic
+are not returned for a new topic of the same name.
 
-v2  topics=null: all that is committed; error_code (before, only the partitions carry it)
+v2  topics=null: every committed offset; error_code (before, only partitions have one)
 v5  committed_leader_epoch
-v7  require_stable: there are no transactions yet that could make an offset unstable
-v8  many groups at once (KIP-709)
-v9  member_id and member_epoch: not looked at for classic groups
+v7  require_stable: ignored, since no transaction can make an offset unstable
+v8  many groups (KIP-709)
+v9  member_id and member_epoch: ignored for classic groups
 v10 topics by id: UNKNOWN_TOPIC_ID
 
-A group that cannot be asked now, or not here, has its error, and so has each partition that was asked for; but from
-v9 on that is STALE_MEMBER_EPOCH.  librdkafka (2.4 to 2.16; its issue 5586) asks for those again.  Partitions with
-another error, or that are not listed (Kafka lists none), it never asks for again, and never reads.  It asks at once,
-thousands of times a second, so that its answer takes a moment.  Kafka's own client looks no further than the group.
+A group whose coordinator is elsewhere or not available has that error.  Each requested partition has it too, but from
+v9 on the error of the partitions is STALE_MEMBER_EPOCH: librdkafka (2.4 to 2.16, its issue 5586) asks for those again.
+It never asks again for partitions with another error, or for partitions that are not listed (Kafka lists none), and
+then never reads them.  It asks again at once, so this response is delayed.  Kafka's own client checks the group's error
+only.
 """
 
 from collections.abc import Sequence
@@ -33,11 +34,11 @@ Group = Response.Group
 Topic = Response.Group.Topic
 Partition = Response.Group.Topic.Partition
 NOTHING: Final = -1
-REFUSED_AFTER_S: Final = 0.1
+REFUSED_AFTER_S: Final = 0.1  # delay of such a response: librdkafka asks again without a pause
 
 
 class _Asked:
-    """One group's question, and the answers in the order it was asked."""
+    """One group of the request, with the responses to its partitions in request order."""
 
     def __init__(self, group_id: str, topics: Sequence[Request.Group.Topic] | None, *, by_id: bool) -> None:
         self.group_id = group_id
@@ -45,7 +46,7 @@ class _Asked:
         self.wants_all = topics is None
         self.topics: list[Topic] = []
         self.partitions: list[TopicPartitionId] = []
-        self.answers: list[Partition] = []  # of `partitions`, in the same order
+        self.answers: list[Partition] = []  # to `partitions`, in the same order
         self._wanted = topics or ()
 
     def resolve(self, image: ClusterImage) -> None:
@@ -151,7 +152,7 @@ def _all(offsets: Sequence[FetchedOffset], image: ClusterImage, *, by_id: bool) 
 
 
 def _of_one(group: Group) -> Response:
-    """Before v8."""
+    """Return the response of versions before 8, which has one group."""
     return Response(
         error_code=group.error_code,
         topics=[

@@ -1,20 +1,20 @@
 """Produce (key 0): v0-13
 
-Appends one batch per partition; the answer leaves when all of them are committed (acks=all) or in this broker's
-journal (acks=1).  acks=0 has no answer, but counts as under way until then: else nothing would slow it down.  Where
-the other replicas lag, both wait until they have come near (`shard/uncommitted.py`), and in the end NOT_ENOUGH_REPLICAS
-says that nothing is appended.
+Appends one batch per partition.  The response leaves when all batches are committed (acks=all) or in this broker's
+journal (acks=1).  acks=0 has no response, but the request stays in flight until its batches are in the journal, so that
+back-pressure applies to it too.  While the other replicas lag, acks=0 and acks=1 wait as well
+(`shard/uncommitted.py`); if they lag too far, NOT_ENOUGH_REPLICAS means that nothing was appended.
 
-With acks=all and min.insync.replicas above a majority, so many replicas must have the batch on their disks: all of
-them, where it is the number of replicas.  Fewer that live: NOT_ENOUGH_REPLICAS, and nothing is appended.  When
-timeout_ms is over: NOT_ENOUGH_REPLICAS_AFTER_APPEND where only some of them are missing, else REQUEST_TIMED_OUT.  So is
-what waits when this broker does not lead any more: the outcome is not known.
+With acks=all and min.insync.replicas above a majority, that many replicas must have the batch on disk.  If fewer are
+alive, nothing is appended: NOT_ENOUGH_REPLICAS.  After timeout_ms the error is NOT_ENOUGH_REPLICAS_AFTER_APPEND if the
+batch is committed and too few replicas have it, else REQUEST_TIMED_OUT.  REQUEST_TIMED_OUT is also the error of a batch
+whose leader steps down while it waits: its outcome is unknown.
 
-What an idempotent producer sent behind a batch that was refused for now, or whose outcome is not known, is refused
-alike (`broker/connection/pipelines.py`).
+Batches that an idempotent producer sent behind a batch that was refused with a retriable error, or whose outcome is
+unknown, are refused with the same error (`broker/connection/pipelines.py`).
 
-v0-2  older formats: UNSUPPORTED_FOR_MESSAGE_FORMAT, told per partition
-v3    record batch v2; transactional_id (refused: transactions are not built yet)
+v0-2  older formats: UNSUPPORTED_FOR_MESSAGE_FORMAT, per partition
+v3    record batch v2; transactional_id (refused: transactions are not implemented)
 v8    record_errors, error_message
 v10   current_leader, node_endpoints with NOT_LEADER_OR_FOLLOWER (KIP-951)
 v13   topics by id
@@ -36,7 +36,7 @@ from tidemill.shard.partition import Partition, PartitionShard
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.produce import Request, Response
 
-COPIED_BYTES_MAX: Final = 16 << 10  # a smaller batch is copied, so that keeping it does not pin its receive buffer
+COPIED_BYTES_MAX: Final = 16 << 10  # a smaller batch is copied, so that it does not pin its receive buffer
 ACKS_ALL: Final = -1
 ACKS_LEGAL: Final = (-1, 0, 1)
 NEW_LEADERS_SINCE: Final = 10
@@ -46,17 +46,17 @@ PartitionResponse = Response.Topic.Partition
 
 
 class _Awaited(Pending):
-    """Completes when every partition's append is as durable as was asked for, or when the client's time is over."""
+    """Completes when every append is as durable as `acks` demands, or when the client's timeout expires."""
 
     __slots__ = ("_begun", "_deadlines", "_timeout_ms", "_unknown", "response")
 
-    keeps_request = True  # batches lie in the request's bytes until the journal has them
+    keeps_request = True  # the journal reads the batches from the request's bytes
 
     def __init__(self, response: Response, deadlines: Deadlines, timeout_ms: int) -> None:
         super().__init__()
         self.response: Response | None = response
-        self._unknown: dict[int, tuple[PartitionResponse, PartitionShard, int, Waiter]] = {}  # the third: log index
-        self._begun = 0  # appends; −1 when there will be no more
+        self._unknown: dict[int, tuple[PartitionResponse, PartitionShard, int, Waiter]] = {}  # third item: log index
+        self._begun = 0  # appends so far; −1 when all have begun
         self._deadlines = deadlines
         self._timeout_ms = max(timeout_ms, 0)
 
@@ -68,7 +68,7 @@ class _Awaited(Pending):
         acks: int,
         deposed: Callable[[], None],
     ) -> None:
-        """`deposed` is called when nobody knows what becomes of it: it may be truncated."""
+        """Wait for one append; call `deposed` if its outcome is unknown because this broker stopped leading."""
         at = self._begun
         self._begun += 1
         shard, index = partition.shard, appended.log_index
@@ -76,10 +76,12 @@ class _Awaited(Pending):
 
         def known(is_durable: bool) -> None:
             if unknown.pop(at, None) is None:
-                return  # it was told already that the time is over
+                return  # `expire` has answered it
             if not is_durable:
                 _refuse(
-                    answer, errors.REQUEST_TIMED_OUT, "this broker leads no more: look for the record, or send again"
+                    answer,
+                    errors.REQUEST_TIMED_OUT,
+                    "this broker no longer leads, the outcome is unknown: look for the record, or send again",
                 )
                 deposed()
             if not unknown and self._begun < 0:
@@ -105,17 +107,17 @@ class _Awaited(Pending):
         self.complete(self.response)
 
     def expire(self) -> None:
-        """What is committed, and not yet where min.insync.replicas wants it, is told apart from what may be lost."""
+        """Answer the open appends: committed ones that too few replicas have, and ones whose outcome is unknown."""
         for answer, shard, index, known in self._unknown.values():
-            shard.stop_waiting(index, known)  # as long as it leads, nobody else would let go of it
+            shard.stop_waiting(index, known)  # else the shard keeps the waiter while this broker leads
             if index <= shard.replica.commit_index:
                 _refuse(
                     answer,
                     errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                    f"after {self._timeout_ms} ms fewer than min.insync.replicas replicas have it: it is there to stay",
+                    f"committed, but on fewer than min.insync.replicas replicas after {self._timeout_ms} ms",
                 )
             else:
-                _refuse(answer, errors.REQUEST_TIMED_OUT, f"no majority has it after {self._timeout_ms} ms")
+                _refuse(answer, errors.REQUEST_TIMED_OUT, f"no majority has the batch after {self._timeout_ms} ms")
         self._unknown.clear()
         self.complete(self.response)
 
@@ -151,13 +153,17 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
             elif not partition.shard.accepts_writes:
                 appended = _not_accepting(partition)
             elif name in INTERNAL_TOPICS:
-                appended = Appended(errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is written by the cluster alone")
+                appended = Appended(
+                    errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is an internal topic: clients may not write to it"
+                )
             elif data.records is None:
                 appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
             elif pipelines and (
                 code := pipelines.refusal(place, data.records, partition.log.producers, broker.clock.monotonic_ms())
             ):
-                appended = Appended(code, message="a batch before this one was refused, and has not come again")
+                appended = Appended(
+                    code, message="an earlier batch of this producer was refused and has not been sent again"
+                )
             elif acks == ACKS_ALL and 1 < partition.config.min_insync_replicas > partition.shard.live_voters:
                 appended = _too_few_replicas(partition)
             else:
@@ -191,30 +197,30 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
     if acks == 0:
         awaited.response = None  # nothing is sent
         if any(answer.error_code for topic in responses for answer in topic.partition_responses):
-            context.connection.close()  # as in Kafka, so that the client looks for the leader again
+            context.connection.close()  # as in Kafka, so that the client asks for the leader again
     awaited.all_begun(acks)
     return awaited.response if awaited.is_done and awaited.response is not None else awaited
 
 
 def _deposed(context: RequestContext, place: TopicPartition, batch: memoryview | None) -> None:
-    """The client sends it again, and before it nothing of what it has sent behind it."""
+    """Refuse the batches behind this one until the client sends it again."""
     if batch is not None:
         now_ms = context.broker.clock.monotonic_ms()
         context.connection.pipelines.refuse(place, batch, errors.REQUEST_TIMED_OUT, now_ms)
 
 
 def _refusal(request: Request, context: RequestContext) -> Appended | None:
-    """What makes the whole request wrong."""
+    """Return the refusal of every partition, if the request as a whole is refused."""
     if context.version < 3:
         return Appended(
             errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, message="only record batch v2 (Produce v3 and later) is stored"
         )
     if request.acks not in ACKS_LEGAL:
-        return Appended(errors.INVALID_REQUIRED_ACKS, message=f"acks={request.acks}; -1 (all), 0 or 1 are known")
+        return Appended(errors.INVALID_REQUIRED_ACKS, message=f"acks={request.acks} is invalid: use -1 (all), 0 or 1")
     if request.transactional_id is not None:
         return Appended(
             errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            message="transactions are not built yet: unset transactional.id",
+            message="transactions are not implemented: unset transactional.id",
         )
     problem = context.broker.storage_problem()
     if problem is not None:
@@ -227,7 +233,7 @@ def _unknown(context: RequestContext, name: str | None, topic_id: bytes, number:
         return Appended(errors.UNKNOWN_TOPIC_ID, message=f"no topic has the id {topic_id.hex()}")
     code = context.broker.missing_partition(name, b"", number)
     if code == errors.NOT_LEADER_OR_FOLLOWER:
-        return Appended(code, message=f"partition {number} of {name} is not led here")
+        return Appended(code, message=f"this broker does not lead partition {number} of {name}")
     return Appended(code, message=f"topic {name} does not exist, or has no partition {number}")
 
 
@@ -235,8 +241,8 @@ def _too_few_replicas(partition: Partition) -> Appended:
     wanted, live = partition.config.min_insync_replicas, partition.shard.live_voters
     return Appended(
         errors.NOT_ENOUGH_REPLICAS,
-        message=f"min.insync.replicas of topic {partition.topic} is {wanted}, and {live} of its "
-        f"{len(partition.shard.replica.voters)} replicas are up: lower it, or start their brokers",
+        message=f"min.insync.replicas={wanted} of topic {partition.topic}, but {live} of its "
+        f"{len(partition.shard.replica.voters)} replicas are up: lower it, or start the missing brokers",
     )
 
 
@@ -245,9 +251,12 @@ def _not_accepting(partition: Partition) -> Appended:
     if shard.log.damage is not None:
         return Appended(errors.KAFKA_STORAGE_ERROR, message=f"{shard.log.damage}; {shard.damage.outlook}")
     if shard.is_serving:
-        return Appended(errors.NOT_LEADER_OR_FOLLOWER, message="the leader hands over to another broker")
+        return Appended(
+            errors.NOT_LEADER_OR_FOLLOWER, message="the leader is transferring its leadership to another broker"
+        )
     if shard.is_unconfirmed:
         return Appended(errors.NOT_LEADER_OR_FOLLOWER, message="the leader has not confirmed its term yet")
     return Appended(
-        errors.NOT_LEADER_OR_FOLLOWER, message=f"partition {partition.number} of {partition.topic} is led elsewhere"
+        errors.NOT_LEADER_OR_FOLLOWER,
+        message=f"this broker does not lead partition {partition.number} of {partition.topic}",
     )

@@ -1,10 +1,10 @@
 """
 SyncGroup (key 14): v0-5
 
-The leader of a classic group hands in what every member shall read; each member is answered with its own part.
+The leader of a classic group sends the assignments of all members; the response to each member has its own.
 
 v3  group_instance_id (KIP-345)
-v5  protocol_type and protocol_name, which must both be there (KIP-559)
+v5  protocol_type and protocol_name, which are both required (KIP-559)
 """
 
 from tidemill.broker.connection.request_context import RequestContext
