@@ -1,7 +1,7 @@
-"""Broker: everything one process serves requests from.  The entrance of this folder.
+"""Broker: everything that one process serves requests from.  The entry point of this folder.
 
-Opened in this order, each before the next: data directory, store, metadata shard (shard 0), its image, all other
-shards, listeners.
+Its parts are opened in this order: data directory, store, metadata shard (shard 0), cluster image, all other shards,
+listeners.
 """
 
 from collections.abc import Mapping
@@ -47,14 +47,14 @@ from tidemill.wire.messages import metadata
 from tidemill.wire.schema import Api
 
 ELECTION_TICK_S: Final = 0.02
-REQUESTS_BYTES_MAX: Final = 256 << 20  # of requests that are coming or being worked on, of all connections together
+REQUESTS_BYTES_MAX: Final = 256 << 20  # of arriving and unanswered requests of all connections
 
 
 class Connection(Holder, Protocol):
-    """A client's, as the broker sees it."""
+    """A client's connection, as the broker needs it."""
 
     def stop_receiving(self) -> None:
-        """Answer what has been asked, and hear nothing more."""
+        """Answer the requests that have begun, and begin no others."""
         ...
 
 
@@ -154,7 +154,7 @@ class Broker:
         self.connections: dict[Connection, None] = {}
         self._refusals = RateLimitedEvents(machine.clock)
         self._damages = RateLimitedEvents(machine.clock)
-        self._is_check_scheduled = False  # a look at elections is to come
+        self._is_check_scheduled = False  # another check of elections is scheduled
         self.is_ready = False
         self.is_live = True
 
@@ -164,23 +164,25 @@ class Broker:
 
     @property
     def layers(self) -> BrokerLayers:
-        """This broker's configuration: what it was started with, and what was altered since."""
+        """This broker's configuration: its static settings and the altered ones."""
         return self.image.broker_layers(self.broker_id, self.static)
 
     def _wake(self) -> None:
         self.ready_loop.wake()
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """The cluster image has changed: shards first, then who lives on them."""
+        """Apply a change of the cluster image: first to the shards, then to the coordinators that live on them."""
         self.shard_table.follow(before, image)
         self.coordinators.follow(before, image)
         self.cluster.follow(before, image)
 
     def endpoints_for(self, listener: str, *, listed: bool = True) -> list[metadata.Response.Broker]:
         """
-        Every broker that is up or was a moment ago, or every other, as one who came through this listener reaches it.
-        A broker that is cut off calls nobody down: its clients would forget all others, and come to nobody else any
-        more.
+        Return the brokers that are up or were a moment ago, or (`listed` False) all others, with their endpoints of
+        this listener.
+
+        A broker without contact to a majority reports every broker as up: its clients would otherwise forget all others
+        and could not leave it.
         """
         is_isolated = not self.cluster.has_quorum_contact
         found = []
@@ -195,7 +197,7 @@ class Broker:
         return found
 
     def missing_partition(self, topic: str, topic_id: bytes, number: int) -> int:
-        """The error code for a partition that does not live here: elsewhere perhaps, or nowhere."""
+        """Return the error code for a partition that has no replica here: another broker may have it, or none."""
         if not topic and self.shard_table.name_of(TopicId(topic_id)) is None:
             return errors.UNKNOWN_TOPIC_ID
         known = self.image.topic(topic) or self.image.topic_by_id(TopicId(topic_id))
@@ -204,14 +206,14 @@ class Broker:
         return errors.UNKNOWN_TOPIC_OR_PARTITION
 
     def storage_problem(self) -> str | None:
-        """Why nothing may be appended now (`log.md` §5.2); None when it may."""
+        """Return why nothing may be appended now (`log.md` §5.2); None when appends are accepted."""
         return self.free_space.problem
 
     def read_failed(self, partition: Partition, error: Exception) -> int:
-        """The error code of a read that failed; damage is told, and never served."""
+        """Return the error code of a failed read; damage is logged and the shard checks its files."""
         if isinstance(error, SegmentDamaged):
             self.metrics.corrupt_batches += 1
-            if self._damages.may_tell():  # a client asks for the same again and again
+            if self._damages.may_tell():  # clients retry the same read again and again
                 topic, number = partition.topic, partition.number
                 self.events.error("segment damaged", topic=topic, partition=number, problem=str(error))
             partition.shard.damage.suspect(error)
@@ -223,7 +225,7 @@ class Broker:
             self.events.warning("connection closed", peer=f"{peer[0]}:{peer[1]}", problem=str(error))
 
     def request_failed(self, api: Api, version: int, peer: tuple[str, int], error: BaseException) -> None:
-        """A mistake of ours: told with everything that helps to find it."""
+        """Log a defect of the broker with its traceback, and count it."""
         self.metrics.api(api.key).refused(errors.UNKNOWN_SERVER_ERROR)
         self.metrics.request_failures += 1
         self.events.failure("request failed", error, api=api.name, version=version, peer=f"{peer[0]}:{peer[1]}")
@@ -233,7 +235,7 @@ class Broker:
         self.memory.lost(connection)
 
     def tick(self) -> None:
-        """Called a few times a second: elections, idle blocks, checkpoints, free space."""
+        """Do the periodic work: elections, idle blocks, checkpoints, free space.  Called a few times a second."""
         self.stall_tolerant_clock.tick()
         self.cluster.peers.tick()
         self.controller.tick()
@@ -250,7 +252,7 @@ class Broker:
         self.metrics.response_bytes_unread = self.memory.unread_bytes
 
     def check_liveness(self) -> None:
-        """More often while shards have no leader: those that stand at one moment take each other's votes."""
+        """Tick the shards; more often while one has no leader, so that campaigns split votes less often."""
         self.shard_table.tick(self.cluster.peers.alive())
         if self.shard_table.is_electing and not self._is_check_scheduled and self.cluster.peers.links is not None:
             self._is_check_scheduled = True
@@ -263,13 +265,13 @@ class Broker:
     @property
     def is_isolated(self) -> bool:
         """
-        The image here is old, and there may be a newer one: somebody hears the controller, or there may be one among
-        those that are not heard.
+        Whether the image is stale and a newer one may exist: a peer has contact to the controller, or the controller
+        may be among the brokers that this one does not hear.
         """
         cluster = self.cluster
         return self.controller.is_stale and (cluster.peers.has_controller_contact() or not cluster.has_quorum_contact)
 
-    # What the cluster's view asks of its broker.
+    # ClusterOwner.
 
     @property
     def shards(self) -> dict[ShardId, Shard]:
@@ -296,6 +298,6 @@ class Broker:
 
 
 def _queued_bytes_max(layers: BrokerLayers) -> int:
-    """`queued.max.request.bytes`, where -1 means Kafka's "no limit": we always have one."""
+    """Return `queued.max.request.bytes`; its -1 means no limit in Kafka, and `REQUESTS_BYTES_MAX` here."""
     configured = broker_int(layers, "queued.max.request.bytes")
     return configured if configured > 0 else REQUESTS_BYTES_MAX

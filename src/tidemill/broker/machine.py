@@ -1,4 +1,4 @@
-"""What a broker asks of the machine: time, chance, threads, timers, and somewhere to tell what happens."""
+"""What a broker needs from its machine: clock, entropy, threads, timers and an event log."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,18 +14,16 @@ from tidemill.telemetry.event_log import EventLog
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The real one, or its twin in simulation."""
+    """The real machine, or the simulated one."""
 
     turns: Turns
     clock: Clock
     entropy: Entropy
     journal_jobs: Jobs
-    write_back_jobs: (
-        Jobs  # a thread of its own: a disk cache that is slow to take bytes keeps no acknowledgement waiting
-    )
+    write_back_jobs: Jobs  # a thread of its own, so that a slow write-back delays no acknowledgement
     background_jobs: Jobs
     read_jobs: Jobs
-    call_later: Callable[[float, Callable[[], None]], Any]  # seconds; gives something with `cancel()`
-    failed: Callable[[BaseException], None]  # the machine is wrong: end the process
+    call_later: Callable[[float, Callable[[], None]], Any]  # seconds; returns an object with `cancel()`
+    failed: Callable[[BaseException], None]  # called when the machine failed: ends the process
     events: EventLog
-    links: Callable[[LinkOwner], Links] | None = None  # to other brokers; None: there are none
+    links: Callable[[LinkOwner], Links] | None = None  # to other brokers; None: a broker without peers

@@ -1,4 +1,4 @@
-"""Events that somebody else can cause at will are told a few times in a while; a metric counts them all."""
+"""Rate limit of events that clients or peers can cause at will; a metric counts all of them."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ class RateLimitedEvents:
         self._since_ms = 0
 
     def may_tell(self) -> bool:
-        """Asked once per event."""
+        """Whether this event may be logged; called once per event."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._since_ms >= WHILE_MS:
             self._since_ms, self._told = now_ms, 0

@@ -1,16 +1,16 @@
-"""Time in which this process ran: by it a broker judges who is silent.
+"""A clock that leaves out stalls of this process; the broker uses it to decide which peers are silent.
 
-Who was stopped, or was given no CPU, has read no heartbeat meanwhile: they wait in his sockets.  By the machine's clock
-everybody would be silent at his first tick, and a leader that all others still follow would step down.  So of the time
-between two ticks only as much counts as a process needs that is healthy (Dadgar et al. 2018, "Lifeguard: Local Health
-Awareness for More Accurate Failure Detection").
+A process that was stopped, or got no CPU time, has read no heartbeats meanwhile: they wait in its sockets.  By the
+machine's clock every peer would be silent at its first tick, and a leader that all others still follow would step down.
+So the time between two ticks counts only up to what a healthy process needs (Dadgar et al. 2018, "Lifeguard: Local
+Health Awareness for More Accurate Failure Detection").
 """
 
 from typing import Final
 
 from tidemill.model.clock import Clock
 
-STEP_MS_MAX: Final = 500  # twice what lies between two ticks
+STEP_MS_MAX: Final = 500  # twice the time between two ticks
 
 
 class StallTolerantClock:
@@ -19,7 +19,7 @@ class StallTolerantClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ticked_at = clock.monotonic_ms()
-        self._awake_ms = 0  # until then
+        self._awake_ms = 0  # at the last tick
 
     def tick(self) -> None:
         """Called a few times a second."""

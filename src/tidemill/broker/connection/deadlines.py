@@ -1,7 +1,7 @@
-"""Requests that wait for other brokers, but not longer than their clients do.
+"""Deadlines of requests that wait for other brokers, kept without a timer for each.
 
-Requests with the same time limit come to it in the order in which they came, so that each tick looks at those only
-whose time is over.  Nothing is as exact as a timer, and nothing is made for a request that is answered in time.
+Requests with the same time limit expire in the order in which they were added, so each tick looks only at those that
+have expired.  Deadlines are as exact as the tick, and cost nothing for a request that is answered in time.
 """
 
 from typing import Protocol
@@ -11,17 +11,17 @@ from tidemill.model.clock import Clock
 
 class Expiring(Protocol):
     def expire(self) -> None:
-        """Its time is over: answer with what is known."""
+        """Answer with what is known: the deadline has passed."""
         ...
 
 
 class Deadlines:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: dict[int, dict[Expiring, int]] = {}  # by time limit: when each is over
+        self._waiting: dict[int, dict[Expiring, int]] = {}  # by time limit: the deadline of each
 
     def add(self, waiting: Expiring, limit_ms: int) -> None:
-        """`expire` is called by the first tick after `limit_ms`, unless it was removed."""
+        """Call its `expire` at the first tick after `limit_ms`, unless it is removed before."""
         self._waiting.setdefault(limit_ms, {})[waiting] = self._clock.monotonic_ms() + limit_ms
 
     def remove(self, waiting: Expiring, limit_ms: int) -> None:

@@ -1,7 +1,7 @@
-"""The replicas of the metadata shard, as its leader sees them: how far each has come, and when it was heard of.
+"""The replicas of the metadata shard as their leader sees them: log end and times of last contact.
 
-There are no fetches: a follower is heard while its broker is, and has caught up when its disk holds what was committed
-when the leader looked.
+Followers do not fetch as Kafka's do.  A follower counts as heard while its broker is alive, and as caught up when its
+disk has everything that was committed at the leader's last tick.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ NEVER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Of one replica; times are wall clock, ms, NEVER while it was not seen so."""
+    """The progress of one replica; times are wall clock in ms, or NEVER."""
 
     voter: ReplicaKey
-    end_index: int  # the first log index that is not on its disk
+    end_index: int  # the first log index that it does not have on disk
     heard_at: int
     caught_up_at: int
 
@@ -33,8 +33,8 @@ class MetadataQuorumStatus:
         self._caught_up_at: dict[ReplicaKey, int] = {}
 
     def tick(self, replica: Replica) -> None:
-        """Called a few times a second; of the metadata shard's replica here."""
-        if not replica.leads:
+        """Update the times from `replica`, the metadata shard's replica here; called a few times a second."""
+        if replica.tracker is None:
             self._heard_at.clear()
             self._caught_up_at.clear()
             return
@@ -46,8 +46,9 @@ class MetadataQuorumStatus:
                     self._caught_up_at[voter] = now_ms
 
     def standings(self, replica: Replica, voters: tuple[ReplicaKey, ...]) -> list[Standing]:
-        """Only where the replica leads."""
-        matches, now_ms = replica.status().matches, self._clock.wall_ms()
+        """Return the progress of `voters`; only while `replica` is the leader."""
+        assert replica.tracker is not None, "a leader replicates"
+        matches, now_ms = replica.tracker.matches, self._clock.wall_ms()
         return [
             Standing(voter, replica.last_index + 1, now_ms, now_ms)
             if voter == replica.me

@@ -1,13 +1,13 @@
-"""Fetch sessions: what a client wants to fetch, remembered between its requests.  KIP-227.
+"""Fetch sessions: the partitions that a client fetches, kept between its requests (KIP-227).
 
-    full request (id 0, epoch 0)  ─▶ a session is made, its id answered; every partition is in the response
+    full request (id 0, epoch 0)  ─▶ a new session, whose id is returned; every partition is in the response
     incremental (id, epoch + 1)   ─▶ changes are applied; only partitions with news are in the response
     id 0, epoch −1                ─▶ no session
     id, epoch −1                  ─▶ the session ends
 
-A cache with a bound: the session unused for longest makes room, if that is two minutes; else the newcomer is served
-without one.  So many clients that come in turn do not throw each other out, as KIP-227 wants it.  The partitions that
-all sessions remember have a bound too, and the same holds for them; one session may have a part of them.
+The cache is bounded.  The least recently used session is evicted if it has not been used for two minutes; else the new
+client is served without a session.  So clients that come in turn do not evict each other, as KIP-227 demands.  The
+partitions of all sessions together are bounded in the same way, and one session may have only a part of them.
 """
 
 from typing import Final
@@ -17,8 +17,8 @@ from tidemill.model.entropy import Entropy
 from tidemill.wire.messages.fetch import Request
 
 EVICTION_MS_MIN: Final = 120_000  # Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS
-PARTITIONS_MAX: Final = 200_000  # of all sessions together: some 80 MB
-SESSION_PARTITIONS_MAX: Final = 50_000  # of one: a client with more sends them all each time
+PARTITIONS_MAX: Final = 200_000  # of all sessions together: about 80 MB
+SESSION_PARTITIONS_MAX: Final = 50_000  # of one session: a client with more sends all of them in each request
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = (1 << 31) - 1
@@ -27,7 +27,7 @@ FetchKey = tuple[str, bytes, int]  # topic name, topic id, partition
 
 
 class Wanted:
-    """One partition of a fetch, and what its client was last told of it."""
+    """One partition of a session, with what the client was last told about it."""
 
     __slots__ = ("bytes_max", "fetch_offset", "last_fetched_epoch", "leader_epoch", "told")
 
@@ -49,12 +49,12 @@ class FetchSession:
         self.session_id = session_id
         self.used_at_ms = 0
         self.epoch = 1  # of the next request
-        self.is_incremental = False  # whether the request at hand is
+        self.is_incremental = False  # whether the current request is
         self.wanted = wanted
 
 
 class FetchSessions:
-    """By id, least recently used first."""
+    """The sessions by id, least recently used first."""
 
     def __init__(self, entropy: Entropy, sessions_max: int) -> None:
         self._entropy = entropy
@@ -66,7 +66,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def session_for(self, request: Request, now_ms: int) -> FetchSession | int:
-        """The session to answer `request` in (id 0: none is kept), or an error code.  `now_ms` never goes back."""
+        """Return the session for `request` (id 0: it is not kept), or an error code; `now_ms` is monotonic."""
         session_id, epoch = request.session_id, request.session_epoch
         if epoch == FINAL_EPOCH:
             self._end(session_id)
@@ -95,7 +95,7 @@ class FetchSessions:
         return session if wanted and self._keep(session, now_ms) else FetchSession(0, wanted)
 
     def _keep(self, session: FetchSession, now_ms: int) -> bool:
-        """As the one used last; false where there is no room for it."""
+        """Store the session as the most recently used; False if there is no room."""
         count = len(session.wanted)
         if count > SESSION_PARTITIONS_MAX or not self._has_room(count, now_ms):
             return False
@@ -105,7 +105,7 @@ class FetchSessions:
         return True
 
     def _has_room(self, partition_count: int, now_ms: int) -> bool:
-        """Room is made if that may be."""
+        """Whether there is room for so many partitions, after evicting sessions that may be evicted."""
         while len(self._sessions) >= self._sessions_max or self._partition_count + partition_count > PARTITIONS_MAX:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.used_at_ms < EVICTION_MS_MIN:

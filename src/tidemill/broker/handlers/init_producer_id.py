@@ -2,8 +2,8 @@
 
 Gives an idempotent producer a new producer id, or the next epoch of the id in the request (KIP-360).  A transactional
 id is refused with an error that clients do not retry: transactions are not implemented.  While the controller gives out
-no ids, the error is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: after any other error some clients give up, or look for a
-coordinator, which an idempotent producer does not have.
+no ids, the error is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: after any other error some clients give up, or look for
+a coordinator, which an idempotent producer does not have.
 
 v3  producer_id and producer_epoch in the request
 """

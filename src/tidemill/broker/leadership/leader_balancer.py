@@ -1,7 +1,7 @@
-"""Leaders go back to where they should be: each broker hands over what it leads, and another is preferred to lead.
+"""Leader balance: each broker transfers the shards that it leads to their preferred leaders.
 
-Every `leader.imbalance.check.interval.seconds`, if `auto.leader.rebalance.enable`.  Only to a broker that is alive and
-has nearly all there is: clients of a shard wait for no more than a hand-over.
+It runs every `leader.imbalance.check.interval.seconds` if `auto.leader.rebalance.enable` is set.  The target must be
+alive and nearly caught up, so that clients of the shard wait only for the transfer.
 """
 
 from collections.abc import Callable

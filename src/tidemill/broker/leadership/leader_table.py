@@ -1,7 +1,7 @@
-"""Who leads what: this broker's own table, which others are told as it changes, and what they have told of theirs.
+"""The leader table: which shards this broker leads, and which shards its peers say that they lead.
 
-All of it is a hint.  Two brokers may believe that they lead a shard: the higher term is right, and a term that was once
-known is never followed by a lower one.
+Each broker tells its peers about changes of its own part.  Everything here is a hint.  Two brokers may believe that
+they lead a shard: the higher term wins, and a known term is never replaced by a lower one.
 """
 
 from collections import Counter
@@ -13,55 +13,55 @@ from tidemill.model.shard import ShardId
 
 
 class Leader(NamedTuple):
-    """One pair: clients are never told a leader with another's epoch."""
+    """A leader and its term as one pair: clients never get a leader with the epoch of another."""
 
     broker_id: BrokerId
-    term: int  # confirmed: an entry of it has committed
+    term: int  # confirmed: an entry of this term has committed
 
 
 class LeaderTable:
-    """`version` counts what changed in this broker's own part."""
+    """`version` counts the changes of this broker's own part."""
 
     def __init__(self, me: ReplicaKey) -> None:
         self.version = 0
         self._me = me
         self._own: dict[ShardId, tuple[int, int]] = {}  # (term or 0, version of the change), oldest change first
         self._told: dict[ReplicaKey, dict[ShardId, int]] = {}
-        # With whose word that is: a broker may have another directory by now.
+        # With the replica key that reported it: the broker may have another directory by now.
         self._leaders: dict[ShardId, tuple[ReplicaKey, Leader]] = {}
-        self._terms: dict[ShardId, int] = {}  # the highest that was ever known
+        self._terms: dict[ShardId, int] = {}  # the highest term ever known
 
     def leader(self, shard_id: ShardId) -> Leader | None:
         known = self._leaders.get(shard_id)
         return None if known is None else known[1]
 
     def said_by(self, shard_id: ShardId) -> ReplicaKey | None:
-        """The leader, with the directory that it has."""
+        """Return the replica key of the leader."""
         known = self._leaders.get(shard_id)
         return None if known is None else known[0]
 
     def led_counts(self) -> Counter[BrokerId]:
-        """How many shards each broker leads."""
+        """Return how many shards each broker leads."""
         return Counter(voter.broker_id for voter, _ in self._leaders.values())
 
     def deleted(self, shard_id: ShardId) -> None:
-        """Its topic is gone, and shard ids are not used again: nobody needs to be told, or held to its terms."""
+        """Forget a shard of a deleted topic; shard ids are never reused."""
         self._own.pop(shard_id, None)
         self._leaders.pop(shard_id, None)
         for terms in (self._terms, *self._told.values()):
             terms.pop(shard_id, None)
 
-    # This broker's own.
+    # This broker's own part.
 
     def leads(self, shard_id: ShardId, term: int) -> None:
-        """This broker leads the shard, and `term` is confirmed; 0: not any more."""
+        """Record that this broker leads the shard with the confirmed `term`; 0: that it no longer leads."""
         self.version += 1
         self._own.pop(shard_id, None)
         self._own[shard_id] = (term, self.version)
         self._set(self._me, shard_id, term)
 
     def changes_since(self, version: int) -> list[tuple[ShardId, int]]:
-        """(Shard, term or 0), for one who knows this table as it was at `version`; 0: for one who knows nothing."""
+        """Return (shard, term or 0) of each change after `version`, which is 0 for a peer without this table."""
         changes = []
         for shard_id, (term, changed_at) in reversed(self._own.items()):
             if changed_at <= version:
@@ -70,10 +70,10 @@ class LeaderTable:
                 changes.append((shard_id, term))
         return changes
 
-    # Others'.
+    # The peers' parts.
 
     def told(self, voter: ReplicaKey, changes: Iterable[tuple[ShardId, int]], *, is_whole: bool) -> None:
-        """What another broker says of its own table."""
+        """Apply what a peer reports about its own part; `is_whole`: it replaces what was known."""
         if is_whole:
             self.forget(voter)
         table = self._told.setdefault(voter, {})
@@ -85,7 +85,7 @@ class LeaderTable:
             self._set(voter, shard_id, term)
 
     def forget(self, voter: ReplicaKey) -> None:
-        """Its link is gone: nobody is sent there until it says again what it leads."""
+        """Forget the part of a peer whose connection is lost, until the peer reports it again."""
         for shard_id in self._told.pop(voter, {}):
             self._set(voter, shard_id, 0)
 
@@ -95,6 +95,6 @@ class LeaderTable:
                 del self._leaders[shard_id]
             return
         if term < self._terms.get(shard_id, 0):
-            return  # it has not heard of its successor yet
+            return  # a stale leader, which has not heard of its successor yet
         self._terms[shard_id] = term
         self._leaders[shard_id] = voter, Leader(voter.broker_id, term)

@@ -1,13 +1,13 @@
-"""Whether this broker may answer for a partition's offsets: it leads, that is confirmed, and the client knows of it.
+"""Leadership checks: whether this broker may serve a partition, and the error code if it may not.
 
-    the replica here          who appends               who reads
-    follows                   NOT_LEADER_OR_FOLLOWER    NOT_LEADER_OR_FOLLOWER
-    leads, not confirmed      NOT_LEADER_OR_FOLLOWER    OFFSET_NOT_AVAILABLE, but for what is known to be committed
-    leads, and hands over     NOT_LEADER_OR_FOLLOWER    as ever
-    is damaged                KAFKA_STORAGE_ERROR       KAFKA_STORAGE_ERROR
+    replica here                 append                    read
+    follower                     NOT_LEADER_OR_FOLLOWER    NOT_LEADER_OR_FOLLOWER
+    leader, term not confirmed   NOT_LEADER_OR_FOLLOWER    OFFSET_NOT_AVAILABLE, except for committed records
+    leader, in a transfer        NOT_LEADER_OR_FOLLOWER    served
+    damaged                      KAFKA_STORAGE_ERROR       KAFKA_STORAGE_ERROR
 
-A new leader has every committed record, but does not know how many of its records are committed before one of its own
-term is (KIP-207, `log.md` §8).  `docs/protocol/leadership.md` tells what each API answers.
+A new leader has every committed record, but knows how many of its records are committed only after an entry of its own
+term has committed (KIP-207, `log.md` §8).  `docs/protocol/leadership.md` lists what each API answers.
 """
 
 from tidemill.model import errors
@@ -15,7 +15,7 @@ from tidemill.shard.partition import Partition
 
 
 def leadership_problem(partition: Partition, leader_epoch: int) -> int:
-    """The error code for one who believes in `leader_epoch` (-1: in any); 0 when he may be answered.  KIP-320."""
+    """Return the error code for a client that expects `leader_epoch` (-1: any), or 0 if it may be served (KIP-320)."""
     shard = partition.shard
     if not shard.is_serving:
         if shard.log.damage is not None:
@@ -25,7 +25,7 @@ def leadership_problem(partition: Partition, leader_epoch: int) -> int:
 
 
 def reading_problem(partition: Partition, leader_epoch: int, fetch_offset: int) -> int:
-    """The same, for one who reads from `fetch_offset` on."""
+    """Return the error code for a client that reads from `fetch_offset` on, or 0."""
     shard = partition.shard
     code = leadership_problem(partition, leader_epoch)
     if code == errors.OFFSET_NOT_AVAILABLE and fetch_offset <= partition.high_watermark:

@@ -1,10 +1,10 @@
-"""Leadership moves: shards led here are handed over, and leaders elsewhere are asked to do it.
+"""Leadership transfers: of shards led here, and by request to the brokers that lead other shards.
 
     plan (shard, to) ─┬─▶ led here ─▶ shard.hand_over
                       └─▶ led by another ─▶ HandOver ─▶ its broker ─▶ `here`
 
-A hand-over loses nothing: the leader takes no new entries, waits until all is committed, and only then lets the other
-stand for election.
+A transfer loses nothing: the leader accepts no new entries, waits until all are committed, and only then lets the
+target campaign.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,11 +26,11 @@ class LeadershipTransfers:
         self._image = image
 
     def here(self, moves: Iterable[Move]) -> list[ShardId]:
-        """Begin those that can be; the shards of the others."""
+        """Begin the transfers that are possible; return the shards of the others."""
         return [shard_id for shard_id, to in moves if not self._begin(shard_id, to)]
 
     def anywhere(self, moves: Sequence[Move], refused: Callable[[Sequence[ShardId]], None]) -> None:
-        """`refused` gets shards that cannot be handed over, perhaps several times; of the others nothing is told."""
+        """Begin transfers here and elsewhere; `refused` gets the shards that cannot move, maybe in several calls."""
         by_leader: dict[BrokerId, list[Move]] = {}
         unled = []
         for shard_id, to in moves:
@@ -57,7 +57,7 @@ class LeadershipTransfers:
     def _ask(
         self, broker_id: BrokerId, moves: list[Move], refused: Callable[[Sequence[ShardId]], None]
     ) -> list[ShardId]:
-        """Those that could not even be asked for."""
+        """Ask a broker for transfers; return the shards for which it could not be asked."""
         request = Request(moves=[Request.Move(shard_id=shard_id, to=to) for shard_id, to in moves])
 
         def answered(frame: memoryview | None) -> None:

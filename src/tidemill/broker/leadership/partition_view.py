@@ -1,7 +1,7 @@
-"""A partition as clients are told of it: who leads it, where its replicas are, and which of them are up.
+"""A partition as clients see it: its leader, its replicas, and which of them are in sync or offline.
 
-Leader and epoch are one pair.  While none is known that the client can reach the answer is LEADER_NOT_AVAILABLE, never
-an epoch of somebody else: clients drop what is older than they know, and reset on what is undefined.
+Leader and epoch are one pair.  While no leader is known that the client can reach, the error is LEADER_NOT_AVAILABLE,
+never the epoch of another leader: clients ignore epochs older than they know, and reset on undefined ones.
 """
 
 from collections.abc import Collection
@@ -17,7 +17,7 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A leader counts a majority, and needs no list of those in sync: it is for people and their tools."""
+    """The list of replicas in sync is for people and tools: leaders count majorities and do not need it."""
 
     error_code: int
     leader_id: int
@@ -30,7 +30,7 @@ class PartitionView:
 def partition_view(
     image: ClusterImage, cluster: Cluster, topic: Topic, number: int, listed: Collection[int]
 ) -> PartitionView:
-    """`listed` are the brokers that the same answer tells how to reach: a leader is one of them."""
+    """Return the view; `listed` are the brokers that the response has endpoints of: only they are named as leaders."""
     shard_id = topic.shard_of(number)
     assert shard_id is not None, f"partition {number} of {topic.name} is in no shard"
     planned = image.shards[shard_id]

@@ -1,8 +1,8 @@
-"""Which replicas of the shards that are led here are out of sync; others are told, and tell their clients, as in Kafka.
+"""The replicas that are out of sync, of the shards led here; peers get the list and show it to their clients.
 
-A replica is in sync from the moment it has, on its disk, all that was committed a tick before, until that has not been
-so for `LAG_MS`.  One that does not vote, is damaged, installs a snapshot, or is on a broker that is not alive is not,
-whatever it has.  Only the leader knows: who lags is told of what it lacks last.
+A replica is in sync from the moment that its disk has everything that was committed one tick before, until this has not
+been so for `LAG_MS`.  A replica that is not a voter, is damaged, installs a snapshot, or is on a dead broker is out of
+sync in any case.  Only the leader knows: a lagging replica learns of commits last.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,22 +15,22 @@ from tidemill.model.shard import ShardId
 from tidemill.shard.shard import Shard
 
 LAG_MS: Final = 30_000  # Kafka's `replica.lag.time.max.ms`
-RESTED_TICKS: Final = 8  # of a shard where nothing happens every eighth look is enough: there may be a thousand of them
+RESTED_TICKS: Final = 8  # an idle shard is checked at every eighth tick only: there may be a thousand of them
 
 Lagging = tuple[ShardId, BrokerId]
 
 
 class _Led:
-    """One shard, while it is led here."""
+    """One shard that is led here."""
 
     __slots__ = ("commit_index", "is_at_rest", "lagging", "near_at", "shard")
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
-        self.commit_index = shard.replica.commit_index  # at the last look
-        self.near_at: dict[ReplicaKey, int] = {}  # when each replica last had what was committed a look before
+        self.commit_index = shard.replica.commit_index  # at the last check
+        self.near_at: dict[ReplicaKey, int] = {}  # when each replica last had what was committed one check before
         self.lagging: list[Lagging] = []
-        self.is_at_rest = False  # everybody who counts has all that is committed
+        self.is_at_rest = False  # every replica that counts has everything that is committed
 
 
 class ReplicaLag:
@@ -52,16 +52,16 @@ class ReplicaLag:
         self._seen_alive: frozenset[ReplicaKey] = frozenset()
         self._told: tuple[Lagging, ...] = ()
         self.lagging: frozenset[Lagging] = frozenset()
-        """As of the last look."""
+        """The result of the last check."""
 
     def serving_changed(self, shard: Shard) -> None:
-        """It has come to be led here, or is not any more."""
+        """This broker became the leader of `shard`, or stopped leading it."""
         self._led.pop(shard.shard_id, None)
         if shard.is_serving:
             self._led[shard.shard_id] = _Led(shard)
 
     def check(self) -> tuple[Lagging, ...]:
-        """Called at each tick; ascending, and the same object while nothing has changed."""
+        """Check all shards and return the lagging replicas, ascending: the same object while nothing changes."""
         now_ms = self._clock.monotonic_ms()
         image, alive = self._image(), self._alive()
         self._checks += 1

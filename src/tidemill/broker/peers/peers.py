@@ -1,11 +1,11 @@
-"""The links to other brokers, as this broker uses them: one frame per turn and link, whatever shards have to say.
+"""Peers: the connections to other brokers; all messages of one turn of the loop to one peer leave in one frame.
 
     shards ─▶ send ─┐                                         ┌─▶ shards.receive
-    leader table ───┼─▶ … end of the turn … ─▶ link ═══▶ link ┼─▶ leader table
+    leader table ───┼─▶    end of the turn  ─▶ link ═══▶ link ┼─▶ leader table
     requests ───────┘                                         └─▶ answer
 
-A broker is alive while it is heard: a heartbeat says that its loop turns and its journal syncs.  A link that ends
-withdraws that at once.  All times are those of `broker.stall_tolerant_clock`.
+A peer is alive while its heartbeats arrive: they show that its event loop runs and its journal makes rows durable.  A
+peer whose connection is lost is not alive, at once.  All times are those of `broker.stall_tolerant_clock`.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,18 +23,18 @@ from tidemill.peer.link import Buffer, Link, Links
 from tidemill.raft import message_codec
 from tidemill.raft.messages import Message
 
-SILENT_MS: Final = 2_000  # not heard for so long, a broker is not counted on
-GIVEN_UP_MS: Final = 10_000  # … and then its link is made anew
-ASKED_MS: Final = 30_000  # unanswered for so long, a request is given up: its answer may have found no room
-LEADERS_MAX: Final = 4_000  # of the leader table in one section: 64 KiB
-FRAME_BYTES: Final = 4 << 20  # then a frame leaves, whatever else the turn has to say
+SILENT_MS: Final = 2_000  # without a heartbeat for so long, a peer is not alive
+GIVEN_UP_MS: Final = 10_000  # and after so long its connection is opened again
+ASKED_MS: Final = 30_000  # an unanswered request is given up: its response may have been dropped
+LEADERS_MAX: Final = 4_000  # entries of the leader table in one section: 64 KiB
+FRAME_BYTES: Final = 4 << 20  # a frame of this size leaves before the end of the turn
 
 Answered = Callable[[memoryview | None], None]
 Respond = Callable[[Sequence[Buffer]], None]
 
 
 class _Peer:
-    """What is under way on one link."""
+    """The state of one connection."""
 
     __slots__ = (
         "asked",
@@ -51,15 +51,17 @@ class _Peer:
 
     def __init__(self, link: Link, now_ms: int, heartbeat_at: int | None) -> None:
         self.link = link
-        self.heard_at = now_ms  # anything
-        self.heartbeat_at = heartbeat_at  # … that says the other end does what a voter must; on another link, maybe
-        self.told_version = 0  # of the leader table
-        self.flags = frames.DRAINING  # of its last heartbeat; until there is one nobody is to rely on it
-        self.lagging: frozenset[Lagging] | None = None  # replicas of what it leads; None: not told yet
+        self.heard_at = now_ms  # the last frame of any kind
+        self.heartbeat_at = heartbeat_at  # the last heartbeat, maybe on an earlier connection
+        self.told_version = 0  # of the leader table, as last sent
+        self.flags = frames.DRAINING  # of its last heartbeat; before the first no shard relies on it
+        self.lagging: frozenset[Lagging] | None = (
+            None  # out of sync, of the shards that it leads; None: not reported yet
+        )
         self.out: list[Buffer] = []
         self.out_bytes = 0
         self.correlation = 0
-        self.asked: dict[int, tuple[Answered, int]] = {}  # and until when; oldest first
+        self.asked: dict[int, tuple[Answered, int]] = {}  # callback and deadline, by correlation id; oldest first
 
 
 class PeersOwner(Protocol):
@@ -102,22 +104,24 @@ class Peers:
         self.links: Links | None = None
         self.receive: Callable[[ReplicaKey, ShardId, Message], None] = _nowhere
         self.peer_reconnected: Callable[[ReplicaKey], None] = _nobody
-        self.peer_restarted: Callable[[ReplicaKey], None] = _nobody  # in another process than the one met before
-        self.peer_lost: Callable[[], None] = _nothing  # of a broker: it may have led
+        self.peer_restarted: Callable[[ReplicaKey], None] = _nobody  # its process is another one than before
+        self.peer_lost: Callable[[], None] = _nothing  # a peer is lost, which may have been a leader
         self.on_request: Callable[[Link, memoryview, Respond], None] | None = None
         self._leaders = leaders
         self._clock = clock
         self._call_soon = call_soon
         self._peers: dict[Link, _Peer] = {}
         self._by_key: dict[ReplicaKey, _Peer] = {}
-        self._heartbeat: tuple[int, int, tuple[Lagging, ...]] | None = None  # the last one, and its bytes
+        self._heartbeat: tuple[int, int, tuple[Lagging, ...]] | None = (
+            None  # version, flags and lagging replicas of the last heartbeat
+        )
         self._to_silent: list[Buffer] = []
         self._to_heard: list[Buffer] = []
-        self._lives: dict[ReplicaKey, int] = {}  # the incarnation that was met last
-        self._lost: dict[ReplicaKey, int] = {}  # those whose link has ended: when their last heartbeat came
+        self._lives: dict[ReplicaKey, int] = {}  # the last known incarnation of each peer
+        self._lost: dict[ReplicaKey, int] = {}  # peers whose connection is lost: time of their last heartbeat
         self._is_scheduled = False
 
-    # What this broker asks.
+    # State of the peers.
 
     def is_alive(self, voter: ReplicaKey) -> bool:
         peer = self._by_key.get(voter)
@@ -127,34 +131,34 @@ class Peers:
         return peer.heartbeat_at is not None and self._clock.monotonic_ms() - peer.heartbeat_at <= SILENT_MS
 
     def may_lead(self, voter: ReplicaKey) -> bool:
-        """It is alive, and does not hand over what it leads."""
+        """Whether the peer is alive and does not drain its leadership."""
         return self.is_alive(voter) and not self._by_key[voter].flags & frames.DRAINING
 
     def hears_this(self, voter: ReplicaKey) -> bool:
-        """It is alive, and this broker is to it: what is asked here reaches it, too."""
+        """Whether the peer is alive and counts this broker as alive: messages pass both ways."""
         return self.is_alive(voter) and bool(self._by_key[voter].flags & frames.HEARS_YOU)
 
     def has_controller_contact(self) -> bool:
-        """One of those that are alive does, as it says."""
+        """Whether a live peer reports contact to the controller."""
         return any(self._by_key[voter].flags & frames.HEARS_CONTROLLER for voter in self.alive())
 
     def was_alive(self, voter: ReplicaKey, within_ms: int) -> bool:
-        """Its last heartbeat is at most so old, also if its link has ended since."""
+        """Whether its last heartbeat is at most `within_ms` old, even if its connection is lost by now."""
         heartbeat_at = self._heartbeat_of(voter)
         return heartbeat_at is not None and self._clock.monotonic_ms() - heartbeat_at <= within_ms
 
     def _heartbeat_of(self, voter: ReplicaKey) -> int | None:
-        """When its last one came, on whatever link."""
+        """Return the time of its last heartbeat on any connection."""
         peer = self._by_key.get(voter)
         return self._lost.get(voter) if peer is None else peer.heartbeat_at
 
     def lagging(self, leader: ReplicaKey) -> frozenset[Lagging] | None:
-        """Which replicas of what it leads are out of sync, as it told last; None: it has not yet."""
+        """Return the replicas out of sync of the shards that it leads, as last reported; None: not reported yet."""
         peer = self._by_key.get(leader)
         return None if peer is None else peer.lagging
 
     def heartbeat_age_ms(self, voter: ReplicaKey) -> int | None:
-        """Since the last one; None without a link, and before the first."""
+        """Return the time since its last heartbeat; None without a connection and before the first heartbeat."""
         peer = self._by_key.get(voter)
         heartbeat_at = None if peer is None else peer.heartbeat_at
         return None if heartbeat_at is None else self._clock.monotonic_ms() - heartbeat_at
@@ -168,7 +172,7 @@ class Peers:
             self._put(peer, frames.encode_message(shard_id, message_codec.encode(message)))
 
     def ask(self, voter: ReplicaKey, parts: Sequence[Buffer], answered: Answered) -> bool:
-        """`answered` is called once, with None when the link was lost, or no answer came; False: there is no link."""
+        """Send a request; `answered` is called once, with None if no response came.  False: there is no connection."""
         peer = self._by_key.get(voter)
         if peer is None:
             return False
@@ -178,7 +182,7 @@ class Peers:
         return True
 
     def tick(self) -> None:
-        """Called a few times a second."""
+        """Send heartbeats and close silent connections; called a few times a second."""
         now_ms = self._clock.monotonic_ms()
         heartbeat = self._leaders.version, self._owner.flags, self._owner.lagging()
         if heartbeat != self._heartbeat:
@@ -195,10 +199,10 @@ class Peers:
             if is_syncing:
                 self._put(peer, self._to_heard if self._is_heard(peer) else self._to_silent)
             if peer.link.hello.voter is not None:
-                self._tell_leaders(peer)  # what found no room before
+                self._tell_leaders(peer)  # again, if a frame was dropped
 
     def tell_leaders(self) -> None:
-        """This broker's part of the leader table has changed."""
+        """Send the changes of this broker's part of the leader table to all peers."""
         for peer in self._by_key.values():
             self._tell_leaders(peer)
 
@@ -206,13 +210,13 @@ class Peers:
         known, version = peer.told_version, self._leaders.version
         if known == version:
             return
-        peer.told_version = version  # first: what is put may leave at once, find no room, and have to be told anew
+        peer.told_version = version  # first, since `_put` may send at once and reset it
         changes = self._leaders.changes_since(known)
-        told = max(len(changes), known == 0)  # a whole table though it is empty: what is believed of it may be older
+        told = max(len(changes), known == 0)  # an empty table is sent, too: the peer may have an older one
         for at in range(0, told, LEADERS_MAX):
             page = tuple(changes[at : at + LEADERS_MAX])
             self._put(peer, frames.encode_leaders(frames.Leaders(known, version, page)))
-            known = version  # what follows adds to it
+            known = version  # the next page adds to this one
 
     # One frame per turn and link.
 
@@ -232,7 +236,7 @@ class Peers:
                 self._send(peer)
 
     def _send(self, peer: _Peer) -> None:
-        """A frame that found no room is lost: replicas ask again, whoever asked hears of it, leaders are told anew."""
+        """Send the frame.  A dropped one is handled: replicas retry, requests fail, the leader table is sent again."""
         out, peer.out, peer.out_bytes = peer.out, [], 0
         if not peer.link.send(out):
             peer.told_version = 0
@@ -246,7 +250,7 @@ class Peers:
             self._call_soon(partial(answered, None))
 
     def _forget_asked(self, peer: _Peer) -> None:
-        """Each hears in a turn of its own: one that fails takes nothing from the others, nor from who lost the link."""
+        """Fail all requests, each in a turn of its own: a callback that raises must not stop the others."""
         asked, peer.asked = peer.asked, {}
         for answered, _ in asked.values():
             self._call_soon(partial(answered, None))
@@ -258,12 +262,12 @@ class Peers:
         if voter == self.hello().voter:
             return "this is the same broker"
         incarnation = link.hello.incarnation
-        heartbeat_at = None  # another process has sent none yet
+        heartbeat_at = None  # a new process has not sent one yet
         if voter is not None and self._lives.get(voter) == incarnation:
             heartbeat_at = self._heartbeat_of(voter)
         peer = self._peers[link] = _Peer(link, self._clock.monotonic_ms(), heartbeat_at)
         if self._to_silent and self._owner.is_syncing:
-            self._put(peer, self._to_silent)  # as at the last tick; the other end counts on nobody before
+            self._put(peer, self._to_silent)  # the peer does not count this broker as alive before it gets a heartbeat
         if voter is not None:
             self._by_key[voter] = peer
             self._tell_leaders(peer)
@@ -322,12 +326,12 @@ class Peers:
 
 
 def _nowhere(_sender: ReplicaKey, _shard_id: ShardId, _message: Message) -> None:
-    """No shard is open yet; whoever sent asks again."""
+    """Drop a message: no shard is open yet, and the sender retries."""
 
 
 def _nobody(_: ReplicaKey) -> None:
-    """No shard is open yet."""
+    """Do nothing: no shard is open yet."""
 
 
 def _nothing() -> None:
-    """No shard is open yet."""
+    """Do nothing: no shard is open yet."""

@@ -1,8 +1,8 @@
-"""Leads every shard that is led here to the replicas that the image plans for it, one voter at a time.
+"""Reconciles the membership of every shard led here with the image, one voter at a time.
 
-The image says where a shard shall be, the shard's own log who votes in it.  What lies between them is asked of
-`raft/voters.step_towards` again and again, until nothing does; then of nobody, until the image changes or another shard
-comes to be led here.
+The image plans the replicas of a shard; the shard's own log has its voters.  `raft/voters.step_towards` returns the
+next step between the two.  When no shard needs a step, nothing is checked until the image changes or this broker
+becomes the leader of another shard.
 """
 
 from typing import Final
@@ -27,10 +27,10 @@ class MembershipReconciler:
         self._shard_table = shard_table
         self._cluster = cluster
         self._checked_at = 0
-        self._arrived: ClusterImage | None = None  # every shard that is led here is where this image wants it
+        self._arrived: ClusterImage | None = None  # every shard led here has the membership that this image plans
 
     def serving_changed(self) -> None:
-        """A shard has come to be led here, or is not any more."""
+        """This broker became the leader of a shard, or stopped leading one."""
         self._arrived = None
 
     def tick(self, image: ClusterImage) -> None:
@@ -38,7 +38,7 @@ class MembershipReconciler:
         if image is self._arrived or now_ms - self._checked_at < CHECK_MS:
             return
         self._checked_at = now_ms
-        self._arrived = image  # unless a shard is not there
+        self._arrived = image  # unless a shard below differs
         for shard in self._shard_table.shards.values():
             planned = image.shards.get(shard.shard_id)
             if planned is None or not shard.is_serving:
@@ -59,7 +59,7 @@ class MembershipReconciler:
         try:
             shard.change_membership(step, self._machine.clock.wall_ms())
         except IllegalChange:
-            return  # the change before it is under way
+            return  # the previous change has not committed yet
         self._machine.events.event(
             "membership", shard=shard.shard_id, voters=_numbers(step.voters), learners=_numbers(step.learners)
         )

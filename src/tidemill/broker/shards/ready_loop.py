@@ -1,12 +1,12 @@
-"""From what shards queued to what is durable: one block, one sync, for the whole broker.
+"""The ready loop: makes the rows that shards queued durable, with one block and one sync for the whole broker.
 
-    turn:     gather the next block, unless one is in the air ──▶ journal's thread: write, sync
-              or a second behind it, if as much is queued as a block takes: it would not grow by waiting
-    written:  every shard advances ──▶ a turn, behind what else has arrived: the next block is the larger for it
-    beside:   spread what is written over the segments, several blocks at once ──▶ a thread of its own
+    turn:     gather the next block unless one is in flight ──▶ journal thread: write, sync
+              (or a second one behind it, if enough rows are queued to fill a block: it would not grow by waiting)
+    written:  every shard advances ──▶ another turn, after the callbacks that wait already: so the next block is larger
+    beside:   write the blocks back to the segments, several at once ──▶ a thread of its own
 
-On a third thread and a step at a time: checkpoints, growth of the ring, removal of files.  Steps are paced: a
-checkpoint never holds the disk for longer than one sync.
+A third thread runs checkpoints, growth of the ring and removal of files, one step at a time, so that a checkpoint never
+holds the disk for longer than one sync.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,23 +21,18 @@ from tidemill.storage.journal.block import IN_FLIGHT_BLOCKS_MAX, Block, Report, 
 from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
 
-IDLE_MS: Final = 1_000  # after which an empty block tells that the newest one is synced (rule J5)
-SYNC_MS_MAX: Final = 1_000  # a block that takes longer says that the disk hangs; the others wait for 2 s more
-CHECKPOINT_MS: Final = (
-    10_000  # a checkpoint at least this often while anything is written: bounds what a restart reads again
-)
+IDLE_MS: Final = 1_000  # then an empty block records that the newest one is synced (rule J5)
+SYNC_MS_MAX: Final = 1_000  # if a block takes longer, the disk hangs; the peers wait 2 s more
+CHECKPOINT_MS: Final = 10_000  # a checkpoint at least this often while rows are written: bounds what a restart reads
 WRITE_BACK_BYTES: Final = 1 << 20
 """
-Of written blocks, spread at once; twice as many where most of it is led elsewhere.  What is less waits in memory for
-the next tick.
-
-Measured, 2 MiB against 1: at 100 B three brokers spare 11.5 ± 3 % of their CPU and take 4.4 ± 2.3 % more, 4 MiB alike;
-at 1 KB one broker takes 6 to 9 % less, with 4 MiB up to a quarter less.
+Written blocks of this size are written back at once, or of twice this size where other brokers lead most of the shards.
+Fewer bytes wait in memory until the next tick.
 """
 
 
 class Turns(Protocol):
-    """The event loop, as far as it is needed here."""
+    """The part of the event loop that is needed here."""
 
     def call_soon(self, callback: Callable[[], None]) -> object: ...
 
@@ -58,8 +53,8 @@ class ReadyLoop:
         metrics: Metrics,
     ) -> None:
         """
-        `failed` ends the process: a failed sync is never retried (rule J8).  `stall_tolerant_clock` decides whether the
-        disk hangs: a process that was given no CPU also learns late of a finished sync.
+        `failed` ends the process: a failed sync is never retried (rule J8).  `stall_tolerant_clock` decides whether the disk
+        hangs: a process that got no CPU time learns late of syncs, too.
         """
         self._store = store
         self._shards = shards
@@ -79,7 +74,7 @@ class ReadyLoop:
         self._idle_waiters: list[Callable[[], None]] = []
 
     def wake(self) -> None:
-        """Something was queued; a turn will come when what is ready now has been handled."""
+        """Schedule a turn: a shard has queued something."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._turns.call_soon(self._turn)
@@ -102,8 +97,9 @@ class ReadyLoop:
     @property
     def is_syncing(self) -> bool:
         """
-        What is handed to the journal becomes durable; a disk that hangs must not keep this broker in office.  It hangs
-        as well when the ring is full, and a single step of what would make room does not return.
+        Whether the journal makes rows durable; a broker whose disk hangs must not go on leading.
+
+        The disk hangs as well when the ring is full and a single step that would make room does not return.
         """
         longest_ago = self._stall_tolerant_clock.monotonic_ms() - SYNC_MS_MAX
         if self._store.in_flight and self._started_at < longest_ago:
@@ -113,7 +109,7 @@ class ReadyLoop:
         return not (self._store.is_journal_full and (is_write_back_late or is_step_late))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Called when everything queued is durable and nothing runs beside: for a clean stop."""
+        """Call `callback` when everything queued is durable and no background work runs: for a clean stop."""
         self._idle_waiters.append(callback)
         self._notify_idle()
 
@@ -129,7 +125,7 @@ class ReadyLoop:
         return not in_flight or (in_flight < IN_FLIGHT_BLOCKS_MAX and self._store.has_full_block)
 
     def _start(self, *, empty: bool = False) -> bool:
-        """False when there is nothing to write, or no room."""
+        """Start writing a block; False when there is nothing to write, or no room."""
         is_first = not self._store.in_flight
         block = self._store.gather(empty=empty)
         if block is None:
@@ -163,7 +159,7 @@ class ReadyLoop:
         self._run_background()
         self._notify_idle()
         if failures:
-            raise ExceptionGroup("shards could not tell whoever waited", failures)
+            raise ExceptionGroup("callbacks of durable rows failed", failures)
 
     def _advance(self, reports: Sequence[Report]) -> list[Exception]:
         """A mistake in what follows from one shard's commit keeps no other shard, and no later block, waiting."""
@@ -228,7 +224,7 @@ class ReadyLoop:
         done: Callable[[File | None], None],
         full: Callable[[], None] | None = None,
     ) -> None:
-        """Carry out `steps`, each a job of its own, and give what the last one yields to `done`; or call `full`."""
+        """Run each of `steps` as a job; pass the last result to `done`, or call `full` when the disk is full."""
         self._is_background_busy = True
         self._step_at = self._stall_tolerant_clock.monotonic_ms()
         last: File | None = None
@@ -284,8 +280,8 @@ class ReadyLoop:
 
     def begin_stop(self) -> None:
         """
-        A clean stop: the newest block is confirmed by an empty one, and a last checkpoint spares the next start
-        reading.
+        Begin a clean stop: an empty block confirms the newest one, and a last checkpoint leaves little to read at the
+        next start.
         """
         self._is_stopping = True
         if self._store.can_checkpoint:

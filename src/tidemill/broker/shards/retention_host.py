@@ -1,10 +1,10 @@
-"""Retention: every now and then the log start of partitions that this broker leads moves past what has expired.
+"""Retention: periodically moves the log start of the partitions that this broker leads past expired records.
 
-    every `log.retention.check.interval.ms` ─▶ `storage/partition/retention` finds the new log start ─▶ log-start row
-                                                   └─▶ an expired active segment is rolled first ────────────▲
+    every `log.retention.check.interval.ms` ─▶ `storage/partition/retention` returns the new start ─▶ a log-start row is proposed
+                                                            └─▶ an active segment that expires is rolled first ─▲
 
-Replicas drop segments when that row commits, and never on their own.  By settings that may be old nothing is deleted:
-before a look the controller is asked how far the metadata goes.
+Replicas remove segments when that row commits, and never on their own.  Stale settings delete nothing: before each
+check the controller is asked for the offset of the newest metadata.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ from tidemill.shard.partition import Partition
 from tidemill.storage.partition.retention import UNBOUNDED, retained_from, segment_ages
 from tidemill.telemetry.metrics import Metrics
 
-AGAIN_S: Final = 1.0  # until the controller is asked once more
-PARTITIONS_PER_TURN: Final = 200  # about 1 ms; then whoever waits is served first
+AGAIN_S: Final = 1.0  # until the controller is asked again
+PARTITIONS_PER_TURN: Final = 200  # then requests that wait are served first
 
 
 class RetentionHost:
@@ -40,11 +40,11 @@ class RetentionHost:
         self._layers = layers
         self._timer: Any = None
         self._unchecked: list[Partition] = []
-        self._current_until_ms = 0  # the settings here are those of a moment ago
-        self._moving: set[Partition] = set()  # their log start is on its way
+        self._current_until_ms = 0  # until then the settings count as current
+        self._moving: set[Partition] = set()  # their log-start row has not committed yet
 
     def begin(self) -> None:
-        """The first look is taken at once: a broker that is started often shall not keep everything for ever."""
+        """Check at once: otherwise a broker that is restarted often would never remove anything."""
         self._timer = self._machine.call_later(0, self._sweep)
 
     def stop(self) -> None:
@@ -57,7 +57,7 @@ class RetentionHost:
         interval_ms = broker_int(self._layers(), "log.retention.check.interval.ms")
         self._timer = self._machine.call_later(interval_ms / 1000, self._sweep)
         if self._unchecked:
-            return  # the last look is not over: more partitions than this interval is made for
+            return  # the last check is still running: too many partitions for this interval
         for topic, partitions in self._shard_table.topics.items():
             if topic not in INTERNAL_TOPICS:
                 self._unchecked += [partition for partition in partitions.values() if _may_expire(partition)]
@@ -87,9 +87,8 @@ class RetentionHost:
 
     def _check(self, partition: Partition) -> None:
         shard, log, config = partition.shard, partition.log, partition.config
-        is_open = (
-            self._shard_table.partition(partition.topic, partition.number) is partition
-        )  # or was deleted meanwhile
+        # The topic may have been deleted meanwhile.
+        is_open = self._shard_table.partition(partition.topic, partition.number) is partition
         if not (is_open and shard.accepts_writes) or partition in self._moving:
             return
         now_ms = self._machine.clock.wall_ms()

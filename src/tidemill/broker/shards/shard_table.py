@@ -1,8 +1,8 @@
-"""Which shards are open here, and where clients find partitions: by topic name, and by topic id.
+"""The shards that are open on this broker, and their partitions by topic name and topic id.
 
-Follows the cluster image: shards of new topics are opened, those of deleted ones closed, configurations handed on.  A
-shard that is open but not in the image is left alone unless the image knew it before: missing metadata never deletes
-data.
+The table follows the cluster image: it opens the shards of new topics, closes those of deleted topics and passes on
+configurations.  An open shard that is not in the image stays open unless an earlier image had it: missing metadata
+never deletes data.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,14 @@ from tidemill.storage.store import Store
 
 FEATURE_LEVEL: Final = 1
 JITTER_MS_MAX: Final = 300
-FIRST_JITTER_MS: Final = 200  # in a new shard the preferred leader stands at once, and others no sooner than this
-EARLY_MAX: Final = 1_000  # messages for shards that are not open yet: the newest of each sender
+FIRST_JITTER_MS: Final = 200  # in a new shard the preferred leader campaigns at once, and others no sooner than this
+EARLY_MAX: Final = 1_000  # messages for shards that are not open yet; only the newest of each sender is kept
 
 _WITH_BYTES: Final = (
     AppendEntries,
     SnapshotOffer,
     SnapshotChunk,
-)  # views that would keep whole frames in memory; they are sent again
+)  # these would keep whole frames in memory, and their senders repeat them
 
 
 class ShardTable:
@@ -51,7 +51,7 @@ class ShardTable:
         workers: Workers,
     ) -> None:
         self.shards: dict[ShardId, Shard] = {}
-        self.topics: dict[str, dict[int, Partition]] = {}  # partitions that live here
+        self.topics: dict[str, dict[int, Partition]] = {}  # partitions with a replica here
         self._store = store
         self._me = me
         self._configs = configs
@@ -61,13 +61,13 @@ class ShardTable:
         self._transport = transport
         self._observer = observer
         self._workers = workers
-        self.is_electing = False  # a shard here has no leader: it waits for its own moment to stand
+        self.is_electing = False  # a shard here has no leader, and waits until it may campaign
         self._alive: frozenset[ReplicaKey] = frozenset()
         self._early: dict[tuple[ShardId, ReplicaKey], Message] = {}
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
 
     def open_metadata(self, image: ClusterImage, *, is_initial_voter: bool) -> Shard:
-        """Shard 0, before anything else: as it was found, or new; who joins learns from its log who votes in it."""
+        """Open shard 0, before any other: from the store, or new; a joining broker learns its voters from the log."""
         if METADATA_SHARD not in self._store.shards:
             opening = ShardDescriptor(
                 topic_id=METADATA_TOPIC_ID,
@@ -87,11 +87,11 @@ class ShardTable:
         return self._names.get(topic_id)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """Make what is open here what the image says."""
+        """Open, close and configure shards as the image says."""
         if before.topics is not image.topics or before.shards is not image.shards:
             for topic in before.topics.values():
                 if topic.topic_id not in image.topics_by_id:
-                    self._close_topic(topic)  # first: another may have its name by now
+                    self._close_topic(topic)  # first, since a new topic may have its name
             for topic in image.topics.values():
                 self._open_topic(topic, image)
         if before.configs is not image.configs:
@@ -103,7 +103,7 @@ class ShardTable:
         self._wake()
 
     def tick(self, alive: frozenset[ReplicaKey] = frozenset()) -> None:
-        """`alive` are the other brokers; when one comes or goes, every shard looks whether that changes anything."""
+        """Tick the shards; when `alive`, the live peers, has changed, all of them."""
         everybody = alive != self._alive
         self._alive = alive
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
@@ -115,7 +115,7 @@ class ShardTable:
                     self.is_electing = True
 
     def receive(self, sender: ReplicaKey, shard_id: ShardId, message: Message) -> None:
-        """What another broker's replica says to ours.  It may have heard of a new shard before we did."""
+        """Deliver a message to a replica here; the sender may know of a new shard before this broker does."""
         shard = self.shards.get(shard_id)
         if shard is not None:
             shard.receive(sender, message)

@@ -1,12 +1,12 @@
-"""A broker that comes up and hears no controller asks whoever it has a link to.
+"""Cluster search: a starting broker without contact to the controller asks every broker that it has a connection to.
 
-    Join, with its directory and number ─▶ any broker ─▶ the controller ─▶ where everybody is: further links
-                  ▲                                          │        └──▶ refused: another directory has the number
-                  └──────────── not now: again ◀─────────────┘
+    Join, with directory and broker id ─▶ any broker ─▶ the controller ─▶ addresses of all brokers: more connections
+                  ▲                                          │        └──▶ refused: another directory has the id
+                  └──────────── no controller: retry ◀───────┘
 
-Who was admitted a moment ago knows those whom it asked, and perhaps another leads the metadata.  Whose number was given
-to another directory is no replica any more, and hears of that in no other way.  Who has it still changes nothing by
-asking.
+A broker that was just admitted knows only the brokers that it asked, and another one may lead the metadata.  A broker
+whose id was given to another directory is no replica any more and learns this in no other way.  For any other broker
+the request changes nothing.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class ClusterSearch:
         self._told_at = broker.clock.monotonic_ms()
 
     def check(self) -> None:
-        """Called again and again while it waits.  DirectoryProblem: the cluster refuses this directory."""
+        """Ask the brokers that were not asked yet; called repeatedly.  DirectoryProblem: this directory is refused."""
         if self._refusal is not None:
             raise self._refusal
         broker = self._broker
@@ -62,14 +62,14 @@ class ClusterSearch:
 
     def _problem(self, leader: ReplicaKey | None, voters: tuple[ReplicaKey, ...]) -> str:
         if leader is not None:
-            return f"broker {leader.broker_id} leads the metadata, and has not answered yet"
+            return f"broker {leader.broker_id} leads the metadata and has not answered yet"
         cluster = self._broker.cluster
         heard = [voter for voter in voters if voter == cluster.me or cluster.is_alive(voter)]
         return (
-            f"nobody is known to lead the metadata; brokers {_numbers(voters)} vote upon it, of them "
-            f"{_numbers(heard)} can be heard"
+            f"the metadata has no known leader; its voters are brokers {_numbers(voters)}, of which this broker hears "
+            f"{_numbers(heard)}"
             if voters
-            else "nobody who leads the metadata was found yet"
+            else "no leader of the metadata was found yet"
         )
 
 

@@ -1,7 +1,7 @@
-"""A broker without a cluster asks, at the addresses it was told, to be one of theirs.
+"""Joining: a broker with an empty directory asks the cluster at the configured addresses to admit it.
 
-link to whoever answers ─▶ Join ─▶ cluster id and broker id
-             ▲               └── not now: again, after a while
+connection to any broker ─▶ Join ─▶ cluster id and broker id
+             ▲               └── no controller now: retry after a pause
              └───────────────────────┘
 """
 
@@ -19,12 +19,12 @@ from tidemill.peer.link import Link, Links
 from tidemill.storage.data_directory import DirectoryProblem
 
 AGAIN_MS: Final = 300
-TELL_MS: Final = 5_000  # after which the log says that nobody has answered yet
+TELL_MS: Final = 5_000  # between two log events while no broker has answered
 NOT_NOW: Final = frozenset({errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT})
 
 
 class Joining:
-    """`peer.link.LinkOwner`, until the answer is there."""
+    """`peer.link.LinkOwner` until the response arrives."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Joining:
         broker_id: BrokerId | None,
         done: Callable[[join.Response], None],
     ) -> None:
-        """`done` is called once, with what was admitted or with why it was refused."""
+        """`done` is called once, with the response: the admission or the refusal."""
         self._machine = machine
         self._addresses = addresses
         self._request = join.Request(directory_id=directory_id, broker_id=-1 if broker_id is None else broker_id)
@@ -42,7 +42,7 @@ class Joining:
         self._done: Callable[[join.Response], None] | None = done
         self._links: Links | None = None
         self._heard_at: dict[Link, int] = {}
-        self._problem: str | None = None  # that somebody has answered, or who was linked is gone
+        self._problem: str | None = None  # the last refusal, or why the last connection was lost
         self._timers: list[Any] = []
 
     def begin(self) -> None:
@@ -56,7 +56,7 @@ class Joining:
         assert links is not None, "it has begun"
 
         def told() -> None:
-            problem = self._problem or links.last_failure or "nobody has answered"
+            problem = self._problem or links.last_failure or "no broker has answered"
             self._machine.events.warning("waiting to join", join=",".join(self._addresses), problem=problem)
             self._give_up()
             self._tell()
@@ -64,7 +64,7 @@ class Joining:
         self._timers = [self._machine.call_later(TELL_MS / 1_000, told)]
 
     def _give_up(self) -> None:
-        """Whoever is alive sends heartbeats: a link that is silent has lost its other end, and is made anew."""
+        """Close connections without heartbeats: their other end is gone, and they are opened again."""
         now = self._machine.clock.monotonic_ms()
         for link, heard_at in [*self._heard_at.items()]:
             if now - heard_at > GIVEN_UP_MS:
