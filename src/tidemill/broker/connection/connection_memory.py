@@ -1,16 +1,16 @@
-"""What all client connections together hold in memory, and who has to wait or go when it is too much.
+"""The memory of all client connections together, and which of them must wait or close when it is exhausted.
 
-    arriving   frames of which a part has come          ┐ together at most `requests_bytes_max`
-    working    requests whose bytes an append still needs ┘   (queued.max.request.bytes)
-    reading    what fetches under way may read from disk   ┐ together about `RESPONSES_BYTES_MAX`
-    unread     answers that their clients have not taken   ┘
+    arriving   frames that have arrived in part            ┐ together at most `requests_bytes_max`
+    working    requests whose bytes an append still needs  ┘   (queued.max.request.bytes)
+    reading    what open fetches may read from disk        ┐ together about `RESPONSES_BYTES_MAX`
+    unread     responses that clients have not read        ┘
 
-At the first bound connections are not read from: nobody while `working` alone is at it, since the journal makes room;
-else all who receive a large frame but the one that began first, so that one is always finished.  That one is closed
-if it takes longer than `ARRIVAL_MS_MAX`: it sends too slowly for what it keeps from others.
+At the first bound connections are not read from.  If `working` alone is at the bound, this holds for all of them: the
+journal makes room.  Else it holds for those that receive a large frame, except for the one that began first, so that
+one frame can always complete.  That connection is closed if its frame takes longer than `ARRIVAL_MS_MAX`.
 
-The nearer the second bound, the smaller the answers to Fetch.  At it, whoever has not taken an answer gets no other,
-and those who hold most and have taken nothing for `UNREAD_MS_MAX` are closed.
+The nearer the second bound, the smaller the responses to Fetch.  At the bound, a client with unread responses gets no
+further one, and the connections that hold most and have read nothing for `UNREAD_MS_MAX` are closed.
 """
 
 from typing import Final, Protocol
@@ -18,27 +18,27 @@ from typing import Final, Protocol
 from tidemill.model.clock import Clock
 
 RESPONSES_BYTES_MAX: Final = 256 << 20  # about five of the largest answers that clients ask for by default
-RESPONSE_BYTES_MIN: Final = 64 << 10  # an answer's room at the bound; a fetch takes at least one batch whatever it is
-SHARE: Final = 4  # one answer takes at most this part of what is left
-ARRIVAL_MS_MAX: Final = 10_000  # 100 MiB in that time are 10 MB/s
-UNREAD_MS_MAX: Final = 10_000  # a consumer in a pause of its garbage collector is not hostile
-REFRESH_MS: Final = 20  # asking every connection what it has not sent yet is not free
+RESPONSE_BYTES_MIN: Final = 64 << 10  # of a response at the bound; a fetch returns at least one batch of any size
+SHARE: Final = 4  # one response takes at most a quarter of what is left
+ARRIVAL_MS_MAX: Final = 10_000  # 100 MiB in this time are 10 MB/s
+UNREAD_MS_MAX: Final = 10_000  # longer than the pause of a client's garbage collector
+REFRESH_MS: Final = 20  # bounds how often all connections are asked for their unread bytes
 
 
 class Holder(Protocol):
-    """A connection, as this account sees it."""
+    """A connection, as the account of memory needs it."""
 
     @property
     def unread_bytes(self) -> int:
-        """Answers that wait to be sent."""
+        """The bytes of responses that wait to be sent."""
         ...
 
     def room_again(self) -> None:
-        """Try again to read; not from within: it may call back."""
+        """Try to read again, in a later turn: reading may change this account."""
         ...
 
     def give_up(self, reason: str) -> None:
-        """Close at once."""
+        """Close the connection at once."""
         ...
 
 
@@ -58,7 +58,7 @@ class ConnectionMemory:
         self.reading_bytes = 0
         self.unread_bytes = 0
         self._clock = clock
-        self._arriving: dict[Holder, _Held] = {}  # who began first stands first
+        self._arriving: dict[Holder, _Held] = {}  # the first to begin is first
         self._unread: dict[Holder, _Held] = {}
         self._waiting: dict[Holder, None] = {}
         self._refreshed_at = clock.monotonic_ms()
@@ -81,7 +81,7 @@ class ConnectionMemory:
         self._wake_since(before)
 
     def arriving(self, holder: Holder, size: int) -> None:
-        """So many bytes are kept for a frame that is not complete yet; 0 when it is."""
+        """Set the bytes that a connection keeps for an incomplete frame; 0 when it has none."""
         held = self._arriving.get(holder)
         if size and held is None:
             self._arriving[holder] = _Held(size, self._clock.monotonic_ms())
@@ -96,7 +96,7 @@ class ConnectionMemory:
 
     @property
     def has_room(self) -> bool:
-        """Nobody has to wait."""
+        """Whether no connection has to wait."""
         return (
             self.working_bytes + self.arriving_bytes < self.requests_bytes_max
             and self.reading_bytes + self.unread_bytes < RESPONSES_BYTES_MAX
@@ -110,11 +110,11 @@ class ConnectionMemory:
         return holder is next(iter(self._arriving))
 
     def wait(self, holder: Holder) -> None:
-        """`room_again` will be called, once, when `may_receive` or `may_answer` may have changed."""
+        """Call `room_again` once, when `may_receive` or `may_answer` may have changed."""
         self._waiting[holder] = None
 
     def _state(self) -> tuple[bool, bool, Holder | None]:
-        """What `may_receive` depends on."""
+        """Return the values that `may_receive` depends on."""
         bytes_max = self.requests_bytes_max
         return (
             self.working_bytes >= bytes_max,
@@ -131,10 +131,10 @@ class ConnectionMemory:
         for holder in waiting:
             holder.room_again()
 
-    # Answers.
+    # Responses.
 
     def unread(self, holder: Holder, size: int) -> None:
-        """So many bytes of answers wait to be sent to this client."""
+        """Set the bytes of responses that wait to be sent to this client."""
         held = self._unread.get(holder)
         if held is None:
             if size:
@@ -149,7 +149,7 @@ class ConnectionMemory:
             del self._unread[holder]
 
     def begin_read(self, size: int) -> None:
-        """So much may be read for an answer; `end_read` when it is given, and counted as unread."""
+        """Reserve `size` bytes of reads for a response; `end_read` releases them when it counts as unread."""
         self.reading_bytes += size
 
     def end_read(self, size: int) -> None:
@@ -162,7 +162,7 @@ class ConnectionMemory:
         return holder not in self._unread
 
     def response_room(self) -> int:
-        """How many bytes of records the next answer may carry."""
+        """Return how many bytes of records the next response may have."""
         held = self.reading_bytes + self.unread_bytes
         if self.unread_bytes * 2 > RESPONSES_BYTES_MAX and self._clock.monotonic_ms() - self._refreshed_at > REFRESH_MS:
             self._refresh()
@@ -174,10 +174,10 @@ class ConnectionMemory:
         for holder in [*self._unread]:
             self.unread(holder, holder.unread_bytes)
 
-    # Time and ends.
+    # Time, and the end of connections.
 
     def tick(self) -> None:
-        """Called a few times a second."""
+        """Close connections that hold memory for too long; called a few times a second."""
         self._refresh()
         now = self._clock.monotonic_ms()
         while self.request_bytes >= self.requests_bytes_max:
@@ -185,22 +185,22 @@ class ConnectionMemory:
             if first is None or now - self._arriving[first].since_ms < ARRIVAL_MS_MAX:
                 break
             self.lost(first)
-            first.give_up("its request comes too slowly, and others need the memory")
+            first.give_up("its request arrives too slowly, and other connections need the memory")
         if self.unread_bytes >= RESPONSES_BYTES_MAX:
             stuck = [holder for holder, held in self._unread.items() if now - held.since_ms >= UNREAD_MS_MAX]
             for holder in sorted(stuck, key=self._unread_of, reverse=True):
                 if self.unread_bytes < RESPONSES_BYTES_MAX:
                     break
                 self.lost(holder)
-                holder.give_up("it does not read its answers, and others need the memory")
+                holder.give_up("it does not read its responses, and other connections need the memory")
 
-        self._wake()  # nobody tells when a socket's buffer has been sent
+        self._wake()  # there is no notification when a socket's buffer has been sent
 
     def _unread_of(self, holder: Holder) -> int:
         return self._unread[holder].bytes
 
     def lost(self, holder: Holder) -> None:
-        """The connection is gone, and what came or waited for it; requests in work end by themselves."""
+        """Forget a connection that is gone; its requests in progress end by themselves."""
         self._waiting.pop(holder, None)
         self.arriving(holder, 0)
         self.unread(holder, 0)

@@ -48,16 +48,18 @@ from tidemill.wire.server_connection import RequestEnvelope, ServerConnection
 
 Buffer = bytes | bytearray | memoryview
 
-IN_FLIGHT_MAX: Final = 1_000  # unanswered requests of one connection; librdkafka sends up to 1,000,000 unless told less
-IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # that they keep: more than a pipeline of producers needs, a quarter of them all
+IN_FLIGHT_MAX: Final = 1_000  # unanswered requests of one connection; librdkafka sends up to 1,000,000 by default
+IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # kept by them: more than a pipeline needs, a quarter of `REQUESTS_BYTES_MAX`
 PIPELINED: Final = produce.API.key
-ANSWERS_BYTES_MAX: Final = 1 << 20  # not sent yet, before further requests are looked at
-TURN_REQUESTS_MAX: Final = 128  # of one connection in one turn: some 10 ms, then it is another's turn
-UNREAD_BYTES_MIN: Final = 16 << 10  # smaller answers are counted with the others only when the client reads no more
+ANSWERS_BYTES_MAX: Final = 1 << 20  # unsent, before further requests begin
+TURN_REQUESTS_MAX: Final = 128  # of one connection in one turn of the loop, then other connections are served
+UNREAD_BYTES_MIN: Final = (
+    16 << 10
+)  # smaller responses are counted in `ConnectionMemory` only when the client stops reading
 
 
 class Writer(Protocol):
-    """The socket's side."""
+    """The socket, as the connection needs it."""
 
     @property
     def peer(self) -> tuple[str, int]: ...
@@ -77,7 +79,7 @@ class Writer(Protocol):
 
 
 class KafkaConnection:
-    """What `runtime/tcp_server` calls a connection."""
+    """`runtime.tcp_server.Connection`."""
 
     def __init__(self, broker: Broker, listener: str, writer: Writer, frame_bytes_max: int) -> None:
         self.broker = broker
@@ -91,9 +93,9 @@ class KafkaConnection:
         self._in_flight_bytes = 0  # of awaited requests whose bytes stay in memory
         self._out: list[Buffer] = []
         self._out_bytes = 0  # in `_out`
-        self._held_bytes = 0  # answers that wait for an earlier request's
-        self._turn_requests = 0  # handed on,
-        self._turn_bytes = 0  # and sent, since the last turn that began for this connection
+        self._held_bytes = 0  # responses that wait for that of an earlier request
+        self._turn_requests = 0  # requests begun since the last turn of this connection
+        self._turn_bytes = 0  # bytes sent since then
         self._is_open = True
         self._is_working = False
         self._is_paused = False
@@ -104,7 +106,7 @@ class KafkaConnection:
         broker.metrics.connections += 1
         broker.metrics.connections_accepted += 1
 
-    # Bytes in.
+    # Receiving.
 
     def get_buffer(self, size_hint: int) -> bytearray | memoryview:
         return self._frames.get_buffer(size_hint)
@@ -114,7 +116,7 @@ class KafkaConnection:
         self._work_off()
 
     def _work_off(self) -> None:
-        """Hand on what has come, while there is room for the answers; then read on, or not."""
+        """Begin the requests that have arrived while there is room; then pause or resume reading."""
         frames = self._frames
         coming: Iterator[memoryview] = frames.frames()
         has_more = True
@@ -176,7 +178,7 @@ class KafkaConnection:
         outcome.then(lambda response: self._completed(envelope, outcome, response))
 
     def _completed(self, envelope: RequestEnvelope, outcome: Pending, response: Message | None) -> None:
-        """Called from wherever the answer was found: nothing is raised, and no other request begins in here."""
+        """Send a response; called from anywhere, so it neither raises nor begins another request."""
         if self._awaited.pop(envelope, None) is not None and outcome.keeps_request:
             self._in_flight_bytes -= envelope.size
             self.broker.memory.end_work(envelope.size)
@@ -188,10 +190,10 @@ class KafkaConnection:
             self._answer(envelope, response)
         self._wake()
 
-    # Answers out.
+    # Sending.
 
     def _answer(self, envelope: RequestEnvelope, response: Message | None) -> None:
-        """None means that nothing is sent (acks=0)."""
+        """Encode and send a response; None: the request has none (acks=0)."""
         if not self._is_open:
             return
         try:
@@ -206,7 +208,7 @@ class KafkaConnection:
         self._respond(envelope, parts)
 
     def _failed(self, envelope: RequestEnvelope, error: BaseException) -> None:
-        """Our mistake: the client is told so where the response has a word for it, else its connection ends."""
+        """Report a defect: as an error code if the response has a field for it, else by closing the connection."""
         self.broker.request_failed(envelope.api, envelope.version, self.writer.peer, error)
         response = failure_response(envelope.api, envelope.version)
         if response is None:
@@ -233,7 +235,7 @@ class KafkaConnection:
         self._out_bytes += size if sendable is parts else sum(map(len, sendable))
 
     def _flush(self) -> None:
-        """What this turn produced leaves as one write."""
+        """Send the responses of this turn with one write."""
         if not self._out:
             return
         out, self._out = self._out, []
@@ -244,10 +246,10 @@ class KafkaConnection:
 
     @property
     def unread_bytes(self) -> int:
-        """Answers that wait to be sent, here, for earlier ones, or in the socket's buffer."""
+        """The bytes of responses that wait here, for earlier ones, or in the socket's buffer."""
         return self._out_bytes + self._held_bytes + self.writer.unsent_bytes
 
-    # Pace.
+    # Back-pressure.
 
     def _is_full(self) -> bool:
         return (
@@ -271,12 +273,12 @@ class KafkaConnection:
         return key is not None and (key != PIPELINED or unanswered[-1].api.key != PIPELINED)
 
     def _may_resume(self) -> bool:
-        """Whatever all connections together keep."""
+        """Whether this connection may go on although the memory of all connections is exhausted."""
         memory = self.broker.memory
         return memory.may_receive(self) and memory.may_answer(self)
 
     def _pace(self, *, has_more: bool = False) -> None:
-        """Read on only while there is room for what would come; `has_more` tells of frames that were left."""
+        """Pause or resume reading; `has_more`: complete frames are left in the buffer."""
         if self._turn_requests >= TURN_REQUESTS_MAX // 8 or self._turn_bytes >= ANSWERS_BYTES_MAX // 8:
             self._schedule_turn()
         is_full = self._is_full()
@@ -287,18 +289,18 @@ class KafkaConnection:
                 self._is_paused = True
                 self.writer.pause_reading()
             if not is_full:
-                self._schedule_turn()  # there was none when they were left, and there is room by now
+                self._schedule_turn()  # there was no room when the frames were left, and there is room now
         elif self._is_paused:
             self._is_paused = False
             self.writer.resume_reading()
 
     def _wake(self) -> None:
-        """Something that this connection may have waited for has happened."""
+        """Try again in a later turn, if this connection waits."""
         if self._is_paused:
             self._schedule_turn()
 
     def _schedule_turn(self) -> None:
-        """Never at once: who wakes us may be in the middle of another's work."""
+        """Begin a turn later, never at once: the caller may be in the middle of other work."""
         if not self._is_turn_scheduled:
             self._is_turn_scheduled = True
             self.broker.machine.turns.call_soon(self._begin_turn)
@@ -324,11 +326,11 @@ class KafkaConnection:
             self.broker.memory.unread(self, self.unread_bytes)
             self._wake()
 
-    # Ends.
+    # End of the connection.
 
     @property
     def is_answering(self) -> bool:
-        """The client waits for us, not we for it."""
+        """Whether the client waits for a response."""
         return bool(self._awaited)
 
     @property
@@ -336,14 +338,14 @@ class KafkaConnection:
         return self.writer.peer
 
     def close(self) -> None:
-        """After what has been answered; what is still being worked on is answered to nobody."""
+        """Close the connection after the responses that are ready; open requests get no response."""
         if self._is_open:
             self._flush()
             self._is_open = False
             self.writer.close()
 
     def stop_receiving(self) -> None:
-        """What has been asked is answered, nothing more is: a broker that stops would never come to an end."""
+        """Answer the requests that have begun and begin no others, so that a broker can stop."""
         self._is_stopping = True
         if self._is_open:
             self._pace()

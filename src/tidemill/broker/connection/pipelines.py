@@ -1,10 +1,10 @@
-"""What one connection's idempotent producers have under way, after a batch was refused that will be sent again.
+"""Pipelines of idempotent producers on one connection, after a batch was refused that the client will send again.
 
-    batch 0 ─▶ refused: the leader hands over ─▶ … it leads on ─▶ batch 1 ─▶ refused alike ─▶ batch 0 ─▶ batch 1 ─▶ …
+    batch 0 ─▶ refused during a transfer ─▶ the transfer fails ─▶ batch 1 ─▶ refused, too ─▶ batch 0 ─▶ batch 1
 
-A client sends several batches of a partition without waiting, and sends again what was refused, in order.  Of a
-producer that a partition does not know yet any sequence is taken (KIP-360: its state may have expired), so batch 1
-would be taken as its first, and batch 0 behind it.  Once the producer is known, the sequence itself tells.
+A client sends several batches of a partition without waiting, and sends refused batches again, in order.  A partition
+accepts any sequence of a producer that it does not know (KIP-360: the producer's state may have expired).  So it would
+accept batch 1 as the first one, and batch 0 behind it.  Once the producer is known, its sequences keep the order.
 """
 
 from typing import Final, NamedTuple
@@ -21,13 +21,13 @@ SENT_AGAIN: Final = frozenset({
     errors.NOT_ENOUGH_REPLICAS,
     errors.KAFKA_STORAGE_ERROR,
 })  # fmt: skip
-"""Told of a batch, these make every client send it again."""
+"""Errors after which every client sends the batch again."""
 
 EXPECTED_MS: Final = 10_000
-"""For so long the refused batch is waited for: a client may have given it up, and not say so by a new epoch."""
+"""How long the refused batch is expected: a client may have given it up without a new epoch."""
 
 PARTITIONS_MAX: Final = 1_000
-"""Clients may name what does not exist."""
+"""Bound of remembered partitions: clients may name partitions that do not exist."""
 
 TopicPartition = tuple[str | bytes, int]  # topic, by name or by id, and partition
 
@@ -46,15 +46,13 @@ class Pipelines:
     __slots__ = ("_refused",)
 
     def __init__(self) -> None:
-        self._refused: dict[
-            TopicPartition, _Refused
-        ] = {}  # the first of each pipeline; who was refused last stands last
+        self._refused: dict[TopicPartition, _Refused] = {}  # the first batch of each pipeline, the latest refusal last
 
     def __bool__(self) -> bool:
         return bool(self._refused)
 
     def refuse(self, place: TopicPartition, batch: memoryview, code: int, now_ms: int) -> None:
-        """`batch` was refused with one of `SENT_AGAIN`, or its leader was deposed: it may be truncated."""
+        """Remember a batch that was refused with one of `SENT_AGAIN`, or that a new leader may truncate."""
         if len(batch) < HEADER_BYTES or len(place[0]) > NAME_LENGTH_MAX:
             return
         header = read_header(batch)
@@ -68,7 +66,7 @@ class Pipelines:
             self._refused[place] = _Refused(*header[9:12], code, now_ms + EXPECTED_MS)
 
     def refusal(self, place: TopicPartition, batch: memoryview, known: ProducerStates, now_ms: int) -> int:
-        """The error code for what comes behind a batch that was refused and has not come again; else 0."""
+        """Return the error code of a batch behind a refused one that was not sent again yet; 0 if there is none."""
         first = self._refused.get(place)
         if first is None or len(batch) < HEADER_BYTES:
             return errors.NONE
@@ -81,7 +79,7 @@ class Pipelines:
 
 
 def _is_behind(first: _Refused, producer_id: int, producer_epoch: int, base_sequence: int) -> bool:
-    """The same producer's, in the same epoch, and later; sequences begin again behind `SEQUENCE_MAX`."""
+    """Whether the batch is a later one of the same producer and epoch; sequences wrap behind `SEQUENCE_MAX`."""
     if (producer_id, producer_epoch) != (first.producer_id, first.producer_epoch):
         return False
     return 0 < (base_sequence - first.base_sequence) & SEQUENCE_MAX <= SEQUENCE_MAX // 2

@@ -1,4 +1,4 @@
-"""What a handler knows besides its request: who asks, where, when, and the broker."""
+"""The context of a request: its connection, client and time, and the broker."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -8,16 +8,16 @@ from tidemill.broker.connection.pipelines import Pipelines
 
 
 class Caller(Protocol):
-    """The connection that a request came through, as far as handlers care."""
+    """The connection of a request, as handlers need it."""
 
     @property
     def listener(self) -> str:
-        """The name of the listener it came to."""
+        """The name of the connection's listener."""
         ...
 
     @property
     def offered(self) -> Collection[int]:
-        """The API keys that are answered here."""
+        """The API keys that this listener offers."""
         ...
 
     @property
@@ -27,12 +27,12 @@ class Caller(Protocol):
     def peer(self) -> tuple[str, int]: ...
 
     def close(self) -> None:
-        """After what has been answered."""
+        """Close the connection after the responses that are ready have been sent."""
         ...
 
 
 class RequestContext:
-    """One per request.  `now_ms` is wall clock."""
+    """One per request; `now_ms` is wall-clock time."""
 
     __slots__ = ("broker", "client_id", "connection", "now_ms", "version")
 

@@ -1,8 +1,8 @@
-"""A fetch under way: read what is there, wait for what is not, answer once.
+"""A Fetch request in progress: it reads what is available, waits for more, and responds once.
 
-evaluate ─▶ enough bytes, an error, or no time left ─▶ answer
-   ▲   └──▶ a read must wait for the disk ─▶ a reader's thread ─▶ evaluate
-   └─────── a high watermark moved (watched), or the time is over
+evaluate ─▶ enough bytes, an error, or the wait is over ─▶ response
+   ▲   └──▶ a read must wait for the disk ─▶ reader thread ─▶ evaluate
+   └─────── a watched high watermark moved, or the wait is over
 """
 
 from typing import Any, Final
@@ -23,11 +23,12 @@ from tidemill.wire.messages.fetch import Response
 PartitionResponse = Response.Topic.Partition
 Read = tuple[list[Buffer], int]
 NOTHING: Final[Read] = ([], 0)
-NEW_LEADERS_SINCE: Final = 16  # v12 has the field, clients look at it from then on
+NEW_LEADERS_SINCE: Final = 16  # v12 has the field, but clients use it from v16 on
 ENOUGH_BYTES: Final = 4 << 20
-"""An answer that holds this much, and what was asked for at least, goes through no further partitions.  From 64
-partitions, clients that ask for 50 MB took 1.3 to 1.5 times as many records with it (measured): the next answer is
-read while they look at this one.  It also bounds how long one fetch holds the loop.
+"""
+A response of this size that also has the minimum of the request takes no further partitions.
+
+The client processes it while the broker reads the next one; it also bounds how long one fetch holds the event loop.
 """
 
 
@@ -57,11 +58,11 @@ class DelayedFetch(Pending):
         self._is_scheduled = False
         self._timer: Any = None
         self._watched: list[Partition] = []
-        self._reserved = 0  # bytes that these may be, as the memory of all connections counts them
-        self._reads: dict[FetchKey, Read | int] = {}  # what readers' threads found: bytes, or an error code
+        self._reserved = 0  # bytes of `_reads` at most, as counted in `ConnectionMemory`
+        self._reads: dict[FetchKey, Read | int] = {}  # results of the reader threads: batches, or an error code
 
     def begin(self, wait_ms: int) -> "Response | DelayedFetch":
-        """The response, if it can be given at once."""
+        """Return the response if it is ready at once, else this `Pending`."""
         self._is_over = wait_ms <= 0
         response = self._evaluate()
         if response is not None:
@@ -75,7 +76,7 @@ class DelayedFetch(Pending):
         self._again()
 
     def _notified(self) -> None:
-        """Several partitions may move in one turn: look once."""
+        """Evaluate once per turn, however many partitions moved."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._context.broker.machine.turns.call_soon(self._again)
@@ -86,7 +87,7 @@ class DelayedFetch(Pending):
             return
         try:
             response = self._evaluate()
-        except Exception as error:  # whoever asked is told; whoever called had only news
+        except Exception as error:  # the request fails, and the caller, who only notified, goes on
             self._let_go()
             self.fail(error)
             return
@@ -95,13 +96,13 @@ class DelayedFetch(Pending):
             self.complete(response)
 
     def cancel(self) -> None:
-        """The client is gone: nothing may be kept for it, however long it wished to wait."""
+        """Release everything: the client is gone."""
         self._let_go()
         self.is_done = True
         self._then = None
 
     def _let_go(self) -> None:
-        """Of all that would call again, and of what was read."""
+        """Cancel the timer and the watches, and drop what was read."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -116,7 +117,7 @@ class DelayedFetch(Pending):
         self._reserved = 0
 
     def _evaluate(self) -> Response | None:
-        """The response when it is time for it; else somebody will call again."""
+        """Return the response if it is due; else a timer, a watch or a reader thread will evaluate again."""
         table = self._context.broker.shard_table
         answers: list[tuple[FetchKey, Wanted, PartitionResponse]] = []
         total = 0
@@ -143,7 +144,7 @@ class DelayedFetch(Pending):
             found = self._read(key, wanted, partition, room, is_first=total == 0)
             if found is None:
                 to_read.append((key, wanted, partition, max(room, 1)))
-                answers.append((key, wanted, _answer(partition, key, [])))  # should the rest be enough
+                answers.append((key, wanted, _answer(partition, key, [])))  # used if the other partitions are enough
                 continue
             if isinstance(found, int):
                 answers.append((key, wanted, _refused(key, found)))
@@ -160,7 +161,7 @@ class DelayedFetch(Pending):
             self._watched = partitions
             for partition in partitions:
                 partition.watch(self._notified)
-        self._forget_reads()  # they end where the log did then
+        self._forget_reads()  # they end at an older high watermark
         return None
 
     def _problem(self, key: FetchKey, wanted: Wanted, partition: Partition | None) -> int:
@@ -172,7 +173,7 @@ class DelayedFetch(Pending):
     def _read(
         self, key: FetchKey, wanted: Wanted, partition: Partition, room: int, *, is_first: bool
     ) -> Read | int | None:
-        """None: only a thread that may wait can tell."""
+        """Read a partition without waiting for the disk; None: a reader thread must read it."""
         if key in self._reads:
             return self._reads[key]
         if room <= 0 and not is_first:
@@ -182,13 +183,13 @@ class DelayedFetch(Pending):
         except (SegmentDamaged, OffsetGone) as error:
             return self._context.broker.read_failed(partition, error)
         if found is not None and found[1] > room and not is_first:
-            return NOTHING  # one batch larger than what is left: it comes first next time
+            return NOTHING  # the batch is larger than the space left: the next response begins with it
         return found
 
     def _read_elsewhere(
         self, wanted: list[tuple[FetchKey, Wanted, Partition, int]], enough: int, bytes_max: int
     ) -> None:
-        """As many of these as it takes to have `enough` bytes, and not more than `bytes_max`."""
+        """Read partitions in a reader thread until `enough` bytes are there; `bytes_max` bounds them."""
         broker = self._context.broker
         self._is_reading = True
         broker.metrics.fetch_cache_misses += 1
@@ -243,7 +244,7 @@ class DelayedFetch(Pending):
             if answer.records:
                 fetched += sum(len(part) for part in answer.records if not isinstance(part, int))
                 if session.session_id:
-                    session.wanted[key] = session.wanted.pop(key)  # fairness: what was served goes last next time
+                    session.wanted[key] = session.wanted.pop(key)  # for fairness a served partition goes last next time
         self._context.broker.metrics.fetch_bytes += fetched
         responses = [
             Response.Topic(topic=topic, topic_id=topic_id, partitions=partitions)  # type: ignore[arg-type]
@@ -272,12 +273,12 @@ def _answer(partition: Partition, key: FetchKey, batches: list[Buffer]) -> Parti
 
 
 def _diverging(partition: Partition, key: FetchKey, wanted: Wanted) -> PartitionResponse | None:
-    """What is told to who has read what is not here; None when he has not.  KIP-595."""
+    """Return the refusal of a client that read records which were truncated; None if it did not (KIP-595)."""
     if wanted.last_fetched_epoch < 0:
         return None
     epoch, end = partition.log.epochs.end_offset(wanted.last_fetched_epoch, partition.log.end_offset)
     if epoch == UNDEFINED_EPOCH:
-        return _refused(key, errors.OFFSET_OUT_OF_RANGE)  # newer than anything that is here: as Kafka
+        return _refused(key, errors.OFFSET_OUT_OF_RANGE)  # newer than every epoch here: as in Kafka
     if epoch == wanted.last_fetched_epoch and end >= wanted.fetch_offset:
         return None
     answer = _answer(partition, key, [])

@@ -1,4 +1,4 @@
-"""The other brokers, as this one knows them: who is alive, who leads what, and the road between replicas."""
+"""The cluster as this broker sees it: live peers, leaders of shards, and the transport of Raft messages."""
 
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -23,10 +23,14 @@ from tidemill.raft.quorum import has_majority
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import Identity
 
-# As long as Kafka's (`broker.session.timeout.ms`).  A client that hears in one answer that a broker is gone, and who
-# leads its partitions now, may forget both: librdkafka 2.16 does, for up to a second.
-HEARD_MS: Final = 1_000  # four ticks: clients are sent to leaders whose last heartbeat is no older
+HEARD_MS: Final = 1_000  # four ticks: clients are sent only to leaders with a heartbeat that recent
 LISTED_MS: Final = 9_000
+"""
+A broker is listed to clients for this long after its last heartbeat, as with Kafka's `broker.session.timeout.ms`.
+
+A client that learns from one response that a broker is gone and which one leads its partitions now may drop both facts:
+librdkafka 2.16 does, for up to a second.
+"""
 
 
 class ClusterOwner(Protocol):
@@ -68,14 +72,14 @@ class Cluster:
     ) -> None:
         self._owner = owner
         self.address = ""  # host:port of the peer listener, once it is bound
-        self.join: Sequence[str] = ()  # addresses to ask or once heard of, beside those that the image knows
+        self.join: Sequence[str] = ()  # addresses to connect to, beside those in the image
         self.leaders = LeaderTable(identity.voter)
         self._lag = ReplicaLag(
             image=self._image, shards=self._shards, alive=lambda: self.peers.alive(), clock=stall_tolerant_clock
         )
         self.peers = Peers(self, self.leaders, clock=stall_tolerant_clock, call_soon=machine.turns.call_soon)
         self.controller_client = ControllerClient(self._controller, self.peers.ask)
-        self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
+        self.watchers: dict[Callable[[], None], None] = {}  # called when the image or the leader table has changed
         self.leader_waiters = LeaderWaiters(
             image=self._image,
             has_known_leader=self._has_known_leader,
@@ -125,7 +129,7 @@ class Cluster:
         self.leaders_changed()
 
     def reach(self) -> None:
-        """Links are wanted to every other broker, and to whoever this one was told to join."""
+        """Keep connections to every other broker and to the addresses in `join`."""
         if self.peers.links is None:
             return
         addresses = dict.fromkeys(self.join)
@@ -136,13 +140,13 @@ class Cluster:
         self.peers.links.reach(list(addresses))
 
     def addresses(self) -> list[str]:
-        """Where brokers that have registered take links, as host:port."""
+        """Return the peer addresses of the registered brokers, as host:port."""
         return [address for broker in self._image().brokers.values() for address in peer_addresses(broker.endpoints)]
 
     def stop(self) -> None:
         self.leader_waiters.stop()
 
-    # The road between replicas.
+    # shard.Road.
 
     def is_alive(self, voter: ReplicaKey) -> bool:
         return self.peers.is_alive(voter)
@@ -151,19 +155,19 @@ class Cluster:
         return self.peers.may_lead(voter)
 
     def eligible_leaders(self) -> frozenset[BrokerId]:
-        """Those of `live` that do not hand over what they lead."""
+        """Return the brokers of `live` that do not drain their leadership."""
         able = frozenset(voter.broker_id for voter in self.peers.alive() if self.peers.may_lead(voter))
         return able if self._owner.flags & DRAINING else able | {self._identity.broker_id}
 
     def live(self) -> frozenset[BrokerId]:
-        """This broker, and those that are alive as far as it has heard."""
+        """Return this broker and the live peers."""
         return frozenset((self._identity.broker_id, *(voter.broker_id for voter in self.peers.alive())))
 
     def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
         self.peers.send(shard_id, to, message)
 
     def serving_changed(self, shard: Shard) -> None:
-        """A shard has come to be led here, or is not any more."""
+        """This broker became the leader of `shard`, or stopped leading it."""
         self.leaders.leads(shard.shard_id, shard.replica.term if shard.is_serving else 0)
         self._lag.serving_changed(shard)
         self.peers.tell_leaders()
@@ -171,7 +175,7 @@ class Cluster:
         self.leaders_changed()
 
     def damage_changed(self, shard: Shard) -> None:
-        """Files of a shard are not what was written; or they are again."""
+        """Log that a shard's files are damaged, or repaired."""
         problem = shard.log.damage
         if problem is None:
             self._events.event("shard repaired", shard=shard.shard_id)
@@ -184,10 +188,10 @@ class Cluster:
         for watcher in [*self.watchers]:
             watcher()
 
-    # Who leads.
+    # Leaders.
 
     def leader_of(self, topic: Topic, partition: int) -> Leader | None:
-        """(Leader, confirmed epoch) as one pair; None while none is known that is alive."""
+        """Return the leader and its confirmed epoch as one pair; None while no live leader is known."""
         shard_id = topic.shard_of(partition)
         return None if shard_id is None else self.leader(shard_id)
 
@@ -197,8 +201,10 @@ class Cluster:
 
     def _is_heard(self, broker_id: BrokerId) -> bool:
         """
-        Of late: clients that are sent to a broker which has just fallen silent wait there until their requests time
-        out, and are better told that nobody is known to lead now.
+        Whether the broker had a heartbeat within `HEARD_MS`.
+
+        Clients that are sent to a broker which has just fallen silent wait there until their requests time out; it is
+        better to report no leader.
         """
         if broker_id == self._identity.broker_id:
             return True
@@ -207,20 +213,24 @@ class Cluster:
         return age_ms is not None and age_ms <= HEARD_MS
 
     def is_up(self, broker_id: BrokerId) -> bool:
-        """It is this broker, or one that is alive as far as this one has heard: only such lead."""
+        """Whether it is this broker or a live peer: only these can lead."""
         if broker_id == self._identity.broker_id:
             return True
         known = self._image().brokers.get(broker_id)
         return known is not None and self.peers.is_alive(known.voter)
 
     def is_listed(self, broker_id: BrokerId) -> bool:
-        """Clients are told where it is: it is up, or was a little while ago."""
+        """Whether clients get its endpoints: it is up, or was within `LISTED_MS`."""
         known = self._image().brokers.get(broker_id)
         return self.is_up(broker_id) or (known is not None and self.peers.was_alive(known.voter, LISTED_MS))
 
     @property
     def has_quorum_contact(self) -> bool:
-        """Of the brokers that vote upon metadata.  Who does not is cut off itself, and cannot tell who else is down."""
+        """
+        Whether this broker hears a majority of the metadata's voters.
+
+        A broker that does not is isolated itself, and cannot know which others are down.
+        """
         shard = self._shards().get(METADATA_SHARD)
         if shard is None:
             return False
@@ -228,10 +238,7 @@ class Cluster:
         return has_majority(voters, [voter for voter in voters if self.is_up(voter.broker_id)])
 
     def in_sync(self, planned: PlannedShard) -> list[BrokerId]:
-        """
-        The replicas that hold every committed entry, as reported by their leader (`broker/leadership/replica_lag`).
-        Unknown while the shard has no leader.
-        """
+        """Return the replicas in sync as their leader reports them (`broker/leadership/replica_lag`); none without a leader."""
         shard_id = planned.shard_id
         leader = self.leaders.said_by(shard_id)
         if leader is None:
@@ -245,24 +252,26 @@ class Cluster:
         ]
 
     def has(self, voter: ReplicaKey) -> bool:
-        """It is this broker, or one with that directory is alive as far as this one has heard."""
+        """Whether it is this broker or a live peer, with the directory of `voter`."""
         return voter == self._identity.voter or self.peers.is_alive(voter)
 
     def when_led(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
-        """Called when these topics are in the image here, and each of their shards has a leader; or after a while."""
+        """Call `callback` when the topics are in the image and their shards have leaders, or after a time limit."""
         self.leader_waiters.wait_for_topics(topics, callback)
 
     def _has_known_leader(self, shard_id: ShardId) -> bool:
         if self.leaders.leader(shard_id) is not None:
             return True
         shard = self._shards().get(shard_id)
-        return shard is not None and shard.log.damage is not None and not shard.damage.is_repairable  # it never will be
+        return (
+            shard is not None and shard.log.damage is not None and not shard.damage.is_repairable
+        )  # it will never have one
 
     def _is_leaderless(self, shard_id: ShardId) -> bool:
         return shard_id in self._image().shards and self.leader(shard_id) is None
 
     def says_it_leads(self, shard_id: ShardId) -> BrokerId | None:
-        """The broker that leads a shard, as it has told itself; it is up."""
+        """Return the broker that reports itself as the leader of a shard and is up."""
         leader = self.leaders.leader(shard_id)
         return None if leader is None or not self.is_up(leader.broker_id) else leader.broker_id
 
@@ -272,5 +281,5 @@ class Cluster:
 
 
 def peer_addresses(endpoints: Sequence[Endpoint]) -> list[str]:
-    """Where a broker takes links, as host:port."""
+    """Return the peer addresses of a broker, as host:port."""
     return [f"{endpoint.host}:{endpoint.port}" for endpoint in endpoints if endpoint.name == PEER_ENDPOINT]

@@ -1,4 +1,4 @@
-"""Put a broker together and bring it up: the same steps on the real machine and in simulation.
+"""Wiring: creates a broker, brings it up and stops it, in the same way on the real machine and in simulation.
 
 identity ─▶ store (recovered) ─▶ Broker ─▶ shard 0, and the shards of its image ─▶ links ─▶ the cluster's image
          └── asked for, where a cluster is to be joined                     ready ◀─ registered ◀─ led, where alone
@@ -39,9 +39,9 @@ from tidemill.storage.store import Store, StoreOptions
 
 FIRST_BROKER: Final = BrokerId(1)
 AGAIN_S: Final = 0.2
-STILL_ALIVE_MS: Final = 15_000  # for so long others may take a broker for alive that has died: they give up its link
-ASIDE: Final = "damaged-"  # how directories of what was set aside are called
-LEADERSHIP_TRANSFER_S: Final = 1.0  # a clean stop waits so long for others to lead what was led here
+STILL_ALIVE_MS: Final = 15_000  # peers may count a dead broker as alive for so long: then they close its connection
+ASIDE: Final = "damaged-"  # prefix of the directories with damaged files that were set aside
+LEADERSHIP_TRANSFER_S: Final = 1.0  # a clean stop waits so long for its leadership transfers
 
 
 async def open_directory(
@@ -52,11 +52,10 @@ async def open_directory(
     options: StoreOptions,
     machines: MachineRegistry | None = None,
 ) -> tuple[Identity, Store, RecoveryReport]:
-    """Whose directory this is, and what is in it.  An empty one founds a cluster, or joins that at `addresses`."""
-    machines = machines or default_machines(options.producer_expiration_ms)
+    """Open the data directory.  An empty one bootstraps a cluster, or joins the cluster at `addresses`."""
     identity = read_identity(disk)
     if identity is None:
-        check_nothing_lost(disk)  # before the cluster hears of it: who is admitted takes the place of what is here
+        check_nothing_lost(disk)  # before it joins: admission replaces the directory registered under that broker id
         identity = await _new_identity(broker_id, addresses, machine)
         initialize_directory(disk, identity.journal_key, options)
         write_identity(disk, identity)
@@ -82,8 +81,8 @@ async def _begin_again(
     options: StoreOptions,
 ) -> Identity:
     """
-    What cannot be read could have held anything, votes too (`log.md` §4.4): the broker becomes another voter, under its
-    old number, and is given everything by the others.  Nothing is touched before they have admitted it.
+    Replace a damaged journal (`log.md` §4.4): it may have held votes, so the broker becomes a new voter with its old
+    broker id, and gets its data from the other replicas.  No file is changed before the cluster has admitted it.
     """
     if not addresses:
         raise JournalDamaged(
@@ -99,7 +98,7 @@ async def _begin_again(
         except DirectoryProblem:
             if machine.clock.monotonic_ms() >= until_ms:
                 raise
-            await _wait(machine)  # others have not missed yet who has just died here
+            await _wait(machine)  # the peers may still count the process that died here as alive
     if identity.cluster_id != known.cluster_id:
         raise DirectoryProblem(
             f"{damage}; and tidemill.join leads to cluster {identity.cluster_id}, where this directory belongs to "
@@ -145,7 +144,7 @@ async def _new_identity(broker_id: BrokerId | None, addresses: Sequence[str], ma
 
 
 def make(identity: Identity, store: Store, static: Mapping[str, str], machine: Machine) -> Broker:
-    """A broker that ticks, with the shards that it knows of; it has no links yet and listens nowhere."""
+    """Create a broker with the shards in its store; it has no connections yet and does not listen."""
     broker = Broker(store, identity, static, machine)
     controller = broker.controller
     shard = broker.shard_table.open_metadata(controller.image, is_initial_voter=identity.is_initial_voter)
@@ -163,14 +162,14 @@ def make(identity: Identity, store: Store, static: Mapping[str, str], machine: M
 
 
 def _bootstrap(broker: Broker) -> None:
-    """The controller is here: a cluster that has no name yet gets it."""
+    """Bootstrap the cluster if it has no id yet; called when this broker becomes the controller."""
     identity = broker.identity
     if not broker.image.cluster_id:
         broker.controller.submit(BootstrapCluster(cluster_id=identity.cluster_id, voter=identity.voter))
 
 
 async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
-    """Until this broker knows its cluster, and leads what only it can lead; `addresses` are those it was to join."""
+    """Wait until the broker has the cluster image and leads its shards without other replicas; join at `addresses`."""
     cluster, machine = broker.cluster, broker.machine
     if machine.links is not None:
         links = machine.links(cluster.peers)
@@ -189,7 +188,7 @@ async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
 
 
 async def _hear_of_cluster(broker: Broker) -> None:
-    """Until the image is here."""
+    """Wait for the cluster image."""
     search = ClusterSearch(broker)
     while not broker.image.cluster_id:
         search.check()
@@ -197,13 +196,13 @@ async def _hear_of_cluster(broker: Broker) -> None:
 
 
 def _is_started(shard: Shard) -> bool:
-    """What others replicate may take its time: they serve it meanwhile."""
+    """Whether a start need not wait for the shard: shards with other replicas are served by these meanwhile."""
     return shard.is_serving or shard.log.damage is not None or shard.replica.voters != (shard.replica.me,)
 
 
 async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> None:
     """
-    Tell the cluster where this broker is reached; it is ready when it knows of the cluster what the controller did.
+    Register the broker's endpoints; it is ready when its image is as new as the controller's was at the registration.
     """
     identity = broker.identity
     search = ClusterSearch(broker)
@@ -229,7 +228,7 @@ async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack:
 
 
 async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> tuple[int, str | None, int]:
-    """Error code and message; or the offset of the image that the answer goes by."""
+    """Register once; return error code, message and the offset of the controller's image."""
     identity = broker.identity
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     if broker.controller.accepts_writes:
@@ -256,20 +255,20 @@ async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str |
 
 
 async def _until(broker: Broker, is_so: Callable[[], bool]) -> None:
-    """Looked at when the image or a shard's leadership has changed, and now and then."""
+    """Wait for a condition; it is checked when the image or a leader has changed, and periodically."""
     while not is_so():
         await _pause(broker)
 
 
 async def _wait(machine: Machine) -> None:
-    """For a while."""
+    """Wait for `AGAIN_S`."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     machine.call_later(AGAIN_S, lambda: future.set_result(None) if not future.done() else None)
     await future
 
 
 async def _pause(broker: Broker) -> None:
-    """Until something has changed here, or a while."""
+    """Wait until the image or a leader has changed, or for `AGAIN_S`."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def resume() -> None:
@@ -287,8 +286,8 @@ async def _pause(broker: Broker) -> None:
 
 async def go_down(broker: Broker) -> None:
     """
-    A clean stop: others lead what was led here, whoever waits is answered, everything is durable, and the next start
-    has little to read.
+    Stop cleanly: transfer leadership, answer open requests, make everything durable, and leave little to read at the
+    next start.
     """
     broker.is_ready = False
     await _transfer_leadership(broker)
@@ -302,7 +301,7 @@ async def go_down(broker: Broker) -> None:
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def idle() -> None:
-        if not future.done():  # else nobody waits any more
+        if not future.done():  # else the stop was cancelled
             future.set_result(None)
 
     broker.ready_loop.when_idle(idle)
@@ -312,7 +311,7 @@ async def go_down(broker: Broker) -> None:
 
 
 async def _transfer_leadership(broker: Broker) -> None:
-    """Clients find the next leader while this broker still answers: nobody waits for an election."""
+    """Transfer leadership while this broker still serves clients, so that they need not wait for an election."""
     until = broker.clock.monotonic_ms() + int(LEADERSHIP_TRANSFER_S * 1_000)
     leaving = [shard for shard in broker.shard_table.shards.values() if shard.transfer_leadership()]
     while broker.clock.monotonic_ms() < until and any(shard.replica.leads for shard in leaving):
