@@ -1,10 +1,11 @@
-"""A broker without a machine: the real wiring on a simulated disk, with jobs and timers that a test works off.
+"""A broker without a machine: the real wiring on a simulated disk, with jobs and timers that a test executes.
 
     world = BrokerWorld()                                   # an empty directory, one broker, ready
     world.create("flights", partitions=2)
-    response = world.ask(fetch.Request(...))                # over the wire's bytes, through a Kafka connection
+    response = world.ask(fetch.Request(...))                # encoded, through a Kafka connection
 
-Nothing happens between calls: `ask` and `stabilize` work everything off, `pass_time` moves the clock and fires timers.
+Nothing happens between calls: `ask` and `stabilize` execute all pending work, `pass_time` moves the clock and fires
+timers.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ STEPS_MAX = 100_000
 class HandClock:
     def __init__(self) -> None:
         self.now_ms = BEGIN_MS
-        self.wrong_ms = 0  # by which the wall clock is ahead
+        self.wrong_ms = 0  # how far the wall clock is ahead
 
     def wall_ms(self) -> int:
         return self.now_ms + self.wrong_ms
@@ -53,7 +54,7 @@ class HandClock:
 
 
 class CountingEntropy:
-    """Chance that counts: every draw is another."""
+    """Entropy that counts: every draw is different."""
 
     def __init__(self) -> None:
         self._drawn = 0
@@ -64,7 +65,7 @@ class CountingEntropy:
 
 
 class HandTurns:
-    """`call_soon` of an event loop whose turns a test makes."""
+    """`call_soon` of an event loop whose turns a test executes."""
 
     def __init__(self) -> None:
         self._callbacks: deque[Callable[[], None]] = deque()
@@ -90,7 +91,7 @@ class Timer:
 
 
 class HandWriter:
-    """A socket that keeps what it was sent."""
+    """A socket that keeps what was sent to it."""
 
     def __init__(self) -> None:
         self.peer = ("127.0.0.1", 50_000)
@@ -126,7 +127,7 @@ class Client:
         self._correlation_id = 0
 
     def send(self, request: Message, version: int | None = None) -> tuple[Api, int]:
-        """The request is with the broker; nothing has been worked off yet."""
+        """Deliver a request to the broker, and execute nothing."""
         api = api_of(request)
         version = api.versions[-1] if version is None else version
         self._correlation_id += 1
@@ -141,13 +142,13 @@ class Client:
         return api, version
 
     def ask(self, request: Message, version: int | None = None) -> Any:
-        """The response; what waits for the disk is worked off, what waits for time is not."""
+        """Return the response; jobs of the disk are executed, timers do not fire."""
         answered = self.ask_only(request, version)
         self._world.stabilize()
         return answered
 
     def ask_only(self, request: Message, version: int | None = None) -> Any:
-        """The response, at the moment it comes: nothing that follows has been worked off."""
+        """Return the response as soon as it is there; what follows has not been executed."""
         api, version = self.send(request, version)
         answered = self.answer(api, version)
         while answered is None and self._world.step():
@@ -156,7 +157,7 @@ class Client:
         return answered
 
     def answer(self, api: Api, version: int) -> Any:
-        """The oldest response that has come, taken; None when there is none."""
+        """Take the oldest response that has arrived; None when there is none."""
         sent = self.writer.sent
         if len(sent) < 4:
             return None
@@ -177,7 +178,7 @@ class BrokerWorld:
         endpoints: tuple[Endpoint, ...] = (Endpoint(LISTENER, "127.0.0.1", 9092, "PLAINTEXT"),),
         reads: bool = True,
     ) -> None:
-        """`reads` False: the readers' threads do nothing until it is set; `writes` likewise, of the journal's."""
+        """`reads` False: the reader threads do nothing until it is set; `writes` does the same for the journal."""
         self.reads = reads
         self.writes = True
         self.static = static
@@ -231,19 +232,19 @@ class BrokerWorld:
         return timer
 
     def stabilize(self) -> None:
-        """Turn the loop, and carry out every job, until nothing is left but time."""
+        """Run the loop and every job until only time could bring more work."""
         for _ in range(STEPS_MAX):
             if not self.step():
                 return
         raise AssertionError(f"the broker does not come to rest in {STEPS_MAX} steps")
 
     def step(self) -> bool:
-        """One turn, or one job and its report; False when nothing is left to do."""
+        """Execute one turn, or one job and its callback; False when nothing is left to do."""
         jobs = (self.journal_jobs, self.write_back_jobs, self.background_jobs, self.read_jobs)
         return self.turns.turn() or any(queue.step() for queue in jobs[1 - self.writes : 3 + self.reads])
 
     def pass_time(self, duration_ms: int) -> None:
-        """The clock moves on; timers fire in their order, each at its time.  One `tick` of the broker at the end."""
+        """Move the clock; timers fire in order, each at its time.  At the end the broker ticks once."""
         end_ms = self.clock.now_ms + duration_ms
         while True:
             self.timers = [timer for timer in self.timers if not timer.is_cancelled]
@@ -259,7 +260,7 @@ class BrokerWorld:
         self.stabilize()
 
     def restarted(self, static: Mapping[str, str] | None = None, *, reads: bool = True) -> "BrokerWorld":
-        """The world after a kill: the same disk and the same time, another process."""
+        """Return the world after a kill: same disk and time, new process."""
         return BrokerWorld(
             self.static if static is None else static,
             disk=self.disk.after_kill(),
@@ -269,14 +270,14 @@ class BrokerWorld:
             reads=reads,
         )
 
-    # What most tests begin with.
+    # Steps that most tests begin with.
 
     def ask(self, request: Message, version: int | None = None) -> Any:
-        """`version` None is the newest."""
+        """Ask with `version`, by default the newest."""
         return self.client.ask(request, version)
 
     def create(self, name: str, partitions: int = 1, **settings: str) -> None:
-        """A topic that is led; settings as `retention_ms="1"`."""
+        """Create a topic and wait for its leaders; settings as `retention_ms="1"`."""
         named = tuple((key.replace("_", "."), value) for key, value in settings.items())
         created: list[Any] = []
         topic = NewTopic(name=name, partition_count=partitions, replication_factor=1, settings=named)
@@ -298,7 +299,7 @@ class BrokerWorld:
         acks: int = -1,
         **header: int,
     ) -> produce.Response.Topic.Partition:
-        """One batch; what the broker says of it.  `header` as `producer_id=…, producer_epoch=0, base_sequence=0`."""
+        """Produce one batch and return the response; `header` as `producer_id=1, producer_epoch=0, base_sequence=0`."""
         stamp = self.clock.now_ms if timestamp_ms is None else timestamp_ms
         stamps = [stamp] * len(values) if isinstance(stamp, int) else stamp
         batch = build_batch([(None, value, (), at) for value, at in zip(values, stamps, strict=True)], **header)  # type: ignore[arg-type]
@@ -313,7 +314,7 @@ class BrokerWorld:
         return answered
 
     def read(self, topic: str, number: int = 0) -> list[Record]:
-        """Every record from the log start to the high watermark, by fetches."""
+        """Fetch every record from the log start to the high watermark."""
         partition = self.partition(topic, number)
         offset = partition.log_start
         records: list[Record] = []
@@ -336,7 +337,7 @@ class BrokerWorld:
 
 
 def api_of(request: Message) -> Api:
-    """The API whose request this is."""
+    """Return the API of this request."""
     api = sys.modules[type(request).__module__].API
     assert isinstance(api, Api) and ALL[api.key] is api, f"{request!r} is no request"
     return api

@@ -1,11 +1,11 @@
-"""Several brokers without machines: `BrokerWorld`s that share a clock, and links between them that are queues.
+"""Several brokers without machines: `BrokerWorld`s that share a clock and are connected by queues.
 
     world = ClusterWorld()                                  # three brokers, one cluster
     world.create("flights")                                 # three replicas, led by broker 1
-    world.lead("flights", by=2)                             # handed over, and confirmed
+    world.lead("flights", by=2)                             # transferred and confirmed
     response = world[2].ask(produce.Request(...))
 
-What was sent is received in the order it was sent, one frame a step, unless it is held.  Nothing happens between calls.
+Frames arrive in the order in which they were sent, one per step, unless they are held.  Nothing happens between calls.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ WAIT_MS_MAX = 20_000
 
 
 class SeededEntropy:
-    """Every broker's own: directories and incarnations differ."""
+    """Entropy of one broker, so that directories and incarnations differ."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -42,7 +42,7 @@ class SeededEntropy:
 
 
 class MemoryLink:
-    """One end; `frames` are what it has sent and the other end has not received."""
+    """One end of a connection; `frames` were sent and not received yet."""
 
     def __init__(self, hello: Hello, owner: LinkOwner) -> None:
         self.hello = hello  # the other end's
@@ -68,8 +68,8 @@ class Network:
     def __init__(self) -> None:
         self.listening: dict[str, LinkOwner] = {}
         self.links: list[MemoryLink] = []
-        self.cut: set[str] = set()  # addresses that nobody reaches, and that reach nobody
-        self.held: Callable[[LinkOwner, LinkOwner], bool] = _nothing_held  # from, to: not received now
+        self.cut: set[str] = set()  # addresses of isolated brokers
+        self.held: Callable[[LinkOwner, LinkOwner], bool] = _nothing_held  # (from, to): whether frames are held back
 
     def dial(self, owner: LinkOwner, address: str) -> None:
         accepting = self.listening.get(address)
@@ -86,7 +86,7 @@ class Network:
     def step(self) -> bool:
         for link in self.links:
             if link.frames and not self.held(link.owner, link.other.owner):
-                self.links = [*(it for it in self.links if it is not link), link]  # the others come first next time
+                self.links = [*(it for it in self.links if it is not link), link]  # for fairness, it is last next time
                 link.other.owner.received(link.other, memoryview(link.frames.popleft()))
                 return True
         return False
@@ -102,7 +102,7 @@ class Network:
 class MemoryLinks:
     """`peer.link.Links`."""
 
-    last_failure: str | None = None  # who is not there is not dialled
+    last_failure: str | None = None  # brokers that do not run are not dialled
 
     def __init__(self, network: Network, owner: LinkOwner, address: str) -> None:
         self._network = network
@@ -130,7 +130,7 @@ class MemoryLinks:
 
 
 class Node(BrokerWorld):
-    """One broker; `step` and `pass_time` are those of the whole cluster."""
+    """One broker; its `step` and `pass_time` are those of the whole cluster."""
 
     def __init__(
         self, cluster: "ClusterWorld", number: int, static: Mapping[str, str], disk: SimulatedDisk | None = None
@@ -193,7 +193,7 @@ class ClusterWorld:
         self.clock = HandClock()
         self.network = Network()
         self.nodes: list[Node] = []  # by broker id, from 1
-        self.stopped: set[int] = set()  # neither turn nor tick
+        self.stopped: set[int] = set()  # brokers that neither run nor tick
         for number in range(1, brokers + 1):
             Node(self, number, static)
         self.until(lambda: all(len(node.broker.cluster.live()) == brokers for node in self.nodes), "all meet")
@@ -237,7 +237,7 @@ class ClusterWorld:
             self.pass_time(TICK_MS)
 
     def steps_until(self, condition: Callable[[], bool], what: str) -> None:
-        """The first step after which it is so: nothing that follows has happened."""
+        """Step until the condition holds, and execute nothing after that step."""
         deadline_ms = self.clock.now_ms + WAIT_MS_MAX
         while not condition():
             if not self.step():
@@ -261,7 +261,7 @@ class ClusterWorld:
         self.pass_time(TICK_MS)
 
     def hold(self, *, to: Collection[int] = (), sender: Collection[int] = ()) -> None:
-        """What these are sent, or send, is not received until something else is held."""
+        """Hold back the frames from and to these brokers, until other ones are held back."""
         receivers = {self[number].address for number in to}
         senders = {self[number].address for number in sender}
 
@@ -270,7 +270,7 @@ class ClusterWorld:
 
         self.network.held = held
 
-    # What most tests begin with.
+    # Steps that most tests begin with.
 
     @property
     def controller(self) -> Node:
@@ -278,7 +278,7 @@ class ClusterWorld:
         return next(node for node in self.nodes if node.broker.controller.leads)
 
     def create(self, name: str, partitions: int = 1, *, brokers: Sequence[int] = (1, 2, 3), **settings: str) -> None:
-        """A topic that every broker knows the leaders of; the first of `brokers` is preferred."""
+        """Create a topic and wait until every broker knows its leaders; the first of `brokers` is preferred."""
         named = tuple((key.replace("_", "."), value) for key, value in settings.items())
         assignment = tuple(BrokerId(broker) for broker in brokers)
         topic = NewTopic(
@@ -295,7 +295,7 @@ class ClusterWorld:
         self.until(lambda: all(self.led_by(name, number) for number in range(partitions)), f"{name} is led")
 
     def led_by(self, topic: str, number: int = 0) -> int:
-        """The broker that every one that runs believes to lead; 0: they do not agree, or know of none."""
+        """Return the leader that every running broker knows; 0 if they differ or know none."""
         told: set[int] = set()
         for node in self._running:
             known = node.broker.image.topic(topic)
@@ -304,7 +304,7 @@ class ClusterWorld:
         return told.pop() if len(told) == 1 else 0
 
     def lead(self, topic: str, number: int = 0, *, by: int) -> None:
-        """Handed over, until every broker knows it."""
+        """Transfer leadership to a broker and wait until every broker knows it."""
         if self.led_by(topic, number) != by:
             self.begin_to_lead(topic, number, by=by)
             self.until(lambda: self.led_by(topic, number) == by, f"broker {by} leads {topic}-{number}")

@@ -1,4 +1,4 @@
-"""The broker knows when what it serves is led."""
+"""Waiting for leaders of new and deleted topics, and metadata that cannot be read."""
 
 from unittest.mock import patch
 
@@ -8,9 +8,9 @@ from tidemill.model.shard import METADATA_SHARD
 from tidemill.storage.partition.segment import SegmentDamaged
 
 
-def test_who_waits_for_a_leader_between_its_election_and_its_first_commit_is_called() -> None:
+def test_a_wait_for_a_leader_that_begins_before_its_first_commit_ends() -> None:
     """
-    The entry that confirms a reign may be appended already when somebody begins to wait; no other may ever follow it.
+    The entry that confirms the term may be appended already when the wait begins, and no other may follow it.
     """
     world = BrokerWorld()
     called: list[str] = []
@@ -26,9 +26,9 @@ def test_who_waits_for_a_leader_between_its_election_and_its_first_commit_is_cal
     assert ["led"] == called
 
 
-def test_who_waits_for_the_leader_of_a_topic_that_is_deleted_is_called() -> None:
+def test_a_wait_for_the_leader_of_a_deleted_topic_ends() -> None:
     """
-    There will be none any more: after a while, as things stand.
+    There will be no leader, so the wait ends after its time limit.
     """
     world = BrokerWorld()
     called: list[str] = []
@@ -44,9 +44,9 @@ def test_who_waits_for_the_leader_of_a_topic_that_is_deleted_is_called() -> None
     assert ["led"] == called
 
 
-def test_a_topic_that_was_deleted_and_made_again_is_there_when_both_are_heard_at_once() -> None:
+def test_a_topic_that_was_deleted_and_created_again_is_open_after_one_image_change() -> None:
     """
-    As a broker does that lagged: what goes under the name is the old topic's, and the new one stays.
+    A lagging broker learns of both at once: it closes the shards of the old topic and keeps the new one.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -67,9 +67,9 @@ def test_a_topic_that_was_deleted_and_made_again_is_there_when_both_are_heard_at
     assert all(world.partition("flights", number).shard.is_serving for number in range(3))
 
 
-def test_metadata_that_cannot_be_read_any_more_ends_the_process() -> None:
+def test_metadata_that_cannot_be_read_ends_the_process() -> None:
     """
-    It would go on by yesterday's; started again, it says what is damaged.
+    The broker would go on with stale metadata; at its next start it reports the damage.
     """
     world = BrokerWorld()
     world.create("flights")

@@ -1,4 +1,4 @@
-"""A broker whose disk and journal are full votes, and leads nothing: what it appends never gets onto its own disk."""
+"""A broker with a full disk and journal votes and does not lead: its own disk gets nothing of what it appends."""
 
 from tests.unit.broker.cluster_world import ClusterWorld
 from tidemill.model import errors
@@ -8,10 +8,10 @@ BATCH = bytes(60_000)
 
 
 def fill_journal(world: ClusterWorld, number: int) -> None:
-    """By what others lead and acknowledge."""
+    """Fill it with what other brokers lead and commit."""
     store = world[number].broker.store
     world[number].disk.free_bytes = 0
-    world.pass_time(7_000)  # it hands over what it leads
+    world.pass_time(7_000)  # it transfers its leadership
     for _ in range(100):
         if store.is_journal_full:
             return
@@ -22,9 +22,9 @@ def fill_journal(world: ClusterWorld, number: int) -> None:
     raise AssertionError("its journal did not fill")
 
 
-def test_nobody_hands_anything_over_to_a_broker_whose_disk_is_full() -> None:
+def test_no_leadership_is_transferred_to_a_broker_with_a_full_disk() -> None:
     """
-    It is preferred: the balancer made it lead at each of its looks, and for seconds it refused every write.
+    Although it is preferred: it would refuse every write.
     """
     world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
     world.create("idle", brokers=(3, 1, 2))
@@ -42,9 +42,9 @@ def test_nobody_hands_anything_over_to_a_broker_whose_disk_is_full() -> None:
     assert 3 == world.led_by("idle")
 
 
-def test_whoever_is_asked_to_lead_with_a_full_journal_lets_others() -> None:
+def test_a_broker_with_a_full_journal_gives_up_leadership() -> None:
     """
-    The balancer asks it, for it is preferred; others commit for it, and it could serve nothing of that.
+    The balancer prefers it; others commit for it, and it could serve nothing of that.
     """
     world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
     world.create("hot", brokers=(1, 2, 3))
@@ -63,9 +63,9 @@ def test_whoever_is_asked_to_lead_with_a_full_journal_lets_others() -> None:
     assert 3 == world.led_by("idle")
 
 
-def test_a_controller_whose_journal_is_full_lets_another_be_it() -> None:
+def test_a_controller_with_a_full_journal_gives_up_leadership() -> None:
     """
-    Else no topic could be deleted, which would make room.
+    Otherwise no topic could be deleted to make room.
     """
     world = ClusterWorld(static={"leader.imbalance.check.interval.seconds": str(BALANCE_S)})
     world.create("hot", brokers=(2, 3, 1))

@@ -1,4 +1,4 @@
-"""What all connections keep together is bounded, and one of them always goes on."""
+"""The memory of all connections is bounded, and one of them always makes progress."""
 
 from tests.unit.broker.broker_world import HandClock
 from tidemill.broker.connection.connection_memory import (
@@ -23,9 +23,9 @@ class Holder:
         self.reason = reason
 
 
-def test_at_the_bound_only_the_oldest_arrival_is_received() -> None:
+def test_at_the_bound_only_the_oldest_arriving_frame_is_received() -> None:
     """
-    Small requests pass as long as it is arrivals alone that fill the memory.
+    Small requests pass while only arriving frames fill the memory.
     """
     memory = ConnectionMemory(100, HandClock())
     first, second, small = Holder(), Holder(), Holder()
@@ -36,7 +36,7 @@ def test_at_the_bound_only_the_oldest_arrival_is_received() -> None:
     assert [True, False, True] == [memory.may_receive(holder) for holder in (first, second, small)]
 
 
-def test_nobody_is_received_while_the_work_fills_the_memory() -> None:
+def test_no_connection_is_read_from_while_appends_fill_the_memory() -> None:
     """
     The journal makes room by itself.
     """
@@ -49,9 +49,9 @@ def test_nobody_is_received_while_the_work_fills_the_memory() -> None:
     assert not memory.may_receive(first)
 
 
-def test_who_waits_is_woken_by_each_change_that_may_concern_it() -> None:
+def test_a_waiting_connection_is_woken_by_each_relevant_change() -> None:
     """
-    By the end of work, by a frame that is complete, by a client that is gone.
+    The end of an append, a complete frame, a client that is gone.
     """
     memory = ConnectionMemory(100, HandClock())
     first, second = Holder(), Holder()
@@ -75,9 +75,9 @@ def test_who_waits_is_woken_by_each_change_that_may_concern_it() -> None:
     assert [1, 2, 3] == woken
 
 
-def test_an_arrival_that_takes_too_long_goes_when_others_need_the_memory() -> None:
+def test_a_frame_that_arrives_too_slowly_is_dropped_when_others_need_the_memory() -> None:
     """
-    And stays while they do not.
+    Its connection stays while no other connection needs the memory.
     """
     clock = HandClock()
     memory = ConnectionMemory(100, clock)
@@ -93,9 +93,9 @@ def test_an_arrival_that_takes_too_long_goes_when_others_need_the_memory() -> No
     assert ("", True, "", 50) == (alone, bool(slow.reason), fast.reason, memory.request_bytes)
 
 
-def test_of_clients_that_do_not_read_those_with_most_go() -> None:
+def test_clients_that_do_not_read_are_closed_largest_first() -> None:
     """
-    Only at the bound, only who has taken nothing for long, and no more of them than needed.
+    Only at the bound, only if they have read nothing for long, and no more of them than needed.
     """
     clock = HandClock()
     memory = ConnectionMemory(100, clock)
@@ -104,16 +104,16 @@ def test_of_clients_that_do_not_read_those_with_most_go() -> None:
         holder.unread_bytes = RESPONSES_BYTES_MAX * share // 100
         memory.unread(holder, holder.unread_bytes)
     clock.now_ms += UNREAD_MS_MAX
-    holders[1].unread_bytes -= 1  # the second reads, if slowly
+    holders[1].unread_bytes -= 1  # the second client reads, slowly
 
     memory.tick()
 
     assert [False, False, True, False] == [bool(holder.reason) for holder in holders]
 
 
-def test_the_room_of_an_answer_shrinks_with_what_is_unread_and_never_ends() -> None:
+def test_the_size_of_a_response_shrinks_with_unread_bytes_and_never_reaches_zero() -> None:
     """
-    A first client may have a quarter of all; the last one still gets something.
+    The first client may have a quarter of all; the last one still gets some.
     """
     memory = ConnectionMemory(100, HandClock())
     holder = Holder()

@@ -1,4 +1,4 @@
-"""Requests wait no longer than their clients."""
+"""Requests expire at their deadlines."""
 
 from tests.unit.broker.broker_world import HandClock
 from tidemill.broker.connection.deadlines import Deadlines
@@ -13,9 +13,9 @@ class Waiting:
         self.expired.append(self.name)
 
 
-def test_what_is_over_expires_and_what_was_answered_does_not() -> None:
+def test_open_requests_expire_and_answered_ones_do_not() -> None:
     """
-    Each at the first tick after its own limit, once.
+    Each expires once, at the first tick after its own limit.
     """
     clock, expired = HandClock(), list[str]()
     deadlines = Deadlines(clock)
@@ -34,9 +34,9 @@ def test_what_is_over_expires_and_what_was_answered_does_not() -> None:
     assert [["short"], ["short"], ["short"], ["short", "long"]] == seen
 
 
-def test_one_who_expires_may_begin_to_wait_again() -> None:
+def test_a_deadline_may_be_added_while_another_expires() -> None:
     """
-    As a client does whose next request comes while it is answered.
+    A client may send its next request when the first one is answered.
     """
     clock, expired = HandClock(), list[str]()
     deadlines = Deadlines(clock)

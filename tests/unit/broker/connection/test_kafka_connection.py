@@ -1,4 +1,4 @@
-"""A connection answers in order, keeps its bounds, and never forgets to read on."""
+"""A connection handles requests in order, keeps its bounds, and always reads on when there is room."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def world_with(**static: str) -> BrokerWorld:
 
 
 def answers(client: Client) -> int:
-    """How many have come."""
+    """Return how many responses have arrived."""
     sent, count = bytes(client.writer.sent), 0
     while sent:
         sent = sent[4 + int.from_bytes(sent[:4]) :]
@@ -75,9 +75,9 @@ def answers(client: Client) -> int:
     return count
 
 
-def test_an_answer_waits_for_those_of_earlier_requests() -> None:
+def test_a_response_waits_for_those_of_earlier_requests() -> None:
     """
-    Clients match answers by their order.
+    Clients match responses by their order.
     """
     world = world_with()
     client = Client(world)
@@ -92,9 +92,9 @@ def test_an_answer_waits_for_those_of_earlier_requests() -> None:
     assert 1 == int.from_bytes(client.writer.sent[4:8])
 
 
-def test_a_produce_that_wants_no_answer_gets_none() -> None:
+def test_a_produce_request_with_acks_0_has_no_response() -> None:
     """
-    acks=0: and the requests behind it are answered as if it had not been there.
+    Later requests are answered as if it had not been there.
     """
     world = world_with()
     client = Client(world)
@@ -106,9 +106,9 @@ def test_a_produce_that_wants_no_answer_gets_none() -> None:
     assert (1, 1) == (answers(client), world.partition("flights").high_watermark)
 
 
-def test_what_nobody_acknowledges_counts_until_the_journal_has_it() -> None:
+def test_a_produce_request_with_acks_0_counts_until_its_batch_is_in_the_journal() -> None:
     """
-    acks=0: a producer that is faster than the disk is slowed down as any other; its batches lie in memory until then.
+    Back-pressure applies to it as to any other: its batch is in memory until then.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -123,9 +123,9 @@ def test_what_nobody_acknowledges_counts_until_the_journal_has_it() -> None:
     assert 4 == world.partition("flights").high_watermark
 
 
-def test_an_acks_0_error_ends_the_connection_and_what_follows_on_it() -> None:
+def test_an_error_with_acks_0_closes_the_connection() -> None:
     """
-    As in Kafka: the client must look for the leader again, and nothing that it sent behind the error is appended.
+    As in Kafka: the client must ask for the leader again, and nothing behind the error is appended.
     """
     world = world_with()
     client = Client(world)
@@ -141,9 +141,9 @@ def failing(request: object, context: object) -> Any:
     raise ZeroDivisionError("a mistake")
 
 
-def test_a_handler_that_fails_is_an_answer_where_the_answer_has_a_word_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_raises_is_answered_with_an_error_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The mistake is in the event log with its traceback, and the connection lives.
+    The event log has the traceback, and the connection stays open.
     """
     world = world_with()
     monkeypatch.setitem(HANDLERS, describe_cluster.API.key, failing)
@@ -155,9 +155,11 @@ def test_a_handler_that_fails_is_an_answer_where_the_answer_has_a_word_for_it(mo
     assert "ZeroDivisionError" in world.events[-1] and "in failing" in world.events[-1]
 
 
-def test_a_handler_that_fails_ends_the_connection_where_it_cannot_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_raises_closes_the_connection_if_the_response_has_no_error_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """
-    Better than a client that waits for ever.
+    Otherwise the client would wait for ever.
     """
     world = world_with()
     monkeypatch.setitem(HANDLERS, metadata.API.key, failing)
@@ -168,9 +170,9 @@ def test_a_handler_that_fails_ends_the_connection_where_it_cannot_be_said(monkey
     assert (False, 1) == (world.client.writer.is_open, world.broker.metrics.request_failures)
 
 
-def test_an_answer_that_fails_later_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pending_response_that_fails_is_answered_with_an_error_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Also one that cannot be encoded, found where somebody else's commit is told.
+    Also one that cannot be encoded, in the callback of another request's commit.
     """
     world = world_with()
     pending = Pending()
@@ -178,7 +180,7 @@ def test_an_answer_that_fails_later_is_told_too(monkeypatch: pytest.MonkeyPatch)
     client = Client(world)
     client.send(brokers(), 1)
 
-    pending.complete(metadata.Response(brokers=(), topics=()))  # the answer to another question
+    pending.complete(metadata.Response(brokers=(), topics=()))  # the response of another API
     world.stabilize()
 
     assert (1, True) == (answers(client), client.writer.is_open)
@@ -295,7 +297,7 @@ def test_a_connection_is_not_read_from_before_the_frame_that_must_wait_is_comple
 
 def test_a_client_that_does_not_read_is_not_read_from() -> None:
     """
-    Until it takes what waits for it; then all that it asked is answered.
+    Until it reads its responses; then all its requests are answered.
     """
     world = world_with()
     client = Client(world)
@@ -313,7 +315,7 @@ def test_a_client_that_does_not_read_is_not_read_from() -> None:
 
 def test_requests_of_one_write_are_answered_in_several_turns() -> None:
     """
-    One client's pipeline does not hold the loop: others come in between.
+    One client's pipeline does not hold the event loop.
     """
     world = world_with()
     client = Client(world)
@@ -334,9 +336,9 @@ def test_requests_of_one_write_are_answered_in_several_turns() -> None:
     assert client.writer.is_reading
 
 
-def test_all_connections_wait_while_the_broker_has_enough_to_do() -> None:
+def test_all_connections_wait_while_request_memory_is_exhausted() -> None:
     """
-    Also those that have nothing in work themselves; each is woken when there is room.
+    Also those without open requests; each is woken when there is room.
     """
     world = world_with(queued_max_request_bytes="10000")
     busy, other = Client(world), Client(world)
@@ -350,9 +352,9 @@ def test_all_connections_wait_while_the_broker_has_enough_to_do() -> None:
     assert (True, True, 1, 1) == (busy.writer.is_reading, other.writer.is_reading, answers(other), answers(busy))
 
 
-def test_the_bytes_of_a_client_that_is_gone_are_given_back() -> None:
+def test_the_request_bytes_of_a_lost_connection_are_released() -> None:
     """
-    Its append is finished all the same; who waited for the room is woken.
+    Its append completes all the same, and waiting connections are woken.
     """
     world = world_with(queued_max_request_bytes="10000")
     busy, other = Client(world), Client(world)
@@ -369,9 +371,9 @@ def test_the_bytes_of_a_client_that_is_gone_are_given_back() -> None:
     )
 
 
-def test_of_large_frames_one_is_always_finished() -> None:
+def test_one_of_several_large_frames_always_completes() -> None:
     """
-    When half-received frames fill the memory, the one that began first is read on, and then the next.
+    When incomplete frames fill the memory, the one that began first is received, then the next.
     """
     world = world_with(queued_max_request_bytes="300000")
     frames = [
@@ -396,9 +398,9 @@ def test_of_large_frames_one_is_always_finished() -> None:
     assert 0 == world.broker.memory.request_bytes
 
 
-def test_a_large_frame_that_does_not_go_on_is_given_up_for_others() -> None:
+def test_a_connection_with_a_stuck_large_frame_is_closed() -> None:
     """
-    The first is the one that is read on: it may not take for ever.
+    Only the first incomplete frame is received, so it must not take for ever.
     """
     world = world_with(queued_max_request_bytes="20000")
     slow = Client(world)
@@ -413,9 +415,9 @@ def test_a_large_frame_that_does_not_go_on_is_given_up_for_others() -> None:
     assert (False, 0) == (slow.writer.is_open, world.broker.memory.request_bytes)
 
 
-def test_a_client_that_goes_takes_its_waiting_fetch_along() -> None:
+def test_a_lost_connection_cancels_its_waiting_fetch() -> None:
     """
-    No timer and no watcher is left, however long it wished to wait.
+    No timer and no watch is left, however long the fetch may wait.
     """
     world = world_with()
     client = Client(world)
@@ -430,7 +432,7 @@ def test_a_client_that_goes_takes_its_waiting_fetch_along() -> None:
     assert of_the_fetch.is_cancelled
 
 
-def test_an_answer_to_nobody_is_harmless() -> None:
+def test_a_response_to_a_lost_connection_is_dropped() -> None:
     """
     The client is gone when its append commits.
     """
@@ -461,9 +463,9 @@ def test_requests_behind_a_waiting_request_are_bounded() -> None:
     assert ((False, 0), (True, 101)) == (before, (client.writer.is_reading, answers(client)))
 
 
-def test_a_lookup_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_in_a_reader_thread_closes_one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A reader's thread that meets what nobody foresaw ends one connection, not the broker.
+    The broker goes on.
     """
     world = world_with()
     world.produce("flights", b"x")
@@ -477,9 +479,9 @@ def test_a_lookup_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (False, 1) == (world.client.writer.is_open, world.broker.metrics.request_failures)
 
 
-def test_a_connection_of_a_broker_that_stops_answers_what_was_asked_and_hears_nothing_more() -> None:
+def test_a_stopping_broker_answers_open_requests_and_begins_no_others() -> None:
     """
-    Else producers that go on would keep a clean stop from coming to an end.
+    Otherwise busy producers would delay a clean stop for ever.
     """
     world = world_with()
     client = Client(world)

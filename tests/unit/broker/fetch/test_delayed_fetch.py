@@ -1,4 +1,4 @@
-"""A fetch waits for what it was asked to wait for, and for nothing else."""
+"""A fetch waits for the bytes that it asked for, up to its time limit."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def world_with(partitions: int = 1, **static: str) -> BrokerWorld:
 
 
 def sizes(response: Response) -> dict[int, int]:
-    """Bytes of records by partition."""
+    """Return the bytes of records by partition."""
     return {
         answer.partition_index: len(bytes(answer.records or b""))  # type: ignore[arg-type]
         for topic in response.responses
@@ -59,7 +59,7 @@ def sizes(response: Response) -> dict[int, int]:
 
 
 class Waiting:
-    """A client whose fetch is with the broker."""
+    """A client whose fetch waits at the broker."""
 
     def __init__(self, world: BrokerWorld, request: Request) -> None:
         self.client = Client(world)
@@ -72,7 +72,7 @@ class Waiting:
 
 def test_a_fetch_waits_for_its_bytes() -> None:
     """
-    One record is not enough where 10 KiB were asked for; with the next there are.
+    One record is not enough for 10 KiB; with the next one there is enough.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, bytes_min=10 * KIB))
@@ -85,9 +85,9 @@ def test_a_fetch_waits_for_its_bytes() -> None:
     assert sizes(waiting.answer())[0] > 12 * KIB
 
 
-def test_a_fetch_waits_no_longer_than_it_was_told() -> None:
+def test_a_fetch_waits_no_longer_than_its_time_limit() -> None:
     """
-    Then it answers with what there is.
+    Then the response has what is there.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, bytes_min=10 * KIB, wait_ms=500))
@@ -102,9 +102,9 @@ def test_a_fetch_waits_no_longer_than_it_was_told() -> None:
     assert {} == world.partition("flights").watchers
 
 
-def test_an_error_is_not_waited_with() -> None:
+def test_an_error_ends_the_wait() -> None:
     """
-    Whatever else was asked for.
+    Whatever else the request asked for.
     """
     world = world_with()
 
@@ -114,9 +114,9 @@ def test_an_error_is_not_waited_with() -> None:
     assert {0: errors.NONE, 9: errors.UNKNOWN_TOPIC_OR_PARTITION} == codes
 
 
-def test_who_has_read_what_is_not_here_is_told_at_once() -> None:
+def test_a_client_that_read_truncated_records_is_told_at_once() -> None:
     """
-    From where on it is another log, with an epoch that is known here; an epoch that is not known is out of range.
+    The response has the end of the last common epoch; an epoch unknown here is out of range.
     """
     world = world_with()
     for _ in range(2):
@@ -137,9 +137,9 @@ def test_who_has_read_what_is_not_here_is_told_at_once() -> None:
     assert (errors.OFFSET_OUT_OF_RANGE, None) == told(known[-1] + 1, 2)
 
 
-def test_every_partition_is_in_a_full_answer() -> None:
+def test_every_partition_is_in_a_full_response() -> None:
     """
-    Also those that there was no room for: a client takes an absent one for a broken session.
+    Also those without room: a client takes a missing partition for a broken session.
     """
     world = world_with(partitions=3)
     for number in range(3):
@@ -152,9 +152,9 @@ def test_every_partition_is_in_a_full_answer() -> None:
     assert (True, 0, 0) == (found[0] > 8 * KIB, found[1], found[2])
 
 
-def test_an_answer_that_holds_enough_goes_through_no_further_partitions() -> None:
+def test_a_response_with_enough_bytes_takes_no_further_partitions() -> None:
     """
-    Unless the client asked for more: it may wait for ever otherwise.
+    Unless the client asked for more; otherwise it might wait for ever.
     """
     world = world_with(partitions=9)
     for number in range(9):
@@ -166,23 +166,23 @@ def test_an_answer_that_holds_enough_goes_through_no_further_partitions() -> Non
     assert (6, 8) == (sum(map(bool, answered.values())), sum(map(bool, asked_for_more.values())))
 
 
-def test_a_reader_reads_no_more_than_is_enough() -> None:
+def test_a_reader_thread_reads_no_more_than_enough() -> None:
     """
-    What a reader's thread finds counts like what is in memory.
+    Bytes read by a reader thread count like bytes in memory.
     """
     world = world_with(partitions=9)
     for number in range(9):
         world.produce("flights", bytes(700 * KIB), number=number)
-    world = world.restarted()  # nothing is in memory, and no reader has a place yet
+    world = world.restarted()  # nothing is in memory, and no reader has a position yet
 
     answered = sizes(world.ask(fetch(*range(9)), VERSION))
 
     assert 6 == sum(map(bool, answered.values()))
 
 
-def test_a_batch_larger_than_the_room_is_given_when_it_comes_first() -> None:
+def test_a_batch_larger_than_the_limit_is_returned_if_it_is_the_first() -> None:
     """
-    Else a consumer could never get past it (KIP-74).
+    Otherwise a consumer could never get past it (KIP-74).
     """
     world = world_with(partitions=2)
     world.produce("flights", bytes(8 * KIB), number=0)
@@ -194,7 +194,7 @@ def test_a_batch_larger_than_the_room_is_given_when_it_comes_first() -> None:
     assert (True, 0) == (found[0] > 8 * KIB, found[1])
 
 
-def test_in_a_session_who_was_served_comes_last_next_time() -> None:
+def test_in_a_session_a_served_partition_is_last_next_time() -> None:
     """
     A full partition does not starve the others.
     """
@@ -211,9 +211,9 @@ def test_in_a_session_who_was_served_comes_last_next_time() -> None:
     assert [[0], [1], [2]] == [[number for number, size in found.items() if size] for found in served]
 
 
-def test_an_incremental_answer_holds_only_news() -> None:
+def test_an_incremental_response_has_only_news() -> None:
     """
-    A partition whose bounds the client knows, and that has nothing for it, is left out.
+    A partition is left out if it has no records and the client knows its bounds.
     """
     world = world_with(partitions=3)
     first = world.ask(fetch(0, 1, 2, wait_ms=0, session=(0, 0)), VERSION)
@@ -225,9 +225,9 @@ def test_an_incremental_answer_holds_only_news() -> None:
     assert ([0, 1, 2], [], [1]) == (list(sizes(first)), list(sizes(nothing)), list(sizes(news)))
 
 
-def test_a_forgotten_partition_is_not_answered() -> None:
+def test_a_forgotten_partition_is_not_in_the_response() -> None:
     """
-    It was paused, or went to another member of the group.
+    It was paused, or assigned to another member of the group.
     """
     world = world_with(partitions=2)
     first = world.ask(fetch(0, 1, wait_ms=0, session=(0, 0)), VERSION)
@@ -239,9 +239,9 @@ def test_a_forgotten_partition_is_not_answered() -> None:
     assert [1] == list(sizes(answered))
 
 
-def test_a_topic_that_goes_ends_the_wait() -> None:
+def test_the_deletion_of_a_topic_ends_the_wait() -> None:
     """
-    Nobody waits for what will never come.
+    No records will come.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, wait_ms=60_000))
@@ -253,9 +253,9 @@ def test_a_topic_that_goes_ends_the_wait() -> None:
     assert errors.UNKNOWN_TOPIC_OR_PARTITION == answered.responses[0].partitions[0].error_code
 
 
-def test_the_answers_of_all_clients_share_a_room() -> None:
+def test_the_responses_of_all_clients_share_memory() -> None:
     """
-    Who asks when much is waiting to be read gets less, and at least a batch.
+    A client gets less while many bytes are unread, but at least one batch.
     """
     world = world_with()
     for _ in range(12):
@@ -268,9 +268,9 @@ def test_the_answers_of_all_clients_share_a_room() -> None:
     assert 3 == sizes(answered)[0] // (16 * KIB)
 
 
-def test_a_mistake_while_waiting_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_during_the_wait_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The client is told, and whoever brought the news is not disturbed.
+    The client gets an error, and the notifying caller is not affected.
     """
     world = world_with()
     waiting = Waiting(world, fetch(0, wait_ms=60_000))
@@ -287,7 +287,7 @@ def test_a_mistake_while_waiting_ends_the_wait(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_topic_is_fetched_by_its_id() -> None:
     """
-    From version 13 on; an id that no topic has is UNKNOWN_TOPIC_ID, told at once.
+    From version 13 on; an unknown id is UNKNOWN_TOPIC_ID at once.
     """
     world = world_with()
     world.produce("flights", b"x")
@@ -307,9 +307,9 @@ def test_a_topic_is_fetched_by_its_id() -> None:
     ]
 
 
-def test_what_was_read_from_the_disk_does_not_hide_what_came_since() -> None:
+def test_bytes_read_from_disk_do_not_hide_later_records() -> None:
     """
-    It was too little then; with what follows it, it is enough.
+    They were too few at first; with the records behind them they are enough.
     """
     world = world_with()
     world.produce("flights", b"x" * 100)

@@ -1,4 +1,4 @@
-"""Fetch sessions remember what a client wants, as many as there is room for.  KIP-227."""
+"""Fetch sessions keep what clients fetch, within bounds (KIP-227)."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def begun(sessions: FetchSessions, now_ms: int = 0) -> FetchSession:
     return session
 
 
-def test_a_session_remembers_what_is_wanted() -> None:
+def test_a_session_keeps_its_partitions() -> None:
     """
     The next request names only what changes.
     """
@@ -34,9 +34,9 @@ def test_a_session_remembers_what_is_wanted() -> None:
     assert ([1, 2, 3], True) == ([number for _, _, number in session.wanted], session.is_incremental)
 
 
-def test_an_epoch_out_of_order_is_told() -> None:
+def test_an_epoch_out_of_order_is_refused() -> None:
     """
-    A request that was lost, or that came twice.
+    A request was lost, or arrived twice.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session_id = begun(sessions).session_id
@@ -46,9 +46,9 @@ def test_an_epoch_out_of_order_is_told() -> None:
     assert [errors.INVALID_FETCH_SESSION_EPOCH, errors.FETCH_SESSION_ID_NOT_FOUND] == codes
 
 
-def test_who_comes_when_there_is_no_room_is_served_without_a_session() -> None:
+def test_a_client_is_served_without_a_session_when_there_is_no_room() -> None:
     """
-    Those who are there keep theirs while they use them; after two minutes one makes room.
+    Sessions in use stay; after two minutes without use one is evicted.
     """
     sessions = FetchSessions(CountingEntropy(), 2)
     first, second = begun(sessions), begun(sessions)
@@ -62,7 +62,7 @@ def test_who_comes_when_there_is_no_room_is_served_without_a_session() -> None:
     assert isinstance(sessions.session_for(request(first.session_id, 2), later), FetchSession)
 
 
-def test_there_may_be_no_sessions_at_all() -> None:
+def test_sessions_can_be_switched_off() -> None:
     """
     max.incremental.fetch.session.cache.slots=0.
     """
@@ -71,9 +71,9 @@ def test_there_may_be_no_sessions_at_all() -> None:
     assert 0 == begun(sessions).session_id
 
 
-def test_an_incremental_request_changes_what_is_wanted() -> None:
+def test_an_incremental_request_changes_the_partitions() -> None:
     """
-    Named partitions are added or moved, forgotten ones go, the rest stays.
+    Named partitions are added or updated, forgotten ones removed, the others stay.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session_id = begun(sessions).session_id
@@ -87,9 +87,9 @@ def test_an_incremental_request_changes_what_is_wanted() -> None:
     assert {2: 7, 3: 0} == {key[2]: it.fetch_offset for key, it in session.wanted.items()}
 
 
-def test_the_last_epoch_ends_a_session() -> None:
+def test_the_final_epoch_ends_a_session() -> None:
     """
-    The request itself is served in full, in none.
+    The request itself is served in full, without a session.
     """
     sessions = FetchSessions(CountingEntropy(), 10)
     session_id = begun(sessions).session_id
@@ -100,7 +100,7 @@ def test_the_last_epoch_ends_a_session() -> None:
     assert (0, 0, [4]) == (last.session_id, len(sessions), [number for _, _, number in last.wanted])
 
 
-def test_epochs_go_round_without_zero() -> None:
+def test_epochs_wrap_and_skip_zero() -> None:
     """
     Zero would begin a new session.
     """
@@ -113,9 +113,9 @@ def test_epochs_go_round_without_zero() -> None:
     assert 1 == session.epoch
 
 
-def test_a_session_grows_no_larger_than_one_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_partitions_of_one_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A client that wants more is served without: in full requests, or after a refusal that makes it begin again.
+    A client with more is served without a session: by full requests, or after a refusal that makes it begin again.
     """
     monkeypatch.setattr(fetch_session, "SESSION_PARTITIONS_MAX", 3)
     sessions = FetchSessions(CountingEntropy(), 10)
@@ -130,7 +130,7 @@ def test_a_session_grows_no_larger_than_one_may(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_partitions_of_all_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Sessions that are used stay; those unused for two minutes make room.
+    Sessions in use stay; sessions unused for two minutes are evicted.
     """
     monkeypatch.setattr(fetch_session, "PARTITIONS_MAX", 5)
     sessions = FetchSessions(CountingEntropy(), 10)

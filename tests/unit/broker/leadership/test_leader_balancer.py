@@ -1,4 +1,4 @@
-"""Leaders go back to where they should be, by themselves."""
+"""Leaders return to their preferred brokers by themselves."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def moved(**more: str) -> ClusterWorld:
     return world
 
 
-def test_a_shard_is_handed_to_its_preferred_leader() -> None:
+def test_leadership_is_transferred_to_the_preferred_leader() -> None:
     """
     At the next check, and not before.
     """
@@ -26,7 +26,7 @@ def test_a_shard_is_handed_to_its_preferred_leader() -> None:
     assert (1, 3) == (before, world.led_by("flights"))
 
 
-def test_nothing_moves_where_that_is_switched_off() -> None:
+def test_no_leader_moves_when_balancing_is_switched_off() -> None:
     """
     auto.leader.rebalance.enable=false.
     """
@@ -38,9 +38,9 @@ def test_nothing_moves_where_that_is_switched_off() -> None:
 
 
 @pytest.mark.parametrize("fault", ["down", "behind"])
-def test_nothing_is_handed_to_one_who_could_not_lead(fault: str) -> None:
+def test_no_leadership_is_transferred_to_a_broker_that_cannot_lead(fault: str) -> None:
     """
-    The preferred leader is down, or has to catch up first; when it can, it leads.
+    The preferred leader is down, or must catch up first; then it leads.
     """
     world = moved()
     if fault == "down":

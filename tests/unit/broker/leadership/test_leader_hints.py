@@ -1,4 +1,4 @@
-"""KIP-951: a client that comes to the wrong broker is told where to go."""
+"""Leader hints: a client that asks the wrong broker learns the new leader (KIP-951)."""
 
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.leadership.test_leadership import fetching, producing
@@ -27,9 +27,9 @@ def fetched_by_id(world: ClusterWorld, number: int, version: int, epoch: int = -
     return answered
 
 
-def test_a_producer_is_told_the_new_leader_with_its_epoch_and_address() -> None:
+def test_a_producer_learns_the_new_leader_with_epoch_and_endpoint() -> None:
     """
-    One pair, as the leader itself has confirmed it; it may go there without asking for metadata.
+    Leader and epoch are one pair, as confirmed by the leader; the client need not ask for metadata.
     """
     world = handed_over()
 
@@ -44,9 +44,9 @@ def test_a_producer_is_told_the_new_leader_with_its_epoch_and_address() -> None:
     ]
 
 
-def test_a_consumer_is_told_the_new_leader_too() -> None:
+def test_a_consumer_learns_the_new_leader() -> None:
     """
-    From the version on in which clients look at it.
+    From the version on in which clients use the field.
     """
     world = handed_over()
 
@@ -59,9 +59,9 @@ def test_a_consumer_is_told_the_new_leader_too() -> None:
     assert (None, ()) == (old.responses[0].partitions[0].current_leader, tuple(old.node_endpoints))
 
 
-def test_a_consumer_with_an_old_epoch_is_told_the_present_one() -> None:
+def test_a_consumer_with_a_stale_epoch_learns_the_current_one() -> None:
     """
-    FENCED_LEADER_EPOCH by the leader itself: it names itself.
+    The leader answers FENCED_LEADER_EPOCH and names itself.
     """
     world = handed_over()
 
@@ -72,9 +72,9 @@ def test_a_consumer_with_an_old_epoch_is_told_the_present_one() -> None:
     assert (errors.FENCED_LEADER_EPOCH, 3) == (partition.error_code, partition.current_leader.leader_id)
 
 
-def test_nobody_is_named_while_nobody_is_known() -> None:
+def test_no_leader_is_named_while_none_is_known() -> None:
     """
-    Never a leader with another's epoch, or one that is not there any more.
+    Never a leader with the epoch of another, or one that is gone.
     """
     world = handed_over()
     world.network.held = lambda _source, _destination: True
@@ -90,9 +90,9 @@ def test_nobody_is_named_while_nobody_is_known() -> None:
     )
 
 
-def test_a_parked_fetch_is_answered_when_its_leader_leads_no_more() -> None:
+def test_a_waiting_fetch_is_answered_when_its_leader_steps_down() -> None:
     """
-    At once, and not when its time is over: the new leader has news, and the old one never will.
+    At once, without waiting for its time limit: only the new leader will have new records.
     """
     world = ClusterWorld()
     world.create("flights")

@@ -1,4 +1,4 @@
-"""Who leads what: terms that only rise, and what is forgotten."""
+"""The leader table: terms only rise, and deleted shards are forgotten."""
 
 from tidemill.broker.leadership.leader_table import Leader, LeaderTable
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
@@ -8,9 +8,9 @@ ME, OTHER, THIRD = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 1
 SHARD = ShardId(7)
 
 
-def test_a_lower_term_is_never_followed() -> None:
+def test_a_lower_term_is_ignored() -> None:
     """
-    It comes from one who has not heard of its successor; that the successor is lost changes nothing.
+    A stale leader reports it, also after its successor was lost.
     """
     table = LeaderTable(ME)
     table.told(OTHER, [(SHARD, 5)], is_whole=True)
@@ -22,9 +22,9 @@ def test_a_lower_term_is_never_followed() -> None:
     assert (Leader(OTHER.broker_id, 5), None) == (before, table.leader(SHARD))
 
 
-def test_of_a_deleted_shard_nothing_is_kept() -> None:
+def test_a_deleted_shard_is_forgotten() -> None:
     """
-    Topics come and go; a table that only grew would outlive them all.
+    Topics come and go, and the table must not grow for ever.
     """
     table = LeaderTable(ME)
     for number in range(1_000):
@@ -39,9 +39,9 @@ def test_of_a_deleted_shard_nothing_is_kept() -> None:
     assert [0, 0, 0, 0] == [len(kept) for kept in (table._own, table._leaders, table._terms, table._told[OTHER])]
 
 
-def test_what_a_broker_leads_with_a_new_directory_outlives_the_word_of_the_old_one() -> None:
+def test_the_end_of_an_old_connection_does_not_remove_a_leader_with_a_new_directory() -> None:
     """
-    A host lost power, its link is half open for 10 s more, and the broker leads again by then, from an empty disk.
+    A host lost power, its old connection stays half open for 10 s, and the broker leads again from an empty disk.
     """
     table, other_disk = LeaderTable(ME), ReplicaKey(OTHER.broker_id, DirectoryId(b"n" * 16))
     table.told(OTHER, [(SHARD, 4)], is_whole=True)

@@ -1,4 +1,4 @@
-"""What each API answers while leaders move: the table of `docs/protocol/leadership.md`, a row at a time."""
+"""What each API answers while leaders move: the table of `docs/protocol/leadership.md`, row by row."""
 
 import re
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from tidemill.wire.schema import Message
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "protocol" / "leadership.md"
 ROWS = re.findall(r"^\| (\w+) \| (\w+) \| (\w+) \| (\w*) ?\|$", PAGE.read_text(), re.MULTILINE)
 STATIC = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
-SILENT_MS = 2_000  # not heard for so long, a broker is not counted on
+SILENT_MS = 2_000  # without a heartbeat for so long, a peer is not alive
 
 Code = Callable[[Any], int]
 
@@ -91,7 +91,7 @@ def whole(response: Any) -> int:
     return code
 
 
-# API → its request (of the partition's end offset, as it is asked), the version, and where its error code stands.
+# API → its request (a function of the end offset), the version, and the path to the error code.
 REQUESTS: dict[str, tuple[Callable[[int], Message], int, Code]] = {
     "Produce": (producing, 9, lambda it: int(it.responses[0].partition_responses[0].error_code)),
     "Fetch": (fetching, 12, lambda it: int(it.responses[0].partitions[0].error_code)),
@@ -152,7 +152,7 @@ def on_follower() -> ClusterWorld:
 
 
 def unconfirmed(topic: str) -> ClusterWorld:
-    """Broker 2 is elected, and nobody hears anything from then on."""
+    """Broker 2 is elected, and no message arrives afterwards."""
     world = world_with_group()
     shard = world[2].shard(topic)
     world.begin_to_lead(topic, by=2)
@@ -170,10 +170,10 @@ def on_unconfirmed() -> dict[str, ClusterWorld]:
 
 @pytest.fixture(scope="module")
 def deposed() -> dict[str, int]:
-    """What every request is answered that waited on broker 1 when it stepped down; 0 where it did not wait."""
+    """Return the errors of the requests that waited at broker 1 when it stepped down; 0 for those that did not wait."""
     world = world_with_group()
     world.network.held = lambda _source, _destination: True
-    Client(world[1]).send(committing("flights", 2), 9)  # every answer of the group has to wait for this
+    Client(world[1]).send(committing("flights", 2), 9)  # every response of the group waits for this
     clients = {api: Client(world[1]) for api, *_ in ROWS}
     sent = {api: client.send(REQUESTS[api][0](2), REQUESTS[api][1]) for api, client in clients.items()}
     world.stabilize()
@@ -191,16 +191,16 @@ def deposed() -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("api", "code"), [(row[0], row[1]) for row in ROWS])
-def test_a_follower_sends_its_clients_away(on_follower: ClusterWorld, api: str, code: str) -> None:
-    """Every broker has the data, and only one may answer for it."""
+def test_a_follower_refuses_clients(on_follower: ClusterWorld, api: str, code: str) -> None:
+    """Every broker has the data, and only the leader may serve it."""
     assert code == errors.name(asked(on_follower, 2, api, 2))
 
 
 @pytest.mark.parametrize(("api", "code"), [(row[0], row[2]) for row in ROWS])
-def test_a_leader_that_has_not_confirmed_its_term_knows_too_little(
+def test_a_leader_with_an_unconfirmed_term_refuses_clients(
     on_unconfirmed: dict[str, ClusterWorld], api: str, code: str
 ) -> None:
-    """KIP-207: what was told to a client before may not be known to be committed here yet."""
+    """KIP-207: it may not know yet that records which clients have seen are committed."""
     is_group = code == "NOT_COORDINATOR"
     world = on_unconfirmed[OFFSETS_TOPIC if is_group else "flights"]
 
@@ -210,20 +210,20 @@ def test_a_leader_that_has_not_confirmed_its_term_knows_too_little(
 
 
 @pytest.mark.parametrize(("api", "code"), [(row[0], row[3] or "NONE") for row in ROWS])
-def test_who_waits_when_a_leader_steps_down_is_told_that_the_outcome_is_not_known(
+def test_requests_that_wait_when_a_leader_steps_down_have_an_unknown_outcome(
     deposed: dict[str, int], api: str, code: str
 ) -> None:
-    """A leader that hears no majority for two seconds leads no more; nobody waits for ever."""
+    """A leader without contact to a majority for two seconds steps down, and no request waits for ever."""
     assert code == errors.name(deposed[api])
 
 
 def test_every_api_of_partitions_and_groups_is_in_the_table() -> None:
-    """The page leaves none out."""
+    """The page is complete."""
     assert list(REQUESTS) == [row[0] for row in ROWS]
 
 
-def test_an_unconfirmed_leader_serves_what_is_known_to_be_committed(on_unconfirmed: dict[str, ClusterWorld]) -> None:
-    """Whatever comes later, that is there to stay."""
+def test_an_unconfirmed_leader_serves_committed_records(on_unconfirmed: dict[str, ClusterWorld]) -> None:
+    """These records cannot be lost."""
     world = on_unconfirmed["flights"]
 
     answered = world[2].client.ask(fetching(0), 12)
@@ -235,17 +235,17 @@ def test_an_unconfirmed_leader_serves_what_is_known_to_be_committed(on_unconfirm
 
 
 @pytest.mark.parametrize(("version", "code"), [(4, errors.LEADER_NOT_AVAILABLE), (5, errors.OFFSET_NOT_AVAILABLE)])
-def test_older_clients_are_told_what_makes_them_try_again(
+def test_older_clients_get_an_error_that_they_retry(
     on_unconfirmed: dict[str, ClusterWorld], version: int, code: int
 ) -> None:
-    """KIP-207: OFFSET_NOT_AVAILABLE came with version 5, and ends the call of a client that does not know it."""
+    """KIP-207: OFFSET_NOT_AVAILABLE came with version 5, and a client that does not know it would give up."""
     answered = on_unconfirmed["flights"][2].client.ask(listing(0), version)
 
     assert code == first_partition(answered)
 
 
-def test_only_what_is_below_the_log_or_above_its_end_is_out_of_range(on_follower: ClusterWorld) -> None:
-    """Between the high watermark and the end there is nothing yet, and a client must not begin anew because of that."""
+def test_only_offsets_below_the_log_start_or_above_its_end_are_out_of_range(on_follower: ClusterWorld) -> None:
+    """Between high watermark and log end there is nothing to read yet, and a client must not reset because of that."""
     leader = on_follower[1]
 
     codes = [asked(on_follower, 1, "Fetch", offset) for offset in (-1, 3)]
@@ -255,7 +255,7 @@ def test_only_what_is_below_the_log_or_above_its_end_is_out_of_range(on_follower
 
 def test_clients_are_not_sent_to_a_leader_that_has_just_fallen_silent() -> None:
     """
-    Their requests would wait there until they time out; others will lead before that.
+    Their requests would time out there, and another leader is elected before that.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(1, 2, 3))
@@ -271,6 +271,6 @@ def test_clients_are_not_sent_to_a_leader_that_has_just_fallen_silent() -> None:
     assert [1, 0] == [led[0], led[-1]]
     assert world[2].broker.cluster.is_up(BrokerId(1))
     (shard_id,) = topic.shard_ids
-    assert world[2].broker.cluster.says_it_leads(shard_id) == 1  # for hand-overs, and those who ask for an election
+    assert world[2].broker.cluster.says_it_leads(shard_id) == 1  # which leadership transfers and elections use
     world.pass_time(1_000)
     assert world[2].broker.cluster.says_it_leads(shard_id) != 1

@@ -1,4 +1,4 @@
-"""Leadership is handed over to whoever can take it."""
+"""Leadership is transferred to a broker that can lead."""
 
 import pytest
 
@@ -8,9 +8,9 @@ from tidemill.model.shard import ShardId
 
 
 @pytest.mark.parametrize("to", [2, 3])
-def test_the_broker_that_was_asked_for_leads(to: int) -> None:
+def test_the_requested_broker_becomes_leader(to: int) -> None:
     """
-    Not just any that has all there is.
+    Not just any that is caught up.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -22,9 +22,9 @@ def test_the_broker_that_was_asked_for_leads(to: int) -> None:
     assert ([], to) == (refused, world.led_by("flights"))
 
 
-def test_who_cannot_lead_is_not_asked_to() -> None:
+def test_impossible_transfers_are_refused() -> None:
     """
-    A shard that is led elsewhere, one that does not exist, a broker that is no voter, one that is down.
+    A shard led elsewhere, one that does not exist, a broker that is no voter, one that is down.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -41,9 +41,9 @@ def test_who_cannot_lead_is_not_asked_to() -> None:
     assert world[1].shard("flights").is_serving
 
 
-def test_who_lacks_much_is_not_handed_anything() -> None:
+def test_a_lagging_replica_does_not_receive_leadership() -> None:
     """
-    Clients would wait until it had caught up.
+    Clients would wait until it has caught up.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -57,14 +57,14 @@ def test_who_lacks_much_is_not_handed_anything() -> None:
     assert [shard_id] == refused
 
 
-def test_a_leader_that_nobody_relieves_goes_on() -> None:
+def test_a_leader_whose_transfer_fails_goes_on_leading() -> None:
     """
-    It takes no new records for as long as a hand-over may take, and then it does again.
+    It accepts no new records during the transfer, and accepts them again afterwards.
     """
     world = ClusterWorld()
     world.create("flights")
     shard = world[1].shard("flights")
-    world.pass_time(10_000)  # idle shards are not ticked: what they believe to be the time is old
+    world.pass_time(10_000)  # idle shards are not ticked, so their time is stale
     world.hold(to=[2])
     world.begin_to_lead("flights", by=2)
     during = [shard.accepts_writes]
@@ -75,6 +75,6 @@ def test_a_leader_that_nobody_relieves_goes_on() -> None:
         world.pass_time(500)
         assert shard.accepts_writes or shard.transfer_leadership(
             world[2].broker.identity.voter
-        )  # asked again, it takes no longer
+        )  # a repeated request does not extend the transfer
 
     assert ([False, False], True, True) == (during, shard.accepts_writes, shard.is_serving)

@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions and DescribeCluster tell the same of brokers and partitions."""
+"""Metadata, DescribeTopicPartitions and DescribeCluster describe brokers and partitions alike."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ FLIGHTS = metadata.Request(topics=[metadata.Request.Topic(name="flights")])
 
 def told(world: ClusterWorld, number: int) -> list[Any]:
     """
-    The partition, as both APIs of the broker describe it.
+    Return the partition, as both APIs of the broker describe it.
     """
     by_metadata = asked_for_long(world, number, FLIGHTS)
     return [by_metadata.topics[0].partitions[0], described(world, number)]
@@ -30,7 +30,7 @@ def described(world: ClusterWorld, number: int) -> Any:
 
 
 def asked_for_long(world: ClusterWorld, number: int, request: metadata.Request) -> metadata.Response:
-    """Metadata waits for leaders that are missing, but not for ever."""
+    """Return the response after the time that Metadata waits for missing leaders."""
     client = Client(world[number])
     api, version = client.send(request, 12)
     world.pass_time(500)
@@ -43,9 +43,9 @@ def brokers(world: ClusterWorld, number: int, **fields: bool) -> list[tuple[int,
     return [(it.broker_id, it.rack, it.is_fenced) for it in world[number].ask(request).brokers]
 
 
-def test_every_broker_tells_the_true_leader_as_one_pair() -> None:
+def test_every_broker_describes_the_leader_and_its_epoch_as_one_pair() -> None:
     """
-    Replicas as they were planned, the preferred one first, whoever leads.
+    Replicas are in planned order, the preferred leader first, whichever leads.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(2, 3, 1))
@@ -62,8 +62,8 @@ def test_every_broker_tells_the_true_leader_as_one_pair() -> None:
             )
 
 
-def test_a_leader_that_the_same_answer_does_not_list_is_not_named() -> None:
-    """The client is not told how to reach it."""
+def test_a_leader_without_a_listed_endpoint_is_not_named() -> None:
+    """The client could not reach it."""
     world = ClusterWorld()
     world.create("flights", brokers=(2, 3, 1))
     broker = world[1].broker
@@ -78,9 +78,9 @@ def test_a_leader_that_the_same_answer_does_not_list_is_not_named() -> None:
     assert -1 == views[1].leader_epoch
 
 
-def test_a_broker_is_listed_for_a_while_after_its_end() -> None:
+def test_a_broker_stays_listed_for_a_while_after_its_end() -> None:
     """
-    A client that hears in one answer that it is gone, and who leads its partitions now, may forget both.
+    A client that learns from one response that it is gone and which broker leads now may drop both facts.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))
@@ -95,9 +95,9 @@ def test_a_broker_is_listed_for_a_while_after_its_end() -> None:
     assert [1, 2] == [it.node_id for it in world[1].ask(FLIGHTS).brokers]
 
 
-def test_a_broker_that_is_down_is_no_bootstrap_target_and_out_of_sync() -> None:
+def test_a_broker_that_is_down_is_not_listed_and_out_of_sync() -> None:
     """
-    DescribeCluster tells of it when it is asked for fenced brokers, too.
+    DescribeCluster lists it when fenced brokers are requested.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(1, 2, 3))
@@ -116,9 +116,9 @@ def test_a_broker_that_is_down_is_no_bootstrap_target_and_out_of_sync() -> None:
     assert [1, 2] == [it.node_id for it in world[1].ask(metadata.Request(topics=[])).brokers]
 
 
-def test_whoever_is_asked_is_the_controller() -> None:
+def test_every_broker_names_itself_as_the_controller() -> None:
     """
-    Told of one that has just died, a client would wait for it and ask no more; and every broker passes on what it says.
+    A client would wait for a dead controller, and every broker forwards requests to the real one.
     """
     world = ClusterWorld()
     request = describe_cluster.Request(include_cluster_authorized_operations=False)
@@ -128,9 +128,9 @@ def test_whoever_is_asked_is_the_controller() -> None:
     assert [1, 1, 3, 3] == named
 
 
-def test_a_broker_that_is_cut_off_calls_nobody_down() -> None:
+def test_an_isolated_broker_lists_every_broker() -> None:
     """
-    Its clients would forget the others, who go on, and ask it alone for ever.
+    Otherwise its clients would forget the others and ask only this one.
     """
     world = ClusterWorld()
 
@@ -144,10 +144,10 @@ def test_a_broker_that_is_cut_off_calls_nobody_down() -> None:
 @pytest.mark.parametrize(
     "asked", [FLIGHTS, metadata.Request(topics=None), metadata.Request(topics=[])], ids=["a topic", "all", "none"]
 )
-def test_who_asks_a_broker_that_is_cut_off_for_leaders_is_hung_up_on(asked: metadata.Request) -> None:
+def test_an_isolated_broker_closes_connections_that_ask_for_leaders(asked: metadata.Request) -> None:
     """
-    A client asks another broker then, at once, and goes on with those whom it has.  Told of no leader, or sent back to
-    its bootstrap servers, librdkafka waits a second, and may well come here again.
+    The client then asks another broker at once, and keeps its other connections.  Without a leader in the response, or
+    with REBOOTSTRAP_REQUIRED, librdkafka waits a second and may ask this broker again.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))
@@ -161,9 +161,9 @@ def test_who_asks_a_broker_that_is_cut_off_for_leaders_is_hung_up_on(asked: meta
     assert [3, 1, 2] == list(asked_for_long(world, 1, FLIGHTS).topics[0].partitions[0].replica_nodes)
 
 
-def test_a_broker_that_is_cut_off_tells_of_what_it_leads_alone() -> None:
+def test_an_isolated_broker_describes_the_shards_that_it_leads_alone() -> None:
     """
-    It needs nobody's vote for that.
+    It needs no votes of other brokers for these.
     """
     world = ClusterWorld()
     world.create("alone", brokers=(3,))
@@ -176,9 +176,9 @@ def test_a_broker_that_is_cut_off_tells_of_what_it_leads_alone() -> None:
     assert [1, 2, 3] == [it.node_id for it in world[3].ask(metadata.Request(topics=[])).brokers]
 
 
-def test_a_replica_is_in_sync_as_its_leader_says() -> None:
+def test_every_broker_reports_the_replicas_in_sync_as_their_leader_does() -> None:
     """
-    Every broker tells the same of it: also of one that is up and has not heard yet that it is to have a replica.
+    Also a replica on a broker that is up and does not know yet that it is planned there.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -203,13 +203,13 @@ def test_a_replica_is_in_sync_as_its_leader_says() -> None:
 
 
 @pytest.mark.parametrize("silent", [True, False])
-def test_a_leader_is_one_of_the_brokers_that_are_listed(silent: bool) -> None:
+def test_a_named_leader_is_one_of_the_listed_brokers(silent: bool) -> None:
     """
-    A client that was sent to somebody it has no address of looks for ever: LEADER_NOT_AVAILABLE, −1 and −1 instead.
+    A client that cannot reach a leader would search for ever: LEADER_NOT_AVAILABLE, −1 and −1 instead.
     """
     world = ClusterWorld()
     world.create("flights", brokers=(3, 1, 2))
-    world.network.held = lambda _source, _destination: True  # nobody hears of an election
+    world.network.held = lambda _source, _destination: True  # no message of an election arrives
     if silent:
         world.pass_time(2_500)
     else:

@@ -1,4 +1,4 @@
-"""One link, and what is said on it."""
+"""One connection to a peer, and the messages on it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ ME, OTHER = (ReplicaKey(BrokerId(number), DirectoryId(bytes([number]) * 16)) for
 
 
 class HandLink:
-    """Keeps what was sent; while it is full it takes nothing."""
+    """A connection that keeps what was sent; while it is full it drops frames."""
 
     def __init__(self) -> None:
         self.hello = Hello(cluster_id="c", voter=OTHER, incarnation=2, address="h:2")
@@ -36,7 +36,7 @@ class HandLink:
         raise AssertionError(why)
 
     def leaders(self) -> dict[ShardId, int]:
-        """What was told."""
+        """Return the leaders that were sent."""
         told: dict[ShardId, int] = {}
         for section in self.sections():
             if isinstance(section, frames.Leaders):
@@ -44,12 +44,12 @@ class HandLink:
         return told
 
     def sections(self) -> list[object]:
-        """All that was sent."""
+        """Return everything that was sent."""
         return [section for frame in self.frames for section in frames.sections(memoryview(frame))]
 
 
 class Linked:
-    """The peers of broker 1, which has a link to broker 2."""
+    """The peers of broker 1, which has a connection to broker 2."""
 
     def __init__(self) -> None:
         self.clock = HandClock()
@@ -72,7 +72,7 @@ class Linked:
     def leaders_changed(self) -> None: ...
 
     def turn(self) -> int:
-        """How many of the callbacks failed, as a loop tells of them and goes on."""
+        """Execute the callbacks and return how many raised; an event loop logs these and goes on."""
         failed = 0
         turns, self.turns[:] = [*self.turns], []
         for callback in turns:
@@ -97,9 +97,9 @@ def linked() -> Linked:
     return Linked()
 
 
-def test_a_request_that_is_never_answered_is_given_up(linked: Linked) -> None:
+def test_a_request_without_a_response_is_given_up(linked: Linked) -> None:
     """
-    Its answer found no room on the other side's link, which stands: whoever asked hears once that nothing is known.
+    Its response was dropped on the other side while the connection stayed open: the callback is called once, with None.
     """
     answers: list[object] = []
     linked.peers.ask(OTHER, [b"request"], answers.append)
@@ -115,9 +115,9 @@ def test_a_request_that_is_never_answered_is_given_up(linked: Linked) -> None:
     assert [None] == answers
 
 
-def test_whoever_asked_hears_that_the_link_is_lost_whatever_another_makes_of_it(linked: Linked) -> None:
+def test_every_request_of_a_lost_connection_fails_even_if_a_callback_raises(linked: Linked) -> None:
     """
-    One that fails is the loop's to tell of: it stops nobody, and what follows from the loss goes on.
+    The event loop handles that error; the other callbacks and the effects of the loss are not affected.
     """
     answers: list[object] = []
 
@@ -134,9 +134,9 @@ def test_whoever_asked_hears_that_the_link_is_lost_whatever_another_makes_of_it(
     assert (1, [None]) == (failed, answers)
 
 
-def test_leaders_that_found_no_room_are_told_again(linked: Linked) -> None:
+def test_a_dropped_leader_table_is_sent_again(linked: Linked) -> None:
     """
-    The section itself filled the frame that the link refused.
+    The section itself filled the frame that the connection dropped.
     """
     linked.turn()
     linked.link.is_full = True
@@ -151,9 +151,9 @@ def test_leaders_that_found_no_room_are_told_again(linked: Linked) -> None:
     assert {7: 3} == linked.link.leaders()
 
 
-def test_who_leads_nothing_more_says_so_again(linked: Linked) -> None:
+def test_an_empty_leader_table_is_sent_again(linked: Linked) -> None:
     """
-    The whole table is empty by then: else the other end would name this broker until somebody else led.
+    Otherwise the peer would name this broker as a leader until another one leads.
     """
     linked.table.leads(ShardId(7), 3)
     linked.peers.tell_leaders()
@@ -172,9 +172,9 @@ def test_who_leads_nothing_more_says_so_again(linked: Linked) -> None:
     assert (0, ()) == (told.from_version, told.terms)
 
 
-def test_another_process_of_a_broker_is_told_apart(linked: Linked) -> None:
+def test_a_restarted_peer_is_detected(linked: Linked) -> None:
     """
-    What it led it leads no more; a link that was only lost says nothing.
+    Its leaderships are void; a connection that was only lost changes nothing.
     """
     began: list[ReplicaKey] = []
     linked.peers.peer_restarted = began.append
@@ -187,9 +187,9 @@ def test_another_process_of_a_broker_is_told_apart(linked: Linked) -> None:
     assert [OTHER] == began
 
 
-def test_whoever_is_not_heard_is_not_alive(linked: Linked) -> None:
+def test_a_silent_peer_is_not_alive(linked: Linked) -> None:
     """
-    2 s after its last heartbeat, as this broker's own ticks count them.
+    2 s after its last heartbeat, by the ticks of this broker.
     """
     linked.hear()
     alive = []
@@ -200,9 +200,9 @@ def test_whoever_is_not_heard_is_not_alive(linked: Linked) -> None:
     assert ([True] * (SILENT_MS // 250 + 1), False) == (alive, linked.peers.is_alive(OTHER))
 
 
-def test_a_link_alone_makes_nobody_alive(linked: Linked) -> None:
+def test_a_connection_without_heartbeats_does_not_make_a_peer_alive(linked: Linked) -> None:
     """
-    A broker whose journal hangs can make one; who was heard a moment ago, on another, goes on.
+    A broker whose journal hangs can open one; a peer with a recent heartbeat on an earlier connection stays alive.
     """
     before = linked.peers.is_alive(OTHER)
     linked.hear()
@@ -218,9 +218,9 @@ def test_a_link_alone_makes_nobody_alive(linked: Linked) -> None:
     assert (False, False, True, False) == (before, lost, again, linked.peers.is_alive(OTHER))
 
 
-def test_a_new_process_is_not_alive_by_the_heartbeat_of_the_one_before(linked: Linked) -> None:
+def test_a_heartbeat_of_an_earlier_process_does_not_make_a_peer_alive(linked: Linked) -> None:
     """
-    It is back within 2 s of a kill, and its journal hangs.
+    The peer is back within 2 s of a kill, and its journal hangs.
     """
     linked.hear()
     linked.peers.lost(linked.link, "killed")
@@ -232,9 +232,9 @@ def test_a_new_process_is_not_alive_by_the_heartbeat_of_the_one_before(linked: L
     assert (False, True) == (before, linked.peers.is_alive(OTHER))
 
 
-def test_who_meets_another_says_at_once_that_it_is_alive(linked: Linked) -> None:
+def test_a_new_connection_begins_with_a_heartbeat(linked: Linked) -> None:
     """
-    Not before the first tick: until then it has nothing to say; and not while its journal hangs.
+    Not before the first tick, and not while the journal hangs.
     """
     linked.turn()
     first = [it for it in linked.link.sections() if isinstance(it, frames.Heartbeat)]
@@ -250,9 +250,9 @@ def test_who_meets_another_says_at_once_that_it_is_alive(linked: Linked) -> None
     assert ([], [1, 0]) == (first, said)
 
 
-def test_nobody_is_silent_for_a_broker_that_stood_still(linked: Linked) -> None:
+def test_no_peer_is_silent_for_a_broker_that_stalled(linked: Linked) -> None:
     """
-    What the others said meanwhile waits in its sockets; a stall after each tick is no silence either.
+    Their heartbeats wait in its sockets; a stall after each tick does not make them silent either.
     """
     linked.hear()
     for _ in range(10):
@@ -261,9 +261,9 @@ def test_nobody_is_silent_for_a_broker_that_stood_still(linked: Linked) -> None:
         linked.hear()
 
 
-def test_replicas_that_lag_are_told_with_each_heartbeat(linked: Linked) -> None:
+def test_each_heartbeat_lists_the_lagging_replicas(linked: Linked) -> None:
     """
-    Each says it anew, here and there; before the first nothing is known.
+    Each heartbeat replaces the list; before the first nothing is known.
     """
     lagging = (ShardId(7), BrokerId(3))
     untold = linked.peers.lagging(OTHER)
@@ -280,9 +280,9 @@ def test_replicas_that_lag_are_told_with_each_heartbeat(linked: Linked) -> None:
     assert (lagging,) == next(it.lagging for it in told if isinstance(it, frames.Heartbeat))
 
 
-def test_nobody_hands_over_to_one_that_has_not_said_that_it_stays_in_office(linked: Linked) -> None:
+def test_no_leadership_is_transferred_to_a_peer_before_its_first_heartbeat(linked: Linked) -> None:
     """
-    It has just started, or its disk is full: its first heartbeat tells.
+    It may have just started, or its disk may be full: the heartbeat tells.
     """
     before = linked.peers.is_alive(OTHER), linked.peers.may_lead(OTHER)
     linked.hear()
@@ -292,9 +292,9 @@ def test_nobody_hands_over_to_one_that_has_not_said_that_it_stays_in_office(link
     assert ((False, False), True, False) == (before, stays, linked.peers.may_lead(OTHER))
 
 
-def test_a_heartbeat_says_whether_its_receiver_is_heard(linked: Linked) -> None:
+def test_a_heartbeat_tells_whether_its_receiver_is_alive(linked: Linked) -> None:
     """
-    A cut may be open in one direction.
+    A network partition may be one-way.
     """
     linked.hear()
     for _ in range(SILENT_MS // 250 + 1):

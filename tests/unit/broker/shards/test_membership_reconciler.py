@@ -1,4 +1,4 @@
-"""Where every shard is as planned, nobody is asked again until something changes."""
+"""Shards whose membership is as planned are not checked again until something changes."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from tidemill.broker.shards import membership_reconciler
 from tidemill.metadata.growth import metadata_learners
 
 
-def test_shards_that_are_where_they_should_be_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand idle shards cost a look at the image; a new image, or leader, is one at all of them."""
+def test_shards_with_the_planned_membership_are_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand idle shards cost one check of the image; a new image or leader causes one check of all shards."""
     world = ClusterWorld()
     world.create("flights")
     world.pass_time(3_000)
