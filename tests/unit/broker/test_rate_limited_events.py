@@ -1,12 +1,12 @@
-"""Nobody floods the event log."""
+"""The rate of logged events is limited."""
 
 from tests.unit.broker.broker_world import HandClock
 from tidemill.broker.rate_limited_events import TOLD_MAX, WHILE_MS, RateLimitedEvents
 
 
-def test_only_the_first_of_a_while_are_told() -> None:
+def test_only_the_first_events_of_each_interval_are_logged() -> None:
     """
-    And the first of the next.
+    And the first of the next interval.
     """
     clock = HandClock()
     rate_limited = RateLimitedEvents(clock)

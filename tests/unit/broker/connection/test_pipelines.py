@@ -1,4 +1,4 @@
-"""What comes behind a batch that was refused is refused, for as long as that batch may come again."""
+"""Batches behind a refused batch are refused until that batch is sent again."""
 
 import pytest
 
@@ -25,9 +25,9 @@ def refusing(sequence: int = 5) -> Pipelines:
 
 
 @pytest.mark.parametrize("first", [5, SEQUENCE_MAX - 1])
-def test_what_is_behind_waits_for_the_first(first: int) -> None:
+def test_batches_behind_a_refused_one_are_refused(first: int) -> None:
     """
-    In the order in which it was sent, also where sequences begin again.
+    In sequence order, also where sequences wrap.
     """
     pipelines = refusing(first)
     numbers = [(first + step) & SEQUENCE_MAX for step in range(4)]
@@ -45,16 +45,16 @@ def test_what_is_behind_waits_for_the_first(first: int) -> None:
 @pytest.mark.parametrize(
     ("sequence", "producer_id", "epoch"), [(6, 8, 0), (6, 7, 1), (4, 7, 0)], ids=["producer", "epoch", "before"]
 )
-def test_nobody_else_waits(sequence: int, producer_id: int, epoch: int) -> None:
+def test_other_producers_and_epochs_are_not_refused(sequence: int, producer_id: int, epoch: int) -> None:
     """
-    A new epoch says that the client has given the batch up.
+    A new epoch means that the client has given the batch up.
     """
     assert errors.NONE == refusing().refusal(PLACE, batch(sequence, producer_id, epoch), NOBODY, 1)
 
 
-def test_a_batch_is_not_waited_for_for_ever() -> None:
+def test_a_refused_batch_is_expected_for_a_limited_time() -> None:
     """
-    The client may have given it up without a word.
+    The client may have given it up without a new epoch.
     """
     assert (REFUSED, errors.NONE) == (
         refusing().refusal(PLACE, batch(6), NOBODY, EXPECTED_MS - 1),
@@ -62,9 +62,9 @@ def test_a_batch_is_not_waited_for_for_ever() -> None:
     )
 
 
-def test_the_sequence_of_a_producer_that_is_known_tells_by_itself() -> None:
+def test_a_known_producer_is_checked_by_its_sequences_alone() -> None:
     """
-    Another broker has led in between, and taken the batch.
+    Another leader has taken the batch meanwhile.
     """
     known = ProducerStates()
     known.append(7, ProducerBatch(0, 5, 5, 0, 1, 1, 0), 0)
@@ -72,9 +72,9 @@ def test_the_sequence_of_a_producer_that_is_known_tells_by_itself() -> None:
     assert errors.NONE == refusing().refusal(PLACE, batch(6), known, 1)
 
 
-def test_what_is_remembered_has_a_bound() -> None:
+def test_remembered_partitions_are_bounded() -> None:
     """
-    Clients may name what does not exist.
+    Clients may name partitions that do not exist.
     """
     pipelines = Pipelines()
 
@@ -87,9 +87,9 @@ def test_what_is_remembered_has_a_bound() -> None:
     assert REFUSED == pipelines.refusal(("none", PARTITIONS_MAX), batch(6), NOBODY, 1)
 
 
-def test_what_has_no_sequence_is_not_remembered() -> None:
+def test_a_batch_without_a_sequence_is_not_remembered() -> None:
     """
-    Nor what is no batch.
+    Nor bytes that are no batch.
     """
     pipelines = Pipelines()
 

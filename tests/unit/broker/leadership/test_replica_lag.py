@@ -1,4 +1,4 @@
-"""Which replicas are in sync, as their leader tells."""
+"""The leader decides which replicas are in sync."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ TICK_MS = 250
 
 
 class Led:
-    """One shard that is led here; how far the other replica is, and what is committed, is set by hand."""
+    """One shard that is led here; tests set the progress of the other replica and the commit index."""
 
     def __init__(self) -> None:
         self.progress = Progress(next_index=1, state=ProgressState.REPLICATE)
@@ -40,7 +40,7 @@ class Led:
         return SimpleNamespace(members={member: it.status() for member, it in self.members.items()})
 
     def check(self, commit_index: int, *, has: int, needs_tick: bool = False) -> bool:
-        """Whether it is in sync, a tick later."""
+        """Whether it is in sync one tick later."""
         was = self.replica.commit_index, self.progress.match_index
         self.replica.commit_index, self.progress.match_index = commit_index, has
         self.shard.needs_tick = needs_tick or was != (commit_index, has)
@@ -50,9 +50,9 @@ class Led:
         return (SHARD, OTHER.broker_id) not in told
 
 
-def test_one_that_lags_is_out_until_it_has_what_was_committed_a_tick_before() -> None:
+def test_a_new_replica_is_out_of_sync_until_it_has_what_was_committed_one_tick_before() -> None:
     """
-    It has just started, or has just been made: whoever stops another broker then makes the shard unavailable.
+    It has just started, or was just created: stopping another broker then would make the shard unavailable.
     """
     led = Led()
 
@@ -61,9 +61,9 @@ def test_one_that_lags_is_out_until_it_has_what_was_committed_a_tick_before() ->
     assert [False, False, True, True] == seen
 
 
-def test_one_that_was_in_sync_is_given_time() -> None:
+def test_a_replica_in_sync_may_lag_for_a_while() -> None:
     """
-    Under load every follower is a little behind at every look.
+    Under load every follower is a little behind at every check.
     """
     led = Led()
     led.check(50, has=50)
@@ -87,9 +87,9 @@ def test_one_that_was_in_sync_is_given_time() -> None:
     ids=["not alive", "damaged", "installs", "no voter", "no member"],
 )
 @pytest.mark.parametrize("is_at_rest", [True, False])
-def test_one_that_does_not_count_is_out(change: Any, is_at_rest: bool) -> None:
+def test_a_replica_that_does_not_count_is_out_of_sync(change: Any, is_at_rest: bool) -> None:
     """
-    However much it had: nobody may wait for it.  It is seen at once while something happens, else by and by.
+    Whatever it has.  This is detected at once while the shard is busy, and after a while when it is idle.
     """
     led = Led()
     was = led.check(50, has=50)
@@ -100,9 +100,9 @@ def test_one_that_does_not_count_is_out(change: Any, is_at_rest: bool) -> None:
     assert (True, False) == (was, seen[-1 if is_at_rest else 0])
 
 
-def test_one_that_was_away_catches_up_before_it_is_back() -> None:
+def test_a_replica_that_was_away_is_out_of_sync_until_it_has_caught_up() -> None:
     """
-    That it was in sync a moment ago says nothing.
+    That it was in sync before does not count.
     """
     led = Led()
     led.check(50, has=50)
@@ -113,9 +113,9 @@ def test_one_that_was_away_catches_up_before_it_is_back() -> None:
     assert [False, False, True] == [led.check(90, has=50), led.check(90, has=80), led.check(90, has=90)]
 
 
-def test_a_new_reign_begins_anew() -> None:
+def test_a_new_term_as_leader_begins_without_knowledge() -> None:
     """
-    What was known of replicas is of a time when others may have led.
+    Another broker may have led in between.
     """
     led = Led()
     led.check(50, has=50)
@@ -124,9 +124,9 @@ def test_a_new_reign_begins_anew() -> None:
     assert not led.check(60, has=0)
 
 
-def test_of_what_is_not_led_here_nothing_is_told_or_kept() -> None:
+def test_shards_that_are_not_led_here_are_forgotten() -> None:
     """
-    Topics come and go, and so do leaders.
+    Topics and leaders come and go.
     """
     led = Led()
     led.check(50, has=0)

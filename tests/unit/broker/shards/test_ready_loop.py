@@ -1,4 +1,4 @@
-"""What is queued gets written, what runs beside it gets its turn, and a stop comes to its end."""
+"""Queued rows are written, background work makes progress, and a stop ends."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tidemill.model import errors
 
 
 def idle_world() -> BrokerWorld:
-    """Everything is durable, told to be so, and in a checkpoint."""
+    """A world in which everything is durable, confirmed and in a checkpoint."""
     world = BrokerWorld()
     world.create("flights")
     world.pass_time(IDLE_MS)
@@ -19,10 +19,9 @@ def idle_world() -> BrokerWorld:
     return world
 
 
-def test_a_checkpoint_comes_in_time_though_a_block_is_always_in_the_air() -> None:
+def test_a_checkpoint_begins_in_time_although_a_block_is_always_in_flight() -> None:
     """
-    Under load every tick meets a write; what a restart reads again, and how many files are open, is bounded all the
-    same.
+    Under load every tick meets a write; what a restart reads and the number of open files stay bounded.
     """
     world = idle_world()
     Client(world).send(produce_of(10), 9)
@@ -36,9 +35,9 @@ def test_a_checkpoint_comes_in_time_though_a_block_is_always_in_the_air() -> Non
 
 
 @pytest.mark.parametrize(("queued_blocks", "in_flight"), [(0.5, 1), (1.5, 1), (2.5, 2), (6.5, 2)])
-def test_a_full_block_follows_the_one_in_the_air_at_once(queued_blocks: float, in_flight: int) -> None:
+def test_a_full_block_follows_the_one_in_flight_at_once(queued_blocks: float, in_flight: int) -> None:
     """
-    Else the journal's thread rests until the loop has heard.  What is less than a block would grow by waiting.
+    Otherwise the journal's thread would rest until the event loop has run.  A block that is not full grows by waiting.
     """
     world = idle_world()
     block_bytes = world.broker.store.options.block_bytes_max // 8
@@ -54,10 +53,9 @@ def test_a_full_block_follows_the_one_in_the_air_at_once(queued_blocks: float, i
     assert not world.broker.store.has_pending
 
 
-def test_an_answer_does_not_wait_until_its_bytes_are_in_the_segment() -> None:
+def test_a_response_does_not_wait_for_the_write_back() -> None:
     """
-    It owes its durability to the journal; the bytes follow with those of later blocks, and are read from memory
-    until then.
+    The journal makes the batch durable; its bytes are written back with later blocks and read from memory until then.
     """
     world = idle_world()
     log = world.partition("flights").log
@@ -70,9 +68,9 @@ def test_an_answer_does_not_wait_until_its_bytes_are_in_the_segment() -> None:
     assert log.segments[0].size == log.segments[0].written
 
 
-def test_written_blocks_are_spread_when_they_are_many() -> None:
+def test_many_written_blocks_are_written_back_at_once() -> None:
     """
-    Memory that waits for a tick is bounded.
+    The memory that waits for a tick is bounded.
     """
     world = idle_world()
     log = world.partition("flights").log
@@ -95,7 +93,7 @@ def test_who_mostly_follows_spreads_twice_as_much_at_once(monkeypatch: pytest.Mo
 
 
 def fill_ring(world: BrokerWorld) -> None:
-    """No step of a checkpoint returns meanwhile."""
+    """Fill the ring while no step of a checkpoint returns."""
     client = Client(world)
     while not world.broker.store.is_journal_full:
         client.send(produce_of(100_000), 9)
@@ -103,9 +101,9 @@ def fill_ring(world: BrokerWorld) -> None:
             pass
 
 
-def test_a_checkpoint_that_hangs_while_the_ring_is_full_is_a_disk_that_hangs() -> None:
+def test_a_hanging_checkpoint_with_a_full_ring_counts_as_a_hanging_disk() -> None:
     """
-    Nothing is in the air then, and nothing that is handed to the journal becomes durable.
+    No block is in flight then, and nothing that the journal gets becomes durable.
     """
     world = idle_world()
     loop = world.broker.ready_loop
@@ -122,9 +120,9 @@ def test_a_checkpoint_that_hangs_while_the_ring_is_full_is_a_disk_that_hangs() -
     assert not world.broker.store.has_pending
 
 
-def test_a_broker_that_was_given_no_cpu_does_not_take_its_disk_for_one_that_hangs() -> None:
+def test_a_stalled_process_does_not_count_its_disk_as_hanging() -> None:
     """
-    Its tick may come before it hears that the block was synced long ago; if all were starved, all would be deposed.
+    Its tick may come before the report of a sync that ended long ago; if all brokers stalled, all would step down.
     """
     world = idle_world()
     Client(world).send(produce_of(10), 9)
@@ -140,9 +138,9 @@ def test_a_broker_that_was_given_no_cpu_does_not_take_its_disk_for_one_that_hang
     assert (True, False) == (starved, world.broker.ready_loop.is_syncing)
 
 
-def test_a_checkpoint_that_fails_while_the_ring_is_full_keeps_nobody_from_office() -> None:
+def test_a_failed_checkpoint_with_a_full_ring_does_not_stop_a_broker_from_leading() -> None:
     """
-    The disk is full, and does not hang: others may be as full, and somebody must delete.
+    The disk is full and does not hang: the other disks may be as full, and some broker must execute deletions.
     """
     world = idle_world()
     fill_ring(world)
@@ -156,9 +154,9 @@ def test_a_checkpoint_that_fails_while_the_ring_is_full_keeps_nobody_from_office
     assert world.broker.ready_loop.is_syncing
 
 
-def test_a_stop_ends_though_a_turn_was_scheduled_that_found_nothing() -> None:
+def test_a_stop_ends_although_an_empty_turn_was_scheduled() -> None:
     """
-    A tick wakes the loop whether there is something or not: the stop may come between the two.
+    A tick always wakes the loop, and the stop may come between the two.
     """
     world = idle_world()
     stopped: list[bool] = []
@@ -171,7 +169,7 @@ def test_a_stop_ends_though_a_turn_was_scheduled_that_found_nothing() -> None:
     assert [True] == stopped
 
 
-def test_a_stop_ends_though_the_disk_is_full() -> None:
+def test_a_stop_ends_although_the_disk_is_full() -> None:
     """
     The last checkpoint fails; the journal has everything, and the next start reads it.
     """
@@ -189,9 +187,9 @@ def test_a_stop_ends_though_the_disk_is_full() -> None:
     assert [True] == stopped
 
 
-def test_a_stop_confirms_the_block_that_was_in_the_air() -> None:
+def test_a_stop_confirms_the_block_in_flight() -> None:
     """
-    Rule J5: else rot in it would look like a torn tail at the next start, and be cut.
+    Rule J5: otherwise damage in it would look like a torn tail at the next start, and be truncated.
     """
     world = idle_world()
     Client(world).send(produce_of(10), 9)
@@ -206,10 +204,9 @@ def test_a_stop_confirms_the_block_that_was_in_the_air() -> None:
     assert [True] == stopped
 
 
-def test_a_broker_that_stops_appends_nothing_more() -> None:
+def test_a_stopping_broker_appends_nothing() -> None:
     """
-    It could only answer that the outcome is not known: a producer would send the same batch again and again, and each
-    would be in the log.
+    It could only report an unknown outcome: a producer would send the same batch again and again, each time appended.
     """
     world = BrokerWorld(options=OPTIONS)
     world.create("flights")

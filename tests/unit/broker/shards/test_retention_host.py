@@ -1,4 +1,4 @@
-"""The broker lets records go when their time is over."""
+"""The broker removes expired records."""
 
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
 from tidemill.storage import paths
@@ -9,7 +9,7 @@ DAY_MS = 86_400_000
 
 
 def world_with_days(days: int, **settings: str) -> BrokerWorld:
-    """One record of each day of a summer, a segment of its own for each."""
+    """One record for each day of a summer, each in a segment of its own."""
     world = BrokerWorld()
     world.create("flights", internal_segment_bytes="1", **settings)
     for day in range(days):
@@ -22,7 +22,7 @@ def segment_files(world: BrokerWorld) -> list[str]:
     return [name for name in world.disk.list(paths.partition_directory(log.topic_id, 0)) if name.endswith(".log")]
 
 
-def test_records_of_2013_go_by_default() -> None:
+def test_records_of_2013_expire_by_default() -> None:
     """
     Their timestamps are older than seven days, whenever they were produced; files and log start follow.
     """
@@ -37,7 +37,7 @@ def test_records_of_2013_go_by_default() -> None:
     )
 
 
-def test_records_of_2013_stay_where_nothing_expires() -> None:
+def test_records_of_2013_stay_without_retention() -> None:
     """
     retention.ms=-1.
     """
@@ -50,7 +50,7 @@ def test_records_of_2013_stay_where_nothing_expires() -> None:
 
 def test_an_expired_active_segment_is_rolled_first() -> None:
     """
-    What comes after lies in a new segment, and is there after a kill.
+    Later records are in a new segment, also after a kill.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -67,7 +67,7 @@ def test_an_expired_active_segment_is_rolled_first() -> None:
 
 def test_a_roll_survives_a_checkpoint_and_a_kill() -> None:
     """
-    A rolled segment that nothing was written to has no file, and is not missed.
+    A new segment without records has no file, and none is missed.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -81,9 +81,9 @@ def test_a_roll_survives_a_checkpoint_and_a_kill() -> None:
     assert (1, [b"new"]) == (again.partition("flights").log_start, [it.value for it in again.read("flights")])
 
 
-def test_a_partition_keeps_so_many_bytes() -> None:
+def test_a_partition_keeps_retention_bytes() -> None:
     """
-    The oldest segments go while the rest has at least retention.bytes.
+    The oldest segments are removed while the others have at least retention.bytes.
     """
     world = world_with_days(5, retention_ms="-1", retention_bytes="150")
 
@@ -94,9 +94,9 @@ def test_a_partition_keeps_so_many_bytes() -> None:
     assert [b"left"] * len(sizes) == [record.value for record in world.read("flights")]
 
 
-def test_a_setting_that_changes_is_obeyed_at_the_next_look() -> None:
+def test_a_changed_setting_is_obeyed_at_the_next_check() -> None:
     """
-    The interval is the broker's, the bound the topic's as it is then.
+    The interval is a setting of the broker, the bound one of the topic.
     """
     world = BrokerWorld(static={"log.retention.check.interval.ms": "1000", "log.retention.ms": "5000"})
     world.create("flights")
@@ -110,9 +110,9 @@ def test_a_setting_that_changes_is_obeyed_at_the_next_look() -> None:
     assert [0, 1, 1] == starts
 
 
-def test_the_cluster_s_own_topics_never_expire() -> None:
+def test_internal_topics_never_expire() -> None:
     """
-    Snapshots bound them; a year later every topic is still known.
+    Snapshots bound them; after a year every topic is still known.
     """
     world = BrokerWorld(static={"log.retention.check.interval.ms": "86400000"})
     world.create("flights")

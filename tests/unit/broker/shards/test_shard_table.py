@@ -8,9 +8,9 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.messages import AppendEntries, VoteRequest
 
 
-def test_a_topic_that_was_made_anew_is_open_where_both_were_seen_at_once() -> None:
+def test_a_topic_that_was_created_again_is_open_after_one_image_change() -> None:
     """
-    A broker that was away hears of the deletion and of the new topic of that name in one step.
+    A broker that was away learns of the deletion and of the new topic of that name in one step.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -30,9 +30,9 @@ def test_a_topic_that_was_made_anew_is_open_where_both_were_seen_at_once() -> No
     assert before != world[3].shard("flights").shard_id == world[1].shard("flights").shard_id
 
 
-def test_a_damaged_replica_keeps_nobody_awake() -> None:
+def test_a_damaged_replica_does_not_count_as_electing() -> None:
     """
-    It waits for no election: while one is under way, a broker looks at its shards fifty times a second.
+    While a shard is electing, a broker ticks its shards fifty times a second.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -44,9 +44,9 @@ def test_a_damaged_replica_keeps_nobody_awake() -> None:
     assert not world[3].broker.shard_table.is_electing
 
 
-def test_what_comes_for_a_shard_that_is_not_open_is_kept_without_bytes() -> None:
+def test_only_messages_without_entries_are_kept_for_a_shard_that_is_not_open() -> None:
     """
-    A request for a vote is; entries are views on a whole frame, and a deleted topic's shard is never opened again.
+    Vote requests are; entries are views of a whole frame, and the shard of a deleted topic is never opened again.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -63,9 +63,9 @@ def test_what_comes_for_a_shard_that_is_not_open_is_kept_without_bytes() -> None
     assert {(ShardId(99), sender): asks} == table._early
 
 
-def test_a_deleted_topic_is_led_by_nobody() -> None:
+def test_a_deleted_topic_has_no_leader() -> None:
     """
-    Whoever led it tells the others; else all would count it as led for as long as they run.  Nor is its term kept.
+    Its leader tells the peers; otherwise they would count it as led for ever.  Its term is forgotten, too.
     """
     world = ClusterWorld()
     world.create("flights")

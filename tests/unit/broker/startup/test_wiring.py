@@ -1,4 +1,4 @@
-"""A broker comes up, whoever leads, and whatever has become of its disk."""
+"""A broker starts whichever broker leads, and whatever has happened to its disk."""
 
 import asyncio
 from dataclasses import replace
@@ -16,9 +16,9 @@ from tidemill.storage.data_directory import DirectoryProblem, read_identity, wri
 from tidemill.storage.recovery import JournalDamaged
 
 
-def test_who_joins_by_way_of_a_follower_finds_the_controller() -> None:
+def test_a_broker_that_joins_at_a_follower_finds_the_controller() -> None:
     """
-    It was told of broker 1, and 2 leads the metadata: nobody has a link to both of them before.
+    It was given the address of broker 1 while broker 2 leads the metadata, and no broker is connected to all others.
     """
     world = ClusterWorld()
     metadata = world[1].broker.shard_table.shards[METADATA_SHARD]
@@ -32,15 +32,15 @@ def test_who_joins_by_way_of_a_follower_finds_the_controller() -> None:
 
 
 def with_rot_in_the_journal(world: BrokerWorld) -> SimulatedDisk:
-    """In its first block, which later ones tell to have been synced."""
+    """Damage the first block, which later blocks confirm as synced."""
     disk = world.disk.after_kill()
     disk.flip("journal/00000001.journal", 20)
     return disk
 
 
-def test_a_lone_founder_with_a_damaged_journal_is_not_started() -> None:
+def test_a_single_broker_with_a_damaged_journal_does_not_start() -> None:
     """
-    Nobody could give it anything: the sentence says what to do, and nothing is touched.
+    No other broker has its data: the message says what to do, and no file is changed.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -53,16 +53,16 @@ def test_a_lone_founder_with_a_damaged_journal_is_not_started() -> None:
     assert before == disk.list("")
 
 
-def test_a_damaged_broker_that_is_sent_to_another_cluster_keeps_what_it_has() -> None:
+def test_a_damaged_broker_that_joins_another_cluster_keeps_its_files() -> None:
     """
-    That one would give it nothing of what it had.
+    That cluster has none of its data.
     """
     alone = BrokerWorld()
     alone.create("flights")
     disk = with_rot_in_the_journal(alone)
     identity = read_identity(disk)
     assert identity is not None
-    write_identity(disk, replace(identity, broker_id=BrokerId(4)))  # its own is alive in the other cluster
+    write_identity(disk, replace(identity, broker_id=BrokerId(4)))  # broker 1 is alive in the other cluster
     before = disk.list("")
 
     with pytest.raises(DirectoryProblem, match=f"belongs to {identity.cluster_id}: name a broker of that one"):
