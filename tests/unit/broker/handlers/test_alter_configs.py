@@ -1,4 +1,4 @@
-"""AlterConfigs replaces all that was set for a resource."""
+"""AlterConfigs replaces all settings of a resource."""
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.model import errors
@@ -14,9 +14,9 @@ def request(name: str, **settings: str) -> Request:
     )
 
 
-def test_what_is_not_named_goes_back_to_its_default() -> None:
+def test_a_setting_that_is_not_named_is_reset_to_its_default() -> None:
     """
-    As Kafka has always done it, and why KIP-339 came.
+    As Kafka does; KIP-339 introduced IncrementalAlterConfigs because of this.
     """
     world = BrokerWorld()
     world.create("flights", retention_ms="1", segment_ms="2")
@@ -29,7 +29,7 @@ def test_what_is_not_named_goes_back_to_its_default() -> None:
 
 def test_a_resource_is_changed_as_a_whole_or_not_at_all() -> None:
     """
-    One bad value leaves the good one undone.
+    One bad value discards the good one.
     """
     world = BrokerWorld()
     world.create("flights", retention_ms="1")

@@ -1,4 +1,4 @@
-"""CreatePartitions raises a topic's count; what was there stays where it is."""
+"""CreatePartitions raises the partition count of a topic and moves no existing partition."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ def result(world: BrokerWorld, asked: Request) -> Any:
     return answer
 
 
-def test_new_partitions_are_led_when_the_answer_comes() -> None:
+def test_new_partitions_have_leaders_when_the_response_arrives() -> None:
     """
-    And the old ones keep their records.
+    The old partitions keep their records.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)
@@ -32,9 +32,9 @@ def test_new_partitions_are_led_when_the_answer_comes() -> None:
     assert [1, 0] == [world.partition("flights", number).high_watermark for number in (1, 19)]
 
 
-def test_a_count_that_is_no_more_is_refused() -> None:
+def test_a_count_that_is_not_larger_is_refused() -> None:
     """
-    Partitions are never taken away.
+    Partitions are never removed.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)
@@ -45,9 +45,9 @@ def test_a_count_that_is_no_more_is_refused() -> None:
     assert errors.UNKNOWN_TOPIC_OR_PARTITION == result(world, request("tides", 3)).error_code
 
 
-def test_what_is_only_validated_is_not_done() -> None:
+def test_validate_only_changes_nothing() -> None:
     """
-    validate_only answers as if.
+    The response is that of a real request.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)

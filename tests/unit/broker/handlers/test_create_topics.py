@@ -1,4 +1,4 @@
-"""CreateTopics makes topics that can be used as soon as it has answered."""
+"""CreateTopics creates topics that can be used as soon as the response arrives."""
 
 from typing import Any
 from unittest.mock import patch
@@ -25,9 +25,9 @@ def described(world: BrokerWorld, name: str) -> Any:
     return world.ask(asked).topics[0]
 
 
-def test_a_new_topic_is_led_when_its_creator_is_answered() -> None:
+def test_a_new_topic_has_leaders_when_the_response_arrives() -> None:
     """
-    Who creates a topic may produce to every partition of it at once, without an error to try again after.
+    A client may produce to every partition at once without a retriable error.
     """
     world = BrokerWorld()
 
@@ -43,9 +43,9 @@ def test_a_new_topic_is_led_when_its_creator_is_answered() -> None:
     )
 
 
-def test_the_answer_tells_the_configuration_and_where_it_came_from() -> None:
+def test_the_response_has_the_configuration_and_its_sources() -> None:
     """
-    KIP-525: what was set for the topic, and what it has from the broker.
+    KIP-525: settings of the topic, and those inherited from the broker.
     """
     world = BrokerWorld(static={"log.retention.hours": "2"})
 
@@ -55,9 +55,9 @@ def test_the_answer_tells_the_configuration_and_where_it_came_from() -> None:
     assert (("2000000", 1), ("7200000", 4)) == (told["max.message.bytes"], told["retention.ms"])
 
 
-def test_what_is_only_validated_is_not_made() -> None:
+def test_validate_only_creates_nothing() -> None:
     """
-    validate_only answers as if, without a topic id, and nothing is there afterwards.
+    The response is that of a real request, without a topic id.
     """
     world = BrokerWorld()
 
@@ -67,9 +67,9 @@ def test_what_is_only_validated_is_not_made() -> None:
     assert errors.UNKNOWN_TOPIC_OR_PARTITION == described(world, "flights").error_code
 
 
-def test_one_bad_topic_does_not_hold_back_the_others() -> None:
+def test_one_refused_topic_does_not_affect_the_others() -> None:
     """
-    Each topic is answered for itself, with a sentence that names what is wrong.
+    Each topic has its own error and message.
     """
     world = BrokerWorld()
     world.create("there")
@@ -86,9 +86,9 @@ def test_one_bad_topic_does_not_hold_back_the_others() -> None:
     assert "unknown configuration key 'retention'" in answers[3].error_message
 
 
-def test_the_oldest_version_is_answered_too() -> None:
+def test_the_oldest_version_is_supported() -> None:
     """
-    v2 knows neither counts nor configuration in its answer.
+    The response of v2 has neither counts nor configuration.
     """
     world = BrokerWorld()
 
@@ -99,7 +99,7 @@ def test_the_oldest_version_is_answered_too() -> None:
 
 def test_without_a_controller_topics_are_refused_after_a_while() -> None:
     """
-    An election takes a second or two, and the request waits for one; then NOT_CONTROLLER, which clients try again.
+    An election takes a second or two, and the request waits for it; then NOT_CONTROLLER, which clients retry.
     """
     world = BrokerWorld()
     with patch.object(ControllerHost, "accepts_writes", property(lambda _: False)):
@@ -113,9 +113,9 @@ def test_without_a_controller_topics_are_refused_after_a_while() -> None:
     assert (None, errors.NOT_CONTROLLER) == (early, answered.topics[0].error_code)
 
 
-def test_a_topic_is_called_existing_only_when_it_has_committed() -> None:
+def test_a_topic_counts_as_existing_only_after_its_commit() -> None:
     """
-    Else a crash could take back what somebody was told is there.
+    Otherwise a crash could undo what a client was told.
     """
     world = BrokerWorld()
     first, second = Client(world), Client(world)

@@ -6,9 +6,9 @@ from tidemill.model import errors
 from tidemill.wire.messages.delete_groups import Request
 
 
-def test_each_group_is_answered_for_itself() -> None:
+def test_each_group_has_its_own_error() -> None:
     """
-    An empty group goes with its offsets, also for the next process; one with members stays.
+    An empty group is deleted with its offsets, also for the next process; one with members stays.
     """
     world = BrokerWorld(STATIC)
     world.create("flights")
@@ -27,6 +27,6 @@ def test_each_group_is_answered_for_itself() -> None:
 
 def test_a_request_without_groups_is_answered() -> None:
     """
-    There is nobody to ask.
+    The response is empty.
     """
     assert [] == list(BrokerWorld(STATIC).ask(Request(groups_names=())).results)

@@ -1,4 +1,4 @@
-"""DeleteRecords moves the log start, and answers when that is there to stay."""
+"""DeleteRecords moves the log start, and responds when the move has committed."""
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.model import errors
@@ -35,7 +35,7 @@ def world_with_records() -> BrokerWorld:
 
 def test_the_log_start_moves_and_stays_after_a_kill() -> None:
     """
-    The answer is the new low watermark; what is deleted does not come back.
+    The response has the new low watermark; deleted records do not come back.
     """
     world = world_with_records()
 
@@ -46,7 +46,7 @@ def test_the_log_start_moves_and_stays_after_a_kill() -> None:
 
 def test_minus_one_is_the_high_watermark() -> None:
     """
-    Everything goes; the next record has the next offset.
+    Every record is deleted; the next one has the next offset.
     """
     world = world_with_records()
 
@@ -58,7 +58,7 @@ def test_minus_one_is_the_high_watermark() -> None:
 
 def test_the_log_start_never_goes_back() -> None:
     """
-    An offset below it answers with where it is.
+    For a lower offset the response has the present log start.
     """
     world = world_with_records()
     deleted(world, 3)
@@ -68,7 +68,7 @@ def test_the_log_start_never_goes_back() -> None:
     assert (errors.NONE, 3) == answered
 
 
-def test_what_cannot_be_deleted_is_told() -> None:
+def test_impossible_deletions_are_refused() -> None:
     """
     Above the high watermark, below zero, an internal topic, partitions that do not exist.
     """
@@ -85,9 +85,9 @@ def test_what_cannot_be_deleted_is_told() -> None:
     ] == codes
 
 
-def test_on_a_full_disk_only_what_makes_room_is_deleted() -> None:
+def test_on_a_full_disk_only_deletions_that_free_a_segment_are_accepted() -> None:
     """
-    The rest would take of the journal's last pages, and keep from them what frees files.
+    Others would take the last pages of the journal from those that free files.
     """
     world = world_with_records()
     deleted(world, 1)
@@ -99,9 +99,9 @@ def test_on_a_full_disk_only_what_makes_room_is_deleted() -> None:
     assert [(errors.NONE, 1), (errors.KAFKA_STORAGE_ERROR, -1), (errors.NONE, 4)] == answers
 
 
-def test_the_answer_waits_for_the_commit() -> None:
+def test_the_response_waits_for_the_commit() -> None:
     """
-    Nothing is answered before the log start's row is in the journal.
+    There is no response before the log-start row is in the journal.
     """
     world = world_with_records()
 
@@ -112,9 +112,9 @@ def test_the_answer_waits_for_the_commit() -> None:
     assert world.client.answer(api, version) is not None
 
 
-def test_files_of_deleted_records_go_though_the_broker_fell_between_log_start_and_settled() -> None:
+def test_files_of_deleted_records_are_removed_after_a_crash_before_the_trimmed_row() -> None:
     """
-    A checkpoint may know of the log start when the row that settles it is not written yet: the next leader settles it.
+    A checkpoint may have the log start before its trimmed row is written: the next leader writes that row.
     """
     world = BrokerWorld()
     world.create("flights", segment_bytes="1048576")

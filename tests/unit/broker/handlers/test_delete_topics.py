@@ -1,4 +1,4 @@
-"""DeleteTopics takes topics away, by name or by id."""
+"""DeleteTopics deletes topics by name or by id."""
 
 from typing import Any
 
@@ -25,9 +25,9 @@ def id_of(world: BrokerWorld, name: str) -> TopicId:
     return topic.topic_id
 
 
-def test_topics_go_by_name_and_by_id() -> None:
+def test_topics_are_deleted_by_name_and_by_id() -> None:
     """
-    What is deleted is gone when the answer comes, and its files go after it.
+    The topic is gone when the response arrives, and its files are removed afterwards.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -43,7 +43,7 @@ def test_topics_go_by_name_and_by_id() -> None:
     assert [] == [topic_id for topic_id in ids if world.disk.exists(paths.topic_directory(topic_id))]
 
 
-def test_what_was_deleted_stays_so_after_a_kill_and_its_name_is_free() -> None:
+def test_a_deleted_topic_stays_deleted_after_a_kill_and_its_name_is_free() -> None:
     """
     A new topic of that name is another one, and empty.
     """
@@ -60,7 +60,7 @@ def test_what_was_deleted_stays_so_after_a_kill_and_its_name_is_free() -> None:
     assert 0 == again.partition("flights").high_watermark
 
 
-def test_what_cannot_be_deleted_is_told() -> None:
+def test_unknown_topics_are_refused() -> None:
     """
     An unknown name, an unknown id, neither of them.
     """

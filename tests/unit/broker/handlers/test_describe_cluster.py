@@ -1,13 +1,13 @@
-"""DescribeCluster names the brokers and the controller."""
+"""DescribeCluster lists the brokers and names the controller."""
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.model import errors
 from tidemill.wire.messages.describe_cluster import Request
 
 
-def test_a_cluster_of_one_is_its_own_controller() -> None:
+def test_a_single_broker_is_the_controller() -> None:
     """
-    With the cluster id that every other answer has.
+    The cluster id is that of every other response.
     """
     world = BrokerWorld()
 
@@ -20,9 +20,9 @@ def test_a_cluster_of_one_is_its_own_controller() -> None:
     )
 
 
-def test_controllers_do_not_listen_here() -> None:
+def test_endpoints_of_controllers_are_refused() -> None:
     """
-    KIP-919: a client that wants a controller's endpoint is told that it has come to a broker's.
+    KIP-919: a client that asks for endpoints of controllers learns that it reached a broker.
     """
     world = BrokerWorld()
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs shows every key, its value, and where that came from."""
+"""DescribeConfigs returns every key with its value and source."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def asked(
 
 def test_a_topic_s_value_comes_with_its_synonyms() -> None:
     """
-    The topic's own first, then the broker's, then the default, each with its source.
+    The topic's own value first, then the broker's, then the default, each with its source.
     """
     world = BrokerWorld(static={"log.retention.hours": "2"})
     world.create("flights", retention_ms="5000")
@@ -34,9 +34,9 @@ def test_a_topic_s_value_comes_with_its_synonyms() -> None:
     ]
 
 
-def test_only_the_keys_that_are_asked_for_are_shown() -> None:
+def test_only_requested_keys_are_returned() -> None:
     """
-    Null means all; synonyms and documentation only where asked for.
+    Null means all; synonyms and documentation only on request.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -49,9 +49,9 @@ def test_only_the_keys_that_are_asked_for_are_shown() -> None:
     assert all(config.documentation is None and not config.synonyms for config in chosen)
 
 
-def test_a_broker_s_keys_say_which_can_be_changed() -> None:
+def test_keys_of_a_broker_that_are_read_at_its_start_are_read_only() -> None:
     """
-    What is read at the start alone is read-only.
+    Others can be altered.
     """
     world = BrokerWorld(static={"num.partitions": "3"})
 
@@ -65,7 +65,7 @@ def test_a_broker_s_keys_say_which_can_be_changed() -> None:
 
 def test_groups_and_the_cluster_default_are_resources_too() -> None:
     """
-    A group need not be there; the cluster's default shows only what was set.
+    A group need not exist; the cluster-wide default has only altered settings.
     """
     world = BrokerWorld()
 
@@ -75,9 +75,9 @@ def test_groups_and_the_cluster_default_are_resources_too() -> None:
     assert "consumer.session.timeout.ms" in {config.name for config in group.configs}
 
 
-def test_what_is_not_there_is_told() -> None:
+def test_unknown_resources_are_refused() -> None:
     """
-    An unknown topic, an illegal name, another broker, a kind of resource without configuration.
+    An unknown topic, an illegal name, another broker, a group without a name, a resource type without configuration.
     """
     world = BrokerWorld()
 

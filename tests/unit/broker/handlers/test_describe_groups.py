@@ -8,7 +8,7 @@ from tidemill.wire.messages.describe_groups import Request
 
 def test_a_group_is_described_with_its_members() -> None:
     """
-    While it is stable, with what each member reads and was assigned.
+    While it is stable, with the metadata and the assignment of each member.
     """
     world = BrokerWorld(STATIC)
     member = GroupMember(world, instance_id="one").stabilize()
@@ -27,9 +27,9 @@ def test_a_group_is_described_with_its_members() -> None:
     ]
 
 
-def test_a_group_that_is_not_there_is_dead_or_not_found() -> None:
+def test_an_unknown_group_is_dead_or_not_found() -> None:
     """
-    KIP-1043: v6 says GROUP_ID_NOT_FOUND with a message; before, Dead is all there is to say.
+    KIP-1043: v6 has GROUP_ID_NOT_FOUND with a message; older versions have the state Dead.
     """
     world = BrokerWorld(STATIC)
 
@@ -44,9 +44,9 @@ def test_a_group_that_is_not_there_is_dead_or_not_found() -> None:
     )
 
 
-def test_many_groups_are_answered_in_their_order() -> None:
+def test_groups_are_described_in_request_order() -> None:
     """
-    One that cannot be asked does not keep the others back.
+    An error of one group does not affect the others.
     """
     world = BrokerWorld(STATIC)
     GroupMember(world, "b").stabilize()
@@ -57,9 +57,9 @@ def test_many_groups_are_answered_in_their_order() -> None:
     assert [] == list(world.ask(Request(groups=())).groups)
 
 
-def test_a_group_that_cannot_be_asked_has_its_error() -> None:
+def test_a_group_without_an_available_coordinator_has_its_error() -> None:
     """
-    Neither state nor members are made up.
+    It has no state and no members.
     """
     world = BrokerWorld(STATIC)
     world.broker.coordinators.stop()

@@ -1,4 +1,4 @@
-"""DescribeQuorum tells who votes on metadata, and how far each has come."""
+"""DescribeQuorum returns the voters of the metadata and their progress."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ def asked(world: ClusterWorld, number: int, topic: str = "__cluster_metadata", p
 
 @pytest.mark.parametrize("topic", ["__cluster_metadata", METADATA_TOPIC])
 @pytest.mark.parametrize("number", [1, 3])
-def test_any_broker_tells_of_the_quorum(topic: str, number: int) -> None:
+def test_any_broker_describes_the_quorum(topic: str, number: int) -> None:
     """
-    Under the name that Kafka's tools ask for, too.  Everybody has caught up, and was heard of just now.
+    Also under the name that Kafka's tools use.  Every replica has caught up and was heard of just now.
     """
     world = ClusterWorld()
     world.pass_time(1_000)
@@ -38,9 +38,9 @@ def test_any_broker_tells_of_the_quorum(topic: str, number: int) -> None:
     assert {1: 9301, 2: 9302, 3: 9303} == {node.node_id: node.listeners[0].port for node in answered.nodes}
 
 
-def test_a_voter_that_is_silent_falls_behind() -> None:
+def test_a_silent_voter_falls_behind() -> None:
     """
-    In its end offset, and in the times at which it was heard and had caught up.
+    In its end offset, and in the times of last contact and of being caught up.
     """
     world = ClusterWorld()
     world.pass_time(1_000)
@@ -58,9 +58,9 @@ def test_a_voter_that_is_silent_falls_behind() -> None:
     assert third.last_caught_up_timestamp <= cut_at_ms
 
 
-def test_who_only_learns_is_an_observer() -> None:
+def test_a_learner_is_an_observer() -> None:
     """
-    Two brokers have one voter: two would survive no failure more.
+    Two brokers have one voter: two voters would survive no more failures.
     """
     world = ClusterWorld(brokers=2)
     world.pass_time(1_000)
@@ -73,7 +73,7 @@ def test_who_only_learns_is_an_observer() -> None:
     )
 
 
-def test_there_is_one_quorum() -> None:
+def test_only_the_metadata_log_has_a_quorum() -> None:
     """
     Another topic or partition has none.
     """

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions shows partitions a page at a time."""
+"""DescribeTopicPartitions returns partitions page by page."""
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.model import errors
@@ -26,7 +26,7 @@ def pages(world: BrokerWorld, *names: str, limit: int) -> list[Page]:
 
 def test_pages_follow_each_other_without_a_gap() -> None:
     """
-    In the order of the names; the cursor names the first partition that is not shown.
+    By topic name; the cursor names the first partition that is not in the page.
     """
     world = BrokerWorld()
     for name, count in (("tides", 2), ("flights", 3), ("boats", 1)):
@@ -55,7 +55,7 @@ def test_the_broker_bounds_a_page_too() -> None:
 
 def test_each_partition_is_shown_with_its_leader() -> None:
     """
-    Leader and epoch as one pair.
+    Leader and epoch are one pair.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -71,9 +71,9 @@ def test_each_partition_is_shown_with_its_leader() -> None:
     )
 
 
-def test_names_without_a_topic_are_told_apart() -> None:
+def test_illegal_names_and_cursors_are_refused() -> None:
     """
-    One that could be a topic, and one that could not; a cursor before the first partition is no cursor.
+    A legal name without a topic is unknown, an illegal one invalid; a cursor before the first partition is invalid.
     """
     world = BrokerWorld()
 
@@ -87,7 +87,7 @@ def test_names_without_a_topic_are_told_apart() -> None:
 
 def test_there_are_no_eligible_leader_replicas() -> None:
     """
-    Empty lists; Java's admin client walks them, and stops at a null.
+    The lists are empty and not null, which Java's admin client cannot read.
     """
     world = BrokerWorld()
     world.create("flights")

@@ -1,4 +1,4 @@
-"""ElectLeaders brings leaders back to where they were planned."""
+"""ElectLeaders moves leadership to the preferred leaders."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tidemill.wire.messages.elect_leaders import Request
 
 
 def asking(*partitions: int, election_type: int = 0, timeout_ms: int = 10_000) -> Request:
-    """Of `flights`; without partitions all of the cluster."""
+    """Ask for partitions of `flights`; without numbers, for all of the cluster."""
     topics = [Request.Topic(topic="flights", partitions=list(partitions))] if partitions else None
     return Request(election_type=election_type, topic_partitions=topics, timeout_ms=timeout_ms)
 
@@ -22,7 +22,7 @@ def results(answered: Any) -> dict[tuple[str, int], int]:
 
 
 def moved() -> ClusterWorld:
-    """Both partitions of `flights` are led by broker 2, that of `tides` by broker 3; broker 1 is preferred for all."""
+    """Broker 2 leads `flights`, broker 3 leads `tides`; broker 1 is preferred for all."""
     world = ClusterWorld()
     world.create("flights", partitions=2)
     world.create("tides")
@@ -31,9 +31,9 @@ def moved() -> ClusterWorld:
     return world
 
 
-def test_any_broker_brings_back_the_preferred_leaders() -> None:
+def test_any_broker_can_be_asked_for_an_election() -> None:
     """
-    Whoever leads is asked to hand over, and the answer comes when the others lead.
+    The present leaders transfer their leadership, and the response arrives when the preferred ones lead.
     """
     world = moved()
     client = world[3].client
@@ -47,7 +47,7 @@ def test_any_broker_brings_back_the_preferred_leaders() -> None:
 
 def test_all_partitions_may_be_asked_for() -> None:
     """
-    Then those that are led as they should be are not answered, as in Kafka.
+    Partitions that have their preferred leader are not in the response, as in Kafka.
     """
     world = moved()
     client = world[1].client
@@ -59,9 +59,9 @@ def test_all_partitions_may_be_asked_for() -> None:
     assert moved_here == results(client.answer(*sent))
 
 
-def test_what_cannot_or_need_not_be_is_told_of_each_partition() -> None:
+def test_each_partition_has_its_own_error() -> None:
     """
-    It leads already; its broker is down; there is no such partition.
+    It has its preferred leader already, its broker is down, or it does not exist.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -80,7 +80,7 @@ def test_what_cannot_or_need_not_be_is_told_of_each_partition() -> None:
 
 def test_an_unclean_election_moves_nothing() -> None:
     """
-    It would lose what was acknowledged; who leads already goes on, as in Kafka.
+    It would lose acknowledged records; present leaders go on, as in Kafka.
     """
     world = moved()
 
@@ -92,12 +92,12 @@ def test_an_unclean_election_moves_nothing() -> None:
     assert 2 == world.led_by("flights", 0)
 
 
-def test_nobody_waits_longer_than_it_wishes() -> None:
+def test_an_election_ends_at_its_timeout() -> None:
     """
-    A preferred leader that does not come to lead in time: REQUEST_TIMED_OUT.
+    A preferred leader that does not lead in time: REQUEST_TIMED_OUT.
     """
     world = moved()
-    sent = world[1].client.send(asking(0, timeout_ms=500), 2)  # the controller's own
+    sent = world[1].client.send(asking(0, timeout_ms=500), 2)  # broker 1 is the controller
     world.network.held = lambda _source, _destination: True
     world.pass_time(450)
     early = world[1].client.answer(*sent)

@@ -1,4 +1,4 @@
-"""FindCoordinator names the broker that leads a group's partition."""
+"""FindCoordinator returns the broker that leads a group's partition."""
 
 import pytest
 
@@ -10,9 +10,10 @@ from tidemill.model.topic import OFFSETS_TOPIC
 from tidemill.wire.messages.find_coordinator import Request
 
 
-def test_the_first_who_asks_has_the_topic_made() -> None:
+def test_the_first_request_creates_the_topic() -> None:
     """
-    offsets.topic.num.partitions partitions, all led when the answer comes: the group may be asked at once.
+    It has offsets.topic.num.partitions partitions with leaders when the response arrives: the group can be used at
+    once.
     """
     world = BrokerWorld({"offsets.topic.num.partitions": "3"})
 
@@ -29,7 +30,7 @@ def test_the_first_who_asks_has_the_topic_made() -> None:
     assert [True] * 3 == [hosted.is_loaded for hosted in world.broker.coordinators.hosted()]
 
 
-def test_many_groups_are_answered_in_their_order() -> None:
+def test_coordinators_are_returned_in_request_order() -> None:
     """
     KIP-699: v4 and later ask for many keys.
     """
@@ -41,9 +42,9 @@ def test_many_groups_are_answered_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
-def test_before_version_four_one_group_is_asked_for(version: int) -> None:
+def test_versions_before_four_ask_for_one_group(version: int) -> None:
     """
-    The answer stands in the response itself.
+    The coordinator is in the response itself.
     """
     world = BrokerWorld(STATIC)
 
@@ -52,9 +53,9 @@ def test_before_version_four_one_group_is_asked_for(version: int) -> None:
     assert (errors.NONE, 1, 9092) == (found.error_code, found.node_id, found.port)
 
 
-def test_the_address_is_that_of_the_callers_listener() -> None:
+def test_the_endpoint_is_that_of_the_client_s_listener() -> None:
     """
-    Who came through one listener may not reach the other.
+    The client may not reach the other listener.
     """
     endpoints = (Endpoint(LISTENER, "127.0.0.1", 9092, "PLAINTEXT"), Endpoint("INSIDE", "mill", 9093, "PLAINTEXT"))
     world = BrokerWorld(STATIC, endpoints=endpoints)
@@ -68,9 +69,9 @@ def test_the_address_is_that_of_the_callers_listener() -> None:
     ("key_type", "code"),
     [(1, errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), (2, errors.INVALID_REQUEST), (7, errors.INVALID_REQUEST)],
 )
-def test_what_is_not_built_is_refused_for_good(key_type: int, code: int) -> None:
+def test_transactions_and_share_groups_are_refused(key_type: int, code: int) -> None:
     """
-    Clients do not try these errors again, and no topic is made for them.
+    Clients do not retry these errors, and no topic is created.
     """
     world = BrokerWorld(STATIC)
 

@@ -8,7 +8,7 @@ from tidemill.model import errors
 from tidemill.wire.messages.heartbeat import Request
 
 
-def test_a_member_that_beats_lives_on() -> None:
+def test_a_heartbeat_renews_the_session() -> None:
     """
     Each heartbeat begins the session anew.
     """
@@ -23,9 +23,9 @@ def test_a_member_that_beats_lives_on() -> None:
     assert [errors.NONE] * 3 == codes
 
 
-def test_a_rebalance_is_told_with_the_heartbeat() -> None:
+def test_the_response_tells_of_a_rebalance() -> None:
     """
-    REBALANCE_IN_PROGRESS: the member joins again.
+    REBALANCE_IN_PROGRESS: the member must rejoin.
     """
     world = BrokerWorld(STATIC)
     member = GroupMember(world).stabilize()
@@ -37,9 +37,9 @@ def test_a_rebalance_is_told_with_the_heartbeat() -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_stranger_is_told_so_in_every_version(version: int) -> None:
+def test_an_unknown_member_is_refused_in_every_version(version: int) -> None:
     """
-    UNKNOWN_MEMBER_ID in a group that nobody knows.
+    UNKNOWN_MEMBER_ID in an unknown group.
     """
     world = BrokerWorld(STATIC)
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs changes single settings, and what obeys them."""
+"""IncrementalAlterConfigs changes single settings, which take effect at once."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def asked(
 
 def test_a_topic_obeys_its_new_setting_at_once() -> None:
     """
-    The next batch is measured by what was set; after DELETE by the default again.
+    The next batch is checked against the new value; after DELETE against the default.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -34,9 +34,9 @@ def test_a_topic_obeys_its_new_setting_at_once() -> None:
     assert [errors.MESSAGE_TOO_LARGE, errors.NONE] == codes
 
 
-def test_a_broker_s_default_reaches_its_topics_and_survives_a_kill() -> None:
+def test_a_cluster_default_applies_to_topics_and_survives_a_kill() -> None:
     """
-    The cluster's default is every topic's that has no setting of its own.
+    It applies to every topic without a setting of its own.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -48,7 +48,7 @@ def test_a_broker_s_default_reaches_its_topics_and_survives_a_kill() -> None:
     assert [7000, 7000] == [it.partition("flights").config.retention_ms for it in (world, again)]
 
 
-def test_what_is_wrong_is_refused_with_a_sentence() -> None:
+def test_invalid_changes_are_refused_with_a_message() -> None:
     """
     An unknown operation, an unknown topic, a value out of range, a key that is read at the start.
     """
@@ -71,9 +71,9 @@ def test_what_is_wrong_is_refused_with_a_sentence() -> None:
     assert all(answer.error_message for answer in answers)
 
 
-def test_what_is_only_validated_changes_nothing() -> None:
+def test_validate_only_changes_nothing() -> None:
     """
-    validate_only answers as if.
+    The response is that of a real request.
     """
     world = BrokerWorld()
     world.create("flights")

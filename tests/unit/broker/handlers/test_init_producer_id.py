@@ -1,4 +1,4 @@
-"""InitProducerId gives producers ids, with which their retries are told from new batches."""
+"""InitProducerId gives producers ids, which distinguish retries from new batches."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def asked(world: BrokerWorld, producer_id: int = -1, epoch: int = -1, name: str 
 
 def test_no_two_producers_get_the_same_id() -> None:
     """
-    Neither when the broker was killed in between.
+    Also if the broker is killed in between.
     """
     world = BrokerWorld()
     given = [asked(world) for _ in range(3)]
@@ -32,7 +32,7 @@ def test_no_two_producers_get_the_same_id() -> None:
     assert 4 == len({producer_id for _, producer_id, _ in given})
 
 
-def test_a_producer_that_comes_back_gets_its_next_epoch() -> None:
+def test_a_producer_with_an_id_gets_its_next_epoch() -> None:
     """
     KIP-360; when there is none left it gets a new id.
     """
@@ -44,9 +44,9 @@ def test_a_producer_that_comes_back_gets_its_next_epoch() -> None:
     assert (errors.NONE, 0) == (worn_out[0], worn_out[2]) and worn_out[1] != 7
 
 
-def test_what_is_transactional_is_refused_for_good() -> None:
+def test_a_transactional_producer_is_refused() -> None:
     """
-    With an error that clients do not try again: transactions are not built yet.
+    With an error that clients do not retry: transactions are not implemented.
     """
     world = BrokerWorld()
 
@@ -55,9 +55,9 @@ def test_what_is_transactional_is_refused_for_good() -> None:
     assert (errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1) == answered
 
 
-def test_a_batch_that_comes_again_has_the_offset_it_had() -> None:
+def test_a_retried_batch_gets_its_first_offset() -> None:
     """
-    After a kill as well; one that leaves a gap is refused.
+    Also after a kill; a batch that leaves a gap is refused.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -73,9 +73,9 @@ def test_a_batch_that_comes_again_has_the_offset_it_had() -> None:
     assert (errors.OUT_OF_ORDER_SEQUENCE_NUMBER, 2) == (gap.error_code, again.partition("flights").high_watermark)
 
 
-def test_a_producer_that_was_silent_for_long_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_of_a_silent_producer_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    producer.id.expiration.ms: its state is not kept for ever.  It goes with a checkpoint, by the times in the log.
+    After producer.id.expiration.ms, at a checkpoint, by the times in the log.
     """
     monkeypatch.setattr(producer_states, "PRODUCERS_KEPT", 0)
     world = BrokerWorld(options=replace(OPTIONS, producer_expiration_ms=60_000))
@@ -93,9 +93,9 @@ def test_a_producer_that_was_silent_for_long_is_forgotten(monkeypatch: pytest.Mo
     assert [1, 1, 4] == offsets
 
 
-def test_a_clock_that_jumps_by_a_day_makes_no_retry_a_new_record() -> None:
+def test_a_clock_jump_does_not_make_a_retry_a_new_record() -> None:
     """
-    A checkpoint comes between the batch and the retry of it, and by the times in the log a day has passed.
+    A checkpoint comes between the batch and its retry, and by the times in the log a day has passed.
     """
     world = BrokerWorld()
     world.create("flights")

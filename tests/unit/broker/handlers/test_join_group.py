@@ -8,9 +8,9 @@ from tidemill.model import errors
 from tidemill.wire.messages import describe_groups, join_group
 
 
-def test_a_new_member_is_told_its_id_first() -> None:
+def test_a_new_member_gets_its_id_in_a_first_response() -> None:
     """
-    KIP-394, from v4 on: a client that never comes back has not entered.
+    KIP-394, from v4 on: a client that never comes back has not joined.
     """
     member = GroupMember(BrokerWorld(STATIC))
 
@@ -23,9 +23,9 @@ def test_a_new_member_is_told_its_id_first() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
-def test_an_old_client_enters_at_once(version: int) -> None:
+def test_an_old_client_joins_with_one_request(version: int) -> None:
     """
-    Before v4 nobody is asked to come twice.
+    Before v4 there is no first response.
     """
     member = GroupMember(BrokerWorld(STATIC))
 
@@ -35,9 +35,9 @@ def test_an_old_client_enters_at_once(version: int) -> None:
     assert [(joined.leader, FLIGHTS)] == [(it.member_id, it.metadata) for it in joined.members]
 
 
-def test_the_leader_is_told_of_all_members_and_the_others_of_none() -> None:
+def test_only_the_leader_gets_the_members() -> None:
     """
-    Only the leader assigns; the newest version names the protocol type.
+    Only the leader assigns; the newest version has the protocol type.
     """
     world = BrokerWorld(STATIC)
     first, second = GroupMember(world).stabilize(), GroupMember(world, instance_id="two")
@@ -62,9 +62,9 @@ def test_the_leader_is_told_of_all_members_and_the_others_of_none() -> None:
     ],
 )
 @pytest.mark.parametrize("version", [0, 5, 9])
-def test_a_refusal_can_be_written_in_every_version(version: int, fields: dict[str, object], code: int) -> None:
+def test_a_refusal_can_be_encoded_in_every_version(version: int, fields: dict[str, object], code: int) -> None:
     """
-    Where there is no protocol the name is null, or empty before v7.
+    Without a protocol its name is null, or empty before v7.
     """
     member = GroupMember(BrokerWorld(STATIC))
 
@@ -74,7 +74,7 @@ def test_a_refusal_can_be_written_in_every_version(version: int, fields: dict[st
     assert (None if version >= 7 else "") == refused.protocol_name
 
 
-def test_the_broker_sets_the_bounds_of_a_session() -> None:
+def test_the_session_timeout_is_bounded() -> None:
     """
     group.min.session.timeout.ms and group.max.session.timeout.ms.
     """
@@ -90,9 +90,9 @@ def test_the_broker_sets_the_bounds_of_a_session() -> None:
     assert [wrong, errors.NONE, errors.NONE, wrong] == codes
 
 
-def test_a_member_is_seen_with_its_client_and_its_host() -> None:
+def test_a_member_has_its_client_id_and_host() -> None:
     """
-    As Kafka shows it: a slash before the address.
+    In Kafka's form: a slash before the address.
     """
     world = BrokerWorld(STATIC)
     GroupMember(world).stabilize()

@@ -8,7 +8,7 @@ from tidemill.wire.messages.leave_group import Request
 Member = Request.Member
 
 
-def test_one_member_leaves_as_old_clients_do() -> None:
+def test_one_member_leaves_in_old_versions() -> None:
     """
     Before v3 the member's error is that of the response.
     """
@@ -20,9 +20,9 @@ def test_one_member_leaves_as_old_clients_do() -> None:
     assert [errors.NONE, errors.UNKNOWN_MEMBER_ID] == codes
 
 
-def test_many_leave_and_each_is_answered() -> None:
+def test_many_members_leave_each_with_its_own_error() -> None:
     """
-    KIP-345: a stranger among them spoils nothing; a static member may be named by its instance id alone.
+    KIP-345: an unknown member does not affect the others; a static one may be named by its instance id alone.
     """
     world = BrokerWorld(STATIC)
     member = GroupMember(world, instance_id="one").stabilize()
@@ -38,9 +38,9 @@ def test_many_leave_and_each_is_answered() -> None:
     assert errors.UNKNOWN_MEMBER_ID == member.heartbeat()
 
 
-def test_a_group_that_cannot_be_asked_refuses_in_every_version() -> None:
+def test_an_unavailable_coordinator_is_reported_in_every_version() -> None:
     """
-    Old clients and new ones find the error in the same place.
+    Old and new versions have the error in the same field.
     """
     world = BrokerWorld(STATIC)
     world.broker.coordinators.stop()

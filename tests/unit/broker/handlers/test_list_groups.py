@@ -21,7 +21,7 @@ def world_with_groups() -> BrokerWorld:
 @pytest.mark.parametrize("version", range(6))
 def test_groups_of_every_partition_are_listed(version: int) -> None:
     """
-    A group hashes to one partition; who asks for all does not care which.
+    A group hashes to one partition; the list has the groups of all.
     """
     world = world_with_groups()
 
@@ -33,7 +33,7 @@ def test_groups_of_every_partition_are_listed(version: int) -> None:
 
 def test_states_and_types_are_filters() -> None:
     """
-    KIP-518 and KIP-848: in any case; without a filter all are listed.
+    KIP-518 and KIP-848: case-insensitive; without a filter all are listed.
     """
     world = world_with_groups()
     filters = [
@@ -47,9 +47,9 @@ def test_states_and_types_are_filters() -> None:
     assert [[("read", "Stable")], [("a", "Empty"), ("b", "Empty"), ("c", "Empty")], []] == listed
 
 
-def test_a_list_makes_no_topic() -> None:
+def test_listing_groups_creates_no_topic() -> None:
     """
-    Where no group was ever asked for there is none.
+    Without any group there is no internal topic.
     """
     world = BrokerWorld(STATIC)
 

@@ -1,4 +1,4 @@
-"""ListOffsets tells offsets by timestamp, and the ends by their names."""
+"""ListOffsets returns offsets by timestamp and by the names of the ends."""
 
 from tests.unit.broker.broker_world import BEGIN_MS, BrokerWorld
 from tidemill.model import errors
@@ -27,9 +27,9 @@ def test_offsets_are_found_by_their_time() -> None:
     assert [(0, 4), (0, 0), (0, 2), (0, 1), (0, -1)] == found
 
 
-def test_what_is_not_tiered_has_no_offset() -> None:
+def test_tiered_offsets_do_not_exist() -> None:
     """
-    -4 is the start of what lies here; -5 and -6, of what is tiered and of what is to be, are nowhere; -7 is unknown.
+    -4 is the local start; -5 and -6, of tiered records and of those to be tiered, do not exist; -7 is unknown.
     """
     world = BrokerWorld()
     world.create("flights", 1)
@@ -43,7 +43,7 @@ def test_what_is_not_tiered_has_no_offset() -> None:
 
 def test_a_partition_that_does_not_exist_has_no_offsets() -> None:
     """
-    Asking for offsets creates no topic.
+    The request creates no topic.
     """
     world = BrokerWorld()
 
@@ -54,7 +54,7 @@ def test_a_partition_that_does_not_exist_has_no_offsets() -> None:
 
 def test_offsets_survive_a_kill() -> None:
     """
-    What was acknowledged is there after a kill, at the offset that was told.
+    Acknowledged records are there after a kill, at the same offsets.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -67,7 +67,7 @@ def test_offsets_survive_a_kill() -> None:
 
 def test_a_record_that_was_deleted_is_never_found() -> None:
     """
-    Also not one of a batch that lies across the log start, for who seeks there is told that the offset is out of range.
+    Also not in a batch across the log start: a fetch from there would be out of range.
     """
     world = BrokerWorld()
     world.create("flights")

@@ -1,4 +1,4 @@
-"""Metadata tells of brokers, topics and leaders, and creates topics by being asked for them."""
+"""Metadata returns brokers, topics and leaders, and creates missing topics."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def asked(world: BrokerWorld, *names: str, may_create: bool = True) -> Any:
 
 def test_a_topic_that_is_asked_for_is_created() -> None:
     """
-    As in Kafka, with the broker's own counts; it has leaders when the answer comes.
+    As in Kafka, with the broker's default counts; it has leaders when the response arrives.
     """
     world = BrokerWorld(static={"num.partitions": "5"})
 
@@ -24,7 +24,7 @@ def test_a_topic_that_is_asked_for_is_created() -> None:
     assert (errors.NONE, 5, {1}) == (topic.error_code, len(topic.partitions), {p.leader_id for p in topic.partitions})
 
 
-def test_a_topic_is_not_created_where_that_is_switched_off() -> None:
+def test_topic_creation_can_be_switched_off() -> None:
     """
     auto.create.topics.enable=false on the broker, or allow_auto_topic_creation=false in the request.
     """
@@ -38,9 +38,9 @@ def test_a_topic_is_not_created_where_that_is_switched_off() -> None:
     assert [errors.UNKNOWN_TOPIC_OR_PARTITION] * 2 == codes
 
 
-def test_a_replication_factor_that_cannot_be_had_creates_nothing() -> None:
+def test_an_impossible_replication_factor_creates_nothing() -> None:
     """
-    default.replication.factor=3 on a single broker: the topic does not come to be.
+    default.replication.factor=3 on a single broker.
     """
     world = BrokerWorld(static={"default.replication.factor": "3"})
 
@@ -49,9 +49,9 @@ def test_a_replication_factor_that_cannot_be_had_creates_nothing() -> None:
     assert errors.INVALID_REPLICATION_FACTOR == topic.error_code
 
 
-def test_each_listener_tells_its_own_addresses() -> None:
+def test_each_listener_has_its_own_endpoints() -> None:
     """
-    Who comes through a named listener is told what that listener advertises.
+    A client gets the endpoints that its listener advertises.
     """
     world = BrokerWorld(
         endpoints=(
@@ -67,9 +67,9 @@ def test_each_listener_tells_its_own_addresses() -> None:
     ]
 
 
-def test_a_request_creates_no_more_topics_than_one_may() -> None:
+def test_the_topics_that_one_request_creates_are_bounded() -> None:
     """
-    The rest is unknown for now: whoever needs them asks again, and nobody waits for thousands of topics.
+    The others are unknown for now, and created when the client asks again.
     """
     world = BrokerWorld(static={"num.partitions": "1"})
 
@@ -78,18 +78,18 @@ def test_a_request_creates_no_more_topics_than_one_may() -> None:
     assert [errors.NONE] * 100 + [errors.UNKNOWN_TOPIC_OR_PARTITION] * 50 == codes
 
 
-def test_a_topic_that_is_named_twice_is_told_once() -> None:
+def test_a_topic_that_is_named_twice_is_described_once() -> None:
     """
-    A name is short, and the answer may be long.
+    A name is short, and its description may be long.
     """
     world = BrokerWorld()
 
     assert 1 == len(asked(world, *["flights"] * 10).topics)
 
 
-def test_two_who_ask_for_a_new_topic_at_once_both_get_it() -> None:
+def test_two_requests_for_a_new_topic_both_get_it() -> None:
     """
-    The second finds it decided and not yet committed: he waits for that, and is never told that it exists already.
+    The second finds it decided and not committed yet: it waits, and is never refused because the topic exists.
     """
     world = BrokerWorld()
     clients = [Client(world), Client(world)]
@@ -105,7 +105,7 @@ def test_two_who_ask_for_a_new_topic_at_once_both_get_it() -> None:
 
 def test_a_topic_is_found_by_its_id() -> None:
     """
-    With its name; an id that no topic has is UNKNOWN_TOPIC_ID.
+    With its name; an unknown id is UNKNOWN_TOPIC_ID.
     """
     world = BrokerWorld()
     world.create("flights")

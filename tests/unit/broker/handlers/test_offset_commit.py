@@ -1,4 +1,4 @@
-"""OffsetCommit over the wire: topics by name and by id, and what is refused of them."""
+"""OffsetCommit over the wire: topics by name and by id, and refused offsets."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def id_of(world: BrokerWorld, name: str) -> TopicId:
 @pytest.mark.parametrize("version", range(2, 10))
 def test_a_consumer_without_a_group_commits_in_every_version(version: int) -> None:
     """
-    Generation -1 and no member: partitions that are assigned by hand.
+    Generation -1 and no member: a consumer that assigns its own partitions.
     """
     world = flights()
 
@@ -38,7 +38,7 @@ def test_a_consumer_without_a_group_commits_in_every_version(version: int) -> No
 
 def test_the_newest_version_names_topics_by_id() -> None:
     """
-    An id that is not known is UNKNOWN_TOPIC_ID, and the answer repeats it.
+    An unknown id is UNKNOWN_TOPIC_ID, and the response repeats it.
     """
     world = flights()
     known, unknown = id_of(world, "flights"), TopicId(b"?" * 16)
@@ -53,9 +53,9 @@ def test_the_newest_version_names_topics_by_id() -> None:
     assert {("flights", 0): 3} == fetched(world)
 
 
-def test_what_does_not_exist_is_refused_for_itself() -> None:
+def test_unknown_partitions_are_refused_one_by_one() -> None:
     """
-    A partition too many, a topic that nobody made: the others are committed.
+    Partitions and topics that do not exist: the others are committed.
     """
     world = flights()
 
@@ -68,7 +68,7 @@ def test_what_does_not_exist_is_refused_for_itself() -> None:
 
 def test_a_member_commits_in_its_generation_only() -> None:
     """
-    Who was left behind by a rebalance, and who is not in the group, cannot move its offsets.
+    Members of an old generation and clients outside the group cannot move its offsets.
     """
     world = flights()
     member = GroupMember(world).stabilize()
@@ -95,7 +95,7 @@ def test_long_metadata_is_refused() -> None:
 
 def test_a_request_without_topics_is_answered() -> None:
     """
-    There is nothing to commit, and nothing to wait for.
+    The response is empty, at once.
     """
     world = flights()
 

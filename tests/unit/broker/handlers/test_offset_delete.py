@@ -22,7 +22,7 @@ def world_with_commits() -> BrokerWorld:
 
 def test_offsets_are_deleted_one_by_one() -> None:
     """
-    KIP-496: a partition that the topic does not have is refused for itself.
+    KIP-496: a partition that does not exist has its own error.
     """
     world = world_with_commits()
 
@@ -35,9 +35,9 @@ def test_offsets_are_deleted_one_by_one() -> None:
     assert {("flights", 0): 1, ("tides", 0): 3} == fetched(world)
 
 
-def test_what_members_read_is_kept() -> None:
+def test_offsets_of_subscribed_topics_are_kept() -> None:
     """
-    GROUP_SUBSCRIBED_TO_TOPIC; topics that nobody reads any more go.
+    GROUP_SUBSCRIBED_TO_TOPIC; those of other topics are deleted.
     """
     world = world_with_commits()
     GroupMember(world).stabilize()
@@ -48,9 +48,9 @@ def test_what_members_read_is_kept() -> None:
     assert {("flights", 0): 1, ("flights", 1): 2} == fetched(world)
 
 
-def test_a_group_that_is_not_there_is_told() -> None:
+def test_an_unknown_group_is_refused() -> None:
     """
-    The whole is refused, and no topic is repeated.
+    The whole request, without topics in the response.
     """
     world = world_with_commits()
 

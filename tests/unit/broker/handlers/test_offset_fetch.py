@@ -35,9 +35,9 @@ def told(topics: Any) -> list[tuple[str, list[tuple[int, int, int]]]]:
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_one_group_is_asked_as_old_clients_do(version: int) -> None:
+def test_old_versions_ask_for_one_group(version: int) -> None:
     """
-    −1 and no error where nothing is committed, also for a topic that is not there.
+    −1 and no error where nothing is committed, also for a topic that does not exist.
     """
     world = flights()
     topics = [
@@ -51,7 +51,7 @@ def test_one_group_is_asked_as_old_clients_do(version: int) -> None:
     assert errors.NONE == answered.error_code
 
 
-def test_null_topics_mean_all_that_is_committed() -> None:
+def test_null_topics_mean_every_committed_offset() -> None:
     """
     From v2 on; with the leader epoch from v5, and the metadata always.
     """
@@ -66,9 +66,9 @@ def test_null_topics_mean_all_that_is_committed() -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_many_groups_are_answered_in_their_order(version: int) -> None:
+def test_groups_are_answered_in_request_order(version: int) -> None:
     """
-    KIP-709: each group for itself; one that nobody knows has committed nothing.
+    KIP-709: each group for itself; an unknown one has committed nothing.
     """
     world = flights()
     commit(world, "flights", 1, 2, group_id="h")
@@ -84,7 +84,7 @@ def test_many_groups_are_answered_in_their_order(version: int) -> None:
 
 def test_the_newest_version_names_topics_by_id() -> None:
     """
-    An id that is not known is UNKNOWN_TOPIC_ID in each of its partitions.
+    An unknown id is UNKNOWN_TOPIC_ID in each of its partitions.
     """
     world = flights()
     known, unknown = id_of(world, "flights"), TopicId(b"?" * 16)
@@ -98,9 +98,9 @@ def test_the_newest_version_names_topics_by_id() -> None:
     ]
 
 
-def test_a_topic_that_was_made_again_has_no_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_was_created_again_has_no_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Not even before the tombstones of the one before are written.
+    Even before the tombstones of the old topic's offsets are written.
     """
     world = flights()
     monkeypatch.setattr(type(world.broker.coordinators), "_forget", lambda *_: None)
@@ -116,9 +116,9 @@ def test_a_topic_that_was_made_again_has_no_commits(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("version", range(1, 9))
-def test_a_group_that_cannot_be_asked_has_its_error(version: int) -> None:
+def test_an_unavailable_coordinator_is_an_error_of_the_group(version: int) -> None:
     """
-    The group's own from v8 on, the response's from v2; v1 has no other place than the partitions, which have it always.
+    On the group from v8 on, on the response from v2 on; partitions have it in every version, and in v1 only they do.
     """
     world = BrokerWorld(STATIC)
     world.broker.coordinators.stop()
@@ -134,9 +134,9 @@ def test_a_group_that_cannot_be_asked_has_its_error(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [9, 10])
-def test_partitions_of_a_group_that_cannot_be_asked_are_asked_for_again(version: int) -> None:
+def test_partitions_of_an_unavailable_group_have_an_error_that_librdkafka_retries(version: int) -> None:
     """
-    librdkafka's issue 5586: a moment later, for it does so at once.
+    Issue 5586; the response is delayed, because it asks again at once.
     """
     world = flights()
     world.broker.coordinators.stop()
@@ -154,9 +154,9 @@ def test_partitions_of_a_group_that_cannot_be_asked_are_asked_for_again(version:
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
-def test_all_of_a_group_that_cannot_be_asked_is_nothing(version: int) -> None:
+def test_every_offset_of_an_unavailable_group_is_none(version: int) -> None:
     """
-    And its error, at once.
+    With the group's error, at once.
     """
     world = BrokerWorld(STATIC)
     world.broker.coordinators.stop()
@@ -168,6 +168,6 @@ def test_all_of_a_group_that_cannot_be_asked_is_nothing(version: int) -> None:
 
 def test_a_request_without_groups_is_answered() -> None:
     """
-    There is nobody to ask.
+    The response is empty.
     """
     assert [] == list(BrokerWorld(STATIC).ask(Request(groups=())).groups)

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch tells where an epoch ended."""
+"""OffsetForLeaderEpoch returns where an epoch ended."""
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tidemill.model import errors
@@ -23,7 +23,7 @@ def world_of_two_epochs() -> BrokerWorld:
 
 def test_an_epoch_ends_where_the_next_begins() -> None:
     """
-    The latest ends at the high watermark; one that is still to come is undefined.
+    The latest ends at the high watermark; a future one is undefined.
     """
     world = world_of_two_epochs()
 
@@ -34,7 +34,7 @@ def test_an_epoch_ends_where_the_next_begins() -> None:
 
 def test_a_client_of_another_epoch_is_fenced() -> None:
     """
-    KIP-320: one that believes in an old leader, and one that knows of a newer one than this broker.
+    KIP-320: a stale epoch, and one that is newer than this broker's.
     """
     world = world_of_two_epochs()
 
@@ -45,7 +45,7 @@ def test_a_client_of_another_epoch_is_fenced() -> None:
 
 def test_a_partition_that_does_not_exist_has_no_epochs() -> None:
     """
-    Neither a partition beyond the count.
+    Nor does a partition beyond the count.
     """
     world = world_of_two_epochs()
 

@@ -1,4 +1,4 @@
-"""Produce appends what it may, and says what it may not."""
+"""Produce appends valid batches and refuses others."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tidemill.wire.messages.produce import Request
 
 def test_a_batch_has_its_offset_when_it_is_acknowledged() -> None:
     """
-    Offsets are dense, and the high watermark has passed what was acknowledged.
+    Offsets are dense, and the high watermark is past every acknowledged record.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -21,9 +21,9 @@ def test_a_batch_has_its_offset_when_it_is_acknowledged() -> None:
     assert ([0, 2, 3], 4) == (offsets, world.partition("flights").high_watermark)
 
 
-def test_a_partition_that_no_topic_has_is_unknown() -> None:
+def test_a_partition_that_does_not_exist_is_unknown() -> None:
     """
-    Not "led elsewhere": a client would look for its leader for ever.
+    Not NOT_LEADER_OR_FOLLOWER: a client would look for its leader for ever.
     """
     world = BrokerWorld()
     world.create("flights", partitions=2)
@@ -33,9 +33,9 @@ def test_a_partition_that_no_topic_has_is_unknown() -> None:
     assert [errors.UNKNOWN_TOPIC_OR_PARTITION] * 2 == codes
 
 
-def test_a_record_has_the_time_at_which_it_was_appended_where_the_topic_wants_that() -> None:
+def test_log_append_time_replaces_the_producer_s_timestamp() -> None:
     """
-    message.timestamp.type=LogAppendTime: the producer is told the time, and who reads is given it.
+    message.timestamp.type=LogAppendTime: the response and the stored records have it.
     """
     world = BrokerWorld()
     world.create("flights", message_timestamp_type="LogAppendTime")
@@ -50,12 +50,12 @@ def test_a_record_has_the_time_at_which_it_was_appended_where_the_topic_wants_th
     )
 
 
-def test_acknowledgement_by_more_replicas_than_there_are_is_refused() -> None:
+def test_min_insync_replicas_above_the_replica_count_refuses_acks_all() -> None:
     """
-    min.insync.replicas holds for acks=all; who asks for less is served.
+    Other values of acks are served.
     """
     before = BrokerWorld()
-    before.create("flights")  # a topic that says so itself is refused, and so is a default; but not how one is started
+    before.create("flights")  # a topic with such a setting is refused, a static default is not
     world = before.restarted({**before.static, "min.insync.replicas": "2"})
 
     codes = [world.produce("flights", b"x", acks=acks).error_code for acks in (-1, 1)]
@@ -66,9 +66,9 @@ def test_acknowledgement_by_more_replicas_than_there_are_is_refused() -> None:
     )
 
 
-def test_what_acks_may_be_is_told() -> None:
+def test_invalid_acks_are_refused() -> None:
     """
-    -1, 0 and 1, and nothing else.
+    -1, 0 and 1 are valid.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -80,7 +80,7 @@ def test_what_acks_may_be_is_told() -> None:
 
 def test_a_topic_is_named_by_its_id() -> None:
     """
-    From version 13 on; an id that no topic has is UNKNOWN_TOPIC_ID, and both are answered by id.
+    From version 13 on; an unknown id is UNKNOWN_TOPIC_ID, and the response has the id.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -101,7 +101,7 @@ def test_a_topic_is_named_by_its_id() -> None:
 
 
 def replicated(insync: int, timeout_ms: int = 1_500) -> tuple[ClusterWorld, Client, Request]:
-    """Three replicas, led by broker 1; a client of it, and what it will produce."""
+    """Three replicas, led by broker 1, with a client of it and a request."""
     world = ClusterWorld()
     world.create("flights", min_insync_replicas=str(insync))
     batch = build_batch([(None, b"a", (), BEGIN_MS)])
@@ -114,9 +114,9 @@ def code_of(answered: Any) -> int | None:
     return None if answered is None else int(answered.responses[0].partition_responses[0].error_code)
 
 
-def test_all_replicas_must_have_what_min_insync_replicas_wants_all_to_have() -> None:
+def test_min_insync_replicas_equal_to_the_replica_count_waits_for_all() -> None:
     """
-    A majority has committed it and consumers see it, but the producer is answered when the last one has it on disk.
+    A majority has committed it and consumers see it, but the response waits for the last disk.
     """
     world, client, request = replicated(insync=3)
     world.hold(to=[3])
@@ -130,7 +130,7 @@ def test_all_replicas_must_have_what_min_insync_replicas_wants_all_to_have() -> 
     assert (None, 1, errors.NONE) == (before, committed, code_of(client.answer(*sent)))
 
 
-def test_a_majority_is_enough_where_min_insync_replicas_wants_no_more() -> None:
+def test_a_majority_is_enough_for_min_insync_replicas_of_a_majority() -> None:
     """
     One of three may be slow.
     """
@@ -142,7 +142,7 @@ def test_a_majority_is_enough_where_min_insync_replicas_wants_no_more() -> None:
 
 def test_nothing_is_appended_while_too_few_replicas_are_up() -> None:
     """
-    NOT_ENOUGH_REPLICAS is definite: the record is nowhere.
+    NOT_ENOUGH_REPLICAS is definite: no replica has the record.
     """
     world, client, request = replicated(insync=3)
     world.cut_off(3)
@@ -152,9 +152,9 @@ def test_nothing_is_appended_while_too_few_replicas_are_up() -> None:
     assert (errors.NOT_ENOUGH_REPLICAS, 0) == (code_of(answered), world[1].partition("flights").log.end_offset)
 
 
-def test_a_replica_that_is_missed_for_too_long_is_told_apart_from_a_majority_that_is() -> None:
+def test_a_timeout_distinguishes_committed_batches_from_unknown_outcomes() -> None:
     """
-    timeout_ms is obeyed: NOT_ENOUGH_REPLICAS_AFTER_APPEND where the record is there to stay, else REQUEST_TIMED_OUT.
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND if the record is committed, else REQUEST_TIMED_OUT.
     """
     codes = []
     for slow in ([3], [2, 3]):
@@ -169,9 +169,9 @@ def test_a_replica_that_is_missed_for_too_long_is_told_apart_from_a_majority_tha
     assert [(None, errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND), (None, errors.REQUEST_TIMED_OUT)] == codes
 
 
-def test_a_leader_that_is_cut_off_keeps_nobody_waiting() -> None:
+def test_an_isolated_leader_answers_waiting_requests() -> None:
     """
-    However long the client would wait: it hears no majority, and leads no more after two seconds.
+    Whatever the timeout: without a majority it steps down after two seconds.
     """
     world, client, request = replicated(insync=1, timeout_ms=60_000)
     world.network.held = lambda _source, _destination: True
@@ -184,9 +184,9 @@ def test_a_leader_that_is_cut_off_keeps_nobody_waiting() -> None:
     assert (None, errors.REQUEST_TIMED_OUT) == (early, code_of(client.answer(*sent)))
 
 
-def test_nobody_takes_over_before_all_is_committed() -> None:
+def test_leadership_is_not_transferred_before_everything_is_committed() -> None:
     """
-    The next leader has it all, but it is on one disk only: whoever waits is answered first.
+    The next leader has every entry, but only one disk does: the waiting request is answered first.
     """
     world, client, request = replicated(insync=1)
     world.hold(to=[3])
@@ -202,9 +202,9 @@ def test_nobody_takes_over_before_all_is_committed() -> None:
     assert ((None, False), errors.NONE) == (early, code_of(client.answer(*sent)))
 
 
-def test_a_hand_over_loses_no_acknowledgement() -> None:
+def test_a_leadership_transfer_loses_no_acknowledgement() -> None:
     """
-    What was taken before is committed and answered before the next leader stands; what comes meanwhile is refused.
+    Accepted batches are committed and answered before the next leader campaigns; others are refused meanwhile.
     """
     world, client, request = replicated(insync=1)
     world.hold(to=[2, 3])
@@ -220,9 +220,9 @@ def test_a_hand_over_loses_no_acknowledgement() -> None:
     assert 1 == world[2].partition("flights").high_watermark
 
 
-def test_what_follows_a_refused_batch_waits_until_it_has_come_again() -> None:
+def test_batches_behind_a_refused_batch_are_refused_until_it_is_sent_again() -> None:
     """
-    A pipeline meets a leader that hands over, and is not relieved: the Java client's second batch became the first.
+    The leader's transfer failed and it went on leading: the second batch must not become the first.
     """
     world = ClusterWorld()
     world.create("flights")
@@ -251,9 +251,9 @@ def sequenced(number: int) -> Request:
     return Request(transactional_id=None, acks=-1, timeout_ms=5_000, topic_data=[topic])
 
 
-def test_nothing_is_kept_of_a_request_whose_time_is_over() -> None:
+def test_an_expired_request_leaves_no_waiter() -> None:
     """
-    A replica whose broker is up and which takes no entries would else make the leader keep all that ever waited.
+    A replica that is up and takes no entries would otherwise make the leader keep every request.
     """
     world, client, request = replicated(insync=3)
     world.hold(to=[3])

@@ -9,9 +9,9 @@ from tidemill.wire.messages import join_group
 from tidemill.wire.messages.sync_group import API, Request
 
 
-def test_the_leader_hands_in_what_each_member_takes_away() -> None:
+def test_each_member_gets_its_assignment_from_the_leader() -> None:
     """
-    The answer names the protocol from v5 on (KIP-559).
+    The response has the protocol from v5 on (KIP-559).
     """
     member = GroupMember(BrokerWorld(STATIC))
     member.join()
@@ -28,7 +28,7 @@ def test_the_leader_hands_in_what_each_member_takes_away() -> None:
 
 def test_a_follower_waits_for_the_leader() -> None:
     """
-    SyncGroup of a follower is parked until the assignment is in the log.
+    Its SyncGroup waits until the assignment is in the log.
     """
     world = BrokerWorld(STATIC)
     leader = GroupMember(world).stabilize()
@@ -46,9 +46,9 @@ def test_a_follower_waits_for_the_leader() -> None:
 
 
 @pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
-def test_version_five_names_its_protocol(missing: str) -> None:
+def test_version_five_requires_the_protocol(missing: str) -> None:
     """
-    Kafka refuses a v5 request that leaves one of them out.
+    Kafka refuses a v5 request without protocol type or name.
     """
     world = BrokerWorld(STATIC)
     fields = {"protocol_type": "consumer", "protocol_name": "range", missing: None}
