@@ -107,7 +107,7 @@ class _LogAsEvents(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
             self._events.failure("http request failed", error)
-        elif self._refusals.may_tell():
+        elif self._refusals.may_log():
             self._events.warning("http request refused", problem=record.getMessage())
 
 

@@ -154,7 +154,7 @@ class Broker:
         self.connections: dict[Connection, None] = {}
         self._refusals = RateLimitedEvents(machine.clock)
         self._damages = RateLimitedEvents(machine.clock)
-        self._is_check_scheduled = False  # another check of elections is scheduled
+        self._is_tick_scheduled = False  # another check of elections is scheduled
         self.is_ready = False
         self.is_live = True
 
@@ -213,7 +213,7 @@ class Broker:
         """Return the error code of a failed read; damage is logged and the shard checks its files."""
         if isinstance(error, SegmentDamaged):
             self.metrics.corrupt_batches += 1
-            if self._damages.may_tell():  # clients retry the same read again and again
+            if self._damages.may_log():  # clients retry the same read again and again
                 topic, number = partition.topic, partition.number
                 self.events.error("segment damaged", topic=topic, partition=number, problem=str(error))
             partition.shard.damage.suspect(error)
@@ -221,7 +221,7 @@ class Broker:
         return errors.OFFSET_OUT_OF_RANGE if isinstance(error, OffsetGone) else errors.UNKNOWN_TOPIC_OR_PARTITION
 
     def refused_connection(self, peer: tuple[str, int], error: Exception) -> None:
-        if self._refusals.may_tell():
+        if self._refusals.may_log():
             self.events.warning("connection closed", peer=f"{peer[0]}:{peer[1]}", problem=str(error))
 
     def request_failed(self, api: Api, version: int, peer: tuple[str, int], error: BaseException) -> None:
@@ -239,7 +239,7 @@ class Broker:
         self.stall_tolerant_clock.tick()
         self.cluster.peers.tick()
         self.controller.tick()
-        self.check_liveness()
+        self.tick_shards()
         self.membership_reconciler.tick(self.image)
         self.leader_balancer.tick(self.image)
         self.quorum.tick(self.shard_table.shards[METADATA_SHARD].replica)
@@ -251,16 +251,16 @@ class Broker:
         self.metrics.request_bytes_in_flight = self.memory.request_bytes
         self.metrics.response_bytes_unread = self.memory.unread_bytes
 
-    def check_liveness(self) -> None:
+    def tick_shards(self) -> None:
         """Tick the shards; more often while one has no leader, so that campaigns split votes less often."""
         self.shard_table.tick(self.cluster.peers.alive())
-        if self.shard_table.is_electing and not self._is_check_scheduled and self.cluster.peers.links is not None:
-            self._is_check_scheduled = True
-            self.machine.call_later(ELECTION_TICK_S, self._recheck)
+        if self.shard_table.is_electing and not self._is_tick_scheduled and self.cluster.peers.links is not None:
+            self._is_tick_scheduled = True
+            self.machine.call_later(ELECTION_TICK_S, self._tick_shards_again)
 
-    def _recheck(self) -> None:
-        self._is_check_scheduled = False
-        self.check_liveness()
+    def _tick_shards_again(self) -> None:
+        self._is_tick_scheduled = False
+        self.tick_shards()
 
     @property
     def is_isolated(self) -> bool:

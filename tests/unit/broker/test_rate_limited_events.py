@@ -1,7 +1,7 @@
 """The rate of logged events is limited."""
 
 from tests.unit.broker.broker_world import HandClock
-from tidemill.broker.rate_limited_events import TOLD_MAX, WHILE_MS, RateLimitedEvents
+from tidemill.broker.rate_limited_events import INTERVAL_MS, LOGGED_MAX, RateLimitedEvents
 
 
 def test_only_the_first_events_of_each_interval_are_logged() -> None:
@@ -11,8 +11,8 @@ def test_only_the_first_events_of_each_interval_are_logged() -> None:
     clock = HandClock()
     rate_limited = RateLimitedEvents(clock)
 
-    told = [rate_limited.may_tell() for _ in range(TOLD_MAX + 5)]
-    clock.now_ms += WHILE_MS
+    told = [rate_limited.may_log() for _ in range(LOGGED_MAX + 5)]
+    clock.now_ms += INTERVAL_MS
 
-    assert [True] * TOLD_MAX + [False] * 5 == told
-    assert rate_limited.may_tell()
+    assert [True] * LOGGED_MAX + [False] * 5 == told
+    assert rate_limited.may_log()

@@ -37,9 +37,9 @@ class DelayedFetch(Pending):
         "_bytes_max",
         "_bytes_min",
         "_context",
-        "_is_over",
         "_is_reading",
         "_is_scheduled",
+        "_is_wait_over",
         "_reads",
         "_reserved",
         "_session",
@@ -53,7 +53,7 @@ class DelayedFetch(Pending):
         self._session = session
         self._bytes_min = bytes_min
         self._bytes_max = bytes_max
-        self._is_over = False
+        self._is_wait_over = False
         self._is_reading = False
         self._is_scheduled = False
         self._timer: Any = None
@@ -63,45 +63,45 @@ class DelayedFetch(Pending):
 
     def begin(self, wait_ms: int) -> "Response | DelayedFetch":
         """Return the response if it is ready at once, else this `Pending`."""
-        self._is_over = wait_ms <= 0
+        self._is_wait_over = wait_ms <= 0
         response = self._evaluate()
         if response is not None:
             return response
-        if not self._is_over:
-            self._timer = self._context.broker.machine.call_later(wait_ms / 1000, self._time_over)
+        if not self._is_wait_over:
+            self._timer = self._context.broker.machine.call_later(wait_ms / 1000, self._wait_ended)
         return self
 
-    def _time_over(self) -> None:
-        self._is_over = True
-        self._again()
+    def _wait_ended(self) -> None:
+        self._is_wait_over = True
+        self._evaluate_again()
 
     def _notified(self) -> None:
         """Evaluate once per turn, however many partitions moved."""
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._context.broker.machine.turns.call_soon(self._again)
+            self._context.broker.machine.turns.call_soon(self._evaluate_again)
 
-    def _again(self) -> None:
+    def _evaluate_again(self) -> None:
         self._is_scheduled = False
         if self.is_done or self._is_reading:
             return
         try:
             response = self._evaluate()
-        except Exception as error:  # the request fails, and the caller, who only notified, goes on
-            self._let_go()
+        except Exception as error:  # the request fails, and the notifying caller goes on
+            self._release()
             self.fail(error)
             return
         if response is not None:
-            self._let_go()
+            self._release()
             self.complete(response)
 
     def cancel(self) -> None:
         """Release everything: the client is gone."""
-        self._let_go()
+        self._release()
         self.is_done = True
         self._then = None
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Cancel the timer and the watches, and drop what was read."""
         if self._timer is not None:
             self._timer.cancel()
@@ -155,8 +155,8 @@ class DelayedFetch(Pending):
         if to_read and total < enough:
             self._read_elsewhere(to_read, enough - total, bytes_max - total)
             return None
-        if has_error or self._is_over or total >= self._bytes_min or not self._session.wanted:
-            return self._built(answers)
+        if has_error or self._is_wait_over or total >= self._bytes_min or not self._session.wanted:
+            return self._build_response(answers)
         if not self._watched:
             self._watched = partitions
             for partition in partitions:
@@ -222,24 +222,24 @@ class DelayedFetch(Pending):
                     self._reads[key] = broker.read_failed(partition, result)
                 elif result is not None:
                     self._reads[key] = result
-            self._again()
+            self._evaluate_again()
 
         def failed(error: BaseException) -> None:
-            self._let_go()
+            self._release()
             self.fail(error)
 
         broker.machine.read_jobs.submit(read, done, failed)
 
-    def _built(self, answers: list[tuple[FetchKey, Wanted, PartitionResponse]]) -> Response:
+    def _build_response(self, answers: list[tuple[FetchKey, Wanted, PartitionResponse]]) -> Response:
         session = self._session
         topics: dict[tuple[str, bytes], list[PartitionResponse]] = {}
         fetched = 0
         for key, wanted, answer in answers:
-            told = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset)
-            has_news = answer.error_code or answer.records or answer.diverging_epoch or told != wanted.told
+            bounds = (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset)
+            has_news = answer.error_code or answer.records or answer.diverging_epoch or bounds != wanted.bounds
             if session.is_incremental and not has_news:
                 continue
-            wanted.told = None if answer.error_code else told
+            wanted.bounds = None if answer.error_code else bounds
             topics.setdefault((key[0], key[1]), []).append(answer)
             if answer.records:
                 fetched += sum(len(part) for part in answer.records if not isinstance(part, int))

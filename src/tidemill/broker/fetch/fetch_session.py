@@ -27,12 +27,12 @@ FetchKey = tuple[str, bytes, int]  # topic name, topic id, partition
 
 
 class Wanted:
-    """One partition of a session, with what the client was last told about it."""
+    """One partition of a session, with the bounds that the client last got."""
 
-    __slots__ = ("bytes_max", "fetch_offset", "last_fetched_epoch", "leader_epoch", "told")
+    __slots__ = ("bounds", "bytes_max", "fetch_offset", "last_fetched_epoch", "leader_epoch")
 
     def __init__(self, asked: Request.Topic.Partition) -> None:
-        self.told: tuple[int, int, int] | None = None  # (high watermark, last stable offset, log start offset)
+        self.bounds: tuple[int, int, int] | None = None  # (high watermark, last stable offset, log start offset)
         self.update(asked)
 
     def update(self, asked: Request.Topic.Partition) -> None:

@@ -162,7 +162,7 @@ class ReadyLoop:
             raise ExceptionGroup("callbacks of durable rows failed", failures)
 
     def _advance(self, reports: Sequence[Report]) -> list[Exception]:
-        """A mistake in what follows from one shard's commit keeps no other shard, and no later block, waiting."""
+        """Advance the shards; an error in the callbacks of one shard stops neither the others nor later blocks."""
         failures: list[Exception] = []
         for report in reports:
             shard = self._shards.get(report.shard_id)
@@ -174,7 +174,7 @@ class ReadyLoop:
         return failures
 
     def _write_back(self, bytes_min: int) -> None:
-        """Bytes of written blocks, when there are so many of them or a checkpoint waits for them."""
+        """Write back blocks when they have `bytes_min` bytes, or when a checkpoint waits for them."""
         write_back = self._store.next_write_back(bytes_min)
         if write_back is None:
             return
@@ -197,7 +197,7 @@ class ReadyLoop:
         self._store.begin_checkpoint()
 
     def _run_background(self) -> None:
-        """One thing at a time, in this order: what frees the disk, what frees the ring, what makes it larger."""
+        """Run one background task at a time: first removals, then a checkpoint, then growth of the ring."""
         self._write_back(WRITE_BACK_BYTES << self._store.mostly_follower_writes)
         if self._is_background_busy or not self._store.has_work_beside:
             return

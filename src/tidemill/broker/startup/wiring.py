@@ -155,7 +155,7 @@ def make(identity: Identity, store: Store, static: Mapping[str, str], machine: M
     broker.cluster.peers.receive = broker.shard_table.receive
     broker.cluster.peers.peer_reconnected = broker.shard_table.peer_reconnected
     broker.cluster.peers.peer_restarted = broker.shard_table.peer_restarted
-    broker.cluster.peers.peer_lost = broker.check_liveness
+    broker.cluster.peers.peer_lost = broker.tick_shards
     broker.cluster.peers.on_request = PeerRequests(broker).answer
     controller.attach(shard)
     return broker

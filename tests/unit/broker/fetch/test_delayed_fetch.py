@@ -125,16 +125,16 @@ def test_a_client_that_read_truncated_records_is_told_at_once() -> None:
         world.stabilize()
     known = [epoch.epoch for epoch in world.partition("flights").log.epochs.starts]
 
-    def told(epoch: int, offset: int) -> tuple[int, Any]:
+    def diverging(epoch: int, offset: int) -> tuple[int, Any]:
         request = fetch(0, offsets=(offset,), wait_ms=60_000, session=(0, 0))
         request.topics[0].partitions[0].last_fetched_epoch = epoch
         answer = world.ask(request, 12).responses[0].partitions[0]
         diverging = answer.diverging_epoch
         return answer.error_code, diverging and (diverging.epoch, diverging.end_offset)
 
-    assert (errors.NONE, None) == told(known[0], 1)
-    assert (errors.NONE, (known[0], 1)) == told(known[0], 2)
-    assert (errors.OFFSET_OUT_OF_RANGE, None) == told(known[-1] + 1, 2)
+    assert (errors.NONE, None) == diverging(known[0], 1)
+    assert (errors.NONE, (known[0], 1)) == diverging(known[0], 2)
+    assert (errors.OFFSET_OUT_OF_RANGE, None) == diverging(known[-1] + 1, 2)
 
 
 def test_every_partition_is_in_a_full_response() -> None:
