@@ -31,7 +31,7 @@ class ObservedBroker:
             return None
         if self._text is None:
             self._text = PrometheusText(broker.metrics, {key: api.name for key, api in ALL.items()}, errors.name)
-        _count(broker)
+        _update_gauges(broker)
         return self._text.render()
 
     def reported(self) -> ClusterReport | None:

@@ -106,5 +106,5 @@ class Metrics:
         self.is_disk_full = False
 
     def api(self, api_key: int) -> ApiCounters:
-        """Return the counters of one API."""
+        """Return the counters of one API.  A connection keeps the object to avoid further lookups."""
         return self.apis[api_key]

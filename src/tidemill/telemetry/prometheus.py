@@ -65,9 +65,8 @@ class PrometheusText:
         self._registry: Any = None
 
     def render(self) -> str:
-        from prometheus_client import (
-            generate_latest,
-        )  # imported late: a broker that is never scraped saves 8 MB and 0.1 s
+        # Imported late: a broker that is never scraped saves 8 MB and 0.1 s of its start.
+        from prometheus_client import generate_latest
 
         if self._registry is None:
             from prometheus_client import CollectorRegistry
@@ -81,7 +80,7 @@ class PrometheusText:
         return []
 
     def collect(self) -> Iterator["Metric"]:
-        """Called by the library at each scrape."""
+        """Yield the current metrics.  The library calls this at each scrape."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         metrics = self._metrics

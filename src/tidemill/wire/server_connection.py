@@ -39,9 +39,9 @@ class RequestEnvelope:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.request = request  # `api.request`; None where `answer` is there
-        self.size = size  # bytes of the frame, without its size
-        self.answer: list[Part] | None = None  # already known: nothing to handle, only to `respond` with
+        self.request = request  # an instance of `api.request`; None if `answer` is set
+        self.size = size  # bytes of the frame, without its size prefix
+        self.answer: list[Part] | None = None  # a response that needs no handler: pass it to `respond`
         self.begun_ms = 0  # when the owner began to handle the request, on the owner's monotonic clock
         self.is_answered = False
         self.held: list[Part] | None = None  # the response, while an earlier request is unanswered

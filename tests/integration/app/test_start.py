@@ -234,10 +234,8 @@ def test_settings_of_the_file_the_environment_and_set_have_the_source_static_bro
     assert expected == shown
 
 
-def test_what_is_no_http_is_told_as_an_event_and_not_each_time(tmp_path: Path) -> None:
-    """
-    Whoever can reach the port could fill a disk else, with lines that are no JSON.
-    """
+def test_malformed_http_requests_are_logged_at_a_limited_rate(tmp_path: Path) -> None:
+    """Otherwise anyone who reaches the port could fill a disk with log lines."""
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, ready):
         host, _, port = ready["http"].rpartition(":")
         for _ in range(100):
@@ -436,9 +434,9 @@ def test_a_broker_waiting_for_a_cluster_can_be_stopped(tmp_path: Path) -> None:
         directory = f"log.dirs={tmp_path}"
         with started("broker", "--set", join, "--set", "broker.id=3", "--set", directory, *free) as process:
             assert process.stderr is not None
-            told = json.loads(process.stderr.readline())
+            event = json.loads(process.stderr.readline())
             stop(process, signal.SIGTERM)
             (last,) = [json.loads(line)["event"] for line in process.stderr.readlines()[-1:]]
 
-    assert ("no link to a broker", 3) == (told["event"], told["broker"])
+    assert ("no link to a broker", 3) == (event["event"], event["broker"])
     assert (0, "stopped") == (process.returncode, last)

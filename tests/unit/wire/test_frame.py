@@ -70,7 +70,7 @@ def test_the_api_key_of_the_next_frame_is_known_before_the_frame_is_complete() -
     assert ([None] * 6 + [3] * 10, [b"\0\3rest"], None) == (keys, taken, buffer.next_key())
 
 
-def test_frames_of_one_read_lie_in_one_buffer() -> None:
+def test_small_frames_of_one_read_share_a_buffer() -> None:
     """
     Small frames are handed out without copying.
     """

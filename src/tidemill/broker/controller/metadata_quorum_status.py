@@ -34,7 +34,7 @@ class MetadataQuorumStatus:
 
     def tick(self, replica: Replica) -> None:
         """Update the times from `replica`, the metadata shard's replica here; called a few times a second."""
-        if replica.tracker is None:
+        if not replica.leads:
             self._heard_at.clear()
             self._caught_up_at.clear()
             return
@@ -47,8 +47,7 @@ class MetadataQuorumStatus:
 
     def standings(self, replica: Replica, voters: tuple[ReplicaKey, ...]) -> list[Standing]:
         """Return the progress of `voters`; only while `replica` is the leader."""
-        assert replica.tracker is not None, "a leader replicates"
-        matches, now_ms = replica.tracker.matches, self._clock.wall_ms()
+        matches, now_ms = replica.status().matches, self._clock.wall_ms()
         return [
             Standing(voter, replica.last_index + 1, now_ms, now_ms)
             if voter == replica.me

@@ -60,7 +60,9 @@ class ClusterOwner(Protocol):
 
 
 class Cluster:
-    """`shard.Road`, and `PeersOwner` for the links to the other brokers."""
+    """
+    Implements `RaftTransport` and `ShardObserver` for the shards here, and `PeersOwner` for the links to other brokers.
+    """
 
     def __init__(
         self,
@@ -238,7 +240,10 @@ class Cluster:
         return has_majority(voters, [voter for voter in voters if self.is_up(voter.broker_id)])
 
     def in_sync(self, planned: PlannedShard) -> list[BrokerId]:
-        """Return the replicas in sync as their leader reports them (`broker/leadership/replica_lag`); none without a leader."""
+        """
+        Return the replicas in sync as their leader reports them (`broker/leadership/replica_lag`); none without a
+        leader.
+        """
         shard_id = planned.shard_id
         leader = self.leaders.said_by(shard_id)
         if leader is None:

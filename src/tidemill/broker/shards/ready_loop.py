@@ -53,8 +53,8 @@ class ReadyLoop:
         metrics: Metrics,
     ) -> None:
         """
-        `failed` ends the process: a failed sync is never retried (rule J8).  `stall_tolerant_clock` decides whether the disk
-        hangs: a process that got no CPU time learns late of syncs, too.
+        `failed` ends the process: a failed sync is never retried (rule J8).  `stall_tolerant_clock` decides whether the
+        disk hangs: a process that was given no CPU also learns late of a finished sync.
         """
         self._store = store
         self._shards = shards

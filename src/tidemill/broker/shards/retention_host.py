@@ -1,7 +1,7 @@
 """Retention: periodically moves the log start of the partitions that this broker leads past expired records.
 
-    every `log.retention.check.interval.ms` ─▶ `storage/partition/retention` returns the new start ─▶ a log-start row is proposed
-                                                            └─▶ an active segment that expires is rolled first ─▲
+    every `log.retention.check.interval.ms` ─▶ `storage/partition/retention` finds the new log start ─▶ log-start row
+                                                   └─▶ an expired active segment is rolled first ────────────▲
 
 Replicas remove segments when that row commits, and never on their own.  Stale settings delete nothing: before each
 check the controller is asked for the offset of the newest metadata.

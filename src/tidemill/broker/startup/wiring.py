@@ -53,6 +53,7 @@ async def open_directory(
     machines: MachineRegistry | None = None,
 ) -> tuple[Identity, Store, RecoveryReport]:
     """Open the data directory.  An empty one bootstraps a cluster, or joins the cluster at `addresses`."""
+    machines = machines or default_machines(options.producer_expiration_ms)
     identity = read_identity(disk)
     if identity is None:
         check_nothing_lost(disk)  # before it joins: admission replaces the directory registered under that broker id
