@@ -1,48 +1,86 @@
-"""An answer that is not there yet."""
+"""Pending: a value that arrives later, and OUTCOME_UNKNOWN, the value of a change whose fate is not known."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from enum import Enum
+from typing import ClassVar, Final, Generic, TypeVar, cast
+
+T = TypeVar("T")
 
 
-class Pending:
+class OutcomeUnknown(Enum):
     """
-    What a handler returns when its response comes later: `complete` is called once, on the loop, and hands the
-    response to whoever asked by `then`; `fail` instead says that by our own mistake there will be none.
+    The type of OUTCOME_UNKNOWN: a change was appended or sent, and leadership or the connection was lost before its
+    commit was known.  The change may or may not take effect.  An enum, so that `is OUTCOME_UNKNOWN` narrows a union.
     """
 
-    __slots__ = ("_response", "_then", "failure", "is_done")
+    OUTCOME_UNKNOWN = "outcome unknown"
 
-    keeps_request: ClassVar[bool] = False  # the bytes of the request stay in memory until it is done
+
+OUTCOME_UNKNOWN: Final = OutcomeUnknown.OUTCOME_UNKNOWN
+
+
+class Pending(Generic[T]):
+    """
+    What a handler returns when its response comes later.
+
+    `complete` is called once, on the event loop, and passes the value to the callback given to `then`.  `fail` reports
+    a bug of ours instead: there is no value, and the error is in `failure`.
+    """
+
+    __slots__ = ("_failed", "_then", "_value", "failure", "is_done")
+
+    keeps_request: ClassVar[bool] = False  # whether the request's bytes stay in memory until this is done
 
     def __init__(self) -> None:
         self.is_done = False
         self.failure: BaseException | None = None
-        self._response: Any = None
-        self._then: Callable[[Any], None] | None = None
+        self._value: T | None = None  # until a callback takes it
+        self._then: Callable[[T], None] | None = None
+        self._failed: Callable[[BaseException], None] | None = None
 
-    def complete(self, response: Any) -> None:
+    def complete(self, value: T) -> None:
+        """Pass on the value.  Does nothing when this is already done."""
         if self.is_done:
             return
         self.is_done = True
-        then, self._then = self._then, None  # who asked may hold us: a circle would keep the response in memory
+        then = self._then
+        self._then = self._failed = None  # a callback may refer to this object: the cycle would keep the value alive
         if then is None:
-            self._response = response
+            self._value = value
         else:
-            then(response)
+            then(value)
 
     def fail(self, error: BaseException) -> None:
-        """Whoever asked gets None, and finds the error in `failure`."""
-        if not self.is_done:
-            self.failure = error
-            self.complete(None)
+        """Report that an error of ours prevents a value.  Does nothing when this is already done."""
+        if self.is_done:
+            return
+        self.is_done = True
+        self.failure = error
+        then, failed = self._then, self._failed
+        self._then = self._failed = None
+        if failed is not None:
+            failed(error)
+        elif then is not None:
+            raise error
 
     def cancel(self) -> None:
-        """Nobody waits for the response any more.  What only waits ends here; what was begun goes on."""
+        """
+        Called when the client has gone and nobody waits for the value.  A subclass that only waits ends here; work
+        that has begun continues.
+        """
 
-    def then(self, callback: Callable[[Any], None]) -> None:
-        """Called with the response, now if it is there."""
+    def then(self, callback: Callable[[T], None], failed: Callable[[BaseException], None] | None = None) -> None:
+        """
+        Call `callback` with the value, now if it is there; or `failed` with the error given to `fail`.  Without
+        `failed` the error is raised where it occurs.
+        """
         if not self.is_done:
-            self._then = callback
+            self._then, self._failed = callback, failed
             return
-        response, self._response = self._response, None
-        callback(response)
+        if self.failure is not None:
+            if failed is None:
+                raise self.failure
+            failed(self.failure)
+            return
+        value, self._value = self._value, None
+        callback(cast("T", value))

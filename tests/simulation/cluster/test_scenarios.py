@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -120,7 +121,7 @@ def lost_link_to(far: BrokerMachine, near: BrokerMachine) -> Iterator[None]:
     """Close the link to `far` whenever the controller on `near` registers a broker."""
     submit = ControllerHost.submit
 
-    def lost(self: ControllerHost, command: Command) -> Pending:
+    def lost(self: ControllerHost, command: Command) -> Pending[Any]:
         assert near.broker is not None, "it is ready"
         if isinstance(command, RegisterBroker):
             for link in list(near.broker.cluster.peers._peers):

@@ -1,7 +1,9 @@
-"""An answer that is not there yet."""
+"""A value that arrives later."""
 
 import gc
 import weakref
+
+import pytest
 
 from tidemill.shard.pending import Pending
 
@@ -10,43 +12,68 @@ class Response:
     pass
 
 
-class Asked:
-    def __init__(self, pending: Pending) -> None:
+class Caller:
+    def __init__(self, pending: Pending[Response]) -> None:
         self.pending = pending
 
-    def told(self, response: object) -> None:
+    def answered(self, response: Response) -> None:
         assert self.pending.is_done
 
 
-def test_a_response_is_kept_by_nobody_but_who_got_it() -> None:
+def test_a_response_is_kept_only_by_its_receiver() -> None:
     """
-    Large answers leave memory with their connection, not at the next walk of the collector.
+    Large responses leave memory with their connection, and do not wait for the cycle collector.
     """
     gc.disable()
     try:
-        pending = Pending()
-        asked = Asked(pending)
-        pending.then(asked.told)
+        pending: Pending[Response] = Pending()
+        caller = Caller(pending)
+        pending.then(caller.answered)
         response = Response()
-        kept = weakref.ref(response), weakref.ref(asked)
+        references = weakref.ref(response), weakref.ref(caller)
         pending.complete(response)
 
-        del response, pending, asked
+        del response, pending, caller
 
-        assert [None, None] == [it() for it in kept]
+        assert [None, None] == [it() for it in references]
     finally:
         gc.enable()
 
 
-def test_a_failure_is_told_once() -> None:
+def test_a_failure_is_reported_once() -> None:
     """
-    As None to who asked, with the error beside it.
+    The second callback gets the error, the first one is not called, and a value that comes later is ignored.
     """
-    pending = Pending()
-    told: list[object] = []
-    pending.then(told.append)
+    pending: Pending[str] = Pending()
+    values: list[str] = []
+    errors: list[str] = []
+    pending.then(values.append, lambda error: errors.append(str(error)))
 
     pending.fail(ValueError("x"))
     pending.complete("late")
 
-    assert ([None], "x") == (told, str(pending.failure))
+    assert ([], ["x"], "x") == (values, errors, str(pending.failure))
+
+
+def test_a_failure_without_a_callback_is_raised() -> None:
+    """
+    No bug of ours disappears silently.
+    """
+    pending: Pending[str] = Pending()
+    pending.fail(ValueError("x"))
+
+    with pytest.raises(ValueError, match="x"):
+        pending.then(lambda _: None)
+
+
+def test_a_value_that_came_first_is_passed_to_a_later_callback() -> None:
+    """
+    A handler may complete before its caller has called `then`.
+    """
+    pending: Pending[int] = Pending()
+    pending.complete(7)
+    values: list[int] = []
+
+    pending.then(values.append)
+
+    assert [7] == values

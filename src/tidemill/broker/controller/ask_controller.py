@@ -34,7 +34,7 @@ class ControllerModule(Protocol):
         ...
 
 
-class _Asked(Pending):
+class _Asked(Pending[Message]):
     __slots__ = ("_api", "_context", "_module", "_request", "_timer", "_until_ms")
 
     def __init__(self, api: Api, module: ControllerModule, request: Any, context: RequestContext) -> None:
@@ -53,15 +53,9 @@ class _Asked(Pending):
             return
         outcome: Any = self._module.handle(self._request, self._context)
         if isinstance(outcome, Pending):
-            outcome.then(lambda response: self._answered_here(outcome, response))
+            outcome.then(self.complete, self.fail)
         else:
             self.complete(outcome)
-
-    def _answered_here(self, outcome: Pending, response: Message | None) -> None:
-        if outcome.failure is not None:
-            self.fail(outcome.failure)
-        else:
-            self.complete(response)
 
     def _answered(self, response: Message | int) -> None:
         broker = self._context.broker

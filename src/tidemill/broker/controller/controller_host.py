@@ -30,7 +30,7 @@ from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
 from tidemill.shard.append import append_own
-from tidemill.shard.pending import Pending
+from tidemill.shard.pending import OUTCOME_UNKNOWN, Pending
 from tidemill.shard.shard import Shard
 from tidemill.storage.partition.segment import SegmentDamaged
 
@@ -157,14 +157,14 @@ class ControllerHost:
         assert self._shard is not None, "there is no metadata shard yet"
         self._shard.confirm_leadership(lambda leads: told(self.image.offset if leads else None))
 
-    def submit(self, command: Command) -> Pending:
+    def submit(self, command: Command) -> Pending[Any]:
         """
         What the controller answers, once what it decided, and what it decided upon, has committed: also "it is there
         already", which else could be said of a topic that no client sees yet, or of one that a crash takes back; and
         where nothing was to be written, once a majority has said that this controller still leads.  A failure completes
-        with None: outcome not known.
+        with OUTCOME_UNKNOWN.
         """
-        pending = Pending()
+        pending: Pending[Any] = Pending()
         controller, shard = self._controller, self._shard
         assert controller is not None and shard is not None, "the controller is somewhere else"
         result: Any = controller.decide(command, self._clock.wall_ms(), live=self._live())
@@ -175,7 +175,7 @@ class ControllerHost:
                 self._resume()  # whoever is answered finds the image, and what follows from it, as he was told
                 for warning in result.warnings:
                     self._warn(warning)
-            pending.complete(result.response if is_committed else None)
+            pending.complete(result.response if is_committed else OUTCOME_UNKNOWN)
 
         def committed(is_committed: bool) -> None:
             if result.records or not is_committed:

@@ -8,6 +8,7 @@ from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.metadata.producer_ids import AllocateProducerIds, ProducerIdBlock
 from tidemill.model.broker_id import BrokerId
 from tidemill.peer.allocate_producer_ids import API, Request, Response
+from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 
 
 class ProducerIdSource:
@@ -45,9 +46,9 @@ class ProducerIdSource:
 
         self._link.ask(API, 0, Request(broker_id=self._broker_id), answered)
 
-    def _allocated(self, block: ProducerIdBlock | None) -> None:
+    def _allocated(self, block: ProducerIdBlock | OutcomeUnknown | None) -> None:
         self._is_asking = False
-        if block is None or not block.ids:
+        if block is None or block is OUTCOME_UNKNOWN or not block.ids:
             waiting, self._waiting = self._waiting, deque()
             for taken in waiting:
                 taken(None)

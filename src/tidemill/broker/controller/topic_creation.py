@@ -8,6 +8,7 @@ from tidemill.broker.peers.cluster import Cluster
 from tidemill.metadata.topics import CreatedTopic, CreateInternalTopic, CreateTopics, NewTopic
 from tidemill.model import errors
 from tidemill.peer import create_internal_topic
+from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 from tidemill.wire.messages import create_topics
 
 VERSION: Final = 7  # of CreateTopics, between brokers
@@ -33,8 +34,11 @@ class TopicCreation:
 
         if self._controller.accepts_writes:
 
-            def decided_here(topics: tuple[CreatedTopic, ...] | None) -> None:
-                decided({topic.name: _code(topic) for topic in topics or ()} or _timed_out(names))
+            def decided_here(topics: tuple[CreatedTopic, ...] | OutcomeUnknown) -> None:
+                if topics is OUTCOME_UNKNOWN:
+                    decided(_timed_out(names))
+                else:
+                    decided({topic.name: _code(topic) for topic in topics})
 
             self._controller.submit(CreateTopics(topics=tuple(NewTopic(name=name) for name in names))).then(
                 decided_here
@@ -74,8 +78,8 @@ def _is_there(code: int) -> bool:
     return code in (errors.NONE, errors.TOPIC_ALREADY_EXISTS)
 
 
-def _code(topic: CreatedTopic | None) -> int:
-    if topic is None:
+def _code(topic: CreatedTopic | OutcomeUnknown) -> int:
+    if topic is OUTCOME_UNKNOWN:
         return errors.REQUEST_TIMED_OUT
     return errors.NONE if topic.problem is None else topic.problem.error_code
 

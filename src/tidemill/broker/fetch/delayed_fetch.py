@@ -32,7 +32,7 @@ The client processes it while the broker reads the next one; it also bounds how 
 """
 
 
-class DelayedFetch(Pending):
+class DelayedFetch(Pending[Response]):
     __slots__ = (
         "_bytes_max",
         "_bytes_min",
@@ -99,7 +99,7 @@ class DelayedFetch(Pending):
         """Release everything: the client is gone."""
         self._release()
         self.is_done = True
-        self._then = None
+        self._then = self._failed = None
 
     def _release(self) -> None:
         """Cancel the timer and the watches, and drop what was read."""

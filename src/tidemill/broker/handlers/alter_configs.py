@@ -9,15 +9,15 @@ from tidemill.broker.connection.request_context import RequestContext
 from tidemill.metadata.configs import AlterConfigs, AlteredResource
 from tidemill.metadata.metadata_records import ConfigResource
 from tidemill.model import errors
-from tidemill.shard.pending import Pending
+from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.messages.alter_configs import Request, Response
 
 ResourceResponse = Response.Resource
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     controller = context.broker.controller
-    pending = Pending()
+    pending: Pending[Response] = Pending()
     command = AlterConfigs(
         resources=tuple(
             (
@@ -29,8 +29,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
         validate_only=request.validate_only,
     )
 
-    def decided(altered: tuple[AlteredResource, ...] | None) -> None:
-        if altered is None:
+    def decided(altered: tuple[AlteredResource, ...] | OutcomeUnknown) -> None:
+        if altered is OUTCOME_UNKNOWN:
             pending.complete(refused(request, errors.REQUEST_TIMED_OUT))
         else:
             pending.complete(Response(responses=[_answer(resource) for resource in altered]))

@@ -9,21 +9,21 @@ from tidemill.broker.connection.request_context import RequestContext
 from tidemill.metadata.partitions import CreatePartitions, GrownTopic, MorePartitions
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
-from tidemill.shard.pending import Pending
+from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.messages.create_partitions import Request, Response
 
 TopicResponse = Response.Topic
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     broker = context.broker
-    pending = Pending()
+    pending: Pending[Response] = Pending()
     command = CreatePartitions(
         topics=tuple(_wanted(topic) for topic in request.topics), validate_only=request.validate_only
     )
 
-    def decided(grown: tuple[GrownTopic, ...] | None) -> None:
-        if grown is None:
+    def decided(grown: tuple[GrownTopic, ...] | OutcomeUnknown) -> None:
+        if grown is OUTCOME_UNKNOWN:
             pending.complete(refused(request, errors.REQUEST_TIMED_OUT))
             return
         names = [topic.name for topic in grown if topic.problem is None]

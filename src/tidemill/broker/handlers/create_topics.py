@@ -21,7 +21,7 @@ from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import BrokerLayers
 from tidemill.model.topic import NO_TOPIC_ID
-from tidemill.shard.pending import Pending
+from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.messages.create_topics import Request, Response
 
 TOPICS_MAX: Final = 2_000  # of one request, so that it does not hold the event loop for long
@@ -29,17 +29,17 @@ TOPICS_MAX: Final = 2_000  # of one request, so that it does not hold the event 
 TopicResponse = Response.Topic
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     broker = context.broker
     if len(request.topics) > TOPICS_MAX:
         return refused(request, errors.POLICY_VIOLATION)
-    pending = Pending()
+    pending: Pending[Response] = Pending()
     command = CreateTopics(
         topics=tuple(_wanted(topic) for topic in request.topics), validate_only=request.validate_only
     )
 
-    def decided(created: tuple[CreatedTopic, ...] | None) -> None:
-        if created is None:
+    def decided(created: tuple[CreatedTopic, ...] | OutcomeUnknown) -> None:
+        if created is OUTCOME_UNKNOWN:
             pending.complete(refused(request, errors.REQUEST_TIMED_OUT))
             return
         layers = broker.layers

@@ -13,11 +13,11 @@ from tidemill.wire.messages.delete_groups import Request, Response
 Group = Response.Group
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     names = list(dict.fromkeys(request.groups_names))
     if not names:
         return Response(results=())
-    pending = Pending()
+    pending: Pending[Response] = Pending()
     results: dict[str, Group] = {}
 
     def answered(group_id: str, reply: GroupsDeleted) -> None:

@@ -27,8 +27,8 @@ ANY_EPOCH: Final = -1
 PartitionResponse = Response.Topic.Partition
 
 
-class _Awaited(Pending):
-    """Completes when the outcome of every move is known, or when the client's timeout expires."""
+class _Awaited(Pending[Response]):
+    """Completes when every log start that moves has moved, or when the client's time is over."""
 
     __slots__ = ("_deadlines", "_has_begun", "_timeout_ms", "_unknown", "response")
 
@@ -69,7 +69,7 @@ class _Awaited(Pending):
             self.complete(self.response)
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     topics: list[Response.Topic] = []
     awaited = _Awaited(Response(topics=topics), context.broker.deadlines, request.timeout_ms)
     table = context.broker.shard_table

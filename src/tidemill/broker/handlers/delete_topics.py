@@ -12,23 +12,23 @@ from tidemill.broker.connection.request_context import RequestContext
 from tidemill.metadata.topics import DeletedTopic, DeleteTopics
 from tidemill.model import errors
 from tidemill.model.topic import NO_TOPIC_ID, TopicId
-from tidemill.shard.pending import Pending
+from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.messages.delete_topics import Request, Response
 
 TopicResponse = Response.Topic
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     controller = context.broker.controller
     wanted = _wanted(request)
     ambiguous = [_ambiguous(name, topic_id) for name, topic_id in wanted if (name is None) == (topic_id == NO_TOPIC_ID)]
     topics = [
         topic_id if name is None else name for name, topic_id in wanted if (name is None) != (topic_id == NO_TOPIC_ID)
     ]
-    pending = Pending()
+    pending: Pending[Response] = Pending()
 
-    def decided(deleted: tuple[DeletedTopic, ...] | None) -> None:
-        if deleted is None:
+    def decided(deleted: tuple[DeletedTopic, ...] | OutcomeUnknown) -> None:
+        if deleted is OUTCOME_UNKNOWN:
             pending.complete(refused(request, errors.REQUEST_TIMED_OUT))
         else:
             pending.complete(Response(responses=[*map(_answer, deleted), *ambiguous]))

@@ -19,10 +19,10 @@ Group = Response.Group
 Member = Response.Group.Member
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     if not request.groups:
         return Response(groups=())
-    pending = Pending()
+    pending: Pending[Response] = Pending()
     groups: list[Group | None] = [None] * len(request.groups)
 
     def answered(at: int, reply: GroupsDescribed) -> None:

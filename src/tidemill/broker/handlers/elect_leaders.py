@@ -28,8 +28,8 @@ REFUSED: Final = "the preferred leader is not up, or lags too far behind; try ag
 TIMED_OUT: Final = "the preferred leader does not lead yet"
 
 
-class _Awaited(Pending):
-    """Completes when every move is done or refused, or when the client's timeout expires."""
+class _Awaited(Pending[Response]):
+    """Completes when every shard that moves has moved, or was refused; or when the client's time is over."""
 
     __slots__ = ("_context", "_elections", "_moves", "_problems", "_timeout_ms")
 
@@ -82,7 +82,7 @@ class _Awaited(Pending):
         return None if shard is None else self._problems.get(shard.shard_id)
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     problem = election_type_problem(request.election_type)
     if problem is not None:
         return _refused(request, problem)

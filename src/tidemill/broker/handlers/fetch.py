@@ -21,7 +21,7 @@ from tidemill.shard.pending import Pending
 from tidemill.wire.messages.fetch import Request, Response
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     session = context.broker.fetch_sessions.session_for(request, context.broker.clock.monotonic_ms())
     if isinstance(session, int):
         return Response(error_code=session, responses=())

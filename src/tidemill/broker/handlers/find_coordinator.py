@@ -25,7 +25,7 @@ SHARE: Final = 2
 Coordinator = Response.Coordinator
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     keys = tuple(request.coordinator_keys) if context.version >= 4 else (request.key,)
     if request.key_type == TRANSACTION:
         code, message = (
@@ -37,7 +37,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
     elif request.key_type != GROUP:
         code, message = errors.INVALID_REQUEST, f"key_type={request.key_type} is unknown; use {GROUP} (group)"
     else:
-        pending = Pending()
+        pending: Pending[Response] = Pending()
         context.broker.coordinators.when_there(
             lambda: pending.complete(_answer(context, [_of_group(context, key) for key in keys]))
         )

@@ -13,8 +13,8 @@ from tidemill.shard.pending import Pending
 from tidemill.wire.messages.heartbeat import Request, Response
 
 
-def handle(request: Request, context: RequestContext) -> Pending:
-    pending = Pending()
+def handle(request: Request, context: RequestContext) -> Pending[Response]:
+    pending: Pending[Response] = Pending()
 
     def answer(reply: HeartbeatTaken) -> None:
         pending.complete(Response(error_code=reply.error_code))

@@ -9,24 +9,24 @@ from tidemill.broker.connection.request_context import RequestContext
 from tidemill.metadata.configs import AlteredResource, Change, IncrementalAlterConfigs, Operation
 from tidemill.metadata.metadata_records import ConfigResource
 from tidemill.model import errors
-from tidemill.shard.pending import Pending
+from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.messages.incremental_alter_configs import Request, Response
 
 ResourceResponse = Response.Resource
 OPERATIONS = frozenset(Operation)
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     controller = context.broker.controller
     illegal = [_unknown_operation(resource) for resource in request.resources if not _is_legal(resource)]
-    pending = Pending()
+    pending: Pending[Response] = Pending()
     command = IncrementalAlterConfigs(
         resources=tuple(_changes(resource) for resource in request.resources if _is_legal(resource)),
         validate_only=request.validate_only,
     )
 
-    def decided(altered: tuple[AlteredResource, ...] | None) -> None:
-        if altered is None:
+    def decided(altered: tuple[AlteredResource, ...] | OutcomeUnknown) -> None:
+        if altered is OUTCOME_UNKNOWN:
             pending.complete(refused(request, errors.REQUEST_TIMED_OUT))
         else:
             pending.complete(Response(responses=[*map(_answer, altered), *illegal]))

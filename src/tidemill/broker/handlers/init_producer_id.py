@@ -19,7 +19,7 @@ EPOCH_MAX: Final = (1 << 15) - 1
 NONE: Final = -1
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     if request.transactional_id is not None:
         return _refused(errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):
@@ -28,7 +28,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
         return Response(
             error_code=errors.NONE, producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1
         )
-    pending = Pending()
+    pending: Pending[Response] = Pending()
 
     def taken(producer_id: int | None) -> None:
         if producer_id is None:

@@ -20,8 +20,8 @@ from tidemill.wire.messages.join_group import Request, Response
 Member = Response.Member
 
 
-def handle(request: Request, context: RequestContext) -> Pending:
-    pending = Pending()
+def handle(request: Request, context: RequestContext) -> Pending[Response]:
+    pending: Pending[Response] = Pending()
     version = context.version
 
     def answer(reply: Joined) -> None:

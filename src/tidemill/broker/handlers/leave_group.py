@@ -16,8 +16,8 @@ from tidemill.wire.messages.leave_group import Request, Response
 Member = Response.Member
 
 
-def handle(request: Request, context: RequestContext) -> Pending:
-    pending = Pending()
+def handle(request: Request, context: RequestContext) -> Pending[Response]:
+    pending: Pending[Response] = Pending()
     names_many = context.version >= 3
 
     def answer(reply: Left) -> None:

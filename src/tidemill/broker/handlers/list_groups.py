@@ -18,11 +18,11 @@ from tidemill.wire.messages.list_groups import Request, Response
 Group = Response.Group
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     hosted = context.broker.coordinators.hosted()
     if not hosted:
         return Response(error_code=errors.NONE, groups=())
-    pending = Pending()
+    pending: Pending[Response] = Pending()
     replies: list[GroupsListed] = []
 
     def answered(reply: GroupsListed) -> None:

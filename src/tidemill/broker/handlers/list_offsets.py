@@ -35,7 +35,7 @@ PartitionResponse = Response.Topic.Partition
 Lookup = tuple[Partition, int, PartitionResponse]  # partition, timestamp, and the response to complete
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     broker = context.broker
     topics = []
     lookups: list[Lookup] = []
@@ -83,8 +83,8 @@ def _answer_end(partition: Partition, asked: PartitionRequest, answer: Partition
     return True
 
 
-def _look_up(context: RequestContext, lookups: list[Lookup], response: Response) -> Pending:
-    pending = Pending()
+def _look_up(context: RequestContext, lookups: list[Lookup], response: Response) -> Pending[Response]:
+    pending: Pending[Response] = Pending()
     broker = context.broker
     ends = [partition.high_watermark for partition, _, _ in lookups]
 

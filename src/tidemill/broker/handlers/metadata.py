@@ -37,12 +37,12 @@ TopicResponse = Response.Topic
 PartitionResponse = Response.Topic.Partition
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending | None:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response] | None:
     if _is_isolated_from(request, context):
         context.connection.close()
         return None
     broker = context.broker
-    pending = Pending()
+    pending: Pending[Response] = Pending()
 
     def created(problems: Mapping[str, int]) -> None:
         broker.cluster.leader_waiters.wait_for_leaders(

@@ -20,7 +20,7 @@ from tidemill.wire.messages.offset_commit import Request, Response
 Partition = Response.Topic.Partition
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     image = context.broker.image
     topics = []
     offsets: list[OffsetToCommit] = []
@@ -51,7 +51,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending:
     response = Response(topics=topics)
     if not offsets:
         return response
-    pending = Pending()
+    pending: Pending[Response] = Pending()
 
     def answered(reply: OffsetsCommitted) -> None:
         for answer, error_code in zip(committed, reply.error_codes, strict=True):

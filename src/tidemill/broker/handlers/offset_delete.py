@@ -14,7 +14,7 @@ from tidemill.wire.messages.offset_delete import Request, Response
 Partition = Response.Topic.Partition
 
 
-def handle(request: Request, context: RequestContext) -> Pending:
+def handle(request: Request, context: RequestContext) -> Pending[Response]:
     image = context.broker.image
     topics = []
     partitions: list[TopicPartitionId] = []
@@ -31,7 +31,7 @@ def handle(request: Request, context: RequestContext) -> Pending:
             deleted.append(answer)
             partitions.append(TopicPartitionId(topic=topic.name, topic_id=topic.topic_id, partition=it.partition_index))
         topics.append(Response.Topic(name=asked.name, partitions=answers))
-    pending = Pending()
+    pending: Pending[Response] = Pending()
 
     def answered(reply: OffsetsDeleted) -> None:
         if reply.error_code:

@@ -82,11 +82,11 @@ class _Asked:
         return Group(group_id=self.group_id, topics=self.topics)
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     asked = _asked(request, context.version)
     if not asked:
         return Response(groups=())
-    pending = Pending()
+    pending: Pending[Response] = Pending()
     broker = context.broker
     groups: list[Group | None] = [None] * len(asked)
 

@@ -45,8 +45,8 @@ TopicResponse = Response.Topic
 PartitionResponse = Response.Topic.Partition
 
 
-class _Awaited(Pending):
-    """Completes when every append is as durable as `acks` demands, or when the client's timeout expires."""
+class _Awaited(Pending[Response | None]):
+    """Completes when every partition's append is as durable as was asked for, or when the client's time is over."""
 
     __slots__ = ("_begun", "_deadlines", "_timeout_ms", "_unknown", "response")
 
@@ -127,7 +127,7 @@ def _refuse(answer: PartitionResponse, error_code: int, message: str) -> None:
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response | None]:
     acks = request.acks
     responses: list[TopicResponse] = []
     broker = context.broker

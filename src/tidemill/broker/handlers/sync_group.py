@@ -15,10 +15,10 @@ from tidemill.shard.pending import Pending
 from tidemill.wire.messages.sync_group import Request, Response
 
 
-def handle(request: Request, context: RequestContext) -> Response | Pending:
+def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     if context.version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return Response(error_code=errors.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
-    pending = Pending()
+    pending: Pending[Response] = Pending()
 
     def answer(reply: Synced) -> None:
         pending.complete(

@@ -30,7 +30,7 @@ from tidemill.peer import (
     transfer_leadership,
 )
 from tidemill.peer.link import Buffer, Link
-from tidemill.shard.pending import Pending
+from tidemill.shard.pending import OUTCOME_UNKNOWN, Pending
 from tidemill.wire.api import ALL
 from tidemill.wire.failure import failure_response
 from tidemill.wire.schema import Api, Message
@@ -92,7 +92,7 @@ class PeerRequests:
 
         outcome: Any = self._handlers[envelope.api.key](envelope.request, context)
         if isinstance(outcome, Pending):
-            outcome.then(answered)
+            outcome.then(answered, lambda _: answered(None))
         else:
             answered(outcome)
 
@@ -102,7 +102,7 @@ class PeerRequests:
             return join.Response(cluster_id=admitted.cluster_id, broker_id=admitted.broker_id, peers=peers)
 
         if not context.broker.controller.accepts_writes:  # a broker that joins knows one address, and not whose it is
-            pending = Pending()
+            pending: Pending[join.Response] = Pending()
 
             def answered(response: join.Response | int) -> None:
                 pending.complete(join.Response(error_code=response) if isinstance(response, int) else response)
@@ -150,7 +150,7 @@ class PeerRequests:
     def _image_offset(self, _: image_offset.Request, context: RequestContext) -> object:
         if not context.broker.controller.accepts_writes:
             return image_offset.Response(error_code=errors.NOT_CONTROLLER)
-        pending = Pending()
+        pending: Pending[image_offset.Response] = Pending()
 
         def told(offset: int | None) -> None:
             if offset is None:
@@ -166,10 +166,10 @@ class PeerRequests:
         controller = self._broker.controller
         if not controller.accepts_writes:
             return response(error_code=errors.NOT_CONTROLLER)
-        pending = Pending()
+        pending: Pending[Message] = Pending()
 
         def decided(result: Any) -> None:
-            if result is None:
+            if result is OUTCOME_UNKNOWN:
                 pending.complete(response(error_code=errors.REQUEST_TIMED_OUT))
             elif result.problem is not None:
                 code, message = result.problem

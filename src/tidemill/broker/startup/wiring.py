@@ -22,6 +22,7 @@ from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.peer import join, register
+from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
 from tidemill.storage.disk import Disk
@@ -237,8 +238,8 @@ async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str |
             broker_id=identity.broker_id, directory_id=identity.directory_id, endpoints=endpoints, rack=rack
         )
         broker.controller.submit(command).then(future.set_result)
-        registered: Registered | None = await future
-        if registered is None:
+        registered: Registered | OutcomeUnknown = await future
+        if registered is OUTCOME_UNKNOWN:
             return errors.REQUEST_TIMED_OUT, None, 0
         code, message = registered.problem or (errors.NONE, None)
         return code, message, broker.image.offset

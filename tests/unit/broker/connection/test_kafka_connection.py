@@ -175,7 +175,7 @@ def test_a_pending_response_that_fails_is_answered_with_an_error_code(monkeypatc
     Also one that cannot be encoded, in the callback of another request's commit.
     """
     world = world_with()
-    pending = Pending()
+    pending: Pending[Message] = Pending()
     monkeypatch.setitem(HANDLERS, describe_cluster.API.key, lambda request, context: pending)
     client = Client(world)
     client.send(brokers(), 1)
