@@ -19,6 +19,7 @@ from tidemill.app.start_problem import StartProblem
 from tidemill.client import broker_http
 from tidemill.metadata.growth import internal_replication_factor
 from tidemill.model.config_resolution import BrokerLayers
+from tidemill.model.internal_topics import METADATA
 from tidemill.model.topic import METADATA_TOPIC
 from tidemill.runtime.os_clock import OsClock
 from tidemill.telemetry.event_log import EventLog
@@ -127,7 +128,7 @@ class BrokerProcesses:
         of voters.
         """
         count = len(self._brokers)
-        wanted = internal_replication_factor(METADATA_TOPIC, count, BrokerLayers())
+        wanted = internal_replication_factor(METADATA, count, BrokerLayers())
         voters: list[int] = []
         for broker in self._brokers:
             try:

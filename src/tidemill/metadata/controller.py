@@ -48,6 +48,7 @@ from tidemill.metadata.topics import (
 )
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.entropy import Entropy
+from tidemill.model.internal_topics import INTERNAL_TOPICS, InternalTopic
 
 Command = (
     BootstrapCluster
@@ -68,13 +69,20 @@ Live = frozenset[BrokerId] | None
 
 class Controller:
     def __init__(
-        self, image: ClusterImage, *, broker_id: BrokerId, static: Mapping[str, str], entropy: Entropy
+        self,
+        image: ClusterImage,
+        *,
+        broker_id: BrokerId,
+        static: Mapping[str, str],
+        entropy: Entropy,
+        internal_topics: tuple[InternalTopic, ...] = INTERNAL_TOPICS,
     ) -> None:
         """Start from the committed `image`; `static` holds the settings this broker was started with."""
         self._image = image
         self._broker_id = broker_id
         self._static = static
         self._entropy = entropy
+        self._internal_topics = internal_topics
 
     @property
     def image(self) -> ClusterImage:
@@ -119,6 +127,7 @@ class Controller:
             layers=self._image.broker_layers(self._broker_id, self._static),
             entropy=self._entropy,
             live=live,
+            internal_topics=self._internal_topics,
         )
         match command:
             case BootstrapCluster():

@@ -14,16 +14,16 @@ from tidemill.metadata.replicas import candidates_of, loads_of
 from tidemill.metadata.result import DecisionContext
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.config_resolution import BrokerLayers, broker_int
+from tidemill.model.internal_topics import InternalTopic
 from tidemill.model.shard import METADATA_SHARD
-from tidemill.model.topic import METADATA_TOPIC, OFFSETS_TOPIC
 
-METADATA_REPLICAS_MAX: Final = 5  # tolerates two failures; more replicas would slow down every metadata change
-_FACTOR_KEYS: Final = {OFFSETS_TOPIC: "offsets.topic.replication.factor"}
+METADATA_REPLICAS_MAX: Final = 5  # more would survive a third failure, and slow every change
 
 
-def internal_replication_factor(topic: str, broker_count: int, layers: BrokerLayers) -> int:
-    """Return the number of replicas of an internal topic in a cluster of `broker_count` brokers; at least one."""
-    wanted = METADATA_REPLICAS_MAX if topic == METADATA_TOPIC else broker_int(layers, _FACTOR_KEYS[topic])
+def internal_replication_factor(topic: InternalTopic, broker_count: int, layers: BrokerLayers) -> int:
+    """How many replicas an internal topic has among so many brokers; at least one."""
+    keys = topic.keys
+    wanted = METADATA_REPLICAS_MAX if keys is None else broker_int(layers, keys.replication_factor)
     if broker_count >= wanted:
         return wanted
     return max(1, broker_count - (broker_count % 2 == 0))
@@ -35,11 +35,11 @@ def plan_growth(context: DecisionContext) -> tuple[ReplicasRecord, ...]:
     candidates = [candidate for candidate in candidates_of(context) if candidate.is_live]
     loads = loads_of(image)
     records = []
-    for name in (METADATA_TOPIC, *_FACTOR_KEYS):
-        topic = image.topic(name)
+    for internal in context.internal_topics:
+        topic = image.topic(internal.name)
         for shard in () if topic is None else (image.shards[shard_id] for shard_id in topic.shard_ids):
-            usable = {voter.broker_id for voter in shard.replicas} | {c.voter.broker_id for c in candidates}
-            wanted = internal_replication_factor(name, len(usable), context.layers)
+            able = {voter.broker_id for voter in shard.replicas} | {c.voter.broker_id for c in candidates}
+            wanted = internal_replication_factor(internal, len(able), context.layers)
             if wanted <= len(shard.replicas):
                 continue
             replicas = extend(shard.replicas, wanted, candidates, loads)

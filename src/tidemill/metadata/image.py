@@ -12,8 +12,9 @@ from typing import Final
 from tidemill.metadata.metadata_records import BROKER_RESOURCE, PEER_ENDPOINT, TOPIC_RESOURCE, ConfigResource, Endpoint
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.config_resolution import NOTHING, BrokerLayers
+from tidemill.model.internal_topics import is_internal
 from tidemill.model.shard import ShardId
-from tidemill.model.topic import INTERNAL_TOPICS, TopicId
+from tidemill.model.topic import TopicId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        return self.name in INTERNAL_TOPICS
+        return is_internal(self.name)
 
     def shard_of(self, partition: int) -> ShardId | None:
         """Return the id of the shard that holds `partition`; None when the topic has no such partition."""

@@ -8,6 +8,7 @@ from tidemill.metadata.metadata_records import Record
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import BrokerLayers
 from tidemill.model.entropy import Entropy
+from tidemill.model.internal_topics import INTERNAL_TOPICS, InternalTopic
 
 Response = TypeVar("Response", covariant=True)
 
@@ -39,6 +40,7 @@ class DecisionContext:
     layers: BrokerLayers
     entropy: Entropy
     live: frozenset[BrokerId] | None = None  # None: all
+    internal_topics: tuple[InternalTopic, ...] = INTERNAL_TOPICS
 
     def is_live(self, broker_id: BrokerId) -> bool:
         return self.live is None or broker_id in self.live

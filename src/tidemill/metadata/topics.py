@@ -24,11 +24,10 @@ from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.config_resolution import broker_flag, broker_int, broker_value
 from tidemill.model.errors import KafkaError
+from tidemill.model.internal_topics import is_internal
 from tidemill.model.shard import ShardId
 from tidemill.model.topic import (
-    INTERNAL_TOPICS,
     NO_TOPIC_ID,
-    OFFSETS_TOPIC,
     TopicId,
     name_problem,
     new_topic_id,
@@ -138,24 +137,25 @@ def create_topics(context: DecisionContext, command: CreateTopics) -> Result[tup
 def create_internal_topic(context: DecisionContext, command: CreateInternalTopic) -> Result[CreatedTopic]:
     known = context.image.topic(command.name)
     if known is not None:
-        return Result((), _existing_topic(context.image, known))
-    if command.name != OFFSETS_TOPIC:
+        return Result((), _as_created(context.image, known))
+    internal = next((topic for topic in context.internal_topics if topic.name == command.name), None)
+    if internal is None or internal.keys is None:
         problem = Problem(
             errors.INVALID_TOPIC_EXCEPTION, f"{command.name!r} is not an internal topic that brokers can create"
         )
         return Result((), CreatedTopic(name=command.name, problem=problem))
     layers = context.layers
     topic = NewTopic(
-        name=OFFSETS_TOPIC,
-        partition_count=broker_int(layers, "offsets.topic.num.partitions"),
-        replication_factor=internal_replication_factor(OFFSETS_TOPIC, len(context.image.registered()), layers),
+        name=internal.name,
+        partition_count=broker_int(layers, internal.keys.partition_count),
+        replication_factor=internal_replication_factor(internal, len(context.image.registered()), layers),
     )
     try:
         made, answer = _plan_topic(context, loads_of(context.image), topic, context.image.next_shard_id, suggest=False)
     except KafkaError as refused:
         problem = Problem(refused.error_code, refused.message)
         return Result((), CreatedTopic(name=command.name, problem=problem))
-    fixed = {**INTERNAL_TOPIC_SETTINGS, "segment.bytes": str(broker_value(layers, "offsets.topic.segment.bytes"))}
+    fixed = {**INTERNAL_TOPIC_SETTINGS, "segment.bytes": str(broker_value(layers, internal.keys.segment_bytes))}
     return Result((*made, *setting_records(topic.name, fixed)), answer)
 
 
@@ -217,11 +217,8 @@ def _check_new_name(image: ClusterImage, name: str, taken: dict[str, str]) -> No
         raise KafkaError(errors.INVALID_TOPIC_EXCEPTION, problem)
     if name in image.topics:
         raise KafkaError(errors.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
-    if name in INTERNAL_TOPICS:
-        raise KafkaError(
-            errors.INVALID_TOPIC_EXCEPTION,
-            f"topic name {name!r} is reserved for an internal topic; choose another name",
-        )
+    if is_internal(name):
+        raise KafkaError(errors.INVALID_TOPIC_EXCEPTION, f"topic {name!r} is internal, and only the cluster creates it")
     alike = image.metric_names.get(metric_name(name)) or taken.get(metric_name(name))
     if alike is not None:
         raise KafkaError(

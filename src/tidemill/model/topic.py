@@ -13,7 +13,6 @@ METADATA_TOPIC_ID = TopicId(bytes(15) + b"\x01")  # the id of Kafka's own metada
 
 METADATA_TOPIC = "__tidemill_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({METADATA_TOPIC, OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 
 NAME_LENGTH_MAX = 249  # as in Kafka, where a directory is called `name-partition` and has at most 255 characters
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")

@@ -15,7 +15,7 @@ from tidemill.broker.connection.deadlines import Deadlines
 from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.leadership.leadership import leadership_problem
 from tidemill.model import errors
-from tidemill.model.topic import INTERNAL_TOPICS
+from tidemill.model.internal_topics import is_internal
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.delete_records import Request, Response
@@ -100,7 +100,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
 
 
 def _problem(topic: str, partition: Partition, offset: int) -> int:
-    if topic in INTERNAL_TOPICS:
+    if is_internal(topic):
         return errors.INVALID_TOPIC_EXCEPTION
     if "delete" not in partition.config.cleanup_policy:
         return errors.POLICY_VIOLATION

@@ -26,8 +26,9 @@ from tidemill.broker.leadership.partition_view import partition_view
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.model import errors
 from tidemill.model.config_resolution import broker_flag
+from tidemill.model.internal_topics import is_internal
 from tidemill.model.shard import ShardId
-from tidemill.model.topic import INTERNAL_TOPICS, METADATA_TOPIC, NO_TOPIC_ID, name_problem
+from tidemill.model.topic import METADATA_TOPIC, NO_TOPIC_ID, name_problem
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.metadata import Request, Response
 
@@ -97,7 +98,7 @@ def _to_create(request: Request, context: RequestContext) -> list[str]:
         return []
     image = broker.image
     names = dict.fromkeys(topic.name for topic in request.topics if topic.name)
-    missing = (n for n in names if image.topic(n) is None and name_problem(n) is None and n not in INTERNAL_TOPICS)
+    missing = (n for n in names if image.topic(n) is None and name_problem(n) is None and not is_internal(n))
     return list(islice(missing, CREATED_MAX))
 
 

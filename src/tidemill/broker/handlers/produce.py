@@ -29,7 +29,7 @@ from tidemill.broker.connection.pipelines import SENT_AGAIN, TopicPartition
 from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.leadership.leader_hints import Misdirected, add_leader_hints
 from tidemill.model import errors
-from tidemill.model.topic import INTERNAL_TOPICS
+from tidemill.model.internal_topics import is_internal
 from tidemill.shard.append import Appended, append_batch
 from tidemill.shard.commit_waiters import Waiter
 from tidemill.shard.partition import Partition, PartitionShard
@@ -141,6 +141,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
     for topic in request.topic_data:
         name = topic.name or table.name_of(topic.topic_id)
         partitions = table.topics.get(name) if name is not None else None
+        is_written_by_cluster = name is not None and is_internal(name)
         answers: list[PartitionResponse] = []
         responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
         for data in topic.partition_data:
@@ -152,10 +153,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
                 appended = _unknown(context, name, topic.topic_id, data.index)
             elif not partition.shard.accepts_writes:
                 appended = _not_accepting(partition)
-            elif name in INTERNAL_TOPICS:
-                appended = Appended(
-                    errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is an internal topic: clients may not write to it"
-                )
+            elif is_written_by_cluster:
+                appended = Appended(errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is written by the cluster alone")
             elif data.records is None:
                 appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
             elif pipelines and (

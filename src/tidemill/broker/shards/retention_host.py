@@ -14,7 +14,7 @@ from tidemill.broker.controller.metadata_freshness import CURRENT_MS, MetadataFr
 from tidemill.broker.machine import Machine
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.model.config_resolution import BrokerLayers, broker_int
-from tidemill.model.topic import INTERNAL_TOPICS
+from tidemill.model.internal_topics import is_internal
 from tidemill.shard.partition import Partition
 from tidemill.storage.partition.retention import UNBOUNDED, retained_from, segment_ages
 from tidemill.telemetry.metrics import Metrics
@@ -59,7 +59,7 @@ class RetentionHost:
         if self._unchecked:
             return  # the last check is still running: too many partitions for this interval
         for topic, partitions in self._shard_table.topics.items():
-            if topic not in INTERNAL_TOPICS:
+            if not is_internal(topic):
                 self._unchecked += [partition for partition in partitions.values() if _may_expire(partition)]
         self._resume()
 
