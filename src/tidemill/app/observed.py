@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tidemill.app.cluster_report import ClusterReport
 from tidemill.broker.broker import Broker
-from tidemill.model import errors
+from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.telemetry.prometheus import PrometheusText
 from tidemill.wire.api import ALL
 
@@ -46,6 +46,6 @@ def _update_gauges(broker: Broker) -> None:
     metrics.topics = len(broker.image.topics)
     metrics.shards = len(table.shards)
     metrics.partitions = sum(map(len, table.topics.values()))
-    counts = [hosted.counts() for hosted in broker.coordinators.hosted()]
+    counts = [hosted.core.groups.counts() for hosted in broker.coordinators.of(GROUPS).hosted()]
     metrics.groups = sum(groups for groups, _ in counts)
     metrics.members = sum(members for _, members in counts)

@@ -4,7 +4,7 @@ Its parts are opened in this order: data directory, store, metadata shard (shard
 listeners.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from tidemill.broker.connection.connection_memory import ConnectionMemory, Holder
@@ -15,6 +15,7 @@ from tidemill.broker.controller.metadata_quorum_status import MetadataQuorumStat
 from tidemill.broker.controller.producer_id_source import ProducerIdSource
 from tidemill.broker.controller.topic_creation import TopicCreation
 from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
+from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
 from tidemill.broker.fetch.fetch_session import FetchSessions
 from tidemill.broker.leadership.drain_leadership import DrainLeadership
 from tidemill.broker.leadership.leader_balancer import LeaderBalancer
@@ -32,7 +33,8 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model import errors
 from tidemill.model.config_resolution import BrokerLayers, broker_int
-from tidemill.model.shard import METADATA_SHARD, ShardId
+from tidemill.model.internal_topics import all_internal_topics
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import TopicId
 from tidemill.peer.frame import DRAINING, HEARS_CONTROLLER
 from tidemill.shard.jobs import Workers
@@ -59,7 +61,15 @@ class Connection(Holder, Protocol):
 
 
 class Broker:
-    def __init__(self, store: Store, identity: Identity, static: Mapping[str, str], machine: Machine) -> None:
+    def __init__(
+        self,
+        store: Store,
+        identity: Identity,
+        static: Mapping[str, str],
+        machine: Machine,
+        registrations: Sequence[AnyRegistration],
+    ) -> None:
+        """`static` is the configuration that the process was started with; `registrations` are the coordinators."""
         self.identity = identity
         self.broker_id = identity.broker_id
         self.static = static
@@ -74,6 +84,7 @@ class Broker:
             broker_id=identity.broker_id,
             static=static,
             entropy=machine.entropy,
+            internal_topics=all_internal_topics(it.topic for it in registrations),
             clock=self.stall_tolerant_clock,
             live=lambda: self.cluster.live(),
             hears_this=lambda voter: self.cluster.peers.hears_this(voter),
@@ -124,15 +135,7 @@ class Broker:
         self.deadlines = Deadlines(machine.clock)
         self.topic_creation = TopicCreation(self.controller, self.cluster)
         self.producer_ids = ProducerIdSource(self.controller, self.cluster.controller_client, identity.broker_id)
-        self.coordinators = CoordinatorHost(
-            machine=machine,
-            controller=self.controller,
-            shard_table=self.shard_table,
-            layers=lambda: self.layers,
-            create=self.topic_creation.create_internal,
-            storage_problem=self.storage_problem,
-            is_isolated=lambda: self.is_isolated,
-        )
+        self.coordinators = CoordinatorHost(registrations, self)
         self.membership_reconciler = MembershipReconciler(machine, self.shard_table, self.cluster)
         self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
         self.leader_balancer = LeaderBalancer(
@@ -204,6 +207,10 @@ class Broker:
         if known is not None and known.shard_of(number) is not None:
             return errors.NOT_LEADER_OR_FOLLOWER
         return errors.UNKNOWN_TOPIC_OR_PARTITION
+
+    def create_internal_topic(self, name: str, created: Callable[[int], None]) -> None:
+        """Call `created` with an error code, or with 0 when the topic exists and its shards have leaders."""
+        self.topic_creation.create_internal(name, created)
 
     def storage_problem(self) -> str | None:
         """Return why nothing may be appended now (`log.md` §5.2); None when appends are accepted."""

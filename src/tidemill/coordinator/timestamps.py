@@ -1,14 +1,20 @@
-"""What time it is for a coordinator: three answers, because clocks are set and jump."""
+"""The time of a decision, by three clocks: wall clocks are set and jump, so no single one serves every purpose."""
 
 from typing import NamedTuple
 
 
 class Timestamps(NamedTuple):
-    """In milliseconds."""
+    """All in milliseconds."""
 
     now_ms: int
-    """Of a monotonic clock: deadlines are measured with it."""
+    """The monotonic clock of this process: deadlines are measured with it."""
     append_time: int
-    """What the partition's log gives its entries, since the epoch, never going back: it is written down."""
+    """
+    The time that the partition's log gives to entries appended now, since the epoch.  It never goes back within a
+    partition, and it is what records store.
+    """
     past_ms: int
-    """Since the epoch: by every clock it is at least this late.  What expires does so by it."""
+    """
+    The earliest of three readings, since the epoch: wall clock, append time, and the wall clock at load plus monotonic
+    time.  What expires by age is judged by it, so that one clock that jumps ahead expires nothing.
+    """

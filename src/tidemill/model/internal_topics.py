@@ -1,5 +1,6 @@
 """The table of internal topics: topics that the cluster creates and writes itself, and no client does."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,6 +46,11 @@ INTERNAL_TOPICS: Final = (
     InternalTopic(name="__share_group_state"),  # Kafka's; share state lives in the partition's own shard log
 )
 _NAMES: Final = frozenset(topic.name for topic in INTERNAL_TOPICS)
+
+
+def all_internal_topics(registered: Iterable[InternalTopic]) -> tuple[InternalTopic, ...]:
+    """Return the table, and the registered topics that it lacks."""
+    return tuple(dict.fromkeys((*INTERNAL_TOPICS, *registered)))
 
 
 def is_internal(name: str) -> bool:

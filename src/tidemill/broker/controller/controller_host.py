@@ -29,6 +29,7 @@ from tidemill.metadata.metadata_records import (
 from tidemill.model.broker_id import BrokerId, ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
+from tidemill.model.internal_topics import InternalTopic
 from tidemill.shard.append import append_own
 from tidemill.shard.pending import OUTCOME_UNKNOWN, Pending
 from tidemill.shard.shard import Shard
@@ -50,6 +51,7 @@ class ControllerHost:
         broker_id: BrokerId,
         static: Mapping[str, str],
         entropy: Entropy,
+        internal_topics: tuple[InternalTopic, ...],
         clock: Clock,
         live: Callable[[], frozenset[BrokerId]],
         hears_this: Callable[[ReplicaKey], bool],
@@ -68,6 +70,7 @@ class ControllerHost:
         self._broker_id = broker_id
         self._static = static
         self._entropy = entropy
+        self._internal_topics = internal_topics
         self._clock = clock
         self._live = live
         self._hears_this = hears_this
@@ -110,7 +113,13 @@ class ControllerHost:
             return  # it cannot be read here: somebody else is about to lead
         self._decided_upon = 0
         self._grown_with = frozenset()
-        self._controller = Controller(self.image, broker_id=self._broker_id, static=self._static, entropy=self._entropy)
+        self._controller = Controller(
+            self.image,
+            broker_id=self._broker_id,
+            static=self._static,
+            entropy=self._entropy,
+            internal_topics=self._internal_topics,
+        )
         self.on_lead()
 
     def tick(self) -> None:

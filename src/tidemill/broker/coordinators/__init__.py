@@ -1,1 +1,1 @@
-"""Hosts of replicated state machines: one core for each partition of an internal topic."""
+"""Hosts replicated cores on the leaders of their partitions.  Entry point: `coordinator_host`."""

@@ -5,6 +5,7 @@ Deletes empty groups with their committed offsets.  A group that has members is 
 """
 
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.group_coordinator import ask_group
 from tidemill.coordinator.group.requests import DeleteGroups
 from tidemill.coordinator.group.responses import GroupsDeleted
 from tidemill.shard.pending import Pending
@@ -26,7 +27,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             pending.complete(Response(results=[results[name] for name in names]))
 
     for group_id in names:
-        context.broker.coordinators.ask(
+        ask_group(
+            context,
             group_id,
             DeleteGroups(waiter=lambda reply, group_id=group_id: answered(group_id, reply), group_ids=(group_id,)),
         )

@@ -9,6 +9,7 @@ v6  GROUP_ID_NOT_FOUND with a message (KIP-1043); before, such a group has the s
 """
 
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.group_coordinator import ask_group
 from tidemill.coordinator.group.requests import DescribeGroups
 from tidemill.coordinator.group.responses import DescribedGroup, GroupsDescribed
 from tidemill.model import errors
@@ -31,7 +32,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             pending.complete(Response(groups=[group for group in groups if group is not None]))
 
     for at, group_id in enumerate(request.groups):
-        context.broker.coordinators.ask(
+        ask_group(
+            context,
             group_id,
             DescribeGroups(waiter=lambda reply, at=at: answered(at, reply), group_ids=(group_id,)),
         )

@@ -1,73 +1,64 @@
 """
 FindCoordinator (key 10): v0-6
 
-Returns the coordinator of a group: the broker that leads the group's partition of `__consumer_offsets`.  The first
-request creates this topic.  Transactions and share groups are refused with an error that clients do not retry: they are
-not implemented.
+Returns the broker that coordinates each key: the leader of the key's partition of the coordinator's internal topic,
+which is created at the first request.  Key types without a coordinator are refused with errors that clients do not
+retry: there are no transactions and no share groups yet.
 
 v1  key_type
 v4  many keys at once (KIP-699)
 v6  key type 2: share groups (KIP-932)
 """
 
-from typing import Final
+from typing import Any, Final
 
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.hosted_topic import HostedTopic
 from tidemill.model import errors
-from tidemill.model.topic import OFFSETS_TOPIC
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.find_coordinator import Request, Response
 
-GROUP: Final = 0
-TRANSACTION: Final = 1
-SHARE: Final = 2
-
 Coordinator = Response.Coordinator
+
+# Refusals of key types that Kafka knows, while no coordinator is registered for them.
+REFUSALS: Final = {
+    1: (errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not built yet"),
+    2: (errors.INVALID_REQUEST, "share groups are not built yet"),
+}
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
     keys = tuple(request.coordinator_keys) if context.version >= 4 else (request.key,)
-    if request.key_type == TRANSACTION:
-        code, message = (
-            errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "transactions are not implemented: unset transactional.id",
-        )
-    elif request.key_type == SHARE:
-        code, message = errors.INVALID_REQUEST, "share groups are not implemented"
-    elif request.key_type != GROUP:
-        code, message = errors.INVALID_REQUEST, f"key_type={request.key_type} is unknown; use {GROUP} (group)"
-    else:
-        pending: Pending[Response] = Pending()
-        context.broker.coordinators.when_there(
-            lambda: pending.complete(_answer(context, [_of_group(context, key) for key in keys]))
-        )
-        return pending
-    return _answer(context, [_refused(key, code, message) for key in keys])
+    hosted = context.broker.coordinators.of_key_type(request.key_type)
+    if hosted is None:
+        unknown = (errors.INVALID_REQUEST, f"key type {request.key_type} is not known")
+        code, message = REFUSALS.get(request.key_type, unknown)
+        return _response(context, [_refused(key, code, message) for key in keys])
+    pending: Pending[Response] = Pending()
+    hosted.when_created(lambda: pending.complete(_response(context, [_found(context, hosted, key) for key in keys])))
+    return pending
 
 
-def _of_group(context: RequestContext, group_id: str) -> Coordinator:
+def _found(context: RequestContext, hosted: HostedTopic[Any, Any], key: str) -> Coordinator:
     broker = context.broker
-    image = broker.image
-    topic = image.topic(OFFSETS_TOPIC)
-    number = broker.coordinators.partition_of(group_id)
+    topic, number = hosted.topic, hosted.partition_of(key)
     if topic is None or number is None:
-        return _refused(group_id, errors.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} does not exist yet; try again")
+        name = hosted.registration.topic.name
+        return _refused(key, errors.COORDINATOR_NOT_AVAILABLE, f"topic {name} does not exist yet")
     leader = broker.cluster.leader_of(topic, number)
     for endpoint in broker.endpoints_for(context.connection.listener):
         if leader is not None and endpoint.node_id == leader[0]:
             return Coordinator(
-                key=group_id, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port, error_code=errors.NONE
+                key=key, node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port, error_code=errors.NONE
             )
-    return _refused(
-        group_id, errors.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC}-{number} has no leader at the moment; try again"
-    )
+    return _refused(key, errors.COORDINATOR_NOT_AVAILABLE, f"{topic.name}-{number} has no leader now")
 
 
 def _refused(key: str, error_code: int, message: str) -> Coordinator:
     return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error_code, error_message=message)
 
 
-def _answer(context: RequestContext, found: list[Coordinator]) -> Response:
+def _response(context: RequestContext, found: list[Coordinator]) -> Response:
     if context.version >= 4:
         return Response(coordinators=found)
     only = found[0]

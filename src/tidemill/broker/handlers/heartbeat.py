@@ -7,6 +7,7 @@ v3  group_instance_id (KIP-345)
 """
 
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.group_coordinator import ask_group
 from tidemill.coordinator.group.requests import Heartbeat
 from tidemill.coordinator.group.responses import HeartbeatTaken
 from tidemill.shard.pending import Pending
@@ -19,7 +20,8 @@ def handle(request: Request, context: RequestContext) -> Pending[Response]:
     def answer(reply: HeartbeatTaken) -> None:
         pending.complete(Response(error_code=reply.error_code))
 
-    context.broker.coordinators.ask(
+    ask_group(
+        context,
         request.group_id,
         Heartbeat(
             waiter=answer,

@@ -12,6 +12,7 @@ v9  skip_assignment (KIP-814)
 """
 
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.group_coordinator import ask_group
 from tidemill.coordinator.group.requests import Join
 from tidemill.coordinator.group.responses import Joined
 from tidemill.shard.pending import Pending
@@ -27,7 +28,8 @@ def handle(request: Request, context: RequestContext) -> Pending[Response]:
     def answer(reply: Joined) -> None:
         pending.complete(_response(reply, version))
 
-    context.broker.coordinators.ask(
+    ask_group(
+        context,
         request.group_id,
         Join(
             waiter=answer,

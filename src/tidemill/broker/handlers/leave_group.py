@@ -8,6 +8,7 @@ v5  reason: ignored
 """
 
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.group_coordinator import ask_group
 from tidemill.coordinator.group.requests import Leave, LeavingMember
 from tidemill.coordinator.group.responses import Left
 from tidemill.shard.pending import Pending
@@ -31,7 +32,7 @@ def handle(request: Request, context: RequestContext) -> Pending[Response]:
         if names_many
         else (LeavingMember(member_id=request.member_id),)
     )
-    context.broker.coordinators.ask(request.group_id, Leave(waiter=answer, group_id=request.group_id, members=members))
+    ask_group(context, request.group_id, Leave(waiter=answer, group_id=request.group_id, members=members))
     return pending
 
 

@@ -9,6 +9,7 @@ v5  types_filter, group_type (KIP-848)
 """
 
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.coordinator.group.requests import ListGroups
 from tidemill.coordinator.group.responses import GroupsListed
 from tidemill.model import errors
@@ -19,7 +20,7 @@ Group = Response.Group
 
 
 def handle(request: Request, context: RequestContext) -> Response | Pending[Response]:
-    hosted = context.broker.coordinators.hosted()
+    hosted = context.broker.coordinators.of(GROUPS).hosted()
     if not hosted:
         return Response(error_code=errors.NONE, groups=())
     pending: Pending[Response] = Pending()
@@ -31,9 +32,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             pending.complete(_response(replies))
 
     for partition in hosted:
-        partition.ask(
-            ListGroups(waiter=answered, states=tuple(request.states_filter), types=tuple(request.types_filter))
-        )
+        asked = ListGroups(waiter=answered, states=tuple(request.states_filter), types=tuple(request.types_filter))
+        partition.ask(asked, answered)
     return pending
 
 

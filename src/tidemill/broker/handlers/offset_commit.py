@@ -11,6 +11,7 @@ v10 topics by id: UNKNOWN_TOPIC_ID
 """
 
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.group_coordinator import ask_group
 from tidemill.coordinator.group.requests import CommitOffsets, OffsetToCommit
 from tidemill.coordinator.group.responses import OffsetsCommitted
 from tidemill.model import errors
@@ -58,7 +59,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             answer.error_code = error_code
         pending.complete(response)
 
-    context.broker.coordinators.ask(
+    ask_group(
+        context,
         request.group_id,
         CommitOffsets(
             waiter=answered,

@@ -5,6 +5,7 @@ Deletes committed offsets (KIP-496).  A group keeps the offsets of topics that i
 """
 
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.group_coordinator import ask_group
 from tidemill.coordinator.group.requests import DeleteOffsets, TopicPartitionId
 from tidemill.coordinator.group.responses import OffsetsDeleted
 from tidemill.model import errors
@@ -41,7 +42,8 @@ def handle(request: Request, context: RequestContext) -> Pending[Response]:
             answer.error_code = error_code
         pending.complete(Response(error_code=errors.NONE, topics=topics))
 
-    context.broker.coordinators.ask(
+    ask_group(
+        context,
         request.group_id,
         DeleteOffsets(waiter=answered, group_id=request.group_id, partitions=tuple(partitions)),
     )

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.group_coordinator import ask_group
 from tidemill.coordinator.group.requests import FetchOffsets, TopicPartitionId
 from tidemill.coordinator.group.responses import FetchedOffset, OffsetsFetched
 from tidemill.metadata.image import ClusterImage
@@ -111,7 +112,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
 
     for at, it in enumerate(asked):
         it.resolve(broker.image)
-        broker.coordinators.ask(
+        ask_group(
+            context,
             it.group_id,
             FetchOffsets(
                 waiter=lambda reply, at=at: answered(at, reply),

@@ -8,6 +8,7 @@ v5  protocol_type and protocol_name, which are both required (KIP-559)
 """
 
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.group_coordinator import ask_group
 from tidemill.coordinator.group.requests import Sync
 from tidemill.coordinator.group.responses import Synced
 from tidemill.model import errors
@@ -30,7 +31,8 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             )
         )
 
-    context.broker.coordinators.ask(
+    ask_group(
+        context,
         request.group_id,
         Sync(
             waiter=answer,

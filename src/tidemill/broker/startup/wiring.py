@@ -12,6 +12,8 @@ from itertools import chain
 from typing import Any, Final
 
 from tidemill.broker.broker import Broker
+from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
+from tidemill.broker.coordinators.registrations import COORDINATORS
 from tidemill.broker.machine import Machine
 from tidemill.broker.peers.cluster import peer_addresses
 from tidemill.broker.peers.peer_requests import PeerRequests
@@ -145,9 +147,18 @@ async def _new_identity(broker_id: BrokerId | None, addresses: Sequence[str], ma
     )
 
 
-def make(identity: Identity, store: Store, static: Mapping[str, str], machine: Machine) -> Broker:
-    """Create a broker with the shards in its store; it has no connections yet and does not listen."""
-    broker = Broker(store, identity, static, machine)
+def make(
+    identity: Identity,
+    store: Store,
+    static: Mapping[str, str],
+    machine: Machine,
+    more_coordinators: Sequence[AnyRegistration] = (),
+) -> Broker:
+    """
+    Return a broker that ticks, with the shards that it knows of; it has no links and no listeners yet.
+    `more_coordinators` are hosted beside those of every broker.
+    """
+    broker = Broker(store, identity, static, machine, (*COORDINATORS, *more_coordinators))
     controller = broker.controller
     shard = broker.shard_table.open_metadata(controller.image, is_initial_voter=identity.is_initial_voter)
     if shard.log.damage is not None and not shard.damage.is_repairable:

@@ -24,5 +24,5 @@ class DecisionBuilder:
     def wake_after(self, key: Key, delay_ms: int) -> None:
         self.deadlines.set(key, self.timestamps.now_ms + delay_ms)
 
-    def result(self) -> Result:
+    def result(self) -> Result[LogRecord]:
         return Result(tuple(self.records), tuple(self.replies), self.deadlines.take_changes())

@@ -46,7 +46,7 @@ from tidemill.coordinator.group.responses import (
 )
 from tidemill.coordinator.group.snapshot import CHUNK_RECORDS_MAX, SnapshotChunks
 from tidemill.coordinator.group.state import LoggedState, TopicIdOf
-from tidemill.coordinator.result import Key, Result, Waiter
+from tidemill.coordinator.result import Key, LogRecord, Result, Waiter
 from tidemill.coordinator.timestamps import Timestamps
 from tidemill.model import errors
 from tidemill.model.entropy import Entropy
@@ -81,8 +81,8 @@ class Groups:
         """
         self._state.replay(key, value)
 
-    def loaded(self, timestamps: Timestamps) -> Result:
-        """Start after the whole partition was replayed: restore the groups from the log and renew every session."""
+    def loaded(self, timestamps: Timestamps) -> Result[LogRecord]:
+        """The whole partition was replayed: groups begin where the log left them, every session is renewed."""
         assert not self._is_loaded, "a coordinator is loaded once"
         self._is_loaded = True
         decision = self._decision(timestamps)
@@ -124,7 +124,7 @@ class Groups:
 
     # Decisions.
 
-    def decide(self, request: GroupRequest, timestamps: Timestamps) -> Result:
+    def decide(self, request: GroupRequest, timestamps: Timestamps) -> Result[LogRecord]:
         assert self._is_loaded
         decision = self._decision(timestamps)
         match request:
@@ -154,8 +154,8 @@ class Groups:
                 decision.records += map(offset_tombstone, self._state.offsets.of_topics(request.topic_ids))
         return decision.result()
 
-    def expire(self, key: Key, timestamps: Timestamps) -> Result:
-        """Handle a reached deadline.  Does nothing for a deadline that was moved or cancelled."""
+    def expire(self, key: Key, timestamps: Timestamps) -> Result[LogRecord]:
+        """A deadline was reached.  Too early, or for something that is gone, it does nothing."""
         assert self._is_loaded
         decision = self._decision(timestamps)
         if self._deadlines.fired(key, timestamps.now_ms):

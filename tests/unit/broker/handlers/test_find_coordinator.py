@@ -4,6 +4,7 @@ import pytest
 
 from tests.unit.broker.broker_world import LISTENER, BrokerWorld, Client
 from tests.unit.broker.group_member import STATIC
+from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.metadata.metadata_records import Endpoint
 from tidemill.model import errors
 from tidemill.model.topic import OFFSETS_TOPIC
@@ -27,7 +28,7 @@ def test_the_first_request_creates_the_topic() -> None:
         found.port,
     )
     assert all(world.partition(OFFSETS_TOPIC, number).shard.is_serving for number in range(3))
-    assert [True] * 3 == [hosted.is_loaded for hosted in world.broker.coordinators.hosted()]
+    assert [True] * 3 == [hosted.is_loaded for hosted in world.broker.coordinators.of(GROUPS).hosted()]
 
 
 def test_coordinators_are_returned_in_request_order() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld
 from tests.unit.broker.group_member import STATIC, commit
+from tidemill.broker.coordinators.hosted_topic import HostedTopic
 from tidemill.metadata.topics import DeleteTopics
 from tidemill.model import errors
 from tidemill.model.topic import TopicId
@@ -103,7 +104,7 @@ def test_a_topic_that_was_created_again_has_no_commits(monkeypatch: pytest.Monke
     Even before the tombstones of the old topic's offsets are written.
     """
     world = flights()
-    monkeypatch.setattr(type(world.broker.coordinators), "_forget", lambda *_: None)
+    monkeypatch.setattr(HostedTopic, "_forget", lambda *_: None)
     world.broker.controller.submit(DeleteTopics(topics=("flights",)))
     world.stabilize()
     world.create("flights", partitions=2)

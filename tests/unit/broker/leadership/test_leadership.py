@@ -11,6 +11,7 @@ from tests.unit.broker.broker_world import Client
 from tests.unit.broker.cluster_world import ClusterWorld
 from tests.unit.broker.group_member import committing
 from tidemill.batches.builder import build_batch
+from tidemill.broker.coordinators.group_coordinator import GROUPS
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId
 from tidemill.model.topic import OFFSETS_TOPIC
@@ -135,7 +136,9 @@ def world_with_group() -> ClusterWorld:
     world[1].ask(find_coordinator.Request(key="g", coordinator_keys=["g"]))
     world.until(lambda: world.led_by(OFFSETS_TOPIC) != 0, "the group's partition is led")
     world.lead(OFFSETS_TOPIC, by=1)
-    world.until(lambda: all(hosted.is_loaded for hosted in world[1].broker.coordinators.hosted()), "it is loaded")
+    world.until(
+        lambda: all(hosted.is_loaded for hosted in world[1].broker.coordinators.of(GROUPS).hosted()), "it is loaded"
+    )
     committed = world[1].ask(committing("flights", 1), 9)
     assert errors.NONE == first_partition(committed)
     return world

@@ -5,7 +5,9 @@ import pytest
 from tests.unit.broker.broker_world import BrokerWorld, Client
 from tests.unit.broker.group_member import SESSION_MS, STATIC, GroupMember, commit, committing, fetched
 from tidemill.batches.builder import build_batch
-from tidemill.broker.coordinators import coordinated_partition
+from tidemill.broker.coordinators import hosted_partition
+from tidemill.broker.coordinators.group_coordinator import GROUPS
+from tidemill.broker.coordinators.hosted_topic import HostedTopic
 from tidemill.coordinator.group.group_partition import partition_for
 from tidemill.metadata.topics import DeleteTopics
 from tidemill.model import errors
@@ -176,7 +178,7 @@ def test_a_load_forgets_topics_that_went_before_it(monkeypatch: pytest.MonkeyPat
     """
     world = grown_world()
     commit(world, "flights", 3)
-    monkeypatch.setattr(type(world.broker.coordinators), "_forget", lambda *_: None)
+    monkeypatch.setattr(HostedTopic, "_forget", lambda *_: None)
     delete(world, "flights")
     end_offset = log_of(world).log.end_offset
 
@@ -190,7 +192,7 @@ def test_a_snapshot_lets_the_log_begin_later(monkeypatch: pytest.MonkeyPatch) ->
     """
     When enough lies behind the log start, the state is written again, and what was before it goes.
     """
-    monkeypatch.setattr(coordinated_partition, "SNAPSHOT_RECORDS_MIN", 50)
+    monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 50)
     world = grown_world()
     world.create("tides")
 
@@ -208,7 +210,7 @@ def test_a_kill_at_any_step_of_a_snapshot_loses_nothing(monkeypatch: pytest.Monk
     """
     A run without its end changes nothing, and the log start moves only behind a committed end.
     """
-    monkeypatch.setattr(coordinated_partition, "SNAPSHOT_RECORDS_MIN", 8)
+    monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 8)
     world = grown_world()
     commit(world, "flights", 1, 1, 1, 1)
     log = log_of(world)
@@ -231,7 +233,7 @@ def test_a_group_that_comes_while_a_snapshot_begins_is_not_passed_over(monkeypat
     """
     The snapshot does not hold it, so it must lie behind where the log will begin.
     """
-    monkeypatch.setattr(coordinated_partition, "SNAPSHOT_RECORDS_MIN", 8)
+    monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 8)
     world = grown_world()
     other = next(name for name in ("g1", "g2", "g3", "g4") if partition_for(name, 2) == partition_for("g", 2))
     commit(world, "flights", 1, 1, 1, 1)
@@ -249,7 +251,7 @@ def test_a_member_is_served_between_two_chunks_of_a_snapshot(monkeypatch: pytest
     """
     A commit that comes while a snapshot is under way lies behind what it changes.
     """
-    monkeypatch.setattr(coordinated_partition, "SNAPSHOT_RECORDS_MIN", 8)
+    monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 8)
     world = grown_world()
     commit(world, "flights", 1, 1, 1, 1)
     Client(world).send(committing("flights", 2, 2, 2, 2), 9)
@@ -290,10 +292,10 @@ def test_a_long_load_lets_others_in_between() -> None:
         commit(world, "flights", offset, offset, offset, offset)
     again = world.restarted(reads=False)
     again.reads = True
-    other = again.broker.coordinators.hosted()[1 - partition_for("g", 2)]
+    other = again.broker.coordinators.of(GROUPS).hosted()[1 - partition_for("g", 2)]
 
     turns = 0
-    while not all(hosted.is_loaded for hosted in again.broker.coordinators.hosted()):
+    while not all(hosted.is_loaded for hosted in again.broker.coordinators.of(GROUPS).hosted()):
         assert again.step()
         turns += other.is_loaded
 
@@ -327,7 +329,7 @@ def test_a_record_that_is_none_of_ours_stops_the_load(record: tuple[bytes, bytes
     again = restarted(world)
 
     assert errors.COORDINATOR_NOT_AVAILABLE == again.ask(HEARTBEAT).error_code
-    assert any("groups cannot be loaded" in line and "offset 1" in line for line in again.events)
+    assert any("coordinator cannot be loaded" in line and "offset 1" in line for line in again.events)
 
 
 def test_a_stop_answers_who_is_parked() -> None:
@@ -356,9 +358,9 @@ def test_an_outcome_that_is_not_known_is_asked_again() -> None:
     api, version = world.client.send(committing("flights", 2), 9)
 
     world.broker.shard_table.stop()
-    world.turns.turn()
+    world.turns.decision()
     while (answered := world.client.answer(api, version)) is None:
-        assert world.turns.turn()
+        assert world.turns.decision()
 
     assert errors.COORDINATOR_NOT_AVAILABLE == answered.topics[0].partitions[0].error_code
 
@@ -397,4 +399,4 @@ def test_the_topic_is_made_once_however_many_ask() -> None:
 
     codes = [client.answer(*it).error_code for client, it in zip(clients, sent, strict=True)]
     assert [errors.UNKNOWN_MEMBER_ID] * 3 == codes
-    assert 2 == len(world.broker.coordinators.hosted())
+    assert 2 == len(world.broker.coordinators.of(GROUPS).hosted())

@@ -1,0 +1,50 @@
+"""CoordinatorRegistration: everything the host must know about an internal topic and its coordinator.
+
+To add a coordinator, write its core (`replicated_core.py`) and its handlers, and add one registration to
+`registrations.py`; the topic is a row of `model/internal_topics.py`.
+"""
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from typing import Any, Final, Generic
+
+from tidemill.broker.coordinators.hosted_partition import CoreT
+from tidemill.broker.coordinators.replicated_core import RequestT
+from tidemill.metadata.image import ClusterImage
+from tidemill.model.config_resolution import BrokerLayers
+from tidemill.model.entropy import Entropy
+from tidemill.model.internal_topics import InternalTopic
+from tidemill.model.topic import TopicId
+from tidemill.shard.pending import OutcomeUnknown
+
+NO_KEY_TYPE: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreContext:
+    """What a new core may use: configuration as of now, random bytes, and the cluster image."""
+
+    layers: BrokerLayers
+    entropy: Entropy
+    image: Callable[[], ClusterImage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedTopics(Generic[RequestT, CoreT]):
+    """How a core that stores topic ids learns that topics were deleted."""
+
+    topic_ids: Callable[[CoreT], Set[TopicId]]  # all ids that the core's state refers to
+    forget: Callable[[frozenset[TopicId]], RequestT]  # the request that removes them; needs no reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorRegistration(Generic[RequestT, CoreT]):
+    topic: InternalTopic  # with `keys`: it is created when the coordinator is first asked for
+    partition_for: Callable[[str, int], int]  # key (a group id, a transactional id) and partition count → partition
+    new_core: Callable[[CoreContext], CoreT]  # called each time this broker starts to lead a partition
+    rejection: Callable[[RequestT, int | OutcomeUnknown], object]  # see `PartitionOwner.rejection`
+    key_type: int = NO_KEY_TYPE  # of FindCoordinator; NO_KEY_TYPE: clients cannot look for this coordinator
+    deleted_topics: DeletedTopics[RequestT, CoreT] | None = None
+
+
+AnyRegistration = CoordinatorRegistration[Any, Any]

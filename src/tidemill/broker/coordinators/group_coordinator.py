@@ -1,0 +1,142 @@
+"""The group coordinator's registration: `__consumer_offsets`, and the groups of one of its partitions as a core."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.coordinator_registration import CoordinatorRegistration, CoreContext, DeletedTopics
+from tidemill.coordinator.group.group_partition import partition_for
+from tidemill.coordinator.group.group_settings import GroupSettings
+from tidemill.coordinator.group.groups import Groups
+from tidemill.coordinator.group.refusal import refused
+from tidemill.coordinator.group.requests import (
+    CommitOffsets,
+    DescribeGroups,
+    FetchOffsets,
+    ForgetTopics,
+    GroupRequest,
+    Heartbeat,
+    ListGroups,
+)
+from tidemill.coordinator.group.snapshot import SnapshotChunks
+from tidemill.coordinator.result import Key, LogRecord, Result, Waiter
+from tidemill.coordinator.timestamps import Timestamps
+from tidemill.metadata.image import ClusterImage
+from tidemill.model import errors
+from tidemill.model.config_resolution import BrokerLayers, broker_int
+from tidemill.model.internal_topics import OFFSETS
+from tidemill.model.topic import TopicId
+from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
+
+GROUP_KEY_TYPE: Final = 0  # FindCoordinator's
+SNAPSHOT_CHUNK_RECORDS: Final = 200  # computed and appended in one turn of the event loop: 2 to 3 ms
+
+# Requests that are served while the disk is full: the first four append nothing, and the last one frees space.
+_SERVED_WHEN_FULL: Final = (Heartbeat, FetchOffsets, DescribeGroups, ListGroups, ForgetTopics)
+
+
+class GroupCore:
+    """`ReplicatedCore` around `Groups`."""
+
+    is_atomic = False  # each record makes sense by itself
+
+    def __init__(self, context: CoreContext) -> None:
+        self.groups = Groups(
+            group_settings(context.layers), context.entropy, lambda name: _topic_id_of(context.image(), name)
+        )
+
+    def encode(self, record: LogRecord) -> LogRecord:
+        return record
+
+    def decode(self, key: bytes | None, value: bytes | None) -> LogRecord:
+        return LogRecord(key or b"", value)
+
+    def replay(self, records: Sequence[LogRecord], end_offset: int) -> None:
+        for key, value in records:
+            self.groups.replay(key, value)
+
+    def loaded(self, timestamps: Timestamps) -> Result[LogRecord]:
+        return self.groups.loaded(timestamps)
+
+    def decide(self, request: GroupRequest, waiter: Waiter, timestamps: Timestamps) -> Result[LogRecord]:
+        if not isinstance(request, ForgetTopics):
+            request.waiter = waiter
+        return self.groups.decide(request, timestamps)
+
+    def expire(self, key: Key, timestamps: Timestamps) -> Result[LogRecord]:
+        return self.groups.expire(key, timestamps)
+
+    def drain(self, error_code: int) -> tuple[tuple[Waiter, object], ...]:
+        return self.groups.drain(error_code)
+
+    def appends(self, request: GroupRequest) -> bool:
+        return not isinstance(request, _SERVED_WHEN_FULL)
+
+    def needs_current_metadata(self, request: GroupRequest) -> bool:
+        """Offsets belong to a topic id: by a stale image, a name may stand for a topic that was deleted since."""
+        return isinstance(request, CommitOffsets | FetchOffsets)
+
+    def snapshot(self, first_offset: int, append_time: int) -> Iterator[Sequence[LogRecord]]:
+        return _closed(self.groups.snapshot_chunks(SNAPSHOT_CHUNK_RECORDS), first_offset, append_time)
+
+    @property
+    def snapshot_size(self) -> int:
+        """
+        Records of the last snapshot, which are counted.  There may be more by now; then the next snapshot only comes
+        earlier than it would have to.
+        """
+        end = self.groups.snapshot_end
+        return 0 if end is None else end.record_count
+
+    @property
+    def snapshot_first_offset(self) -> int | None:
+        end = self.groups.snapshot_end
+        return None if end is None else end.first_offset
+
+
+def _closed(chunks: SnapshotChunks, first_offset: int, append_time: int) -> Iterator[Sequence[LogRecord]]:
+    """Yield the chunks, then the record that closes the snapshot."""
+    yield from chunks
+    yield [chunks.end_record(first_offset, append_time)]
+
+
+def _topic_id_of(image: ClusterImage, name: str) -> TopicId | None:
+    topic = image.topic(name)
+    return None if topic is None else topic.topic_id
+
+
+def _rejection(request: GroupRequest, reason: int | OutcomeUnknown) -> object:
+    """Kafka's clients look for the coordinator and ask again after COORDINATOR_NOT_AVAILABLE."""
+    return refused(request, errors.COORDINATOR_NOT_AVAILABLE if reason is OUTCOME_UNKNOWN else reason)
+
+
+def group_settings(layers: BrokerLayers) -> GroupSettings:
+    """Return the broker's group settings as of now; a core keeps those of its load."""
+    return GroupSettings(
+        session_timeout_ms_min=broker_int(layers, "group.min.session.timeout.ms"),
+        session_timeout_ms_max=broker_int(layers, "group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=broker_int(layers, "group.initial.rebalance.delay.ms"),
+        size_max=broker_int(layers, "group.max.size"),
+        offsets_retention_ms=broker_int(layers, "offsets.retention.minutes") * 60_000,
+        offsets_retention_check_interval_ms=broker_int(layers, "offsets.retention.check.interval.ms"),
+        offset_metadata_bytes_max=broker_int(layers, "offset.metadata.max.bytes"),
+    )
+
+
+GROUPS: Final[CoordinatorRegistration[GroupRequest, GroupCore]] = CoordinatorRegistration(
+    topic=OFFSETS,
+    partition_for=partition_for,
+    new_core=GroupCore,
+    rejection=_rejection,
+    key_type=GROUP_KEY_TYPE,
+    deleted_topics=DeletedTopics(
+        topic_ids=lambda core: core.groups.topic_ids(), forget=lambda topic_ids: ForgetTopics(topic_ids=topic_ids)
+    ),
+)
+
+
+def ask_group(context: RequestContext, group_id: str, request: GroupRequest) -> None:
+    """Ask the group's coordinator; the request's `waiter` is called once, with the reply of the request's kind."""
+    answer = None if isinstance(request, ForgetTopics) else request.waiter
+    assert callable(answer), "a handler passes the callback that takes the reply"
+    context.broker.coordinators.of(GROUPS).ask(group_id, request, answer)

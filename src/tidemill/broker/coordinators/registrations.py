@@ -1,0 +1,8 @@
+"""The coordinators of every broker: one registration for each internal topic that has one."""
+
+from typing import Final
+
+from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
+from tidemill.broker.coordinators.group_coordinator import GROUPS
+
+COORDINATORS: Final[tuple[AnyRegistration, ...]] = (GROUPS,)
