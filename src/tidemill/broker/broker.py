@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from tidemill.broker.connection.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.connection.deadlines import Deadlines
 from tidemill.broker.controller.controller_host import ControllerHost
+from tidemill.broker.controller.image_follower import ImageFollower
 from tidemill.broker.controller.metadata_freshness import MetadataFreshness
 from tidemill.broker.controller.metadata_quorum_status import MetadataQuorumStatus
 from tidemill.broker.controller.producer_id_source import ProducerIdSource
@@ -80,18 +81,17 @@ class Broker:
         self.store = store
         self.metrics = Metrics()
         self.configs = TopicConfigs(identity.broker_id, static)
+        self.image_follower = ImageFollower(call_soon=machine.turns.call_soon, failed=machine.failed)
         self.controller = ControllerHost(
+            self.image_follower,
+            machine,
             broker_id=identity.broker_id,
             static=static,
-            entropy=machine.entropy,
             internal_topics=all_internal_topics(it.topic for it in registrations),
-            clock=self.stall_tolerant_clock,
+            stall_tolerant_clock=self.stall_tolerant_clock,
             live=lambda: self.cluster.live(),
             hears_this=lambda voter: self.cluster.peers.hears_this(voter),
             says_it_leads=lambda: self.cluster.says_it_leads(METADATA_SHARD),
-            call_soon=machine.turns.call_soon,
-            warn=lambda sentence: machine.events.warning("metadata", problem=sentence),
-            failed=machine.failed,
         )
         self.cluster = Cluster(
             identity,
@@ -146,7 +146,9 @@ class Broker:
             machine=machine,
             shard_table=self.shard_table,
             layers=lambda: self.layers,
-            metadata_freshness=MetadataFreshness(machine, self.controller, self.cluster.controller_client),
+            metadata_freshness=MetadataFreshness(
+                machine, lambda: self.image, self.controller, self.cluster.controller_client
+            ),
             metrics=self.metrics,
         )
         self.fetch_sessions = FetchSessions(
@@ -163,7 +165,7 @@ class Broker:
 
     @property
     def image(self) -> ClusterImage:
-        return self.controller.image
+        return self.image_follower.image
 
     @property
     def layers(self) -> BrokerLayers:

@@ -50,9 +50,9 @@ def test_a_topic_that_was_deleted_and_created_again_is_open_after_one_image_chan
     """
     world = BrokerWorld()
     world.create("flights")
-    before, follow = world.broker.image, world.broker.controller.on_image
+    before, follow = world.broker.image, world.broker.image_follower.on_image
     assert follow is not None
-    world.broker.controller.on_image = lambda *_: None
+    world.broker.image_follower.on_image = lambda *_: None
     world.broker.controller.submit(DeleteTopics(topics=("flights",)))
     world.stabilize()
     world.broker.controller.submit(
@@ -80,7 +80,7 @@ def test_metadata_that_cannot_be_read_ends_the_process() -> None:
     ended: list[BaseException] = []
     with (
         patch.object(type(log), "read", side_effect=damaged),
-        patch.object(world.broker.controller, "_failed", ended.append),
+        patch.object(world.broker.image_follower, "_failed", ended.append),
     ):
         world.stabilize()
 

@@ -135,8 +135,8 @@ def test_a_coordinator_that_knows_little_of_the_metadata_forgets_no_offsets() ->
     """
     world = world_with_offsets()
     metadata = world[3].broker.shard_table.shards[METADATA_SHARD].partitions[0]
-    controller = world[3].broker.controller
-    metadata.unwatch(controller._follow)
+    follower = world[3].broker.image_follower
+    metadata.unwatch(follower._catch_up_in_turns)
     created: list[Any] = []
     topic = NewTopic(name="new", partition_count=1, replication_factor=1)
     world.controller.broker.controller.submit(CreateTopics(topics=(topic,))).then(created.extend)
@@ -145,9 +145,10 @@ def test_a_coordinator_that_knows_little_of_the_metadata_forgets_no_offsets() ->
 
     world.lead(OFFSETS_TOPIC, by=3)
     world.pass_time(500)
-    metadata.watch(controller._follow)
-    controller._follow()
+    was_known = "new" in world[3].broker.image.topics
+    metadata.watch(follower._catch_up_in_turns)
+    follower.catch_up()
     world.pass_time(500)
 
-    assert errors.NONE == committed.topics[0].partitions[0].error_code
+    assert (False, errors.NONE) == (was_known, committed.topics[0].partitions[0].error_code)
     assert {("new", 0): 5} == fetched(world[3])

@@ -1,1 +1,1 @@
-"""The metadata controller's shell, and the way to the controller from any broker."""
+"""What each broker knows and asks of the controller.  Entry points: `controller_host`, `controller_client`."""

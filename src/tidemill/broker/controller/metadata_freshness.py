@@ -11,15 +11,20 @@ from typing import Final
 from tidemill.broker.controller.controller_client import ControllerClient
 from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.machine import Machine
+from tidemill.metadata.image import ClusterImage
 from tidemill.peer.image_offset import API, Request, Response
+from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 
 CURRENT_MS: Final = 1_000  # after it was asked for: then it may be another
 AGAIN_S: Final = 0.05
 
 
 class MetadataFreshness:
-    def __init__(self, machine: Machine, controller: ControllerHost, link: ControllerClient) -> None:
+    def __init__(
+        self, machine: Machine, image: Callable[[], ClusterImage], controller: ControllerHost, link: ControllerClient
+    ) -> None:
         self._machine = machine
+        self._image = image
         self._controller = controller
         self._link = link
 
@@ -27,7 +32,7 @@ class MetadataFreshness:
         """`told` is called once: True at most `CURRENT_MS` after this, by the machine's clock; else nobody knows."""
         until_ms = self._machine.clock.monotonic_ms() + CURRENT_MS
         if self._controller.accepts_writes:
-            self._controller.confirmed_offset(lambda offset: self._wait(offset, until_ms, told))
+            self._controller.confirm_image_offset().then(lambda offset: self._wait(offset, until_ms, told))
             return
 
         def answered(response: Response | int) -> None:
@@ -38,10 +43,10 @@ class MetadataFreshness:
 
         self._link.ask(API, 0, Request(), answered)
 
-    def _wait(self, offset: int | None, until_ms: int, told: Callable[[bool], None]) -> None:
-        if offset is None or self._machine.clock.monotonic_ms() > until_ms:
+    def _wait(self, offset: int | OutcomeUnknown, until_ms: int, told: Callable[[bool], None]) -> None:
+        if offset is OUTCOME_UNKNOWN or self._machine.clock.monotonic_ms() > until_ms:
             told(False)
-        elif self._controller.image.offset >= offset:
+        elif self._image().offset >= offset:
             told(True)
         else:
             self._machine.call_later(AGAIN_S, lambda: self._wait(offset, until_ms, told))

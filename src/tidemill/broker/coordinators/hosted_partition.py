@@ -236,17 +236,20 @@ class HostedPartition(Generic[RequestT, CoreT]):
         """
         shard = self.partition.shard
 
-        def committed(is_known: bool) -> None:
-            if has_appended or not is_known:
-                self._answer(replies, is_known=is_known)
+        def known(is_known: bool) -> None:
+            if is_known:
+                self._owner.committed()
+            self._answer(replies, is_known=is_known)
+
+        def committed(is_committed: bool) -> None:
+            if has_appended or not is_committed:
+                known(is_committed)
             else:
-                shard.confirm_leadership(lambda leads: self._answer(replies, is_known=leads))
+                shard.confirm_leadership(known)
 
         shard.when_committed(self._last_index, committed)
 
     def _answer(self, replies: tuple[tuple[Waiter, object], ...], *, is_known: bool) -> None:
-        if is_known:
-            self._owner.committed()
         for asked, reply in replies:
             assert isinstance(asked, _Asked), "the host gave every request its handle"
             asked.answer(reply if is_known else self._owner.rejection(asked.request, OUTCOME_UNKNOWN))

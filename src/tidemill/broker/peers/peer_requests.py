@@ -30,7 +30,7 @@ from tidemill.peer import (
     transfer_leadership,
 )
 from tidemill.peer.link import Buffer, Link
-from tidemill.shard.pending import OUTCOME_UNKNOWN, Pending
+from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.api import ALL
 from tidemill.wire.failure import failure_response
 from tidemill.wire.schema import Api, Message
@@ -152,13 +152,13 @@ class PeerRequests:
             return image_offset.Response(error_code=errors.NOT_CONTROLLER)
         pending: Pending[image_offset.Response] = Pending()
 
-        def told(offset: int | None) -> None:
-            if offset is None:
+        def told(offset: int | OutcomeUnknown) -> None:
+            if offset is OUTCOME_UNKNOWN:
                 pending.complete(image_offset.Response(error_code=errors.NOT_CONTROLLER))
             else:
                 pending.complete(image_offset.Response(offset=offset))
 
-        context.broker.controller.confirmed_offset(told)
+        context.broker.controller.confirm_image_offset().then(told)
         return pending
 
     def _submit(self, command: Command, answer: Callable[[Any], Message], response: Any) -> object:

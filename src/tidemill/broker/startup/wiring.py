@@ -160,10 +160,10 @@ def make(
     """
     broker = Broker(store, identity, static, machine, (*COORDINATORS, *more_coordinators))
     controller = broker.controller
-    shard = broker.shard_table.open_metadata(controller.image, is_initial_voter=identity.is_initial_voter)
+    shard = broker.shard_table.open_metadata(broker.image, is_initial_voter=identity.is_initial_voter)
     if shard.log.damage is not None and not shard.damage.is_repairable:
         raise DirectoryProblem(f"{shard.log.damage}; it holds the cluster's metadata: restore it from a copy")
-    controller.on_image = broker.follow
+    broker.image_follower.on_image = broker.follow
     controller.on_lead = lambda: _bootstrap(broker)
     broker.cluster.peers.receive = broker.shard_table.receive
     broker.cluster.peers.peer_reconnected = broker.shard_table.peer_reconnected
@@ -187,7 +187,7 @@ async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
     if machine.links is not None:
         links = machine.links(cluster.peers)
         cluster.address = await links.listen()
-        heard_of = [peer_addresses(record.endpoints) for record in broker.controller.brokers_heard_of()]
+        heard_of = [peer_addresses(record.endpoints) for record in broker.image_follower.brokers_heard_of()]
         cluster.join = [*addresses, *chain.from_iterable(heard_of)]
         cluster.peers.links = links
         cluster.reach()

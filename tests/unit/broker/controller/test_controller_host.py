@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
-from tidemill.broker.controller import controller_host
-from tidemill.metadata import controller
-from tidemill.metadata.snapshot import snapshot_chunks
+from tidemill.broker.controller import image_follower
+from tidemill.broker.coordinators import hosted_partition
 from tidemill.metadata.topics import CreateTopics, NewTopic
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.shard.pending import OUTCOME_UNKNOWN
@@ -21,9 +19,9 @@ from tidemill.shard.pending import OUTCOME_UNKNOWN
 def world() -> Iterator[ClusterWorld]:
     """Broker 3 was away while the metadata log has grown past a snapshot, and its rows have left memory."""
     with (
-        patch.object(controller_host, "SNAPSHOT_RECORDS_MIN", 30),
-        patch.object(controller_host, "SNAPSHOT_GROWTH", 1),
-        patch.object(controller, "snapshot_chunks", partial(snapshot_chunks, records_max=5)),
+        patch.object(hosted_partition, "SNAPSHOT_RECORDS_MIN", 30),
+        patch.object(hosted_partition, "SNAPSHOT_GROWTH", 1),
+        patch.object(hosted_partition, "BATCH_RECORDS_MAX", 5),
     ):
         world = ClusterWorld()
         for node in world.nodes:
@@ -66,11 +64,11 @@ def test_the_metadata_that_an_install_brought_are_read_a_part_a_turn(world: Clus
     offsets, images = dict[int, None](), dict[int, None]()
 
     def is_read() -> bool:
-        offsets[broker.controller._applied] = None
+        offsets[broker.image_follower._applied] = None
         images[len(broker.image.topics)] = None
         return "other-19" in broker.image.topics
 
-    with patch.object(controller_host, "TURN_BYTES", 1):
+    with patch.object(image_follower, "TURN_BYTES", 1):
         world.network.cut.clear()
         for links in world[3].links:
             links.redial()

@@ -1,0 +1,148 @@
+"""ImageFollower: the cluster image on every broker, made of committed metadata records alone.
+
+    metadata shard's log ─▶ committed batches ─▶ apply ─▶ image ─▶ on_image
+
+It works alike on the controller's broker and elsewhere, and from the start of the log at each start of a process.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from tidemill.batches.batch import spans
+from tidemill.batches.records import read_records
+from tidemill.metadata.apply import apply
+from tidemill.metadata.image import EMPTY, ClusterImage
+from tidemill.metadata.metadata_records import BrokerRecord, MetadataFormatError, Record, decode
+from tidemill.shard.shard import Shard
+from tidemill.storage.partition.segment import SegmentDamaged
+
+READ_BYTES: Final = 1 << 20  # read at once when the whole rest of the log is applied
+TURN_BYTES: Final = 64 << 10  # of metadata applied in one turn of the event loop: a few milliseconds
+
+
+class ImageFollower:
+    def __init__(
+        self, *, call_soon: Callable[[Callable[[], None]], object], failed: Callable[[BaseException], None]
+    ) -> None:
+        """`call_soon` is that of the event loop; `failed` ends the process."""
+        self.image: ClusterImage = EMPTY
+        self.on_image: Callable[[ClusterImage, ClusterImage], None] | None = None  # (before, now)
+        self.shard: Shard | None = None  # the metadata shard, once it is open
+        self._call_soon = call_soon
+        self._failed = failed
+        self._applied = 0  # the metadata offset behind the last applied record
+        self._partial: ClusterImage | None = None  # the image at `_applied`, while it is not published yet
+        self._is_turn_due = False
+
+    def attach(self, shard: Shard) -> None:
+        """Apply what is committed in the metadata shard, which is open, and follow it from now on."""
+        self.shard = shard
+        partition = shard.partitions[0]
+        self._applied = partition.log_start
+        try:
+            self._apply_committed()
+        except SegmentDamaged as problem:
+            if not shard.damage.suspect(problem):
+                raise
+        partition.watch(self._catch_up_in_turns)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether `image` contains everything below the high watermark of the metadata shard."""
+        shard = self.shard
+        return shard is not None and self._applied >= shard.partitions[0].high_watermark
+
+    def catch_up(self) -> None:
+        """Apply and publish all that is committed.  `is_caught_up` tells whether the log could be read."""
+        self._try_apply()
+
+    def _catch_up_in_turns(self) -> None:
+        """
+        Apply a part per turn of the event loop.  After an install the whole log is new here; meanwhile the broker works
+        with the image of before.
+        """
+        if not self._is_turn_due:
+            self._next_turn()
+
+    def _next_turn(self) -> None:
+        self._is_turn_due = self._try_apply(bytes_max=TURN_BYTES)
+        if self._is_turn_due:
+            self._call_soon(self._next_turn)
+
+    def _try_apply(self, bytes_max: int | None = None) -> bool:
+        """
+        Apply, and handle a log that cannot be read.  With damage that other replicas can repair, the broker keeps its
+        old image until then.  Otherwise, and when a record's format is unknown, the process ends: it could not start
+        with such a log either.
+        """
+        try:
+            return self._apply_committed(bytes_max)
+        except SegmentDamaged as problem:
+            assert self.shard is not None, "the metadata shard is not open"
+            if not self.shard.damage.suspect(problem):
+                self._failed(problem)
+            return False
+        except MetadataFormatError as problem:
+            self._failed(problem)
+            return False
+
+    def _apply_committed(self, bytes_max: int | None = None) -> bool:
+        """
+        Apply what was committed since the last call, and publish the image.  With `bytes_max`, stop behind about so
+        many bytes and return True when there is more; the image is published when nothing is left.
+
+        Does nothing during an install: a part of the log lacks topics, and the broker deletes topics that leave the
+        image.
+        """
+        shard = self.shard
+        assert shard is not None, "the metadata shard is not open"
+        if shard.replica.installing is not None or shard.replica.is_damaged:
+            return False
+        partition = shard.partitions[0]
+        image = self.image if self._partial is None else self._partial
+        if self._applied < partition.log_start:  # an install has replaced the log that was being read
+            image, self._applied = EMPTY, partition.log_start
+            self._partial = image
+        bytes_read = 0
+        while self._applied < partition.high_watermark:
+            if bytes_max is not None and bytes_read >= bytes_max:
+                return True
+            size = READ_BYTES if bytes_max is None else bytes_max
+            found = partition.log.read(self._applied, size, partition.high_watermark, may_wait=True)
+            assert found is not None, "a read that may wait answers"
+            bytes_read += sum(map(len, found[0]))
+            for records, end_offset in _records_in(found[0]):
+                if end_offset > self._applied:
+                    image = self._partial = apply(image, records, end_offset=end_offset)
+                    self._applied = end_offset
+        before, self.image, self._partial = self.image, image, None
+        if image is not before and self.on_image is not None:
+            self.on_image(before, image)
+        return False
+
+    def brokers_heard_of(self) -> Iterator[BrokerRecord]:
+        """
+        Yield every broker record of the local log, committed or not, as a hint where other brokers are reached.  After
+        a start nothing is known to be committed, and only other brokers can tell.
+        """
+        assert self.shard is not None, "the metadata shard is not open"
+        log = self.shard.partitions[0].log
+        offset = log.log_start
+        while offset < log.end_offset:
+            try:
+                found = log.read(offset, READ_BYTES, log.end_offset, may_wait=True)
+                assert found is not None, "a read that may wait answers"
+                for records, end_offset in _records_in(found[0]):
+                    offset = end_offset
+                    yield from (record for record in records if isinstance(record, BrokerRecord))
+            except (SegmentDamaged, MetadataFormatError):
+                return  # brokers that are named behind this position will contact this one
+
+
+def _records_in(buffers: list[Any]) -> Iterator[tuple[tuple[Record, ...], int]]:
+    """Yield the metadata records of each batch, and the offset behind the batch."""
+    for buffer in buffers:
+        for span in spans(buffer):
+            batch = memoryview(buffer)[span.position : span.position + span.size]
+            records = tuple(decode(record.value or b"") for record in read_records(batch))
+            yield records, span.header.end_offset
