@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from tidemill.broker.connection.connection_memory import ConnectionMemory, Holder
 from tidemill.broker.connection.deadlines import Deadlines
+from tidemill.broker.controller.controller_client import ControllerClient
 from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.controller.image_follower import ImageFollower
 from tidemill.broker.controller.metadata_freshness import MetadataFreshness
@@ -133,8 +134,9 @@ class Broker:
             stall_tolerant_clock=self.stall_tolerant_clock,
         )
         self.deadlines = Deadlines(machine.clock)
-        self.topic_creation = TopicCreation(self.controller, self.cluster)
-        self.producer_ids = ProducerIdSource(self.controller, self.cluster.controller_client, identity.broker_id)
+        self.controller_client = ControllerClient(machine, self.controller, self.cluster)
+        self.topic_creation = TopicCreation(self.controller_client, self.cluster)
+        self.producer_ids = ProducerIdSource(self.controller_client, identity.broker_id)
         self.coordinators = CoordinatorHost(registrations, self)
         self.membership_reconciler = MembershipReconciler(machine, self.shard_table, self.cluster)
         self.leadership_transfers = LeadershipTransfers(self.shard_table, self.cluster, lambda: self.image)
@@ -146,9 +148,7 @@ class Broker:
             machine=machine,
             shard_table=self.shard_table,
             layers=lambda: self.layers,
-            metadata_freshness=MetadataFreshness(
-                machine, lambda: self.image, self.controller, self.cluster.controller_client
-            ),
+            metadata_freshness=MetadataFreshness(machine, lambda: self.image, self.controller_client),
             metrics=self.metrics,
         )
         self.fetch_sessions = FetchSessions(

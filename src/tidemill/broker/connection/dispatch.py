@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import Final
 
-from tidemill.broker.controller.ask_controller import Handler, ask_controller
+from tidemill.broker.controller.forwarding import Handler, forwarded
 from tidemill.broker.handlers import (
     alter_configs,
     api_versions,
@@ -89,7 +89,7 @@ def _api_of(module: ModuleType) -> Api:
 
 
 def _handler_of(module: ModuleType) -> Handler:
-    return ask_controller(_api_of(module), module) if module in _AT_CONTROLLER else module.handle
+    return forwarded(_api_of(module), module) if module in _AT_CONTROLLER else module.handle
 
 
 HANDLERS: Final[dict[int, Handler]] = {_api_of(module).key: _handler_of(module) for module in _MODULES}

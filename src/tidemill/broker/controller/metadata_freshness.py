@@ -1,52 +1,48 @@
-"""Whether the image here holds all that has been acknowledged: nothing may be deleted by less.
+"""CurrentImage: whether the image here contains every acknowledged change.  Only then may data be deleted by it.
 
-    ask ─▶ controller: how far does the metadata go? ─▶ the image here comes to that ─▶ told
+    ask ─▶ controller: up to which offset is metadata acknowledged? ─▶ the image here reaches that offset ─▶ True
 
-That its broker is heard says nothing of the image: after a stop, or a cut, the log here is behind for a while.
+Contact with the controller is not enough: after a stop or a network partition, the log here is behind for a while.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from tidemill.broker.controller.controller_client import ControllerClient
-from tidemill.broker.controller.controller_host import ControllerHost
+from tidemill.broker.controller.controller_client import ControllerClient, Unanswered
 from tidemill.broker.machine import Machine
 from tidemill.metadata.image import ClusterImage
 from tidemill.peer.image_offset import API, Request, Response
-from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 
-CURRENT_MS: Final = 1_000  # after it was asked for: then it may be another
-AGAIN_S: Final = 0.05
+CURRENT_MS: Final = 1_000  # from the question on; later, the answer may be outdated
+CHECK_S: Final = 0.05  # between two looks at the image's offset
 
 
 class MetadataFreshness:
-    def __init__(
-        self, machine: Machine, image: Callable[[], ClusterImage], controller: ControllerHost, link: ControllerClient
-    ) -> None:
+    def __init__(self, machine: Machine, image: Callable[[], ClusterImage], client: ControllerClient) -> None:
+        """`image` returns the image of this broker."""
         self._machine = machine
         self._image = image
-        self._controller = controller
-        self._link = link
+        self._client = client
 
     def ask(self, told: Callable[[bool], None]) -> None:
-        """`told` is called once: True at most `CURRENT_MS` after this, by the machine's clock; else nobody knows."""
+        """
+        Call `told` once: with True at most `CURRENT_MS` later, by the machine's clock, or with False when it cannot be
+        established.
+        """
         until_ms = self._machine.clock.monotonic_ms() + CURRENT_MS
-        if self._controller.accepts_writes:
-            self._controller.confirm_image_offset().then(lambda offset: self._wait(offset, until_ms, told))
-            return
 
-        def answered(response: Response | int) -> None:
-            if isinstance(response, int) or response.error_code:
+        def answered(outcome: Response | Unanswered) -> None:
+            if isinstance(outcome, Unanswered) or outcome.error_code:
                 told(False)
             else:
-                self._wait(response.offset, until_ms, told)
+                self._wait(outcome.offset, until_ms, told)
 
-        self._link.ask(API, 0, Request(), answered)
+        self._client.ask(API, Request()).then(answered)
 
-    def _wait(self, offset: int | OutcomeUnknown, until_ms: int, told: Callable[[bool], None]) -> None:
-        if offset is OUTCOME_UNKNOWN or self._machine.clock.monotonic_ms() > until_ms:
+    def _wait(self, offset: int, until_ms: int, told: Callable[[bool], None]) -> None:
+        if self._machine.clock.monotonic_ms() > until_ms:
             told(False)
         elif self._image().offset >= offset:
             told(True)
         else:
-            self._machine.call_later(AGAIN_S, lambda: self._wait(offset, until_ms, told))
+            self._machine.call_later(CHECK_S, lambda: self._wait(offset, until_ms, told))

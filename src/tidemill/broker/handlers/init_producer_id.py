@@ -11,6 +11,7 @@ v3  producer_id and producer_epoch in the request
 from typing import Final
 
 from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.controller.controller_client import Unanswered
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.init_producer_id import Request, Response
@@ -30,11 +31,11 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
         )
     pending: Pending[Response] = Pending()
 
-    def taken(producer_id: int | None) -> None:
-        if producer_id is None:
-            pending.complete(_refused(errors.COORDINATOR_LOAD_IN_PROGRESS))
+    def taken(outcome: int | Unanswered) -> None:
+        if isinstance(outcome, int):
+            pending.complete(Response(error_code=errors.NONE, producer_id=outcome, producer_epoch=0))
         else:
-            pending.complete(Response(error_code=errors.NONE, producer_id=producer_id, producer_epoch=0))
+            pending.complete(_refused(errors.COORDINATOR_LOAD_IN_PROGRESS))
 
     context.broker.producer_ids.take(taken)
     return pending

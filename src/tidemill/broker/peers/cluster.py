@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final, Protocol
 
-from tidemill.broker.controller.controller_client import ControllerClient
 from tidemill.broker.leadership.leader_table import Leader, LeaderTable
 from tidemill.broker.leadership.leader_waiters import LeaderWaiters
 from tidemill.broker.leadership.replica_lag import Lagging, ReplicaLag
@@ -79,9 +78,10 @@ class Cluster:
         self._lag = ReplicaLag(
             image=self._image, shards=self._shards, alive=lambda: self.peers.alive(), clock=stall_tolerant_clock
         )
-        self.peers = Peers(self, self.leaders, clock=stall_tolerant_clock, call_soon=machine.turns.call_soon)
-        self.controller_client = ControllerClient(self._controller, self.peers.ask)
-        self.watchers: dict[Callable[[], None], None] = {}  # called when the image or the leader table has changed
+        self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
+        self._led_topics = LedTopics(
+            image=image, has_known_leader=self._has_known_leader, call_later=machine.call_later
+        )
         self.leader_waiters = LeaderWaiters(
             image=self._image,
             has_known_leader=self._has_known_leader,
@@ -280,7 +280,8 @@ class Cluster:
         leader = self.leaders.leader(shard_id)
         return None if leader is None or not self.is_up(leader.broker_id) else leader.broker_id
 
-    def _controller(self) -> ReplicaKey | None:
+    def controller(self) -> ReplicaKey | None:
+        """Return the leader of the metadata shard as far as this broker knows; None when it knows of none."""
         shard = self._shards().get(METADATA_SHARD)
         return None if shard is None else shard.replica.leader
 

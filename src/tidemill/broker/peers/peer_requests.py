@@ -1,7 +1,7 @@
-"""What other brokers ask here: of the controller, for their clients or for themselves; and to hand over shards.
+"""PeerRequests: requests of other brokers: what they and their clients ask the controller, and leadership transfers.
 
-A client's request that came where the controller is not is answered with an empty response: nobody has looked at it,
-and whoever asked looks for the controller again.
+A request for the controller that arrives where the controller is not gets an empty response: nothing has looked at the
+request, and the sender looks for the controller again.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,7 +11,8 @@ from tidemill.broker.broker import Broker
 from tidemill.broker.connection.dispatch import CONTROLLER_HANDLERS
 from tidemill.broker.connection.pipelines import Pipelines
 from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.controller.ask_controller import Handler
+from tidemill.broker.controller.controller_client import Unanswered, error_code_of
+from tidemill.broker.controller.forwarding import Handler
 from tidemill.metadata.admission import AdmitBroker, Admitted
 from tidemill.metadata.brokers import RegisterBroker, Registered
 from tidemill.metadata.controller import Command
@@ -41,47 +42,55 @@ Respond = Callable[[Sequence[Buffer]], None]
 FRAME_SIZE_BYTES: Final = 4  # a request or response between brokers is a whole Kafka frame, with its size
 
 
-class PeerCaller:
-    """Another broker, as a handler's caller: the client is behind it."""
+class BrokerCaller:
+    """The caller of a handler when a broker asks, for itself or for a client; `address` is its peer listener's."""
 
     listener = ""
     offered: Collection[int] = ()
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, address: str) -> None:
         self.pipelines = Pipelines()
-        self._link = link
+        self._address = address
 
     @property
     def peer(self) -> tuple[str, int]:
-        host, _, port = self._link.hello.address.rpartition(":")
+        host, _, port = self._address.rpartition(":")
         return host, int(port or 0)
 
     def close(self) -> None:
-        """The link serves others, too."""
+        """Keep the link: it carries other requests, too."""
 
 
 class PeerRequests:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        own: dict[Api, Handler] = {
-            join.API: self._join,
+        controller: dict[Api, Handler] = {
             register.API: self._register,
             allocate_producer_ids.API: self._allocate_producer_ids,
             create_internal_topic.API: self._create_internal_topic,
-            transfer_leadership.API: self._transfer_leadership,
             image_offset.API: self._image_offset,
         }
+        anywhere: dict[Api, Handler] = {join.API: self._join, transfer_leadership.API: self._transfer_leadership}
+        own = controller | anywhere
+        self._for_controller = CONTROLLER_HANDLERS.keys() | {api.key for api in controller}
         self._handlers: Mapping[int, Handler] = CONTROLLER_HANDLERS | {api.key: it for api, it in own.items()}
         self._wire = ServerConnection({key: ALL[key] for key in CONTROLLER_HANDLERS} | {api.key: api for api in own})
 
+    def handle(self, api: Api, version: int, request: Any) -> object:
+        """Handle a request of this broker, as if another one had sent it.  Returns a response or a Pending."""
+        broker = self._broker
+        caller = BrokerCaller(broker.cluster.address)
+        return self._handlers[api.key](request, RequestContext(broker, caller, version, None, broker.clock.wall_ms()))
+
     def answer(self, link: Link, data: memoryview, respond: Respond) -> None:
-        """ProtocolError closes the link: another version of Tidemill, perhaps."""
+        """Handle a request of another broker.  ProtocolError closes the link: it may run an unknown version."""
         envelope = self._wire.decode(data[FRAME_SIZE_BYTES:])
         broker = self._broker
-        if envelope.api.key in CONTROLLER_HANDLERS and not broker.controller.accepts_writes:
+        if envelope.api.key in self._for_controller and not broker.controller.accepts_writes:
             respond(())
             return
-        context = RequestContext(broker, PeerCaller(link), envelope.version, envelope.client_id, broker.clock.wall_ms())
+        caller = BrokerCaller(link.hello.address)
+        context = RequestContext(broker, caller, envelope.version, envelope.client_id, broker.clock.wall_ms())
 
         def answered(response: Message | None) -> None:
             if response is None:
@@ -96,28 +105,35 @@ class PeerRequests:
         else:
             answered(outcome)
 
-    def _join(self, request: join.Request, context: RequestContext) -> object:
-        def answer(admitted: Admitted) -> join.Response:
-            peers = context.broker.cluster.addresses()
-            return join.Response(cluster_id=admitted.cluster_id, broker_id=admitted.broker_id, peers=peers)
+    # A broker that joins knows the address of one broker only, which asks the controller for it.
 
-        if not context.broker.controller.accepts_writes:  # a broker that joins knows one address, and not whose it is
+    def _join(self, request: join.Request, context: RequestContext) -> object:
+        broker = context.broker
+        if not broker.controller.accepts_writes:
             pending: Pending[join.Response] = Pending()
 
-            def answered(response: join.Response | int) -> None:
-                pending.complete(join.Response(error_code=response) if isinstance(response, int) else response)
+            def answered(outcome: join.Response | Unanswered) -> None:
+                if isinstance(outcome, Unanswered):
+                    pending.complete(join.Response(error_code=error_code_of(outcome)))
+                else:
+                    pending.complete(outcome)
 
-            context.broker.cluster.controller_client.ask(join.API, 0, request, answered)
+            broker.controller_client.ask(join.API, request).then(answered, pending.fail)
             return pending
-        wished = BrokerId(request.broker_id) if request.broker_id >= 0 else None
-        live = context.broker.cluster.live()
+
+        def answer(admitted: Admitted) -> join.Response:
+            peers = broker.cluster.addresses()
+            return join.Response(cluster_id=admitted.cluster_id, broker_id=admitted.broker_id, peers=peers)
+
         command = AdmitBroker(
             directory_id=DirectoryId(request.directory_id),
-            broker_id=wished,
-            live=live,
+            broker_id=BrokerId(request.broker_id) if request.broker_id >= 0 else None,
+            live=broker.cluster.live(),
             was_admitted=request.was_admitted,
         )
         return self._submit(command, answer, join.Response)
+
+    # Requests that only the controller answers.
 
     def _register(self, request: register.Request, context: RequestContext) -> object:
         command = RegisterBroker(
@@ -143,29 +159,20 @@ class PeerRequests:
         command = CreateInternalTopic(name=request.name)
         return self._submit(command, lambda _: create_internal_topic.Response(), create_internal_topic.Response)
 
-    def _transfer_leadership(self, request: transfer_leadership.Request, context: RequestContext) -> object:
-        moves = [(ShardId(move.shard_id), BrokerId(move.to)) for move in request.moves]
-        return transfer_leadership.Response(refused=context.broker.leadership_transfers.here(moves))
-
     def _image_offset(self, _: image_offset.Request, context: RequestContext) -> object:
-        if not context.broker.controller.accepts_writes:
-            return image_offset.Response(error_code=errors.NOT_CONTROLLER)
         pending: Pending[image_offset.Response] = Pending()
 
-        def told(offset: int | OutcomeUnknown) -> None:
+        def confirmed(offset: int | OutcomeUnknown) -> None:
             if offset is OUTCOME_UNKNOWN:
                 pending.complete(image_offset.Response(error_code=errors.NOT_CONTROLLER))
             else:
                 pending.complete(image_offset.Response(offset=offset))
 
-        context.broker.controller.confirm_image_offset().then(told)
+        context.broker.controller.confirm_image_offset().then(confirmed)
         return pending
 
-    def _submit(self, command: Command, answer: Callable[[Any], Message], response: Any) -> object:
-        """Of the controller here; what it refuses is told by its code."""
-        controller = self._broker.controller
-        if not controller.accepts_writes:
-            return response(error_code=errors.NOT_CONTROLLER)
+    def _submit(self, command: Command, answer: Callable[[Any], Message], response: Any) -> Pending[Message]:
+        """Submit to the controller, which is here.  A refusal becomes a response with its error code and message."""
         pending: Pending[Message] = Pending()
 
         def decided(result: Any) -> None:
@@ -177,5 +184,11 @@ class PeerRequests:
             else:
                 pending.complete(answer(result))
 
-        controller.submit(command).then(decided)
+        self._broker.controller.submit(command).then(decided)
         return pending
+
+    # Leadership transfers, asked of the broker that leads the shards.
+
+    def _transfer_leadership(self, request: transfer_leadership.Request, context: RequestContext) -> object:
+        moves = [(ShardId(move.shard_id), BrokerId(move.to)) for move in request.moves]
+        return transfer_leadership.Response(refused=context.broker.leadership_transfers.here(moves))

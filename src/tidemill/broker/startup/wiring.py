@@ -9,9 +9,10 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 from tidemill.broker.broker import Broker
+from tidemill.broker.controller.controller_client import Unanswered, error_code_of
 from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
 from tidemill.broker.coordinators.registrations import COORDINATORS
 from tidemill.broker.machine import Machine
@@ -19,12 +20,10 @@ from tidemill.broker.peers.cluster import peer_addresses
 from tidemill.broker.peers.peer_requests import PeerRequests
 from tidemill.broker.startup.cluster_search import ClusterSearch
 from tidemill.broker.startup.joining import NOT_NOW, Joining, refusal
-from tidemill.metadata.brokers import BootstrapCluster, RegisterBroker, Registered
+from tidemill.metadata.brokers import BootstrapCluster
 from tidemill.metadata.metadata_records import Endpoint
-from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId, DirectoryId
 from tidemill.peer import join, register
-from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import DirectoryProblem, Identity, read_identity, write_identity
 from tidemill.storage.disk import Disk
@@ -168,8 +167,10 @@ def make(
     broker.cluster.peers.receive = broker.shard_table.receive
     broker.cluster.peers.peer_reconnected = broker.shard_table.peer_reconnected
     broker.cluster.peers.peer_restarted = broker.shard_table.peer_restarted
-    broker.cluster.peers.peer_lost = broker.tick_shards
-    broker.cluster.peers.on_request = PeerRequests(broker).answer
+    broker.cluster.peers.peer_lost = broker.check_liveness
+    requests = PeerRequests(broker)
+    broker.cluster.peers.on_request = requests.answer
+    broker.controller_client.handle = requests.handle
     controller.attach(shard)
     return broker
 
@@ -243,28 +244,18 @@ async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack:
 async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> tuple[int, str | None, int]:
     """Register once; return error code, message and the offset of the controller's image."""
     identity = broker.identity
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    if broker.controller.accepts_writes:
-        command = RegisterBroker(
-            broker_id=identity.broker_id, directory_id=identity.directory_id, endpoints=endpoints, rack=rack
-        )
-        broker.controller.submit(command).then(future.set_result)
-        registered: Registered | OutcomeUnknown = await future
-        if registered is OUTCOME_UNKNOWN:
-            return errors.REQUEST_TIMED_OUT, None, 0
-        code, message = registered.problem or (errors.NONE, None)
-        return code, message, broker.image.offset
     request = register.Request(
         broker_id=identity.broker_id,
         directory_id=identity.directory_id,
         endpoints=[register.Request.Endpoint(**endpoint._asdict()) for endpoint in endpoints],
         rack=rack,
     )
-    broker.cluster.controller_client.ask(register.API, 0, request, future.set_result)
-    answer = await future
-    if isinstance(answer, int):
-        return answer, None, 0
-    return answer.error_code, answer.error_message, answer.image_offset
+    future: asyncio.Future[register.Response | Unanswered] = asyncio.get_running_loop().create_future()
+    broker.controller_client.ask(register.API, request).then(future.set_result)
+    outcome = await future
+    if isinstance(outcome, Unanswered):
+        return error_code_of(outcome), None, 0
+    return outcome.error_code, outcome.error_message, outcome.image_offset
 
 
 async def _until(broker: Broker, is_so: Callable[[], bool]) -> None:
