@@ -7,13 +7,14 @@ The steps are those of `broker/startup/wiring.py`, in the order of `app/start.py
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
 from tidemill.batches.batch import CRC_START
 from tidemill.broker.broker import Broker
+from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
 from tidemill.broker.startup import wiring
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint, MetadataFormatError
 from tidemill.model.broker_id import BrokerId, ReplicaKey
@@ -59,7 +60,7 @@ class BrokerMachine:
         static: Mapping[str, str],
         clock_rate: float,
         join: tuple[str, ...],
-        machine_types: tuple[MachineType, ...] = (),
+        more_coordinators: Sequence[AnyRegistration] = (),
     ) -> None:
         """
         The broker bootstraps a cluster, or joins the one at `join` if that is not empty.  Its clocks run faster or
@@ -92,7 +93,8 @@ class BrokerMachine:
         self._clock_rate = clock_rate
         self._join = join
         self._broker_id = broker_id
-        self._fate_of_crash: Fate | None = None  # None: the process dies, the machine keeps its power
+        self._more_coordinators = more_coordinators
+        self._fate_of_cut: Fate | None = None  # None: it is a kill
 
     @property
     def is_running(self) -> bool:
@@ -145,7 +147,7 @@ class BrokerMachine:
             )
             self._note_recovered(store)
             self.voter = identity.voter
-            broker = wiring.make(identity, store, self._static, machine)
+            broker = wiring.make(identity, store, self._static, machine, self._more_coordinators)
         except (DiskFull, SyncFailed) as problem:
             failed(problem)
             return

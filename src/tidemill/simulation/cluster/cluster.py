@@ -6,11 +6,12 @@ The seed decides everything: two runs of a seed have the same `digest`, down to 
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha1
 from random import Random
 from typing import Any, Final
 
+from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
 from tidemill.model.broker_id import BrokerId
 from tidemill.simulation.clients.administrator import Administrator
 from tidemill.simulation.clients.client import Client
@@ -39,9 +40,11 @@ STATIC: Final = {"offsets.topic.num.partitions": "1"}
 
 class ClusterRun:
     def __init__(
-        self, seed: int, knobs: ClusterKnobs | None = None, machine_types: tuple[MachineType, ...] = ()
+        self, seed: int, knobs: ClusterKnobs | None = None, *, more_coordinators: Sequence[AnyRegistration] = ()
     ) -> None:
+        """`more_coordinators` are hosted beside those of every broker."""
         self.seed = seed
+        self._more_coordinators = more_coordinators
         self.random = Random(seed)
         self.knobs = ClusterKnobs.draw(self.random) if knobs is None else knobs
         self.timeline = Timeline()
@@ -121,7 +124,7 @@ class ClusterRun:
             static={**STATIC, **({"log.roll.ms": str(self.knobs.roll_ms)} if self.knobs.roll_ms else {})},
             clock_rate=self.knobs.clock_rate,
             join=(f"broker-1:{PEER_PORT}",) if number > 1 else (),
-            machine_types=self._machine_types,
+            more_coordinators=self._more_coordinators,
         )
         machine.pace.sync_us = self.knobs.sync_us
         return machine
