@@ -7,7 +7,7 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from tidemill.app.connection_limits import ConnectionLimits
@@ -21,6 +21,7 @@ from tidemill.app.start_problem import StartProblem
 from tidemill.batches.native import is_compiled
 from tidemill.broker.broker import Broker
 from tidemill.broker.connection.kafka_connection import KafkaConnection
+from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
 from tidemill.broker.machine import Machine
 from tidemill.broker.startup import wiring
 from tidemill.metadata.metadata_records import HTTP_ENDPOINT, PEER_ENDPOINT, Endpoint, MetadataFormatError
@@ -58,23 +59,34 @@ class Ready(NamedTuple):
     data: str
 
 
-def run(settings: Settings, *, ready: Callable[[Ready], None], as_json: bool) -> None:
-    """Run a broker until SIGINT or SIGTERM.
-
-    `ready` is called once the broker serves.  Raises StartProblem when it cannot start.
-    """
+def run(
+    settings: Settings,
+    *,
+    ready: Callable[[Ready], None],
+    as_json: bool,
+    more_coordinators: Sequence[AnyRegistration] = (),
+) -> None:
+    """Run until SIGINT or SIGTERM.  `more_coordinators` are hosted beside those of every broker."""
     raise_open_files_limit()
     stopping = asyncio.Event()
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
-        await _Process(settings, loop, as_json=as_json).run(ready, stopping)
+        await _Process(settings, loop, as_json=as_json, more_coordinators=more_coordinators).run(ready, stopping)
 
     event_loop.run(main, stop=stopping.set)
 
 
 class _Process:
-    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop, *, as_json: bool) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        as_json: bool,
+        more_coordinators: Sequence[AnyRegistration],
+    ) -> None:
         self.settings = settings
+        self.more_coordinators = more_coordinators
         self.loop = loop
         self.clock = OsClock()
         named = {} if settings.broker_id is None else {"broker": int(settings.broker_id)}  # several may share a stderr
@@ -167,7 +179,7 @@ class _Process:
         for key in self.settings.ineffective_keys:
             self.events.warning("setting has no effect", key=key)
         try:
-            return wiring.make(identity, store, settings.static, machine)
+            return wiring.make(identity, store, settings.static, machine, self.more_coordinators)
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
             raise StartProblem(f"{where}: {problem}") from problem
 

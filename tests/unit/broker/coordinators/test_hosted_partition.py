@@ -213,13 +213,14 @@ def test_a_dropped_partition_answers_what_is_parked_and_keeps_no_timer(world: Br
     Later requests are rejected, too: another broker is the coordinator.
     """
     parked = hosted.begin(Await("k", "b"))
-    hosted.ask(Add("k", ("a",), lifetime_ms=1_000))
+    hosted.ask(Add("k", ("a",), lifetime_ms=1_234))
+    timers = [timer for timer in world.timers if timer.due_ms == world.clock.now_ms + 1_234]
 
     hosted.host.drop(errors.NOT_COORDINATOR)
     end_offset = world.partition(TOPIC).log.end_offset
     world.pass_time(2_000)
 
-    assert [Rejected(errors.NOT_COORDINATOR)] == parked
+    assert ([Rejected(errors.NOT_COORDINATOR)], [True]) == (parked, [timer.is_cancelled for timer in timers])
     assert Rejected(errors.NOT_COORDINATOR) == hosted.ask(Read("k"))
     assert end_offset == world.partition(TOPIC).log.end_offset
 
