@@ -1,4 +1,4 @@
-"""What the controller decided."""
+"""The result of a controller's decision, and what the decision is based on."""
 
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -16,8 +16,8 @@ Response = TypeVar("Response", covariant=True)
 @dataclass(frozen=True, slots=True)
 class Result(Generic[Response]):
     """
-    Append `records` to the metadata log, all or none; when they are committed, log the `warnings`, whole sentences,
-    and give the `response`.
+    The host appends `records` to the metadata log, all or none.  When they are committed, it logs the `warnings`, which
+    are whole sentences, and sends the `response`.
     """
 
     records: tuple[Record, ...]
@@ -26,7 +26,7 @@ class Result(Generic[Response]):
 
 
 class Problem(NamedTuple):
-    """Why one thing of a command was refused: a code of `model.errors`, and a sentence for the user."""
+    """Why one item of a command is refused: an error code of `model.errors`, and a sentence for the user."""
 
     error_code: int
     message: str
@@ -34,12 +34,12 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionContext:
-    """What a decision stands on: the image as of the last appended record, this broker's settings, and chance."""
+    """The inputs of a decision beside the command.  `image` contains every appended record, committed or not."""
 
     image: ClusterImage
     layers: BrokerLayers
     entropy: Entropy
-    live: frozenset[BrokerId] | None = None  # None: all
+    live: frozenset[BrokerId] | None = None  # brokers that are alive; None: all are
     internal_topics: tuple[InternalTopic, ...] = INTERNAL_TOPICS
 
     def is_live(self, broker_id: BrokerId) -> bool:

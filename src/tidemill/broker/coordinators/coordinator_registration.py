@@ -40,7 +40,7 @@ class DeletedTopics(Generic[RequestT, CoreT]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorRegistration(Generic[RequestT, CoreT]):
     topic: InternalTopic  # with `keys`: it is created when the coordinator is first asked for
-    partition_for: Callable[[str, int], int]  # key (a group id, a transactional id) and partition count → partition
+    partition_for: Callable[[str, int], int]  # a request's key and the partition count → partition
     new_core: Callable[[CoreContext], CoreT]  # called each time this broker starts to lead a partition
     rejection: Callable[[RequestT, int | OutcomeUnknown], object]  # see `PartitionOwner.rejection`
     key_type: int = NO_KEY_TYPE  # of FindCoordinator; NO_KEY_TYPE: clients cannot look for this coordinator

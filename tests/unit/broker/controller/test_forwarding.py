@@ -1,4 +1,4 @@
-"""What only the controller decides may be asked of any broker."""
+"""Any broker takes a request for the controller."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def sent_to(node: Node, name: str) -> tuple[Any, Any]:
 
 def test_any_broker_creates_topics() -> None:
     """
-    Wherever the controller is.
+    The topic is created by the controller, wherever it is, and known everywhere.
     """
     world = ClusterWorld()
     client, sent = sent_to(world[3], "flights")
@@ -37,7 +37,7 @@ def test_any_broker_creates_topics() -> None:
 
 def test_a_request_waits_while_the_controller_moves() -> None:
     """
-    One that hands over takes nothing new: nobody has looked at the request, and it is asked of the next one.
+    A controller that transfers leadership takes no new request: the request has had no effect, and is tried again.
     """
     world = ClusterWorld()
     world.hold(to=[2])
@@ -53,9 +53,9 @@ def test_a_request_waits_while_the_controller_moves() -> None:
     assert world[2].broker.controller.leads
 
 
-def test_a_controller_that_is_gone_leaves_the_outcome_unknown() -> None:
+def test_a_lost_controller_leaves_the_outcome_unknown() -> None:
     """
-    The request was with it, and may have been carried out.
+    REQUEST_TIMED_OUT: the controller had the request, and may have carried it out.
     """
     world = ClusterWorld()
     world.hold(sender=[1])
@@ -71,7 +71,7 @@ def test_a_controller_that_is_gone_leaves_the_outcome_unknown() -> None:
 
 def test_a_producer_waits_for_its_id_while_there_is_no_controller() -> None:
     """
-    COORDINATOR_LOAD_IN_PROGRESS: an idempotent producer has no coordinator that it could look for instead.
+    COORDINATOR_LOAD_IN_PROGRESS makes every client ask again; other errors make it look for a coordinator.
     """
     world = ClusterWorld()
     world.network.held = lambda _source, _destination: True

@@ -1,4 +1,4 @@
-"""The coordinator's shell: what was answered is in the log, and whoever leads next finds it there."""
+"""The group coordinator on its host: what was answered is in the log, and the next leader loads it from there."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def grown_world(**static: str) -> BrokerWorld:
 
 
 def restarted(world: BrokerWorld) -> BrokerWorld:
-    """The next process on the same disk, when it has loaded its groups."""
+    """Return the next process on the same disk, with its groups loaded."""
     again = world.restarted()
     again.stabilize()
     return again
@@ -50,7 +50,7 @@ def delete(world: BrokerWorld, topic: str) -> None:
 
 def test_offsets_and_generations_survive_a_kill() -> None:
     """
-    What was answered is in the log: the next process has the offsets, and the member goes on in its generation.
+    What was answered is in the log: the next process has the offsets, and the member continues in its generation.
     """
     world = grown_world()
     member = GroupMember(world).stabilize()
@@ -63,9 +63,9 @@ def test_offsets_and_generations_survive_a_kill() -> None:
     assert errors.NONE == member.heartbeat()
 
 
-def test_a_reply_leaves_when_what_it_says_has_committed() -> None:
+def test_a_reply_leaves_when_its_records_are_committed() -> None:
     """
-    A commit that no journal has yet is not answered; nor is a fetch that was computed from it.
+    An offset commit is not answered before it is in the journal, and neither is a heartbeat that follows it.
     """
     world = grown_world()
     commit(world, "flights", 1)
@@ -84,9 +84,9 @@ def test_a_reply_leaves_when_what_it_says_has_committed() -> None:
     )
 
 
-def test_a_silent_member_is_lost_when_its_session_is_over() -> None:
+def test_a_silent_member_is_removed_when_its_session_expires() -> None:
     """
-    The deadline fires by itself, and a restart gives every member a whole session again.
+    The deadline expires without requests, and a restart gives every member a whole session again.
     """
     world = grown_world()
     member = GroupMember(world).stabilize()
@@ -103,7 +103,7 @@ def test_a_silent_member_is_lost_when_its_session_is_over() -> None:
 
 def test_committed_offsets_expire() -> None:
     """
-    offsets.retention.minutes after the commit of a consumer without a group, whether anybody asks or not.
+    A consumer without a group loses them offsets.retention.minutes after the commit, without any request.
     """
     world = grown_world(**{"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"})
     commit(world, "flights", 3)
@@ -115,9 +115,10 @@ def test_committed_offsets_expire() -> None:
     assert ({("flights", 0): 3}, {}) == (before, fetched(world))
 
 
-def test_a_clock_that_was_wrong_at_the_start_takes_no_offset_along() -> None:
+def test_a_clock_that_was_wrong_at_the_start_expires_no_offset() -> None:
     """
-    NTP has set it long before the commit: that is as old as its record, and not as the broker's first idea of time.
+    NTP corrected it long before the commit, so the age of the offset follows from its record's time and not from the
+    broker's time at its start.
     """
     world = grown_world()
     world.clock.wrong_ms = -30 * DAY_MS
@@ -133,10 +134,11 @@ def test_a_clock_that_was_wrong_at_the_start_takes_no_offset_along() -> None:
     assert {("flights", 0): 3} == fetched(again)
 
 
-@pytest.mark.parametrize("is_group", [False, True], ids=["who assigns by himself", "an empty group"])
-def test_a_clock_that_is_wrong_for_a_moment_makes_nothing_old(is_group: bool) -> None:
+@pytest.mark.parametrize("is_group", [False, True], ids=["manual assignment", "an empty group"])
+def test_a_clock_that_jumps_briefly_expires_no_offset(is_group: bool) -> None:
     """
-    A month ahead for a second, in which somebody else commits: his record has that time, and all behind it.
+    The clock is a month ahead for a second, in which another group commits: that record, and every later one, has that
+    append time.
     """
     world = grown_world()
     if is_group:
@@ -158,7 +160,8 @@ def test_a_clock_that_is_wrong_for_a_moment_makes_nothing_old(is_group: bool) ->
 
 def test_committed_offsets_go_with_their_topic() -> None:
     """
-    Deleting a topic writes tombstones; the topic that takes its name begins without commits, also after a restart.
+    Deleting a topic writes tombstones.  A new topic of that name starts without committed offsets, also after a
+    restart.
     """
     world = grown_world()
     world.create("tides")
@@ -172,9 +175,9 @@ def test_committed_offsets_go_with_their_topic() -> None:
     assert {("tides", 0): 7} == fetched(restarted(world))
 
 
-def test_a_load_forgets_topics_that_went_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_removes_offsets_of_topics_that_were_deleted_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The broker may die between a topic's deletion and the tombstones of its offsets.
+    The broker may crash between a topic's deletion and the tombstones of its offsets.
     """
     world = grown_world()
     commit(world, "flights", 3)
@@ -188,9 +191,9 @@ def test_a_load_forgets_topics_that_went_before_it(monkeypatch: pytest.MonkeyPat
     assert {} == fetched(again)
 
 
-def test_a_snapshot_lets_the_log_begin_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_moves_the_log_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    When enough lies behind the log start, the state is written again, and what was before it goes.
+    When enough records lie behind the log start, the state is written again, and everything before it is deleted.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 50)
     world = grown_world()
@@ -208,7 +211,7 @@ def test_a_snapshot_lets_the_log_begin_later(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_kill_at_any_step_of_a_snapshot_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A run without its end changes nothing, and the log start moves only behind a committed end.
+    A snapshot without its end record has no effect, and the log start moves only when the end record is committed.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 8)
     world = grown_world()
@@ -229,15 +232,15 @@ def test_a_kill_at_any_step_of_a_snapshot_loses_nothing(monkeypatch: pytest.Monk
     assert [0, 8] == [start for at, start in enumerate(starts) if not at or starts[at - 1] != start]
 
 
-def test_a_group_that_comes_while_a_snapshot_begins_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_that_is_created_while_a_snapshot_begins_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    The snapshot does not hold it, so it must lie behind where the log will begin.
+    The snapshot does not contain the group, so the group's record must lie behind the new log start.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 8)
     world = grown_world()
     other = next(name for name in ("g1", "g2", "g3", "g4") if partition_for(name, 2) == partition_for("g", 2))
     commit(world, "flights", 1, 1, 1, 1)
-    Client(world).send(committing("flights", 2, 2, 2, 2), 9)  # makes it due
+    Client(world).send(committing("flights", 2, 2, 2, 2), 9)  # a snapshot is due now
     Client(world).send(committing("flights", 7, group_id=other), 9)  # in the same turn
 
     world.stabilize()
@@ -249,7 +252,7 @@ def test_a_group_that_comes_while_a_snapshot_begins_is_not_passed_over(monkeypat
 
 def test_a_member_is_served_between_two_chunks_of_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A commit that comes while a snapshot is under way lies behind what it changes.
+    A commit during a snapshot lies behind the snapshot's record of the offset that it changes.
     """
     monkeypatch.setattr(hosted_partition, "SNAPSHOT_RECORDS_MIN", 8)
     world = grown_world()
@@ -266,9 +269,9 @@ def test_a_member_is_served_between_two_chunks_of_a_snapshot(monkeypatch: pytest
     assert expected == fetched(world) == fetched(restarted(world))
 
 
-def test_groups_are_refused_while_they_load() -> None:
+def test_requests_are_rejected_while_groups_load() -> None:
     """
-    COORDINATOR_LOAD_IN_PROGRESS: the client asks again; a partition that has not been read knows nothing.
+    COORDINATOR_LOAD_IN_PROGRESS makes the client ask again: a partial state would answer wrongly.
     """
     world = grown_world()
     commit(world, "flights", 1)
@@ -283,9 +286,9 @@ def test_groups_are_refused_while_they_load() -> None:
     assert [errors.UNKNOWN_MEMBER_ID, errors.NONE] == late
 
 
-def test_a_long_load_lets_others_in_between() -> None:
+def test_a_long_load_does_not_delay_other_partitions() -> None:
     """
-    A bounded number of records in each turn of the loop; nothing is left out, and nobody waits for the whole.
+    A bounded number of records is replayed per turn of the event loop, and no record is skipped.
     """
     world = grown_world()
     for offset in range(150):
@@ -303,9 +306,9 @@ def test_a_long_load_lets_others_in_between() -> None:
     assert {("flights", number): 149 for number in range(4)} == fetched(again)
 
 
-def test_a_deadline_in_years_is_kept_by_a_timer_of_a_day() -> None:
+def test_a_deadline_in_years_uses_timers_of_at_most_a_day() -> None:
     """
-    offsets.retention.check.interval.ms is a long, and an event loop's timers are for hours.
+    offsets.retention.check.interval.ms is a 64-bit number, and event loops take timers of hours.
     """
     world = grown_world(**{"offsets.retention.check.interval.ms": str(1 << 60)})
     commit(world, "flights", 1)
@@ -318,9 +321,9 @@ def test_a_deadline_in_years_is_kept_by_a_timer_of_a_day() -> None:
 
 
 @pytest.mark.parametrize("record", [(b"", None), (b"\x00\x01\x00", b""), (b"\x00\x02\x00\x01g", b"\x00\x63")])
-def test_a_record_that_is_none_of_ours_stops_the_load(record: tuple[bytes, bytes | None]) -> None:
+def test_an_unknown_record_stops_the_load(record: tuple[bytes, bytes | None]) -> None:
     """
-    Half a state is worse than none: the groups of the partition are not served, and the log says where and why.
+    A partial state would answer wrongly: the partition's groups are not served, and the event log names the offset.
     """
     world = grown_world()
     commit(world, "flights", 1)
@@ -332,9 +335,9 @@ def test_a_record_that_is_none_of_ours_stops_the_load(record: tuple[bytes, bytes
     assert any("coordinator cannot be loaded" in line and "offset 1" in line for line in again.events)
 
 
-def test_a_stop_answers_who_is_parked() -> None:
+def test_a_stop_answers_parked_requests() -> None:
     """
-    NOT_COORDINATOR: a member that waits for its generation looks for the next coordinator.
+    NOT_COORDINATOR makes a member that waits for its generation look for the next coordinator.
     """
     world = grown_world(**{"group.initial.rebalance.delay.ms": "3000"})
     member = GroupMember(world)
@@ -349,9 +352,9 @@ def test_a_stop_answers_who_is_parked() -> None:
     assert errors.NOT_COORDINATOR == world.ask(HEARTBEAT).error_code
 
 
-def test_an_outcome_that_is_not_known_is_asked_again() -> None:
+def test_an_unknown_outcome_is_a_retriable_error() -> None:
     """
-    A commit whose block was not written when the broker stopped may or may not be in the log.
+    COORDINATOR_NOT_AVAILABLE: a commit whose block was not written when the broker stopped may be in the log or not.
     """
     world = grown_world()
     commit(world, "flights", 1)
@@ -365,9 +368,9 @@ def test_an_outcome_that_is_not_known_is_asked_again() -> None:
     assert errors.COORDINATOR_NOT_AVAILABLE == answered.topics[0].partitions[0].error_code
 
 
-def test_a_full_disk_refuses_commits_and_lets_members_live() -> None:
+def test_a_full_disk_rejects_commits_and_keeps_members() -> None:
     """
-    What would have to be written is refused before it is decided; heartbeats go on, and a session waits for room.
+    Requests that append are rejected before they are decided.  Heartbeats are answered, and no session expires.
     """
     world = grown_world()
     member = GroupMember(world).stabilize()
@@ -387,9 +390,9 @@ def test_a_full_disk_refuses_commits_and_lets_members_live() -> None:
     assert ({("flights", 0): 1}, errors.UNKNOWN_MEMBER_ID) == (kept, member.heartbeat())
 
 
-def test_the_topic_is_made_once_however_many_ask() -> None:
+def test_concurrent_requests_create_the_topic_once() -> None:
     """
-    Requests that come while it is created wait for it, and each is answered.
+    Requests that arrive while the topic is created wait for it, and each is answered.
     """
     world = BrokerWorld(STATIC)
     clients = [Client(world) for _ in range(3)]
