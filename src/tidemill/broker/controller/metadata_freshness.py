@@ -24,25 +24,25 @@ class MetadataFreshness:
         self._image = image
         self._client = client
 
-    def ask(self, told: Callable[[bool], None]) -> None:
+    def ask(self, report: Callable[[bool], None]) -> None:
         """
-        Call `told` once: with True at most `CURRENT_MS` later, by the machine's clock, or with False when it cannot be
-        established.
+        Call `report` once: with True at most `CURRENT_MS` later, by the machine's clock, or with False when that cannot
+        be established.
         """
         until_ms = self._machine.clock.monotonic_ms() + CURRENT_MS
 
         def answered(outcome: Response | Unanswered) -> None:
             if isinstance(outcome, Unanswered) or outcome.error_code:
-                told(False)
+                report(False)
             else:
-                self._wait(outcome.offset, until_ms, told)
+                self._wait(outcome.offset, until_ms, report)
 
         self._client.ask(API, Request()).then(answered)
 
-    def _wait(self, offset: int, until_ms: int, told: Callable[[bool], None]) -> None:
+    def _wait(self, offset: int, until_ms: int, report: Callable[[bool], None]) -> None:
         if self._machine.clock.monotonic_ms() > until_ms:
-            told(False)
+            report(False)
         elif self._image().offset >= offset:
-            told(True)
+            report(True)
         else:
-            self._machine.call_later(CHECK_S, lambda: self._wait(offset, until_ms, told))
+            self._machine.call_later(CHECK_S, lambda: self._wait(offset, until_ms, report))

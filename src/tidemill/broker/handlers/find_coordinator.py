@@ -35,11 +35,11 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
         code, message = REFUSALS.get(request.key_type, unknown)
         return _response(context, [_refused(key, code, message) for key in keys])
     pending: Pending[Response] = Pending()
-    hosted.when_created(lambda: pending.complete(_response(context, [_found(context, hosted, key) for key in keys])))
+    hosted.when_created(lambda: pending.complete(_response(context, [_located(context, hosted, key) for key in keys])))
     return pending
 
 
-def _found(context: RequestContext, hosted: HostedTopic[Any, Any], key: str) -> Coordinator:
+def _located(context: RequestContext, hosted: HostedTopic[Any, Any], key: str) -> Coordinator:
     broker = context.broker
     topic, number = hosted.topic, hosted.partition_of(key)
     if topic is None or number is None:
