@@ -5,6 +5,7 @@ from collections.abc import Callable
 from tidemill.app.cluster_report import ClusterReport
 from tidemill.broker.broker import Broker
 from tidemill.broker.coordinators.group_coordinator import GROUPS
+from tidemill.model import errors
 from tidemill.telemetry.prometheus import PrometheusText
 from tidemill.wire.api import ALL
 

@@ -66,7 +66,11 @@ def run(
     as_json: bool,
     more_coordinators: Sequence[AnyRegistration] = (),
 ) -> None:
-    """Run until SIGINT or SIGTERM.  `more_coordinators` are hosted beside those of every broker."""
+    """Run a broker until SIGINT or SIGTERM.
+
+    `ready` is called once the broker serves.  `more_coordinators` are hosted beside those of every broker.  Raises
+    StartProblem when the broker cannot start.
+    """
     raise_open_files_limit()
     stopping = asyncio.Event()
 

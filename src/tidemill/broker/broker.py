@@ -36,7 +36,7 @@ from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model import errors
 from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.internal_topics import all_internal_topics
-from tidemill.model.shard import METADATA_SHARD
+from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import TopicId
 from tidemill.peer.frame import DRAINING, HEARS_CONTROLLER
 from tidemill.shard.jobs import Workers

@@ -17,11 +17,11 @@ from tidemill.model.config_resolution import BrokerLayers, broker_int
 from tidemill.model.internal_topics import InternalTopic
 from tidemill.model.shard import METADATA_SHARD
 
-METADATA_REPLICAS_MAX: Final = 5  # more would survive a third failure, and slow every change
+METADATA_REPLICAS_MAX: Final = 5  # tolerates two failures; more replicas would slow down every metadata change
 
 
 def internal_replication_factor(topic: InternalTopic, broker_count: int, layers: BrokerLayers) -> int:
-    """How many replicas an internal topic has among so many brokers; at least one."""
+    """Return the number of replicas of an internal topic in a cluster of `broker_count` brokers; at least one."""
     keys = topic.keys
     wanted = METADATA_REPLICAS_MAX if keys is None else broker_int(layers, keys.replication_factor)
     if broker_count >= wanted:
@@ -38,8 +38,8 @@ def plan_growth(context: DecisionContext) -> tuple[ReplicasRecord, ...]:
     for internal in context.internal_topics:
         topic = image.topic(internal.name)
         for shard in () if topic is None else (image.shards[shard_id] for shard_id in topic.shard_ids):
-            able = {voter.broker_id for voter in shard.replicas} | {c.voter.broker_id for c in candidates}
-            wanted = internal_replication_factor(internal, len(able), context.layers)
+            usable = {voter.broker_id for voter in shard.replicas} | {c.voter.broker_id for c in candidates}
+            wanted = internal_replication_factor(internal, len(usable), context.layers)
             if wanted <= len(shard.replicas):
                 continue
             replicas = extend(shard.replicas, wanted, candidates, loads)

@@ -137,7 +137,7 @@ def create_topics(context: DecisionContext, command: CreateTopics) -> Result[tup
 def create_internal_topic(context: DecisionContext, command: CreateInternalTopic) -> Result[CreatedTopic]:
     known = context.image.topic(command.name)
     if known is not None:
-        return Result((), _as_created(context.image, known))
+        return Result((), _existing_topic(context.image, known))
     internal = next((topic for topic in context.internal_topics if topic.name == command.name), None)
     if internal is None or internal.keys is None:
         problem = Problem(
@@ -218,7 +218,10 @@ def _check_new_name(image: ClusterImage, name: str, taken: dict[str, str]) -> No
     if name in image.topics:
         raise KafkaError(errors.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists")
     if is_internal(name):
-        raise KafkaError(errors.INVALID_TOPIC_EXCEPTION, f"topic {name!r} is internal, and only the cluster creates it")
+        raise KafkaError(
+            errors.INVALID_TOPIC_EXCEPTION,
+            f"topic name {name!r} is reserved for an internal topic; choose another name",
+        )
     alike = image.metric_names.get(metric_name(name)) or taken.get(metric_name(name))
     if alike is not None:
         raise KafkaError(

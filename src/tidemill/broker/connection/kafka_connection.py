@@ -90,8 +90,7 @@ class KafkaConnection:
         self._frames = FrameBuffer(frame_bytes_max)
         self._wire = ServerConnection(OFFERED)
         self._awaited: dict[RequestEnvelope, Pending[Message | None]] = {}
-        self._waiting = 0  # of the awaited, those that keep no request
-        self._in_flight_bytes = 0  # that the others keep
+        self._in_flight_bytes = 0  # of awaited requests whose bytes stay in memory
         self._out: list[Buffer] = []
         self._out_bytes = 0  # in `_out`
         self._held_bytes = 0  # responses that wait for that of an earlier request
@@ -175,21 +174,17 @@ class KafkaConnection:
                 self._in_flight_bytes += envelope.size
                 broker.memory.begin_work(envelope.size)
             else:
-                self._waiting += 1
-                envelope.request = None  # the answer needs it no more, and it may wait for long
+                envelope.request = None  # the response does not need it, and may take long
         outcome.then(
             lambda response: self._completed(envelope, outcome, response),
             lambda _: self._completed(envelope, outcome, None),
         )
 
     def _completed(self, envelope: RequestEnvelope, outcome: Pending[Message | None], response: Message | None) -> None:
-        """Called from wherever the answer was found: nothing is raised, and no other request begins in here."""
-        if self._awaited.pop(envelope, None) is not None:
-            if outcome.keeps_request:
-                self._in_flight_bytes -= envelope.size
-                self.broker.memory.end_work(envelope.size)
-            else:
-                self._waiting -= 1
+        """Send a response; called from anywhere, so it neither raises nor begins another request."""
+        if self._awaited.pop(envelope, None) is not None and outcome.keeps_request:
+            self._in_flight_bytes -= envelope.size
+            self.broker.memory.end_work(envelope.size)
         if not self._is_open:
             return
         if outcome.failure is not None:

@@ -28,7 +28,7 @@ PartitionResponse = Response.Topic.Partition
 
 
 class _Awaited(Pending[Response]):
-    """Completes when every log start that moves has moved, or when the client's time is over."""
+    """Completes when the outcome of every move is known, or when the client's timeout expires."""
 
     __slots__ = ("_deadlines", "_has_begun", "_timeout_ms", "_unknown", "response")
 

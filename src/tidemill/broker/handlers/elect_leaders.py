@@ -29,7 +29,7 @@ TIMED_OUT: Final = "the preferred leader does not lead yet"
 
 
 class _Awaited(Pending[Response]):
-    """Completes when every shard that moves has moved, or was refused; or when the client's time is over."""
+    """Completes when every move is done or refused, or when the client's timeout expires."""
 
     __slots__ = ("_context", "_elections", "_moves", "_problems", "_timeout_ms")
 

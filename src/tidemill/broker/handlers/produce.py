@@ -46,7 +46,7 @@ PartitionResponse = Response.Topic.Partition
 
 
 class _Awaited(Pending[Response | None]):
-    """Completes when every partition's append is as durable as was asked for, or when the client's time is over."""
+    """Completes when every append is as durable as `acks` demands, or when the client's timeout expires."""
 
     __slots__ = ("_begun", "_deadlines", "_timeout_ms", "_unknown", "response")
 
@@ -154,7 +154,9 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             elif not partition.shard.accepts_writes:
                 appended = _not_accepting(partition)
             elif is_written_by_cluster:
-                appended = Appended(errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is written by the cluster alone")
+                appended = Appended(
+                    errors.INVALID_TOPIC_EXCEPTION, message=f"{name} is an internal topic: clients may not write to it"
+                )
             elif data.records is None:
                 appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
             elif pipelines and (

@@ -78,10 +78,8 @@ class Cluster:
         self._lag = ReplicaLag(
             image=self._image, shards=self._shards, alive=lambda: self.peers.alive(), clock=stall_tolerant_clock
         )
-        self.watchers: dict[Callable[[], None], None] = {}  # called when the image, or who leads what here, has changed
-        self._led_topics = LedTopics(
-            image=image, has_known_leader=self._has_known_leader, call_later=machine.call_later
-        )
+        self.peers = Peers(self, self.leaders, clock=stall_tolerant_clock, call_soon=machine.turns.call_soon)
+        self.watchers: dict[Callable[[], None], None] = {}  # called when the image or the leader table has changed
         self.leader_waiters = LeaderWaiters(
             image=self._image,
             has_known_leader=self._has_known_leader,

@@ -154,7 +154,7 @@ def make(
     more_coordinators: Sequence[AnyRegistration] = (),
 ) -> Broker:
     """
-    Return a broker that ticks, with the shards that it knows of; it has no links and no listeners yet.
+    Create a broker with the shards in its store; it has no connections yet and does not listen.
     `more_coordinators` are hosted beside those of every broker.
     """
     broker = Broker(store, identity, static, machine, (*COORDINATORS, *more_coordinators))
@@ -167,7 +167,7 @@ def make(
     broker.cluster.peers.receive = broker.shard_table.receive
     broker.cluster.peers.peer_reconnected = broker.shard_table.peer_reconnected
     broker.cluster.peers.peer_restarted = broker.shard_table.peer_restarted
-    broker.cluster.peers.peer_lost = broker.check_liveness
+    broker.cluster.peers.peer_lost = broker.tick_shards
     requests = PeerRequests(broker)
     broker.cluster.peers.on_request = requests.answer
     broker.controller_client.handle = requests.handle

@@ -82,7 +82,7 @@ class Groups:
         self._state.replay(key, value)
 
     def loaded(self, timestamps: Timestamps) -> Result[LogRecord]:
-        """The whole partition was replayed: groups begin where the log left them, every session is renewed."""
+        """Start after the whole partition was replayed: restore the groups from the log and renew every session."""
         assert not self._is_loaded, "a coordinator is loaded once"
         self._is_loaded = True
         decision = self._decision(timestamps)
@@ -155,7 +155,7 @@ class Groups:
         return decision.result()
 
     def expire(self, key: Key, timestamps: Timestamps) -> Result[LogRecord]:
-        """A deadline was reached.  Too early, or for something that is gone, it does nothing."""
+        """Handle a reached deadline.  Does nothing for a deadline that was moved or cancelled."""
         assert self._is_loaded
         decision = self._decision(timestamps)
         if self._deadlines.fired(key, timestamps.now_ms):

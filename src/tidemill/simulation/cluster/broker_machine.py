@@ -60,6 +60,7 @@ class BrokerMachine:
         static: Mapping[str, str],
         clock_rate: float,
         join: tuple[str, ...],
+        machine_types: tuple[MachineType, ...] = (),
         more_coordinators: Sequence[AnyRegistration] = (),
     ) -> None:
         """
@@ -94,7 +95,7 @@ class BrokerMachine:
         self._join = join
         self._broker_id = broker_id
         self._more_coordinators = more_coordinators
-        self._fate_of_cut: Fate | None = None  # None: it is a kill
+        self._fate_of_crash: Fate | None = None  # None: the process dies, the machine keeps its power
 
     @property
     def is_running(self) -> bool:

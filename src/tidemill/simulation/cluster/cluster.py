@@ -40,9 +40,14 @@ STATIC: Final = {"offsets.topic.num.partitions": "1"}
 
 class ClusterRun:
     def __init__(
-        self, seed: int, knobs: ClusterKnobs | None = None, *, more_coordinators: Sequence[AnyRegistration] = ()
+        self,
+        seed: int,
+        knobs: ClusterKnobs | None = None,
+        machine_types: tuple[MachineType, ...] = (),
+        *,
+        more_coordinators: Sequence[AnyRegistration] = (),
     ) -> None:
-        """`more_coordinators` are hosted beside those of every broker."""
+        """`machine_types` and `more_coordinators` are hosted beside those of every broker."""
         self.seed = seed
         self._more_coordinators = more_coordinators
         self.random = Random(seed)
@@ -124,6 +129,7 @@ class ClusterRun:
             static={**STATIC, **({"log.roll.ms": str(self.knobs.roll_ms)} if self.knobs.roll_ms else {})},
             clock_rate=self.knobs.clock_rate,
             join=(f"broker-1:{PEER_PORT}",) if number > 1 else (),
+            machine_types=self._machine_types,
             more_coordinators=self._more_coordinators,
         )
         machine.pace.sync_us = self.knobs.sync_us
