@@ -84,8 +84,8 @@ async def _begin_again(
     options: StoreOptions,
 ) -> Identity:
     """
-    Replace a damaged journal (`log.md` §4.4): it may have held votes, so the broker becomes a new voter with its old
-    broker id, and gets its data from the other replicas.  No file is changed before the cluster has admitted it.
+    What cannot be read could have held anything, votes too (rule R7 of `docs/formats/journal.md`): the broker becomes another voter, under its
+    old number, and is given everything by the others.  Nothing is touched before they have admitted it.
     """
     if not addresses:
         raise JournalDamaged(
