@@ -272,7 +272,10 @@ class Broker:
         self.check_liveness()
 
     def _check_space(self) -> None:
-        """Rule F1 of `docs/formats/journal.md`: refuse before anything enters the log, while its bytes could still be spread."""
+        """
+        Refuse appends before anything enters the log, while there is room to write back what is in the journal: rule F1
+        of `docs/formats/journal.md`.
+        """
         free = self.store.disk.free_space()
         wanted = self.store.journal.used + FREE_BYTES_MIN
         is_full = free < wanted

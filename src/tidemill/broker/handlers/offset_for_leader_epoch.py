@@ -2,7 +2,8 @@
 OffsetForLeaderEpoch (key 23): v2-4
 
 Where a leader epoch ended, so that a reader can tell whether the log was cut behind its back (KIP-320).  The latest
-epoch ends at the high watermark; one before the table at the table's start; one behind it is undefined (rule A4 of `docs/raft.md`).
+epoch ends at the high watermark; one before the table at the table's start; one behind it is undefined (rule
+A4 of `docs/raft.md`).
 
 v3  replica_id is ignored: replicas use the peer protocol, so every caller is served as a client
 """

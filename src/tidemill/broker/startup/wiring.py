@@ -84,8 +84,9 @@ async def _begin_again(
     options: StoreOptions,
 ) -> Identity:
     """
-    What cannot be read could have held anything, votes too (rule R7 of `docs/formats/journal.md`): the broker becomes another voter, under its
-    old number, and is given everything by the others.  Nothing is touched before they have admitted it.
+    Rejoin the cluster with a new directory id: rule R7 of `docs/formats/journal.md`.  The lost part of the journal may
+    have held votes.  The broker keeps its id, and the other brokers give it everything again.  Nothing is changed on
+    disk before they have admitted it.
     """
     if not addresses:
         raise JournalDamaged(
