@@ -1,4 +1,4 @@
-"""Write the table of `docs/protocol/support.md` anew from the broker's own handlers; notes that stand there are kept.
+"""Rewrite the table of `docs/protocol/support.md` from the broker's handlers, and keep its notes.
 
 python tools/support_ledger.py
 """
@@ -9,12 +9,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LEDGER = ROOT / "docs" / "protocol" / "support.md"
-HEAD = "| key | API | versions | left out, and why |\n|---|---|---|---|\n"
+HEAD = "| key | API | versions | not supported |\n|---|---|---|---|\n"
 _ROW = re.compile(r"^\| (\d+) \| \w+ \| \d+-\d+ \| ?(.*?) ?\|$", re.MULTILINE)
 
 
 def table(notes: dict[int, str]) -> str:
-    """A row for each API that has a handler, by key."""
+    """Return a row for each API that has a handler, in the order of the keys."""
     sys.path.insert(0, str(ROOT / "src"))
     from tidemill.broker.connection.dispatch import HANDLERS
     from tidemill.wire.api import ALL
