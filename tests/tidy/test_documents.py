@@ -101,4 +101,15 @@ def test_the_groups_page_names_tests_that_exist() -> None:
     existing = {name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (\w+)", path.read_text())}
 
     assert len(named) > 10
-    assert [] == [name for name in named if not {name, f"test_{name}"} & existing]
+    assert [] == [name for name in named if not {name, f"test_{name}"} & there]
+
+
+def test_the_recipes_name_files_that_exist() -> None:
+    """
+    Each step of a recipe in CONTRIBUTING.md names files that a newcomer can open.
+    """
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:src|docs|tests|tools)/[\w./-]+)`", text)
+
+    assert paths
+    assert [] == [path for path in paths if not (ROOT / path).exists()]
