@@ -1,1 +1,1 @@
-"""Tidemill beside Apache Kafka on this machine; the entrance is `python -m benchmarks`."""
+"""Benchmarks of Tidemill against Apache Kafka on one machine; the entry point is `python -m benchmarks`."""

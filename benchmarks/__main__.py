@@ -1,5 +1,5 @@
 """
-The whole benchmark: both brokers side by side, round by round, case by case.
+Benchmark one broker of each kind side by side, round by round, case by case.
 
     python -m benchmarks [--only CASE]… [--rounds N] [--quick] [--without tidemill|kafka]
 """
@@ -22,8 +22,8 @@ from benchmarks.measure import Bench, StartBroker, idle_memory, prepare_machine,
 from benchmarks.tidemill_broker import TidemillBroker
 
 OURS, YARDSTICK = "Tidemill", "Apache Kafka"
-TABLE_WIDTH = 140  # also where the output is a file
-QUICK_SHARE = 10  # a quick run moves a tenth of the records: for trying out, not for figures
+TABLE_WIDTH = 140  # also when the output is a file
+QUICK_SHARE = 10  # a quick run moves a tenth of the records: to try the benchmark out, not for figures
 
 
 def tidemill(directory: Path, port: int) -> BrokerProcess:
@@ -86,7 +86,9 @@ def run(
     outcomes: dict[str, report.Outcome],
     console: Console,
 ) -> None:
-    """Idle memory and starts first, memory after the run last; between them rounds, one broker after the other."""
+    """
+    Measure idle memory and starts first, then the rounds, one broker after the other, and memory after the run last.
+    """
     for case in cases:
         if case.kind is Kind.MEMORY_IDLE:
             for name, broker in brokers.items():
@@ -99,7 +101,7 @@ def run(
     benches = {name: Bench(broker) for name, broker in brokers.items()}
     loads = [case for case in cases if case.kind in (Kind.PRODUCE, Kind.CONSUME, Kind.LATENCY)]
     rounds = max((case.rounds_max for case in loads), default=0)
-    for round_index in range(-1, rounds):  # round -1 warms up and is not counted
+    for round_index in range(-1, rounds):  # round -1 is a warm-up and is not counted
         for case in loads:
             if round_index >= case.rounds_max or (round_index < 0 and not case.warm_up):
                 continue

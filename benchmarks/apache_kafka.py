@@ -1,7 +1,8 @@
 """
-Apache Kafka from Maven Central as the yardstick: KRaft combined mode, default settings, 1 GB heap.
+Run Apache Kafka from Maven Central as the yardstick: KRaft combined mode, default settings, 1 GB heap.
 
-`python -m benchmarks.apache_kafka` starts one on a free loopback port and prints a ready line like ours.
+`python -m benchmarks.apache_kafka` starts one broker on a free loopback port and prints a ready line like that of
+`tidemill dev`.
 """
 
 import json
@@ -24,7 +25,7 @@ ARTIFACTS = (
     Artifact("org.apache.kafka", "kafka-tools", VERSION),
 )
 READY_SECONDS_MAX = 60.0
-# What Kafka's own start script passes, so that we measure the JVM its users run.
+# The options of Kafka's own start script, so that the benchmark measures the JVM that its users run.
 JVM = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true", "--enable-native-access=ALL-UNNAMED",
@@ -42,10 +43,10 @@ def prepare(
     settings: Mapping[str, str] | None = None,
     cluster_id: str | None = None,
 ) -> list[str]:
-    """Format storage in `directory`; the command that starts the broker on it."""
+    """Format storage in `directory`, and return the command that starts the broker on it."""
     classpath = f"{jars('kafka', ARTIFACTS)}/*"
     kafka_port, controller_port = port or free_port(), free_port()
-    # One broker cannot hold three replicas of its internal topics; the shipped server.properties says 1 as well.
+    # One broker cannot hold three replicas of internal topics; the server.properties of Kafka sets 1 too.
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -74,7 +75,9 @@ def prepare(
 
 
 class ApacheKafka(BrokerProcess):
-    """One Kafka broker on its own directory; formatting is over before `started_at`, so start-up is only start-up."""
+    """
+    One Kafka broker on its own directory.  It is formatted before `started_at`, so the start-up time excludes that.
+    """
 
     def __init__(
         self,

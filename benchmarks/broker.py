@@ -1,7 +1,7 @@
 """
-A broker as the benchmarks see it: an address, a process id, and what the process has used.
+A broker process as the benchmarks see it: its address, its process id, and the resources that it has used.
 
-Figures come from /proc, so that both brokers are measured from outside and in the same way.
+Figures come from /proc, so that both kinds of broker are measured from outside and in the same way.
 """
 
 import atexit
@@ -20,13 +20,13 @@ from tidemill.app.listeners import Address
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 STOP_SECONDS_MAX = 30.0  # Kafka's clean stop takes a few seconds; a broker that needs longer is killed.
-LOG_TAIL_CHARACTERS = 2_000  # enough of a broker's last words to see why it did not start
+LOG_TAIL_CHARACTERS = 2_000  # of a broker's log: enough to see why it did not start
 
 _PORTS: Final = HeldPorts()
 
 
 class Unavailable(Exception):
-    """Something the benchmark needs is not on this machine; the message is the reason a reader is shown."""
+    """The machine lacks something that the benchmark needs; the message is shown to the user."""
 
 
 class Broker(Protocol):
@@ -42,7 +42,7 @@ class Broker(Protocol):
     def pid(self) -> int: ...
 
     def cpu_seconds(self) -> float:
-        """User and system time of all threads since the process started."""
+        """Return the user and system time of all threads since the process started, in seconds."""
         ...
 
     def resident_bytes(self) -> int: ...
@@ -51,7 +51,7 @@ class Broker(Protocol):
 
 
 class BrokerProcess:
-    """A broker that we started ourselves, and end by its process id."""
+    """A broker that the benchmark started, and ends by its process id."""
 
     def __init__(self, name: str, command: Sequence[str], *, log: Path, environment: Mapping[str, str]) -> None:
         self.name = name
@@ -71,11 +71,11 @@ class BrokerProcess:
         return self._process.stdout
 
     def wait_until_ready(self) -> None:
-        """Each broker says so in its own way."""
+        """Wait until the broker is ready; each kind of broker shows it in its own way."""
         raise NotImplementedError
 
     def _end_with_us(self) -> None:
-        """A benchmark that fails half-way leaves no broker behind."""
+        """Kill the broker if it still runs: a benchmark that fails leaves no process behind."""
         if not self.has_ended():
             self._process.kill()
 
@@ -93,7 +93,7 @@ class BrokerProcess:
         return resident_bytes(self.pid)
 
     def kill(self) -> None:
-        """End it as a power switch would: no handler runs."""
+        """Kill the broker with SIGKILL: no handler runs."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         self._close()
@@ -114,7 +114,7 @@ class BrokerProcess:
 
 
 def cpu_seconds(pid: int) -> float:
-    # The second field is the command in brackets and may hold spaces, so we count from its end.
+    # The second field is the command in brackets and may contain spaces, so fields are counted from its end.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     user_ticks, system_ticks = int(fields[11]), int(fields[12])
     return (user_ticks + system_ticks) / CLOCK_TICKS
@@ -125,7 +125,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def free_port() -> int:
-    """A loopback port for a broker that must be told its own; kept from all others until this process ends."""
+    """Return a loopback port for a broker that cannot choose one itself; it stays reserved until this process ends."""
     return _PORTS.take(Address("127.0.0.1", 0)).port
 
 
@@ -133,11 +133,13 @@ def wait_for_port(port: int, process: BrokerProcess, *, seconds_max: float) -> N
     deadline = time.monotonic() + seconds_max
     while time.monotonic() < deadline:
         if process.has_ended():
-            raise RuntimeError(f"{process.name} ended before it was ready; its last words:\n{process.last_words()}")
+            raise RuntimeError(
+                f"{process.name} exited before it was ready; the end of its log:\n{process.last_words()}"
+            )
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
-        time.sleep(0.02)  # the port is polled: a Kafka broker has no other way to say that it is ready
+        time.sleep(0.02)  # poll the port: a Kafka broker does not report that it is ready
     raise RuntimeError(
-        f"{process.name} was not ready after {seconds_max:.0f} s; its last words:\n{process.last_words()}"
+        f"{process.name} was not ready after {seconds_max:.0f} s; the end of its log:\n{process.last_words()}"
     )

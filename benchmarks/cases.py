@@ -1,4 +1,4 @@
-"""What is measured: every case's load, its unit, and what we promised beside Apache Kafka (line 5, issues 3 and 4)."""
+"""The cases: the load, the unit, and the target against Apache Kafka of each."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -15,13 +15,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What one client process is asked to do; two cases with the same load may share a topic."""
+    """The work of one client process; two cases with the same load may share a topic."""
 
     record_bytes: int = 100
     partitions: int = 2
     records: int
     one_record_per_request: bool = False
-    by_lot: bool = False  # handed to the client 10,000 at a time: the largest requests it makes
+    by_lot: bool = False  # pass records to the client 10,000 at a time, so that it makes its largest requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +31,13 @@ class Case:
     unit: str
     target: (
         float | None
-    )  # our figure divided by Kafka's: at least this for rates, at most this for the rest; None: only shown
-    bound: float | None = None  # of our figure itself, on the same side
-    checkpoints_min: int = 0  # that each of our brokers completes in every run
+    )  # our figure divided by Kafka's: at least this for rates, at most this for other units; None: only shown
+    bound: float | None = None  # of our figure itself, in the same direction
+    checkpoints_min: int = 0  # completed by each of our brokers in every run
     load: Load = Load(records=1)
-    yardstick_records: int | None = None  # where as many as ours would take Kafka too long: only rates are compared
+    yardstick_records: int | None = None  # sent to Kafka where our number would take too long
     higher_is_better: bool = True
-    warm_up: bool = True  # a broker that the earlier cases have warmed needs no warm-up of its own
+    warm_up: bool = True  # False when earlier cases have warmed the broker up
     rounds_max: int = 5
 
     @property
@@ -48,7 +48,7 @@ class Case:
         return value >= wanted if self.higher_is_better else value <= wanted
 
     def part(self, divisor: int) -> "Case":
-        """The same with so many times fewer records."""
+        """Return the same case with the number of records divided by `divisor`."""
         fewer = self.yardstick_records and max(1, self.yardstick_records // divisor)
         load = replace(self.load, records=max(1, self.load.records // divisor))
         return replace(self, load=load, yardstick_records=fewer)
@@ -86,16 +86,16 @@ CASES = (
     Case(name="memory-after", kind=Kind.MEMORY_AFTER, unit="MB", target=0.25, higher_is_better=False, rounds_max=1),
 )  # fmt: skip
 
-# Three brokers, replication factor 3: each journals every record, and begins a checkpoint after 128 MiB or ten seconds.
-# So these are twice as long as three checkpoints at the least, for one may take as long as the next 128 MiB: 0.9 GB in
-# records of 100 bytes (111 in the journal), 1.2 GB in those of 1 KB.  Single records go by the ten seconds: at 10,000/s
-# there are enough of them for three.
+# With three brokers and replication factor 3, each broker journals every record and begins a checkpoint after 128 MiB
+# or ten seconds. These cases last at least twice as long as three checkpoints, because a checkpoint may take as long
+# as the next 128 MiB: 0.9 GB in records of 100 bytes (111 in the journal), 1.2 GB in records of 1 KB. The case of
+# single records is bounded by the ten seconds: at 10,000 records/s it has enough records for three checkpoints.
 CHECKPOINTS_MIN = 3
 LONG_100B = Load(records=8_000_000)
 LONG_64 = Load(records=8_000_000, partitions=64)
 LONG_1KB = Load(records=1_200_000, record_bytes=1_000)
 LONG_SINGLE = Load(records=320_000, one_record_per_request=True)
-KAFKA_SINGLE = 40_000  # already 20 seconds of it
+KAFKA_SINGLE = 40_000  # these take Kafka 20 seconds
 P50_MS_MAX = 20.0
 
 REPLICATED = (

@@ -1,4 +1,4 @@
-"""Three brokers of one kind as one: what clients connect to, and what all of them together have used."""
+"""Three brokers of one kind, used as one: their addresses, and the resources that all of them have used together."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ BROKERS = 3
 
 
 class Cluster:
-    """Figures are of all brokers together."""
+    """Figures are sums over all brokers."""
 
     def __init__(self, brokers: Sequence[BrokerProcess]) -> None:
         self.brokers = brokers
@@ -30,7 +30,7 @@ class Cluster:
         return sum(broker.resident_bytes() for broker in self.brokers)
 
     def checkpoints(self) -> list[int]:
-        """Of each broker; a Kafka broker makes none."""
+        """Return the number of completed checkpoints of each Tidemill broker; Kafka brokers are left out."""
         return [broker.checkpoints() for broker in self.brokers if isinstance(broker, TidemillBroker)]
 
     def stop(self) -> None:
@@ -49,9 +49,9 @@ def three_tidemills(
     source: Path = REPOSITORY / "src",
 ) -> Cluster:
     """
-    Start three brokers: the first bootstraps the cluster, the others join it.
+    Start three brokers: the first bootstraps the cluster, the others join.
 
-    `more` are settings of all brokers, `peers` their peer ports, `source` the `src` folder whose program runs.
+    `more` are settings of all brokers, `peers` the ports of their peer listeners.
     """
     peers = peers or [free_port() for _ in range(BROKERS)]
     brokers: list[BrokerProcess] = []
@@ -67,7 +67,7 @@ def three_tidemills(
 
 
 def three_kafkas(directory: Path) -> Cluster:
-    """KRaft, each broker a controller too, as three small machines would run it."""
+    """Start three KRaft brokers, each of them also a controller, as on three small machines."""
     controllers = [free_port() for _ in range(BROKERS)]
     voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in enumerate(controllers, 1))
     cluster_id = new_cluster_id()

@@ -1,10 +1,11 @@
 """
-What shards cost that nobody uses: three brokers, a thousand shards of three replicas each.
+Measure the cost of idle shards: three brokers, a thousand shards of three replicas each.
 
     python -m benchmarks.idle_shards [--topics N]
 
-Each topic has three partitions, and so three shards.  CPU is each broker's, in percent of a core, over a quiet while;
-with one broker down the other two lead everything.  Waking: one record to every partition, until all are acknowledged.
+Each topic has three partitions, and so three shards.  CPU is the CPU of each broker, in percent of a core, while no
+client is active.  With one broker down, the other two lead everything.  Waking sends one record to every partition and
+waits until all are acknowledged.
 """
 
 import argparse
@@ -25,9 +26,7 @@ from benchmarks.clusters import BROKERS, three_tidemills
 
 PARTITIONS = 3
 TOPICS_PER_REQUEST = 50
-STABILIZE_SECONDS = (
-    12.0  # brokers checkpoint every 10 s what was written; the checkpoint of a thousand shards is no rest
-)
+STABILIZE_SECONDS = 12.0  # a checkpoint follows within 10 s of a write; that of a thousand shards is not idle time
 QUIET_SECONDS = 30.0
 WAIT_SECONDS_MAX = 60.0
 CPU_PERCENT_MAX, MEMORY_MB_MAX, WAKE_SECONDS_MAX = 3.0, 150.0, 10.0
@@ -47,7 +46,7 @@ def create_topics(bootstrap: str, topics: int) -> float:
 def quiet(brokers: Sequence[BrokerProcess]) -> list[dict[str, float]]:
     time.sleep(STABILIZE_SECONDS)
     before = [broker.cpu_seconds() for broker in brokers]
-    time.sleep(QUIET_SECONDS)  # what is measured is rest
+    time.sleep(QUIET_SECONDS)  # no client is active: idle time is measured
     return [
         {"cpu_percent": 100 * (broker.cpu_seconds() - used) / QUIET_SECONDS, "memory_mb": broker.resident_bytes() / 1e6}
         for broker, used in zip(brokers, before, strict=True)
@@ -55,14 +54,14 @@ def quiet(brokers: Sequence[BrokerProcess]) -> list[dict[str, float]]:
 
 
 def seconds_until_led(bootstrap: str, dead: int) -> float:
-    """Until no partition is led by the broker that was killed, or by nobody."""
+    """Wait until every partition has a leader other than the broker that was killed."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     started = time.monotonic()
     while time.monotonic() - started < WAIT_SECONDS_MAX:
         topics = admin.list_topics(timeout=WAIT_SECONDS_MAX).topics.values()
         if all(partition.leader not in (-1, dead) for topic in topics for partition in topic.partitions.values()):
             return time.monotonic() - started
-        time.sleep(0.05)  # metadata is polled: a client has no other way to know
+        time.sleep(0.05)  # poll metadata: a client has no other way to know
     raise RuntimeError(f"partitions are without a leader {WAIT_SECONDS_MAX:.0f} s after broker {dead} was killed")
 
 
@@ -85,7 +84,9 @@ def wake(bootstrap: str, topics: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.idle_shards", description="What idle shards cost.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.idle_shards", description="Measure the cost of idle shards."
+    )
     parser.add_argument("--topics", type=int, default=334)
     topics = parser.parse_args().topics
     console = Console(soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Jars from Maven Central into the benchmark cache: a generated pom, and Maven's own copy of what it resolves."""
+"""Fetch jars from Maven Central into the benchmark cache with a generated pom and Maven's dependency plugin."""
 
 import os
 import shutil
@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from benchmarks.broker import Unavailable
 
-FETCH_SECONDS_MAX = 600  # 100 MB of jars on a slow line; beyond it there is no network worth the name
+FETCH_SECONDS_MAX = 600  # 100 MB of jars on a slow connection
 
 
 class Artifact(NamedTuple):
-    """One Maven coordinate, and the transitive ones (group:artifact) it must not bring along."""
+    """One Maven coordinate, and the transitive dependencies (group:artifact) to exclude."""
 
     group: str
     name: str
@@ -22,12 +22,14 @@ class Artifact(NamedTuple):
 
 
 def cache_directory() -> Path:
-    """Outside the checkout, so that a clean clone does not fetch again; TIDEMILL_BENCH_CACHE moves it."""
+    """
+    Return the cache folder: outside the checkout, so that a clean clone does not fetch again, or TIDEMILL_BENCH_CACHE.
+    """
     return Path(os.environ.get("TIDEMILL_BENCH_CACHE", Path.home() / ".cache" / "tidemill-bench"))
 
 
 def jars(directory: str, artifacts: Sequence[Artifact]) -> Path:
-    """The folder that holds the artifacts and all they depend on; fetched once, then only looked up."""
+    """Return the folder that holds the artifacts and all their dependencies; fetch them at the first call."""
     for program, package in (("java", "openjdk-17-jre-headless"), ("mvn", "maven")):
         if shutil.which(program) is None:
             raise Unavailable(f"{program} is not installed (Debian package {package})")

@@ -1,8 +1,8 @@
 """
-One case, one round, one broker: the trip around a client process, with the broker's own CPU seconds beside it.
+Measure one case in one round with one broker: run a client process, and take the broker's CPU seconds.
 
-Memory that this machine has never touched is many times slower to write, and so are fresh disk blocks behind a full
-cache; so three gigabytes are touched and the disk synced before every measurement.
+Memory that the machine has never touched is many times slower to write, and so are fresh disk blocks when the cache is
+full.  So three gigabytes are touched and the disk is synced before every measurement.
 """
 
 import json
@@ -20,14 +20,14 @@ from benchmarks.cases import Case, Kind, Load
 REPOSITORY = Path(__file__).resolve().parent.parent
 CLIENT_SECONDS_MAX = 300.0
 TOUCHED_BYTES = 3 << 30
-STABILIZE_SECONDS = 3.0  # an idle broker's memory is taken this long after it is ready
+STABILIZE_SECONDS = 3.0  # an idle broker's memory is measured this long after it is ready
 
-Figures = dict[str, float]  # "value" is the case's figure, "cpu" the broker's seconds, latency cases have quantiles
+Figures = dict[str, float]  # "value" of the case, "cpu" seconds of the broker, quantiles of latency
 StartBroker = Callable[[Path, int], BrokerProcess]
 
 
 def prepare_machine() -> None:
-    """Touch memory in a process of its own, so that it is given back warm, and leave no dirty pages behind."""
+    """Touch memory in a separate process, which returns it to the system, and write all dirty pages to disk."""
     touch = f"memory = bytearray(b'x') * {TOUCHED_BYTES}"
     subprocess.run([sys.executable, "-c", touch], check=True)
     os.sync()
@@ -43,7 +43,7 @@ def client(do: str, **order: object) -> Figures:
 
 
 class Bench:
-    """One broker's side of the measurements; topics are shared by the cases of one round that have the same load."""
+    """The measurements of one broker; cases of one round with the same load share a topic."""
 
     def __init__(self, broker: Broker, *, replication_factor: int = 1) -> None:
         self._broker = broker
@@ -67,10 +67,10 @@ class Bench:
             case Kind.MEMORY_IDLE | Kind.MEMORY_AFTER:
                 return {"value": self._broker.resident_bytes() / 1e6}
             case Kind.START:
-                raise ValueError("a start is measured on a broker of its own: see start_seconds")
+                raise ValueError("a start is measured on a separate broker: see start_seconds")
 
     def drop_topics(self) -> None:
-        """So that no round finds more on the disk than the one before."""
+        """Delete the topics of this round, so that no round finds more on the disk than the round before."""
         for topic in self._topics.values():
             client("delete_topic", bootstrap=self._broker.bootstrap, topic=topic)
         self._topics.clear()
@@ -121,7 +121,9 @@ class Bench:
 
 
 def start_seconds(start: StartBroker) -> Figures:
-    """From the process's start on an empty (for Kafka: formatted) directory to a client's first acknowledged record."""
+    """
+    Return the time from the process's start on an empty (Kafka: formatted) directory to the first acknowledged record.
+    """
     port = free_port()
     order = {"do": "first_acknowledged", "bootstrap": f"127.0.0.1:{port}", "topic": "first"}
     command = [sys.executable, "-m", "benchmarks.workloads", json.dumps(order)]
@@ -130,7 +132,7 @@ def start_seconds(start: StartBroker) -> Figures:
         subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as waiting,
     ):
         assert waiting.stdout is not None
-        waiting.stdout.readline()  # the client is up and trying
+        waiting.stdout.readline()  # the client is running and retries
         broker = start(Path(directory), port)
         try:
             moment = json.loads(waiting.stdout.readline())["moment"]
@@ -140,5 +142,5 @@ def start_seconds(start: StartBroker) -> Figures:
 
 
 def idle_memory(broker: Broker) -> Figures:
-    time.sleep(STABILIZE_SECONDS)  # what is measured is rest
+    time.sleep(STABILIZE_SECONDS)  # the broker must be idle
     return {"value": broker.resident_bytes() / 1e6}

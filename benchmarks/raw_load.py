@@ -1,9 +1,9 @@
 """
-Load without a client library: pre-encoded Produce v9 frames, pipelined over plain sockets, and a bare socket that
-answers at once.
+Produce without a client library: pre-encoded Produce v9 frames, pipelined over plain sockets, and a bare socket server
+that answers at once.
 
-The bare socket is the yardstick where Kafka cannot be had: no broker can be faster than an answer without work.
-Against a real broker the same load shows what the broker can do when the client costs next to nothing.
+The bare server is the yardstick where Kafka is not available: no broker can be faster than a server that does no work.
+Against a real broker the same load shows the broker's rate when the client uses almost no CPU.
 
     python -m benchmarks.raw_load [--bootstrap HOST:PORT] [--seconds S]
 """
@@ -42,7 +42,7 @@ class RawCase:
     in_flight: int
 
 
-# The shapes that librdkafka's defaults give the cases of the same name.
+# Batch sizes that librdkafka's defaults produce in the cases of the same name.
 RAW_CASES = (
     RawCase(name="produce-100b", record_bytes=100, records_per_batch=5_000, partitions=2, in_flight=8),
     RawCase(name="produce-100b-64", record_bytes=100, records_per_batch=150, partitions=64, in_flight=64),
@@ -52,7 +52,7 @@ RAW_CASES = (
 
 
 def varint(value: int) -> bytes:
-    """Unsigned, seven bits to a byte, least significant first."""
+    """Encode an unsigned varint: seven bits per byte, least significant first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -66,7 +66,7 @@ def zigzag(value: int) -> bytes:
 
 
 def record_batch(values: Sequence[bytes], *, timestamp: int) -> bytes:
-    """An uncompressed v2 batch without keys and headers; offsets from 0, as a producer sends it."""
+    """Return an uncompressed v2 batch without keys and headers, with offsets from 0, as a producer sends it."""
     records = bytearray()
     for index, value in enumerate(values):
         body = b"\0" + zigzag(0) + zigzag(index) + zigzag(-1) + zigzag(len(value)) + value + zigzag(0)
@@ -74,7 +74,7 @@ def record_batch(values: Sequence[bytes], *, timestamp: int) -> bytes:
     count = len(values)
     producer = (NO_PRODUCER_ID, NO_EPOCH, NO_SEQUENCE)
     covered = BATCH_REST.pack(0, count - 1, timestamp, timestamp, *producer, count) + records
-    length = len(covered) + 9  # epoch, magic and CRC stand between the length and what the CRC covers
+    length = len(covered) + 9  # epoch, magic and CRC lie between the length and the bytes that the CRC covers
     return BATCH_START.pack(0, length, -1, 2, crc32c(covered)) + covered
 
 
@@ -89,7 +89,7 @@ def produce_frame(topic: str, partition: int, batch: bytes, *, correlation_id: i
 
 
 def produce_error(response: bytes, topic: str) -> int:
-    """The error code in a Produce v9 response (without its size) for one partition of one topic."""
+    """Return the error code of a Produce v9 response (without its size) for one partition of one topic."""
     # correlation id, header tags, topic count, name, partition count, index
     position = 4 + 1 + 1 + 1 + len(topic.encode()) + 1 + 4
     code: int = struct.unpack_from(">h", response, position)[0]
@@ -97,7 +97,7 @@ def produce_error(response: bytes, topic: str) -> int:
 
 
 def bare_answer(request: memoryview) -> bytes:
-    """What a broker would say that had nothing to do: partition 0 of a one-letter topic, no error."""
+    """Return the response of a server that does no work: partition 0 of a topic with one letter, no error."""
     body = b"\0" + varint(2) + varint(2) + b"t" + varint(2) + struct.pack(">ihqqq", 0, 0, 0, -1, 0) + b"\1\0\0" + b"\0"
     body += SIZE.pack(0) + b"\0"
     correlation_id = bytes(request[4:8])
@@ -105,7 +105,7 @@ def bare_answer(request: memoryview) -> bytes:
 
 
 class BareConnection:
-    """Reads only the start of each frame; the rest is skipped where it lies, so that big frames cost no copies."""
+    """Parses only the start of each frame and skips the rest without copying it."""
 
     def __init__(self) -> None:
         self._start = bytearray()
@@ -132,7 +132,7 @@ class BareConnection:
 
 
 def serve_bare(ready: Connection) -> None:
-    """Answers every frame of every connection at once, until the process is ended."""
+    """Answer every frame of every connection at once, until the process ends."""
     listener = socket.create_server(("127.0.0.1", 0))
     ready.send(listener.getsockname()[1])
     connections: dict[socket.socket, BareConnection] = {}
@@ -158,8 +158,8 @@ def serve_bare(ready: Connection) -> None:
 
 
 def take_frames(buffer: bytearray) -> list[memoryview]:
-    """The whole frames at the front of the buffer, without their sizes; they leave the buffer."""
-    frames, position = [], 0  # only the first bytes of each are kept: they hold the answer
+    """Remove the complete frames from the front of the buffer, and return them without their sizes."""
+    frames, position = [], 0  # only the first bytes of each are kept: they hold the error code
     while len(buffer) - position >= 4:
         size = SIZE.unpack_from(buffer, position)[0]
         if len(buffer) - position - 4 < size:
@@ -171,7 +171,9 @@ def take_frames(buffer: bytearray) -> list[memoryview]:
 
 
 def run(case: RawCase, host: str, port: int, topic: str, *, seconds: float) -> dict[str, float]:
-    """Keep `in_flight` frames under way for so long; records per second that were answered without error."""
+    """
+    Keep `in_flight` frames in flight for `seconds`; return the records per second that were answered without error.
+    """
     now = int(time.time() * 1_000)
     batch = record_batch(
         [workloads.payload(index, case.record_bytes) for index in range(case.records_per_batch)], timestamp=now
@@ -203,7 +205,7 @@ def run(case: RawCase, host: str, port: int, topic: str, *, seconds: float) -> d
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.raw_load")
-    parser.add_argument("--bootstrap", help="a broker to load as well; topics are created and deleted on it")
+    parser.add_argument("--bootstrap", help="also load this broker; topics are created and deleted on it")
     parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args()
     receiver, sender = multiprocessing.Pipe(duplex=False)
@@ -225,7 +227,7 @@ def against_broker(case: RawCase, bootstrap: str, *, seconds: float) -> dict[str
     host, _, port = bootstrap.rpartition(":")
     topic = f"raw-{case.name}-{time.time_ns()}"
     workloads.create_topic(bootstrap=bootstrap, topic=topic, partitions=case.partitions)
-    # A real client first, one record to each partition: it waits and retries until every leader is there.
+    # A real client sends one record to each partition first: it waits and retries until every partition has a leader.
     touch = {"records": case.partitions, "record_bytes": 100, "one_record_per_request": False, "by_lot": False}
     workloads.produce(bootstrap=bootstrap, topic=topic, partitions=case.partitions, **touch)  # type: ignore[arg-type]
     try:

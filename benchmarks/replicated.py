@@ -1,11 +1,11 @@
 """
-Three brokers of ours beside three of Apache Kafka's: replication factor 3, acks=all, each broker on its own directory.
+Benchmark three Tidemill brokers against three Apache Kafka brokers: replication factor 3, acks=all, one directory each.
 
     python -m benchmarks.replicated [--only CASE]… [--rounds N] [--quick] [--without tidemill|kafka]
 
-A produce run lasts for three checkpoints of each of our brokers and more, or its case is missed: what the journal takes
-before it is given back proves no rate.  Where that would take Kafka too long it is sent fewer records, and a note says
-so: what is compared are rates, and CPU seconds per million records.  About 22 minutes, and 15 GB of disk.
+A produce run must last for at least three checkpoints of each of our brokers, or its case counts as missed: a run that
+fits into the journal proves no sustained rate. Where that would take Kafka too long, Kafka is sent fewer records, and
+a note says so; rates and CPU seconds per million records are compared. Takes about 22 minutes and 15 GB of disk.
 """
 
 import os
@@ -26,13 +26,13 @@ from benchmarks.clusters import BROKERS, Cluster, StartCluster, three_kafkas, th
 from benchmarks.measure import Bench, Figures, prepare_machine
 
 STABILIZE_SECONDS = 5.0  # brokers join, internal topics grow
-WARM_UP_PART = 2  # a warm-up moves half of the records
+WARM_UP_PART = 2  # a warm-up sends half of the records
 SYNCED_BYTES = 512 << 20
 SYNCED_BLOCK_BYTES = 1 << 20
 
 
 def synced_rate(directory: Path) -> float:
-    """MB/s that this disk takes in blocks of 1 MiB, each synced, in a file that is there already."""
+    """Return the MB/s that this disk writes in blocks of 1 MiB, each synced, into an existing file."""
     block = os.urandom(SYNCED_BLOCK_BYTES)
     path = directory / "synced"
     with path.open("wb") as file:
@@ -88,7 +88,7 @@ def run(
 ) -> None:
     benches = {name: Bench(cluster, replication_factor=BROKERS) for name, cluster in clusters.items()}
     rates = []
-    for round_index in range(-1, max(case.rounds_max for case in cases)):  # round -1 warms up and is not counted
+    for round_index in range(-1, max(case.rounds_max for case in cases)):  # round -1 is a warm-up and is not counted
         for case in cases:
             if round_index >= case.rounds_max or case.kind is Kind.MEMORY_AFTER:
                 continue
@@ -110,7 +110,7 @@ def run(
         for case in cases
         if case.yardstick_records is not None
     ]
-    notes.append(f"The disk takes {rate:,.0f} MB/s synced in blocks of 1 MiB; a sixth of it is {rate / 6:,.0f} MB/s.")
+    notes.append(f"The disk writes {rate:,.0f} MB/s, synced in blocks of 1 MiB; a sixth of it is {rate / 6:,.0f} MB/s.")
     for case in cases:
         if case.kind is Kind.MEMORY_AFTER:
             for name, bench in benches.items():
@@ -118,7 +118,7 @@ def run(
 
 
 def measure(bench: Bench, cluster: Cluster, case: Case) -> Figures:
-    """With CPU seconds for a million records, and the fewest checkpoints that a broker completed meanwhile."""
+    """Add CPU seconds per million records, and the smallest number of checkpoints that a broker completed meanwhile."""
     before = cluster.checkpoints()
     figures = bench.measure(case)
     figures["cpu per million"] = figures["cpu"] / case.load.records * 1e6

@@ -1,4 +1,4 @@
-"""The closing table, and the same figures as JSON: medians, every round behind them, ratio, target, pass or miss."""
+"""Print the final table, and save the same figures as JSON: medians, all rounds, ratio, target, pass or miss."""
 
 import json
 import platform
@@ -22,7 +22,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass(slots=True)
 class Outcome:
-    """One case's rounds on each broker, by the broker's name; a broker that was not there has no rounds."""
+    """The rounds of one case, by the name of the broker; a broker that did not take part has no rounds."""
 
     case: Case
     rounds: dict[str, list[Figures]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Outcome:
         return min((figures[figure] for figures in self.rounds.get(broker, ()) if figure in figures), default=None)
 
     def promises(self, ours: str, yardstick: str) -> dict[str, bool | None]:
-        """What was wanted, in words with what came of it, and whether it was kept; None: nothing to judge it by."""
+        """Return each target as text with its result, and whether it was met; None if there is nothing to compare."""
         case = self.case
         promises: dict[str, bool | None] = {}
         if case.target is not None:
@@ -78,7 +78,7 @@ def show(
     console: Console,
     cpu: str = "cpu",
 ) -> None:
-    """`cpu` names the figure in the columns for it; what was not kept is said by name."""
+    """Print the table and name each missed target.  `cpu` is the title of the CPU columns."""
     table = Table(title=f"{ours} (every acknowledgement synced) beside {yardstick} (unsynced default), medians")
     table.add_column("case", no_wrap=True)
     cpu_title = CPU_TITLES[cpu]
@@ -106,7 +106,7 @@ def show(
 
 
 def show_round(console: Console, round_index: int, case: Case, name: str, figures: Figures) -> None:
-    """As soon as it is measured; round −1 warms up."""
+    """Print one round as soon as it is measured; round −1 is the warm-up."""
     label = f"round {round_index + 1}" if round_index >= 0 else "warm-up"
     shown = " ".join(f"{key}={value:,.2f}" for key, value in figures.items())
     console.print(f"{label:8} {case.name:16} {name:13} {shown}", markup=False, highlight=False)
@@ -121,7 +121,7 @@ def publish(
     console: Console,
     cpu: str = "cpu",
 ) -> None:
-    """The table, and the file."""
+    """Print the table and save the file."""
     show(outcomes, ours=ours, yardstick=yardstick, notes=notes, console=console, cpu=cpu)
     path = save(outcomes, ours=ours, yardstick=yardstick, notes=notes)
     console.print(f"saved as {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path.name}")

@@ -1,14 +1,14 @@
 """
-How long a broker of three is away that is killed and started again with much log: cold, and warm.
+Measure how long one of three brokers is unavailable when it is killed and restarted with a large log, cold and warm.
 
     python -m benchmarks.restart [--gigabytes N]
 
-The bytes lie on one broker, in partitions of one replica placed on it: with three replicas they would lie on this disk
-three times, and show nothing else.  Beside them it has replicas of idle shards that others lead meanwhile.  It is
-killed at once after it was written to, so that its journal holds what is in no checkpoint.  Cold: the kernel is told to
-forget its files' pages, and how many of a sample it still has is shown; the program's own files stay warm.  Full
-service is when every partition of it has acknowledged a record and given its newest, and every idle shard has it in
-sync again.  Everything written is removed at the end.
+The data is on one broker, in partitions with one replica placed on it: three replicas would put it on this disk three
+times and show nothing more.  The broker also has replicas of idle shards that other brokers lead meanwhile.  It is
+killed immediately after the writes, so that its journal holds bytes that no checkpoint has. Cold: the kernel is asked
+to drop the pages of the broker's files, and the share of a sample that is still cached is printed; the program's own
+files stay warm. Full service means that every partition has acknowledged a record and returned its newest one, and
+every idle shard has the broker in sync again. Everything written is removed at the end.
 """
 
 import argparse
@@ -29,13 +29,13 @@ from benchmarks.broker import BrokerProcess, free_port
 from benchmarks.clusters import BROKERS, three_tidemills
 from benchmarks.tidemill_broker import TidemillBroker
 
-AWAY = 3  # not the founder: who leads the metadata goes on
+AWAY = 3  # not the first broker, so that the metadata keeps its leader
 TOPIC, PARTITIONS = "bulk", 24
 IDLE_TOPICS = 50
 VALUE_BYTES = 16 << 10
-AGAIN_BYTES = 512 << 20  # before the second kill: more than a checkpoint leaves in the journal
+AGAIN_BYTES = 512 << 20  # written before the second kill: more than a checkpoint leaves in the journal
 READ_BYTES = 8 << 20
-SAMPLE_BYTES = 4 << 20  # one page in so many is asked for
+SAMPLE_BYTES = 4 << 20  # one page per this many bytes is sampled
 WAIT_SECONDS_MAX = 120.0
 SECONDS_MAX = 10.0
 
@@ -49,7 +49,7 @@ def create_topics(bootstrap: str) -> None:
 
 
 def fill(bootstrap: str, size: int) -> None:
-    """All but what is under way at the end is acknowledged; its producer is killed with the broker."""
+    """Produce `size` bytes; all but the records in flight at the end are acknowledged before the broker is killed."""
     refused: list[object] = []
 
     def delivered(error: object, _: Message) -> None:
@@ -80,7 +80,7 @@ def size_of(directory: Path) -> int:
 
 
 def forget_pages(directory: Path) -> None:
-    os.sync()  # dirty pages stay
+    os.sync()  # dirty pages cannot be dropped
     for path in files_of(directory):
         descriptor = os.open(path, os.O_RDONLY)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -95,7 +95,7 @@ def read_pages(directory: Path) -> None:
 
 
 def cached_share(directory: Path) -> float:
-    """Of a sample of pages."""
+    """Return the share of a sample of pages that is cached."""
     found: list[bool] = []
     for path in files_of(directory):
         descriptor = os.open(path, os.O_RDONLY)
@@ -109,14 +109,16 @@ def cached_share(directory: Path) -> float:
 
 
 def restart(broker: BrokerProcess, start: Callable[[], TidemillBroker], prepare: Callable[[], None]) -> BrokerProcess:
-    """Killed, with its pages as they shall be, and started again."""
+    """Kill the broker, call `pages` to drop or keep its pages, and start it again."""
     broker.kill()
     prepare()
     return start()
 
 
 def seconds_to_service(broker: BrokerProcess, bootstrap: str) -> dict[str, float]:
-    """Since its process was started; `cpu` is what it has used by then, for a machine that others use as well."""
+    """
+    Return the seconds from the process start to each step; `cpu` is its CPU time, for machines that others use too.
+    """
     broker.wait_until_ready()
     ready = time.monotonic() - broker.started_at
     acknowledged: set[int] = set()
@@ -161,16 +163,16 @@ def wait_until_in_sync(bootstrap: str) -> None:
         try:
             topics = admin.list_topics(timeout=WAIT_SECONDS_MAX).topics
         except KafkaException:
-            continue  # the client has lost a broker that was killed; it asks another
+            continue  # the client reports the broker that was killed; it asks another one
         partitions = [it for topic in topics.values() for it in topic.partitions.values()]
         if all(it.leader >= 0 and AWAY in it.isrs for it in partitions):
             return
-        time.sleep(0.05)  # metadata is polled: a client has no other way to know
+        time.sleep(0.05)  # poll metadata: a client has no other way to know
     raise RuntimeError(f"not every shard has broker {AWAY} in sync after {WAIT_SECONDS_MAX:.0f} s")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.restart", description="How long a restart takes.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.restart", description="Measure the time of a restart.")
     parser.add_argument("--gigabytes", type=float, default=10)
     gigabytes = parser.parse_args().gigabytes
     console = Console(soft_wrap=True)

@@ -1,5 +1,5 @@
 """
-The Spark side of the reading benchmark; it runs in the benchmark's own PySpark, not in the checkout's environment.
+The Spark side of the read benchmark.  It runs in the benchmark's own PySpark, not in the environment of the checkout.
 
 `python spark_job.py '{"format": "kafka", "bootstrap": …, "topic": …, "rows": …, "rounds": …, "jars": […]}'` reads the
 whole topic once to warm up and then `rounds` times, and prints the rows per second of each as one JSON line.
@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-CORES = 2  # local[2]: what this benchmark's promise was made for
+CORES = 2  # local[2]: the setting of the target
 AGGREGATE = (
     "count(1) AS row_count",
     "sum(length(key)) AS key_bytes",
@@ -22,7 +22,7 @@ AGGREGATE = (
 
 
 def main() -> None:
-    from pyspark.sql import SparkSession  # not in the environment that checks this file
+    from pyspark.sql import SparkSession  # not installed in the environment that checks this file
 
     order: dict[str, Any] = json.loads(sys.argv[1])
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("benchmark")
@@ -39,7 +39,9 @@ def main() -> None:
 
 
 def read_once(spark: Any, order: dict[str, Any]) -> float:
-    """Rows per second of one aggregate over all five columns; what it counts must be what was written."""
+    """
+    Return the rows per second of one aggregate over all five columns, and check its count against what was written.
+    """
     frame = (
         spark.read.format(order["format"])
         .option("kafka.bootstrap.servers", order["bootstrap"])

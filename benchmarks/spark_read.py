@@ -1,10 +1,10 @@
 """
-Spark reads a whole topic: our data source from Tidemill beside Spark's own Kafka connector from Apache Kafka.
+Benchmark Spark reading a whole topic: our data source from Tidemill, against Spark's Kafka connector from Apache Kafka.
 
     python -m benchmarks.spark_read [--rows N] [--rounds N] [--without tidemill|kafka]
 
-Both sides run in one PySpark of the benchmark's own, in the cache.  Where Maven is out of reach, a confluent-kafka loop
-that fills the same five columns is the yardstick instead.
+Both sides run in a PySpark that the benchmark installs in its cache.  Where Maven is not available, a confluent-kafka
+loop that fills the same five columns is the yardstick instead.
 """
 
 import argparse
@@ -32,13 +32,13 @@ from benchmarks.tidemill_broker import REPOSITORY, TidemillBroker
 
 ROWS, PARTITIONS, VALUE_BYTES = 5_000_000, 8, 100
 TOPIC = "rows"
-# The token provider 4.2.0 is not everywhere to be had; 4.0.0 serves, since no token is used.
+# Version 4.2.0 of the token provider is not available everywhere; 4.0.0 works, because no token is used.
 PROVIDER = "spark-token-provider-kafka-0-10_2.13"
 CONNECTOR = (
     Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", without=(f"org.apache.spark:{PROVIDER}",)),
     Artifact("org.apache.spark", PROVIDER, "4.0.0"),
 )
-# PySpark brings the rest (Scala, Hadoop, logging) itself, and two of one kind do not mix.
+# PySpark contains the rest (Scala, Hadoop, logging), and two versions of one library conflict.
 CONNECTOR_JARS = ("spark-sql-kafka", "spark-token-provider", "kafka-clients", "commons-pool2")
 PACKAGES = (
     "pyspark>=4.2,<4.3", "pyarrow>=18", "pandas>=2.2,<3", "numpy>=1.26", "confluent-kafka", "crc32c", "cramjam", "lz4",
@@ -52,7 +52,7 @@ TARGETS = {CONNECTOR_NAME: 2.5, LOOP_NAME: 8.0}
 
 
 def spark_python() -> Path:
-    """The interpreter of the benchmark's own environment; made once."""
+    """Return the interpreter of the benchmark's own environment; create the environment at the first call."""
     home = cache_directory() / "spark" / "venv"
     python, wanted = home / "bin" / "python", home / "packages"
     if not wanted.exists() or wanted.read_text() != "\n".join(PACKAGES):
@@ -65,7 +65,7 @@ def spark_python() -> Path:
 
 
 def fill(bootstrap: str, rows: int) -> None:
-    """Distinct values, a thousand keys, spread evenly."""
+    """Produce distinct values with a thousand keys, spread evenly over the partitions."""
     workloads.create_topic(bootstrap=bootstrap, topic=TOPIC, partitions=PARTITIONS)
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 1_000_000})
     for index in range(rows):
@@ -105,7 +105,7 @@ def spark_rates(format_name: str, bootstrap: str, *, rows: int, rounds: int, jar
 
 
 def loop_rate(bootstrap: str, *, rows: int) -> float:
-    """What a Python program with a Kafka client does: five columns, filled record by record."""
+    """Read as a Python program with a Kafka client does: fill five columns record by record."""
     consumer = Consumer({
         "bootstrap.servers": bootstrap, "group.id": "benchmark", "enable.auto.commit": False,
         "fetch.queue.backoff.ms": 1, "queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 2_000_000,
@@ -136,7 +136,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--without", action="append", choices=["tidemill", "kafka"], default=[])
-    parser.add_argument("--loop", action="store_true", help="the confluent-kafka loop as well")
+    parser.add_argument("--loop", action="store_true", help="also run the confluent-kafka loop")
     return parser.parse_args()
 
 

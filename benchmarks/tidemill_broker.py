@@ -1,4 +1,4 @@
-"""Our own broker as the benchmarks and the tests of real processes start it: `tidemill dev --json`."""
+"""A Tidemill broker process, started with `tidemill dev --json`, for benchmarks and for tests of real processes."""
 
 import json
 import os
@@ -23,9 +23,9 @@ class TidemillBroker(BrokerProcess):
     """
     One `tidemill dev` process; port 0 lets it choose.
 
-    `settings` go through a configuration file to `tidemill broker`, since `dev` takes none.
-    `wrapper` is put before the command (strace), and then `pid` is the wrapper's; the ready line's is `broker_pid`.
-    `source` is the `src` folder whose program runs: another checkout's, to compare two.
+    `settings` are written to a configuration file for `tidemill broker`, because `dev` takes none. `wrapper` is put
+    before the command (strace); then `pid` is the process id of the wrapper, and `broker_pid` the one in the ready
+    line.
     """
 
     def __init__(
@@ -48,21 +48,22 @@ class TidemillBroker(BrokerProcess):
             listeners = {
                 "listeners": f"PLAINTEXT://127.0.0.1:{port}",
                 "tidemill.http.listener": f"127.0.0.1:{free_port()}",
-                "tidemill.peer.listener": "127.0.0.1:0",  # several may run at once
+                "tidemill.peer.listener": "127.0.0.1:0",  # several brokers may run at once
             }
             keys = {"log.dirs": str(data), **listeners, **settings}
             self.http = str(keys["tidemill.http.listener"])
             configuration.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items()))
             arguments = ["broker", "--json", "--config", str(configuration)]
-        compile_dir(source, quiet=1)  # as pip does, also where Python was told to write no bytecode
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])}
+        source = str(REPOSITORY / "src")
+        compile_dir(source, quiet=1)  # as pip does, even if Python may write no bytecode here
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
         command = [*wrapper, sys.executable, "-m", "tidemill", *arguments]
         super().__init__("Tidemill", command, log=directory / "broker.log", environment=environment)
         self.broker_pid = self.pid
         self._port = 0 if settings is None else port
 
     def wait_until_ready(self) -> None:
-        if self._port:  # `tidemill broker` promises no ready line
+        if self._port:  # `tidemill broker` prints no ready line
             self.bootstrap = f"127.0.0.1:{self._port}"
             wait_for_port(self._port, self, seconds_max=READY_SECONDS_MAX)
             return
@@ -71,14 +72,14 @@ class TidemillBroker(BrokerProcess):
         self.broker_pid = int(ready["pid"])
 
     def checkpoints(self) -> int:
-        """Completed since it was started, as its metrics say."""
+        """Return the number of completed checkpoints since the start, from the broker's metrics."""
         with urlopen(f"http://{self.http}/metrics", timeout=SCRAPE_SECONDS_MAX) as answer:
             told = re.search(rb"^tidemill_checkpoints_total (\S+)$", answer.read(), re.MULTILINE)
         assert told is not None, "the broker does not count its checkpoints"
         return int(float(told[1]))
 
     def stop_wrapped(self) -> None:
-        """End the broker itself, not what it runs under: that ends by itself once it has written everything down."""
+        """Stop the broker itself, not its wrapper: the wrapper exits by itself when it has written its output."""
         if self.broker_pid != self.pid:
             os.kill(self.broker_pid, signal.SIGTERM)
             self._process.wait(STOP_SECONDS_MAX)
@@ -86,7 +87,7 @@ class TidemillBroker(BrokerProcess):
 
 
 def ready_line(process: BrokerProcess) -> dict[str, Any]:
-    """What a broker that was started with --json says when it serves."""
+    """Return the ready line of a broker that was started with --json."""
     with selectors.DefaultSelector() as selector:
         selector.register(process.output, selectors.EVENT_READ)
         while selector.select(READY_SECONDS_MAX):
@@ -95,4 +96,4 @@ def ready_line(process: BrokerProcess) -> dict[str, Any]:
                 break
             if line.startswith(b"{") and (event := json.loads(line)).get("event") == "ready":
                 return dict(event)
-    raise RuntimeError(f"{process.name} did not become ready; its last words:\n{process.last_words()}")
+    raise RuntimeError(f"{process.name} did not become ready; the end of its log:\n{process.last_words()}")

@@ -1,9 +1,9 @@
 """
-The client side of a case, in a process of its own so that the same load meets both brokers.
+The client side of a case, in a separate process, so that both brokers get the same load.
 
 `python -m benchmarks.workloads '{"do": "produce", "bootstrap": …}'` does one piece of work and prints one JSON line.
-The client's own cost per record is kept small and equal: payloads and their dicts are made before the clock starts,
-records come out by `consume` in lots, and no per-record callback exists where rates are measured.
+The client's own cost per record is kept small and equal: payloads and their dicts are created before the clock starts,
+`consume` returns records in lots, and rates are measured without per-record callbacks.
 """
 
 import json
@@ -18,9 +18,9 @@ from confluent_kafka.cimpl import NewTopic
 
 Outcome = dict[str, float]
 
-LOT = 10_000  # records handed to, or taken from, the client library at once
-QUEUED_RECORDS_MAX = 500_000  # the client's queue: deep enough never to run dry, shallow enough to stay in memory
-WAIT_SECONDS_MAX = 120.0  # a piece of work that stands still for so long has failed
+LOT = 10_000  # records passed to, or taken from, the client library at once
+QUEUED_RECORDS_MAX = 500_000  # the client's queue: deep enough never to be empty, shallow enough to stay in memory
+WAIT_SECONDS_MAX = 120.0  # work without progress for this long has failed
 REQUESTS_IN_FLIGHT = 64
 LATENCY_RATE = 1_000  # records a second
 
@@ -32,7 +32,7 @@ def create_topic(*, bootstrap: str, topic: str, partitions: int, replication_fac
 
 
 def delete_topic(*, bootstrap: str, topic: str) -> Outcome:
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept until the answer: its end fails what is open
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept until the answer: its end fails open requests
     admin.delete_topics([topic])[topic].result(30)
     return {}
 
@@ -48,10 +48,10 @@ def produce(
     by_lot: bool,
 ) -> Outcome:
     """
-    Records per second until the last one is acknowledged (acks=all); the log's end offsets prove the count.
+    Return the records per second until the last one is acknowledged (acks=all); the log's end offsets prove the count.
 
-    One by one, as applications produce, the client's queue stays shallow and requests small where partitions are many;
-    by lots, the queue is deep and every request as large as it may be.
+    One by one, as applications produce, the client's queue stays shallow, and requests stay small if there are many
+    partitions.  By lots, the queue is deep and every request is as large as it may be.
     """
     failures: list[KafkaError] = []
     configuration: dict[str, Any] = {
@@ -99,7 +99,9 @@ def produce(
 
 
 def consume(*, bootstrap: str, topic: str, records: int) -> Outcome:
-    """Records per second from the first request to the last record; the settings keep librdkafka's back-off out."""
+    """
+    Return the records per second from the first request to the last record; the settings avoid librdkafka's back-off.
+    """
     consumer = Consumer({
         "bootstrap.servers": bootstrap,
         "group.id": "benchmark",
@@ -129,7 +131,7 @@ def consume(*, bootstrap: str, topic: str, records: int) -> Outcome:
 
 
 def latency(*, bootstrap: str, topic: str, records: int, record_bytes: int, partitions: int) -> Outcome:
-    """From `produce` to the acknowledgement's callback, at a steady rate with nothing else to do."""
+    """Measure the latency from `produce` to the acknowledgement's callback, at a steady rate without other load."""
     took: list[float] = []
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
     producer.list_topics(topic, timeout=30)
@@ -159,7 +161,7 @@ def latency(*, bootstrap: str, topic: str, records: int, record_bytes: int, part
 
 
 def first_acknowledged(*, bootstrap: str, topic: str) -> Outcome:
-    """The moment, on the machine's monotonic clock, of the first acknowledgement by a broker that is yet to come."""
+    """Return the monotonic time of the first acknowledgement by a broker that has not been started yet."""
     moments: list[float] = []
 
     def on_delivery(error: KafkaError | None, _: Message) -> None:
@@ -194,7 +196,7 @@ def watermarks(bootstrap: str, topic: str) -> list[tuple[int, int]]:
 
 
 def _bounds(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    # A partition's leader may be known before it leads; a new topic's last partitions are asked again.
+    # A partition's leader may be known before it serves: ask again for the last partitions of a new topic.
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while True:
         try:
@@ -203,11 +205,11 @@ def _bounds(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
                 raise
-        time.sleep(0.05)  # between two questions, not before an answer
+        time.sleep(0.05)  # only between two requests
 
 
 def payload(index: int, record_bytes: int) -> bytes:
-    """Distinct, and as long as asked; no codec is on, so what it holds does not matter."""
+    """Return distinct payloads of the given length; there is no compression, so the content does not matter."""
     return (b"%012d" % index).ljust(record_bytes, b"abcdefghijklmnopqrstuvwxyz"[index % 26 : index % 26 + 1])
 
 
