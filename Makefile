@@ -1,42 +1,42 @@
-# What one does here in a day.  `make` alone lists the verbs.
+# Commands of daily work.  `make` alone lists them.
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 BASE_PYTHON ?= $(shell tools/base_python.sh)
 STAMP := $(VENV)/made-from-pyproject
-JAVA_MISSING := Java 17 or newer is missing: install it, on Debian with `apt-get install openjdk-17-jre-headless`.
+JAVA_MISSING := Java 17 or newer is missing. Install it, on Debian with `apt-get install openjdk-17-jre-headless`.
 
 .DEFAULT_GOAL := list
 .PHONY: list demo test check unit integration fault simulate conformance bench soak docs clean install java
 
-list:  ## list the verbs
+list:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
-demo: java install  ## all flights of 2013 through a broker, a consumer group and Spark, counted; BROKERS=3 kills leaders meanwhile
+demo: java install  ## send all flights of 2013 through a broker, a consumer group and Spark; BROKERS=3 kills leaders meanwhile
 	@$(PYTHON) -m examples.demo --brokers $(or $(BROKERS),1)
 
-test: java install  ## the whole suite, with the shares of its time at the end
+test: java install  ## run the whole suite, and report the time of each stage
 	@$(PYTHON) tools/run_tests.py
 
-check: install  ## style, types, floors and the other house rules
+check: install  ## check style, types, layers and the other house rules
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(PYTHON) -m pytest tests/tidy
 
-unit: install  ## the quick tests: cores, codecs and everything else without a machine
+unit: install  ## run the quick tests: cores, codecs, everything that needs no real machine
 	@$(PYTHON) -m pytest tests/unit tests/tidy
 
-integration: java install  ## real brokers, real clients, real disks, Spark
+integration: java install  ## test real brokers with real clients, real disks and Spark
 	@$(PYTHON) -m pytest tests/integration
 
-fault: install  ## kill -9, and what must survive it
+fault: install  ## test what must survive kill -9 and other faults
 	@$(PYTHON) -m pytest tests/fault
 
-simulate: install  ## crash points on the simulated disk, replicas and whole brokers under faults
+simulate: install  ## simulate crash points of the disk, and replicas and whole brokers under faults
 	@$(PYTHON) -m pytest tests/simulation
 
-conformance: install  ## the client contract with every client, in Java and Go too, and Kafka's own commands (with JDK, Maven, Go)
+conformance: install  ## run the client contract in Java and Go, and Kafka's own commands (needs JDK, Maven, Go)
 	@$(PYTHON) -m pytest conformance
 
-bench: install  ## the figures beside Apache Kafka's (with Java and Maven), saved as JSON; OLD=REVISION compares two revisions
+bench: install  ## measure against Apache Kafka (needs Java and Maven), saved as JSON
 	@$(PYTHON) -m benchmarks
 	@$(PYTHON) -m benchmarks.replicated
 	@$(PYTHON) -m benchmarks.idle_shards
@@ -44,16 +44,16 @@ bench: install  ## the figures beside Apache Kafka's (with Java and Maven), save
 	@$(PYTHON) -m benchmarks.spark_read
 	@test -z "$(OLD)" || $(PYTHON) -m benchmarks.checkouts "$(OLD)"
 
-soak: install  ## 200 kills in a row, every fault of a cluster many times, every tear of every page at every crash point, 20,000 runs of replicas, 1,000 of brokers
+soak: install  ## 200 kills, every fault many times, every torn page at every crash point, 20,000 runs of replicas, 1,000 of brokers
 	@TIDEMILL_KILLS=200 TIDEMILL_FAULTS=all $(PYTHON) -m pytest tests/fault --timeout=7200
 	@TIDEMILL_EVERY_TEAR=1 $(PYTHON) -m pytest tests/simulation/store --timeout=7200
 	@TIDEMILL_RAFT_SEEDS=20000 $(PYTHON) -m pytest tests/simulation/raft --timeout=14400
 	@TIDEMILL_CLUSTER_SEEDS=1000 $(PYTHON) -m pytest tests/simulation/cluster --timeout=14400
 
-docs: install  ## check that what the pages name is there
+docs: install  ## check that the files and tests that the pages name exist
 	@$(PYTHON) -m pytest tests/tidy/test_documents.py
 
-clean:  ## remove what was built, and nothing that you made
+clean:  ## remove everything that was built, and no file of yours
 	@rm -rf build dist demo-output spark-warehouse metastore_db derby.log .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find src tests tools benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 	@rm -f src/tidemill/batches/*.so src/tidemill/batches/scan.c
@@ -61,13 +61,13 @@ clean:  ## remove what was built, and nothing that you made
 
 install: $(STAMP)
 	@$(PYTHON) tools/build_extension.py >/dev/null
-	@$(PYTHON) -m compileall -q src  # as pip does; else every process compiles two hundred files where Python may write none
+	@$(PYTHON) -m compileall -q src  # as pip does; otherwise every process compiles 200 files if Python may not write bytecode
 
 $(STAMP): pyproject.toml
 	@echo "Making $(VENV) from pyproject.toml (once)…"
 	@test -n "$(BASE_PYTHON)" || { echo "Python 3.11 or newer is missing."; exit 1; }
 	@date +%s.%N > .install-started
-	@$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is wanted; here is " + sys.version)'
+	@$(BASE_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required; this is " + sys.version)'
 	@$(BASE_PYTHON) -m venv $(VENV)
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@echo "$$(date +%s.%N) $$(cat .install-started)" | awk '{printf "%.1f\n", $$1 - $$2}' > $(STAMP)

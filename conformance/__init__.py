@@ -1,1 +1,1 @@
-"""Clients and tools of others against Tidemill: what they may expect of a Kafka broker, and what they print."""
+"""Other projects' clients and tools against Tidemill: the client contract, and the output of Kafka's commands."""

@@ -1,4 +1,4 @@
-"""The brokers and the matrix of the client contract, and every client that runs against them here."""
+"""Fixtures: the brokers, and each client library that runs the client contract here."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,7 @@
 """
-A client library in another language, in the contract's vocabulary: a driver in that language, in a process of its own.
+A client library in another language, behind the interface of the client contract: a driver process in that language.
 
-A request is a line of JSON on its stdin, the answer a line on its stdout; `java/ClientDriver.java` says how they look.
+A request is a line of JSON on its stdin, a response a line on its stdout; `java/ClientDriver.java` has their format.
 """
 
 import base64
@@ -26,7 +26,7 @@ from tests.integration.clients.client_port import (
 
 
 class Driver:
-    """The process that holds the library; it dies with us."""
+    """The process that runs the library; it exits when this process does."""
 
     def __init__(self, command: Sequence[str], bootstrap: str) -> None:
         patience_ms = str(int(WAIT_SECONDS_MAX * 1_000))
@@ -40,9 +40,9 @@ class Driver:
         self._process.stdin.flush()
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            assert selector.select(3 * WAIT_SECONDS_MAX), f"the driver does not come back from {do!r}"
+            assert selector.select(3 * WAIT_SECONDS_MAX), f"the driver does not answer {do!r}"
         line = self._process.stdout.readline()
-        assert line, f"the driver ended during {do!r}"
+        assert line, f"the driver exited during {do!r}"
         answer = json.loads(line)
         if "error" in answer:
             raise Refused(answer["code"], answer["error"])
@@ -136,7 +136,7 @@ class DrivenClient:
 
     @staticmethod
     def command() -> Sequence[str]:
-        """Starts the driver; what is missing for it raises `Unavailable`."""
+        """Return the command that starts the driver; raise `Unavailable` if something that it needs is missing."""
         raise NotImplementedError
 
     def producer(

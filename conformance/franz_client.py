@@ -1,4 +1,4 @@
-"""franz-go: its driver is built once, where there is Go and its modules can be had."""
+"""franz-go: its driver is built once, if Go is installed and its modules can be downloaded."""
 
 import shutil
 import subprocess

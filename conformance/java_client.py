@@ -1,4 +1,4 @@
-"""Apache Kafka's Java client: Java compiles its driver as it starts."""
+"""Apache Kafka's Java client: `java` compiles its driver at the start."""
 
 from collections.abc import Sequence
 from pathlib import Path

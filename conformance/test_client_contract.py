@@ -1,4 +1,4 @@
-"""The client contract, case by case as the suite has it, with every client that is at hand."""
+"""The client contract of the test suite, case by case, with every client that is available here."""
 
 from tests.integration.clients.test_client_contract import test_client_contract
 

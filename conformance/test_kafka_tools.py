@@ -1,6 +1,6 @@
-"""Kafka's own commands against one broker: what they print, and that they end well.
+"""Kafka's own commands against one broker: their output and their exit codes.
 
-With TIDEMILL_TEST_BOOTSTRAP they meet that broker instead; Apache Kafka prints the same.
+TIDEMILL_TEST_BOOTSTRAP selects another broker; the output against Apache Kafka is the same.
 """
 
 import json
@@ -19,13 +19,13 @@ from conformance.kafka_tools import KafkaTools
 
 SUPPORT = Path(__file__).resolve().parents[1] / "docs" / "protocol" / "support.md"
 needs_tidemill = pytest.mark.skipif(
-    "TIDEMILL_TEST_BOOTSTRAP" in os.environ, reason="what is not built here is, perhaps, built in that broker"
+    "TIDEMILL_TEST_BOOTSTRAP" in os.environ, reason="that broker may implement what Tidemill does not"
 )
 
 
 @pytest.fixture
 def topic(tools: KafkaTools) -> str:
-    """Two partitions."""
+    """Create a topic with two partitions."""
     name = f"tools-{uuid.uuid4().hex[:10]}"
     tools.run("kafka-topics", "--create", "--topic", name, "--partitions", "2", "--replication-factor", "1")
     return name
@@ -47,14 +47,14 @@ def offsets(tools: KafkaTools, topic: str, *more: str) -> list[str]:
 
 
 def group_rows(printed: Sequence[str]) -> list[list[str]]:
-    """The cells of each partition, without the group's name and who has it."""
+    """Return the cells of each partition, without the name of the group and the member."""
     return sorted(line.split()[1:6] for line in printed if not line.startswith(("GROUP", "Consumer group")))
 
 
 # ---- kafka-topics
 
 
-def test_topics_are_made_described_grown_and_deleted(tools: KafkaTools) -> None:
+def test_topics_are_created_described_grown_and_deleted(tools: KafkaTools) -> None:
     name = f"tools-{uuid.uuid4().hex[:10]}"
     sized = ("--partitions", "2", "--replication-factor", "1", "--config", "retention.ms=60000")
 
@@ -76,7 +76,7 @@ def test_topics_are_made_described_grown_and_deleted(tools: KafkaTools) -> None:
     assert name not in tools.run("kafka-topics", "--list")
 
 
-def test_topics_that_cannot_be_are_refused(tools: KafkaTools, topic: str) -> None:
+def test_illegal_topics_are_refused(tools: KafkaTools, topic: str) -> None:
     assert "already exists" in tools.complaint("kafka-topics", "--create", "--topic", topic)
     assert "does not exist" in tools.complaint("kafka-topics", "--describe", "--topic", f"{topic}-nowhere")
     assert "does not exist" in tools.complaint("kafka-topics", "--delete", "--topic", f"{topic}-nowhere")
@@ -112,7 +112,7 @@ def test_a_group_is_described_reset_and_deleted(tools: KafkaTools, topic: str) -
     group = f"{topic}-group"
     produce(tools, topic, [f"k:{number}" for number in range(5)])
     consume(tools, topic, 5, "--group", group)
-    # Where the key lies is the client's business.
+    # The client chooses the partition of the key.
     (full,) = (line.split(":")[1] for line in offsets(tools, topic) if line.endswith(":5"))
     empty = str(1 - int(full))
     on_topic = ("--group", group, "--topic", topic)
@@ -132,9 +132,9 @@ def test_a_group_is_described_reset_and_deleted(tools: KafkaTools, topic: str) -
     assert f"Group {group} not found" in tools.complaint("kafka-consumer-groups", "--describe", "--group", group)
 
 
-def test_members_of_other_libraries_are_seen(tools: KafkaTools, topic: str) -> None:
+def test_members_of_other_libraries_are_described(tools: KafkaTools, topic: str) -> None:
     """
-    And a group that has members is not deleted, nor are its offsets moved.
+    A group with members of other client libraries is described; it is not deleted, and its offsets are not reset.
     """
     group = f"{topic}-group"
     member = Consumer({"bootstrap.servers": tools.bootstrap, "group.id": group, "client.id": "other"})
@@ -164,7 +164,7 @@ def test_members_of_other_libraries_are_seen(tools: KafkaTools, topic: str) -> N
 # ---- kafka-configs
 
 
-def test_a_topic_s_configuration_is_changed_told_and_taken_back(tools: KafkaTools, topic: str) -> None:
+def test_a_topic_s_configuration_is_set_described_and_reset(tools: KafkaTools, topic: str) -> None:
     about = ("--entity-type", "topics", "--entity-name", topic)
 
     tools.run("kafka-configs", "--alter", *about, "--add-config", "retention.ms=70000,max.message.bytes=2000000")
@@ -184,7 +184,7 @@ def test_a_topic_s_configuration_is_changed_told_and_taken_back(tools: KafkaTool
     )
 
 
-def test_a_broker_s_configuration_is_changed_in_flight(tools: KafkaTools) -> None:
+def test_a_broker_s_configuration_is_changed_while_it_runs(tools: KafkaTools) -> None:
     about = ("--entity-type", "brokers", "--entity-name", "1")
 
     tools.run("kafka-configs", "--alter", *about, "--add-config", "log.segment.bytes=100000000")
@@ -199,10 +199,10 @@ def test_a_broker_s_configuration_is_changed_in_flight(tools: KafkaTools) -> Non
 # ---- offsets
 
 
-def test_offsets_are_told_by_time_and_moved_by_deleting_records(tools: KafkaTools, topic: str, tmp_path: Path) -> None:
+def test_offsets_are_found_by_time_and_moved_by_deleting_records(tools: KafkaTools, topic: str, tmp_path: Path) -> None:
     produce(tools, topic, [f"k:{number}" for number in range(5)])
     (full,) = (line.split(":")[1] for line in offsets(tools, topic) if line.endswith(":5"))
-    (largest,) = offsets(tools, topic, "--time", "max-timestamp")  # the first of those that have it
+    (largest,) = offsets(tools, topic, "--time", "max-timestamp")  # the first of the records with that timestamp
     wish = tmp_path / "delete.json"
     wish.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": int(full), "offset": 3}]}))
 
@@ -234,16 +234,16 @@ def test_the_metadata_quorum_is_described(tools: KafkaTools) -> None:
     assert int(leader["LogEndOffset"]) >= int(status["HighWatermark"]) > 0
 
 
-def test_a_leader_that_leads_already_is_told_of(tools: KafkaTools, topic: str) -> None:
+def test_an_already_elected_leader_is_reported(tools: KafkaTools, topic: str) -> None:
     told = tools.run("kafka-leader-election", "--election-type", "preferred", "--topic", topic, "--partition", "0")
 
     assert [f"Valid replica already elected for partitions {topic}-0"] == told
 
 
 @needs_tidemill
-def test_the_versions_are_those_of_the_page(tools: KafkaTools) -> None:
+def test_the_versions_are_those_of_the_support_page(tools: KafkaTools) -> None:
     """
-    What `docs/protocol/support.md` lists can be used, by a client of Kafka 4.3, and nothing else.
+    A client of Kafka 4.3 can use exactly the APIs and versions that `docs/protocol/support.md` lists.
     """
     page = re.findall(r"^\| (\d+) \| (\w+) \| (\d+)-(\d+) \|", SUPPORT.read_text(), re.MULTILINE)
 
@@ -270,7 +270,7 @@ def test_the_perf_tests_count_what_was_sent(tools: KafkaTools, topic: str) -> No
     assert 5000 == sum(int(line.rpartition(":")[2]) for line in offsets(tools, topic))
 
 
-def test_what_the_verifiable_producer_is_told_the_verifiable_consumer_finds(tools: KafkaTools, topic: str) -> None:
+def test_the_verifiable_consumer_finds_what_the_verifiable_producer_sent(tools: KafkaTools, topic: str) -> None:
     until = ("--topic", topic, "--max-messages", "100")
 
     produced = [json.loads(line) for line in tools.run("kafka-verifiable-producer", *until, "--acks", "-1")]
@@ -290,7 +290,7 @@ def test_what_the_verifiable_producer_is_told_the_verifiable_consumer_finds(tool
     assert {True} == {each["success"] for each in consumed if each["name"] == "offsets_committed"}
 
 
-def test_a_record_is_there_and_back_one_at_a_time(tools: KafkaTools, topic: str) -> None:
+def test_the_end_to_end_latency_test_receives_every_record(tools: KafkaTools, topic: str) -> None:
     told = tools.run(
         "kafka-e2e-latency", "--topic", topic, "--num-records", "20", "--producer-acks", "all", "--record-size", "50"
     )
@@ -298,7 +298,7 @@ def test_a_record_is_there_and_back_one_at_a_time(tools: KafkaTools, topic: str)
     assert any(line.startswith("Avg latency:") for line in told)
 
 
-# ---- what is not built
+# ---- unsupported features
 
 
 @needs_tidemill
@@ -314,8 +314,10 @@ def test_a_record_is_there_and_back_one_at_a_time(tools: KafkaTools, topic: str)
     ],
     ids=lambda it: it[0] if isinstance(it, tuple) else "",
 )
-def test_a_command_for_what_is_not_built_says_so(tools: KafkaTools, command: tuple[str, ...], missing: str) -> None:
+def test_an_unsupported_command_names_what_is_missing(
+    tools: KafkaTools, command: tuple[str, ...], missing: str
+) -> None:
     """
-    At once and by name, and does not try until a time-out.
+    It fails at once and names the missing API, instead of retrying until a timeout.
     """
     assert f"The node does not support {missing}" in tools.complaint(*command)

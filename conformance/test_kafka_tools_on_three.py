@@ -1,4 +1,4 @@
-"""Kafka's own commands against three brokers, whose leaders stay where they are only while a test asks for it."""
+"""Kafka's own commands against three brokers whose leaders move, except while a test holds them."""
 
 import json
 import re
@@ -16,7 +16,7 @@ LED = re.compile(r"Partition: (\d+)\tLeader: (\d+)\tReplicas: (\S+)\tIsr: (\S+)"
 
 @pytest.fixture
 def topic(cluster_tools: KafkaTools) -> Iterator[str]:
-    """Three partitions."""
+    """Create a topic with three partitions."""
     name = f"tools-{uuid.uuid4().hex[:10]}"
     sized = ("--partitions", "3", "--replication-factor", "3")
     cluster_tools.run("kafka-topics", "--create", "--topic", name, *sized)
@@ -25,19 +25,19 @@ def topic(cluster_tools: KafkaTools) -> Iterator[str]:
 
 
 def leaders(tools: KafkaTools, topic: str) -> list[tuple[int, int]]:
-    """Of each partition: who leads, and who should."""
+    """Return the leader and the preferred leader of each partition."""
     rows = LED.findall("\n".join(tools.run("kafka-topics", "--describe", "--topic", topic)))
     assert [["1", "2", "3"]] * len(rows) == [sorted(replicas.split(",")) for _, _, replicas, _ in rows]
     assert [["1", "2", "3"]] * len(rows) == [sorted(isr.split(",")) for _, _, _, isr in rows]
     return [(int(leader), int(replicas.split(",")[0])) for _, leader, replicas, _ in rows]
 
 
-def test_preferred_leaders_come_to_lead(cluster_tools: KafkaTools, cluster: RunningCluster, topic: str) -> None:
+def test_preferred_leaders_are_elected(cluster_tools: KafkaTools, cluster: RunningCluster, topic: str) -> None:
     def strayed() -> bool:
         return any(leader != preferred for leader, preferred in leaders(cluster_tools, topic))
 
     elected: list[str] = []
-    while not elected:  # they may come home on their own
+    while not elected:  # leadership may return without an election
         until = cluster.mover.rounds + 1
         Stage.until(lambda until=until: cluster.mover.rounds >= until, "leaders move")  # type: ignore[misc]
         with cluster.mover.still():
@@ -55,7 +55,7 @@ def test_nothing_is_under_replicated(cluster_tools: KafkaTools, topic: str) -> N
     assert [] == cluster_tools.run("kafka-topics", "--describe", "--unavailable-partitions", "--topic", topic)
 
 
-def test_three_voters_are_told(cluster_tools: KafkaTools, cluster: RunningCluster) -> None:
+def test_three_voters_are_described(cluster_tools: KafkaTools, cluster: RunningCluster) -> None:
     with cluster.mover.still():
         status = dict(line.split(":", 1) for line in cluster_tools.run("kafka-metadata-quorum", "describe", "--status"))
         _, *replicas = cluster_tools.run("kafka-metadata-quorum", "describe", "--replication")
@@ -65,11 +65,12 @@ def test_three_voters_are_told(cluster_tools: KafkaTools, cluster: RunningCluste
     assert {**dict.fromkeys("123", "Follower"), status["LeaderId"].strip(): "Leader"} == roles
 
 
-def test_what_is_refused_while_leaders_move_is_not_there_and_the_rest_is(
+def test_exactly_the_acknowledged_records_exist_while_leaders_move(
     cluster_tools: KafkaTools, cluster: RunningCluster, topic: str
 ) -> None:
     """
-    The verifiable producer does not try again: a hand-over loses no answer, so a refusal is one.
+    The verifiable producer does not retry. A leadership transfer loses no response, so a refused record was not
+    stored.
     """
     until = ("--topic", topic, "--max-messages", "3000", "--throughput", "500")
     before = cluster.mover.rounds

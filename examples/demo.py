@@ -1,9 +1,9 @@
-"""All flights of 2013 through a broker, a consumer group and Spark; every row is counted and checked.
+"""Send all flights of 2013 through a broker, a consumer group and Spark, and count and check every row.
 
     python -m examples.demo [--bootstrap HOST:PORT | --brokers N]
 
-Starts `tidemill dev` on free ports, unless a broker is named.  With --brokers 3 the leader of every shard is killed
-once meanwhile, and started again.  Fails loudly if one row is missing.
+Starts `tidemill dev` on free ports, unless --bootstrap names a broker.  With --brokers 3, the leader of every shard is
+killed once meanwhile and restarted.  Fails if one row is missing.
 """
 
 import argparse
@@ -41,7 +41,7 @@ PARTITION_COUNT = 6
 MEMBER_COUNT = 2
 OUTPUT = Path("demo-output")
 SOURCE = Path(__file__).resolve().parent.parent / "src"
-QUIET_SECONDS_MAX = 60  # a step in which nothing moves for so long has failed
+QUIET_SECONDS_MAX = 60  # a step without progress for this long has failed
 START_SECONDS_MAX = 30
 
 console = Console()
@@ -49,7 +49,7 @@ console = Console()
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the closing table."""
+    """One line of the final table."""
 
     what: str
     rows: int
@@ -58,8 +58,8 @@ class Figure:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--bootstrap", metavar="HOST:PORT", help="a broker that runs already")
-    arguments.add_argument("--brokers", metavar="N", type=int, default=1, help="so many; from 3 on leaders are killed")
+    arguments.add_argument("--bootstrap", metavar="HOST:PORT", help="a running broker")
+    arguments.add_argument("--brokers", metavar="N", type=int, default=1, help="how many; from 3 on leaders are killed")
     wanted = arguments.parse_args()
     shutil.rmtree(OUTPUT, ignore_errors=True)
     OUTPUT.mkdir()
@@ -85,7 +85,7 @@ def run(bootstrap: str, replication_factor: int, kills: Calm) -> list[Figure]:
         console=console,
     ) as progress:
         with ThreadPoolExecutor(1) as beside:
-            starting = beside.submit(spark_session)  # takes some seconds, which producing takes as well
+            starting = beside.submit(spark_session)  # takes some seconds: start it while producing
             produced = timed("produced", lambda: produce(bootstrap, table, progress, kills))
             consumed = timed("consumed by a group of two", lambda: consume(bootstrap, progress, kills))
             spark = starting.result()
@@ -118,7 +118,7 @@ def check(what: str, expected: object, actual: object) -> None:
 
 @contextlib.contextmanager
 def running_brokers(bootstrap: str | None, count: int) -> Iterator[tuple[str, Calm]]:
-    """The one that is named, or `tidemill dev` on free ports and a directory of its own; and who kills them."""
+    """Use `bootstrap`, or run `tidemill dev` on free ports with its own directory; yield addresses and the killer."""
     if bootstrap is not None:
         console.print(f"Broker: {bootstrap}")
         yield bootstrap, Calm()
@@ -152,7 +152,7 @@ def running_brokers(bootstrap: str | None, count: int) -> Iterator[tuple[str, Ca
             brokers = ready.get("brokers", [ready])
             addresses = ",".join(broker["kafka"] for broker in brokers)
             console.print(f"Broker: `tidemill dev` at {addresses}")
-            if count >= 3:  # fewer do not survive one
+            if count >= 3:  # fewer brokers do not survive a kill
                 kills = LeaderKills(brokers, OUTPUT, environment, console.print)
             yield addresses, kills
         finally:
@@ -163,12 +163,12 @@ def running_brokers(bootstrap: str | None, count: int) -> Iterator[tuple[str, Ca
 
 
 def python_path() -> str:
-    """So that it runs from a checkout as well as installed."""
+    """Return a PYTHONPATH with the source, so that the demo runs from a checkout too."""
     return os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def create_topic(bootstrap: str, replication_factor: int) -> None:
-    """Records of 2013 are older than any default retention."""
+    """Create the topic with unlimited retention: records of 2013 are older than the default."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic(TOPIC, PARTITION_COUNT, replication_factor, config={"retention.ms": "-1"})
     admin.create_topics([topic])[TOPIC].result(START_SECONDS_MAX)
@@ -178,7 +178,7 @@ def create_topic(bootstrap: str, replication_factor: int) -> None:
 
 
 def produce(bootstrap: str, table: FlightTable, progress: Progress, kills: Calm) -> int:
-    """Answers with the number of records that the broker has acknowledged."""
+    """Send all flights, and return the number of records that the broker has acknowledged."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -186,7 +186,7 @@ def produce(bootstrap: str, table: FlightTable, progress: Progress, kills: Calm)
             "enable.idempotence": True,
             "linger.ms": 20,
             "compression.type": "lz4",
-            "log_level": kills.client_log_level,  # its farewell is no news
+            "log_level": kills.client_log_level,  # a closed connection is expected
         }
     )
     bar = progress.add_task("Producing", total=FLIGHT_COUNT)
@@ -205,7 +205,7 @@ def produce(bootstrap: str, table: FlightTable, progress: Progress, kills: Calm)
             try:
                 producer.produce(TOPIC, flight.value, flight.key, timestamp=flight.timestamp_ms, on_delivery=delivered)
                 break
-            except BufferError:  # the client's queue is full: let it send
+            except BufferError:  # the client's queue is full: wait until it has sent some
                 producer.poll(0.1)
         if number % RECORDS_PER_BREATH == 0:
             kills.breathe()
@@ -221,7 +221,7 @@ def produce(bootstrap: str, table: FlightTable, progress: Progress, kills: Calm)
 
 
 class GroupCount:
-    """What the members of the group have received together: each offset must come to one of them."""
+    """The records that the members have received together: each offset must reach exactly one of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -237,7 +237,7 @@ class GroupCount:
             self._assigned[member] = count
 
     def is_shared(self) -> bool:
-        """Both members have partitions, and none is left over: only now reading begins."""
+        """Return whether both members have partitions and none is unassigned; reading begins only then."""
         with self._lock:
             held = list(self._assigned.values())
         is_shared = len(held) == MEMBER_COUNT and min(held) > 0 and sum(held) == PARTITION_COUNT
@@ -257,7 +257,7 @@ class GroupCount:
 
 
 def consume(bootstrap: str, progress: Progress, kills: Calm) -> int:
-    """Two members of one group, one thread each; answers with the number of different records."""
+    """Read with two members of one group, one thread each; return the number of distinct records."""
     count, done = GroupCount(), threading.Event()
     bar = progress.add_task("Consuming, group of two", total=FLIGHT_COUNT)
     members = [
@@ -271,9 +271,9 @@ def consume(bootstrap: str, progress: Progress, kills: Calm) -> int:
         if count.total < FLIGHT_COUNT and time.monotonic() > moved_at + QUIET_SECONDS_MAX:
             break
         if count.has_been_shared and not has_begun:
-            kills.begin()  # there are coordinators by now, too
+            kills.begin()  # from now on there is a group coordinator to kill
             has_begun = True
-        time.sleep(0.05)  # the bar's own pace
+        time.sleep(0.05)  # update interval of the progress bar
         if count.total != last:
             last, moved_at = count.total, time.monotonic()
         progress.update(bar, completed=last)
@@ -288,7 +288,7 @@ def consume(bootstrap: str, progress: Progress, kills: Calm) -> int:
     if min(count.received) == 0:
         raise DemoFailed(f"one member of the group received nothing: {count.received}")
     kills.finish()
-    check("records that came twice", 0, count.repeated)
+    check("records received twice", 0, count.repeated)
     return count.total
 
 
@@ -308,7 +308,7 @@ def read_as_member(bootstrap: str, member: int, count: GroupCount, done: threadi
 
     def on_assign(consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.assign(partitions)
-        consumer.pause(partitions)  # until the other has joined: else this one reads what that one will be given
+        consumer.pause(partitions)  # until both have joined: else this member reads partitions of the other
         waiting[:] = partitions
         count.assigned(member, len(partitions))
 
@@ -343,7 +343,7 @@ def spark_session() -> "SparkSession":
     from tidemill.spark import session
 
     os.environ["PYTHONPATH"] = python_path()
-    stderr = os.dup(2)  # what Spark's JVM has to say goes to a file of its own
+    stderr = os.dup(2)  # the output of Spark's JVM goes to a file
     with (OUTPUT / "spark.log").open("wb") as log:
         os.dup2(log.fileno(), 2)
         try:
@@ -363,7 +363,7 @@ def spark_session() -> "SparkSession":
 
 
 def write_parquet(spark: "SparkSession", bootstrap: str, progress: Progress) -> int:
-    """The topic through `format("tidemill")` into Parquet, one folder for each local month; answers with the rows."""
+    """Write the topic as Parquet, one folder for each local month, and return the number of rows."""
     from pyspark.sql import functions as f
 
     records = (
@@ -394,7 +394,7 @@ def write_parquet(spark: "SparkSession", bootstrap: str, progress: Progress) -> 
 
 
 def with_bar(spark: "SparkSession", progress: Progress, title: str, act: Callable[[], Any]) -> None:
-    """Spark tells how many of its tasks are done."""
+    """Run `act` and show how many of its Spark tasks are done."""
     bar = progress.add_task(title, total=None)
     tracker = spark.sparkContext.statusTracker()
     with ThreadPoolExecutor(1) as beside:
@@ -403,14 +403,14 @@ def with_bar(spark: "SparkSession", progress: Progress, title: str, act: Callabl
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             for stage in filter(None, stages):
                 progress.update(bar, total=stage.numTasks, completed=stage.numCompletedTasks)
-            time.sleep(0.1)  # the bar's own pace
+            time.sleep(0.1)  # update interval of the progress bar
         acting.result()
     total = next(task.total for task in progress.tasks if task.id == bar) or 1
     progress.update(bar, total=total, completed=total)
 
 
 def check_parquet(spark: "SparkSession", table: FlightTable) -> dict[str, float]:
-    """Hold what Spark wrote against the package's own table; answers with the mean delay by carrier."""
+    """Compare what Spark wrote with the package's own table; return the mean delay by carrier."""
     from pyspark.sql import functions as f
 
     written = spark.read.parquet(str(OUTPUT / "flights.parquet"))
@@ -438,7 +438,7 @@ def counts(rows: "DataFrame", column: str) -> dict[int, int]:
     return {row[column]: row["count"] for row in rows.groupBy(column).count().collect()}
 
 
-# What is shown at the end
+# The final tables
 
 
 def show_means(means: dict[str, float]) -> None:
@@ -451,7 +451,7 @@ def show_means(means: dict[str, float]) -> None:
 
 
 def show(figures: list[Figure], seconds: float) -> None:
-    table = Table(title=f"All {FLIGHT_COUNT:,} flights are there, in {seconds:.0f} s")
+    table = Table(title=f"All {FLIGHT_COUNT:,} flights arrived, in {seconds:.0f} s")
     for column in ("", "rows", "seconds", "rows/s"):
         table.add_column(column, justify="left" if not column else "right")
     for figure in figures:

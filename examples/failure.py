@@ -1,5 +1,5 @@
-"""What makes the demo fail."""
+"""The exception that makes the demo fail."""
 
 
 class DemoFailed(Exception):
-    """A row is missing, a figure differs, or a broker does not come back; the sentence says which."""
+    """A row is missing, a figure differs, or a broker does not come back; the message says which."""

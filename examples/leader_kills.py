@@ -1,7 +1,7 @@
-"""The leader of every shard is killed once, with kill -9, and started again, while others write and read.
+"""Kill the leader of every shard once with kill -9 and restart it, while producers write and consumers read.
 
-One broker at a time: kill it, wait until others lead what it led, start it again by the command that the ready line
-names, wait until it has what the others had when it came back.
+One broker at a time: kill it, wait until other brokers lead its shards, restart it with the command in the ready line,
+and wait until it has everything that the other brokers had when it came back.
 """
 
 import os
@@ -22,39 +22,39 @@ from tidemill.client.broker_http import NoResponse
 CHECK_SECONDS = 0.1
 LEADERS_SECONDS_MAX = 30
 CATCH_UP_SECONDS_MAX = 60
-RECORDS_PER_BREATH = 100  # while brokers are killed, writers and readers go at a walk: the kills shall meet them all
+RECORDS_PER_BREATH = 100  # clients slow down while brokers are killed, so that all kills happen under load
 BREATH_SECONDS = 0.02
 
 Targets = dict[int, int]  # shard → a log index
 
 
 class Calm:
-    """Nobody is killed."""
+    """The variant that kills no broker: every method does nothing."""
 
     is_over = True
     client_log_level = 4  # warnings
 
     def begin(self) -> None:
-        """Nothing begins."""
+        """Do nothing."""
 
     def breathe(self) -> None:
-        """Full speed."""
+        """Return at once: clients run at full speed."""
 
     def waited(self, seconds: float) -> None:
-        """Nobody asks how long."""
+        """Do nothing: waiting times are not reported."""
 
     def finish(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: no kill is in progress."""
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: no broker was started."""
 
     def told(self) -> str:
         return ""
 
 
 class LeaderKills(Calm):
-    client_log_level = 0  # that connections are lost is no news
+    client_log_level = 0  # lost connections are expected
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class LeaderKills(Calm):
         environment: Mapping[str, str],
         tell: Callable[[str], object],
     ) -> None:
-        """`brokers` of the ready line; `directory` takes what brokers that are started again have to say."""
+        """`brokers` come from the ready line; logs of restarted brokers go into `directory`."""
         self._tell = tell
         self.is_over = True
         self._brokers = {broker["id"]: broker for broker in brokers}
@@ -71,7 +71,7 @@ class LeaderKills(Calm):
         self._again: dict[int, subprocess.Popen[bytes]] = {}
         self._directory = directory
         self._environment = dict(environment)
-        self._shards: set[int] = set()  # whose leader was killed
+        self._shards: set[int] = set()  # shards whose leader was killed
         self._kills = 0
         self._waited_s = 0.0
         self._failure: Exception | None = None
@@ -79,7 +79,7 @@ class LeaderKills(Calm):
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Beside the caller: until every shard that is there has lost its leader once."""
+        """Start killing on another thread, until every existing shard has lost its leader once."""
         self.is_over = False
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -89,12 +89,12 @@ class LeaderKills(Calm):
             time.sleep(BREATH_SECONDS)
 
     def waited(self, seconds: float) -> None:
-        """A record was acknowledged so long after it was written."""
+        """Note that a record was acknowledged `seconds` after it was sent."""
         if not self.is_over:
             self._waited_s = max(self._waited_s, seconds)
 
     def finish(self) -> None:
-        """Wait for what has begun; DemoFailed when a shard found no leader, or a broker did not come back whole."""
+        """Wait until the kills are done.  Raise DemoFailed if a shard found no leader, or a broker did not catch up."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -102,7 +102,7 @@ class LeaderKills(Calm):
             raise self._failure
 
     def close(self) -> None:
-        """The brokers that were started here stop; the others are their parent's."""
+        """Stop the brokers that were restarted here; the others belong to `tidemill dev`."""
         self._is_closing = True
         if self._thread is not None:
             self._thread.join()
@@ -133,8 +133,8 @@ class LeaderKills(Calm):
                 at.append(time.monotonic())
                 others, back, whole = (after - before for before, after in pairwise(at))
                 self._tell(
-                    f"Broker {victim} killed: others lead after {others:.1f} s; started again: it is back after "
-                    f"{back:.1f} s and has caught up {whole:.1f} s later"
+                    f"Broker {victim} killed: other leaders after {others:.1f} s; restarted: back after "
+                    f"{back:.1f} s, caught up {whole:.1f} s later"
                 )
         except Exception as failure:
             self._failure = failure
@@ -146,7 +146,7 @@ class LeaderKills(Calm):
         return problems[0] if problems else None
 
     def _next(self, view: ClusterView) -> int | None:
-        """Who leads most of the shards whose leader was not killed yet."""
+        """Return the broker that leads most of the shards whose leader has not been killed yet."""
         left = [row["leader"] for row in view.shards if row["shard_id"] not in self._shards]
         return max(sorted(set(left)), key=left.count, default=None)
 
@@ -166,7 +166,7 @@ class LeaderKills(Calm):
         self._pids[broker] = process.pid
 
     def _until(self, problem_of: Callable[[ClusterView], str | None], seconds_max: float) -> ClusterView:
-        """The first look at which nothing is wrong any more."""
+        """Poll until `problem_of` finds no problem, and return that view of the cluster."""
         deadline = time.monotonic() + seconds_max
         addresses = [broker["http"] for broker in self._brokers.values()]
         while True:
@@ -190,23 +190,23 @@ def _without(gone: int, view: ClusterView) -> str | None:
 
 
 def _is_back(back: int, view: ClusterView) -> str | None:
-    """Every leader tells of its shards, and hears the broker."""
+    """Return a problem unless every shard has a leader that reports it and hears the broker."""
     for row in view.shards:
         if row["led_here"] is None:
-            return f"shard {row['shard_id']} of {row['topic']} has no leader that tells of it"
+            return f"shard {row['shard_id']} of {row['topic']} has no leader that reports it"
         if row["state"] != "ok":
-            return f"broker {back} was started again, and shard {row['shard_id']} of {row['topic']} is {row['state']}"
+            return f"broker {back} was restarted, and shard {row['shard_id']} of {row['topic']} is {row['state']}"
     return None
 
 
 def _lacks(back: int, targets: Targets, view: ClusterView) -> str | None:
-    """It has on its disk what each leader had when it was back."""
+    """Return a problem unless the broker has on its disk what each leader had when it came back."""
     for row in view.shards:
         for member in () if row["led_here"] is None else row["led_here"]["members"]:
             lacks = targets.get(row["shard_id"], 0) - member["match_index"]
             if member["broker_id"] == back and lacks > 0:
                 return (
-                    f"broker {back} was started again and has not caught up: it lacks {lacks:,} rows of "
+                    f"broker {back} was restarted and has not caught up: it lacks {lacks:,} rows of "
                     f"shard {row['shard_id']} of {row['topic']}"
                 )
     return _is_back(back, view)

@@ -1,12 +1,14 @@
 #!/bin/sh
-# Print the Python to make the virtual environment from: of those that are 3.11 or newer the first that can do all we
-# ask of it (environments, and extensions: its headers are there), else the first.  Prints nothing where there is none.
+# Print the Python to make the virtual environment from: the first candidate of version 3.11 or newer that can create
+# environments and compile extensions (its headers are installed), else the first one of that version.  Print nothing if
+# there is none.
 #
 #     tools/base_python.sh [CANDIDATE …]
 #
-# The distribution's comes first.  It was built with profile-guided optimization; what a version manager compiled
-# usually was not: with it, three brokers and their client took a sixth fewer records of 100 bytes a second.
-# `make BASE_PYTHON=…` takes another one.  A name may be a shim of a version that is not installed, so each is run.
+# The Python of the distribution comes first, because it was built with profile-guided optimization; a Python that a
+# version manager compiled usually was not, and is a sixth slower (docs/decisions/0011-prefer-an-optimized-python.md).
+# `make BASE_PYTHON=...` overrides the choice.  A candidate may be a shim of a version that is not installed, so each is
+# run.
 
 is_new='import sys; sys.exit(sys.version_info < (3, 11))'
 is_complete='

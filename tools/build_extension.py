@@ -1,9 +1,9 @@
-"""Compile `batches/scan.py` in place when no build of its present source is there, and remove stale ones.
+"""Compile `batches/scan.py` in place if there is no build of its current source, and remove stale builds.
 
     python tools/build_extension.py [--require] [--force]
 
-Cheap to run every time (`make` does).  Without a compiler it says so and leaves the plain Python form to run;
-`--require` makes that an error.  `setup.py` takes the extension from here too.
+Cheap enough to run every time, as `make` does.  Without a C compiler it prints a message, and the module runs as plain
+Python; `--require` makes that an error.  `setup.py` uses the extension from here too.
 """
 
 import argparse
@@ -24,28 +24,28 @@ from tidemill.batches.scan_build import COMPILED_PREFIX, compiled_name  # noqa: 
 
 
 def extensions(build_dir: str) -> list[Extension]:
-    """`scan.py` as C, to be compiled under the name that its source asks for; a failure to compile is no error."""
+    """Return `scan.py` as a C extension, named after a hash of its source; a failure to compile it is not an error."""
     from Cython.Build import cythonize
 
     source = BATCHES / "scan.py"
     wanted = Extension(
         f"tidemill.batches.{compiled_name(source.read_bytes())}",
         [source.relative_to(ROOT).as_posix()],
-        extra_compile_args=["-O3"],  # the copies of keys and values become wide moves
+        extra_compile_args=["-O3"],  # vectorizes the copies of keys and values
     )
     modules: list[Extension] = cythonize([wanted], build_dir=build_dir, quiet=True)  # type: ignore[no-untyped-call]
     for module in modules:
-        module.optional = True  # said here, because Cython forgets it
+        module.optional = True  # set here, because cythonize drops it
     return modules
 
 
 def built() -> list[Path]:
-    """The builds for this interpreter, of any source."""
+    """Return the builds for this interpreter, of any version of the source."""
     return sorted(path for path in BATCHES.glob(f"{COMPILED_PREFIX}*") if path.name.endswith(EXTENSION_SUFFIXES[0]))
 
 
 def build(*, force: bool = False) -> Path | None:
-    """The build of the present source, made where it was missing; None where it cannot be made."""
+    """Return the build of the current source; build it if it is missing, and return None if that fails."""
     name = compiled_name((BATCHES / "scan.py").read_bytes())
     for path in built():
         if force or path.name != name + EXTENSION_SUFFIXES[0]:
@@ -71,7 +71,7 @@ def _compile() -> None:
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--require", action="store_true", help="fail when it cannot be built")
-    options.add_argument("--force", action="store_true", help="build again even if it is there")
+    options.add_argument("--force", action="store_true", help="build again even if a build exists")
     wanted = options.parse_args()
     path = build(force=wanted.force)
     if path is None:

@@ -1,10 +1,11 @@
-"""Drafts `wire/messages/*.py` from the schemas of the Kafka protocol that kafka-python carries with it.
+"""Draft `wire/messages/*.py` from the schemas of the Kafka protocol that kafka-python contains.
 
     python tools/draft_messages.py            write every message file
     python tools/draft_messages.py heartbeat  print one
 
-The schemas (JSON with comments) give names, types, versions, defaults and tags; the rest, a sentence on each
-API and what a version changed besides its fields, stands in `message_notes.py`.  `ruff format` the result.
+The schemas (JSON with comments) have names, types, versions, defaults and tags.  The rest, a sentence for each API and
+the changes of a version other than fields, is in `message_notes.py`.  Run `ruff check --fix` and `ruff format` on the
+result.
 """
 
 import json
@@ -38,7 +39,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Span:
-    """Versions: from `first` up to and with `last`."""
+    """A range of versions, `first` and `last` included."""
 
     first: int
     last: int
@@ -69,7 +70,7 @@ def schema(name: str) -> dict[str, Any]:
 
 
 class Draft:
-    """One API's file."""
+    """The message file of one API."""
 
     def __init__(self, api: str) -> None:
         self.note: Note = NOTES[api]
@@ -127,10 +128,10 @@ class Draft:
         yield '"""'
 
     def history(self) -> Iterator[str]:
-        """What each version brought: fields by name, and the notes."""
+        """Return a line for each version: its new fields by name, and its notes."""
         width = len(f"v{self.latest}")
         for version in range(self.versions.first, self.latest + 1):
-            sides: dict[str, list[str]] = {}  # what changed, and on which sides: often the same on both
+            sides: dict[str, list[str]] = {}  # change → the sides (request, response) that have it: often both
             for side, content in self.schemas.items():
                 came = self.changes(content, lambda span, v=version: span.first == v and v > self.versions.first)
                 went = self.changes(content, lambda span, v=version: span.last == v - 1)
@@ -167,7 +168,7 @@ class Draft:
         return list(names)
 
     def struct(self, name: str, content: dict[str, Any], around: Span, indent: str) -> Iterator[str]:
-        """A class, for the versions `around` in which it can be sent at all."""
+        """Return a class; `around` are the versions in which it can be sent."""
         present = [
             (declared, within)
             for declared in content["fields"]
@@ -218,7 +219,7 @@ class Draft:
         return f"{name}: {annotation} = field({', '.join(arguments)})"
 
     def kind(self, declared: dict[str, Any], name: str) -> tuple[str, str, object]:
-        """The field's kind, its annotation, and Kafka's zero (None for a struct)."""
+        """Return the kind of the field, its annotation, and Kafka's default (None for a struct)."""
         is_array = declared["type"].startswith("[]")
         base = declared["type"].removeprefix("[]")
         zero: object

@@ -1,4 +1,4 @@
-// franz-go, driven from outside: a request per line of stdin, an answer per line of stdout, one at a time; the
+// franz-go, controlled by lines of JSON: a request per line of stdin, a response per line of stdout, in turn.  The
 // requests are those of ../java/ClientDriver.java.
 package main
 
@@ -101,7 +101,7 @@ func main() {
 	for {
 		line, err := requests.ReadBytes('\n')
 		if err != nil {
-			os.Exit(0) // who asked has died: its consumers die with it, and leave no group
+			os.Exit(0) // the parent has exited: its consumers must not leave their groups
 		}
 		answer := map[string]any{}
 		if value, err := d.answer(line); err != nil {
@@ -186,7 +186,7 @@ func producing(o options) []kgo.Opt {
 	return opts
 }
 
-// partitioner takes the record's partition where it has one, and the usual way where it has not (−1).
+// partitioner uses the partition of the record, or the default partitioner if the record has none (−1).
 type partitioner struct{ kgo.Partitioner }
 
 func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
@@ -233,7 +233,7 @@ func send(ctx context.Context, client *kgo.Client, r request) (any, error) {
 
 // ---- consumer
 
-// consumer has no client until it is said what it reads: franz-go wants to know that first.
+// consumer has no client until its topics are known: franz-go needs them when it creates a client.
 type consumer struct {
 	driver  *driver
 	options options
@@ -339,7 +339,7 @@ func (c *consumer) answer(ctx context.Context, r request) (any, error) {
 				return nil, err
 			}
 			row := []any{each.topic, each.partition, nil}
-			if found.Timestamp >= 0 { // else it tells the end
+			if found.Timestamp >= 0 { // otherwise it is the end offset
 				row[2] = found.Offset
 			}
 			rows = append(rows, row)
@@ -376,7 +376,7 @@ func at(listed kadm.ListedOffsets, err error, where place) (kadm.ListedOffset, e
 
 func (c *consumer) poll(ms int64) (any, error) {
 	rows := [][]any{}
-	if c.client == nil { // nothing is read yet
+	if c.client == nil { // no topic has been chosen yet
 		return rows, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(ms)*time.Millisecond)
@@ -449,7 +449,7 @@ func (d *driver) administrate(ctx context.Context, r request) (any, error) {
 		return nil, first(answers[r.Name].Err, err)
 	case "topics":
 		counts := map[string]int{}
-		// Asked for what is authorized, kadm asks the broker; else it answers from metadata that may be 50 ms old.
+		// With authorized operations, kadm asks the broker; otherwise it answers from metadata that may be 50 ms old.
 		topics, err := d.admin.ListTopicsWithInternal(kadm.WithAuthorizedOps(ctx))
 		for name, topic := range topics {
 			if topic.Err == nil {
@@ -491,7 +491,7 @@ func (d *driver) administrate(ctx context.Context, r request) (any, error) {
 	return nil, fmt.Errorf("nothing that an administrator does: %s", r.Do)
 }
 
-// first is the more telling of an answer's error and its request's.
+// first returns the error of the response if there is one, otherwise that of the request.
 func first(told, err error) error {
 	if told != nil {
 		return told

@@ -46,12 +46,12 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * The Java client, driven from outside: a request per line of stdin, an answer per line of stdout, one at a time.
+ * The Java client, controlled by lines of JSON: a request per line of stdin, a response per line of stdout, in turn.
  *
- * A request is {"do": name, "on": number of a producer or consumer, …}, an answer {"answer": …} or {"code": the
- * protocol's error code, "error": a sentence}.  Bytes are base64, times milliseconds, a place is a topic and a partition.
+ * A request is {"do": name, "on": number of a producer or consumer, ...}, a response {"answer": ...} or {"code": the
+ * protocol's error code, "error": text}.  Bytes are base64, times are milliseconds, a place is a topic and a partition.
  */
-@SuppressWarnings("unchecked") // JSON knows no types
+@SuppressWarnings("unchecked") // JSON values are untyped
 public final class ClientDriver {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -70,7 +70,7 @@ public final class ClientDriver {
 
     public static void main(String[] arguments) throws IOException {
         PrintStream answers = new PrintStream(System.out, false, StandardCharsets.UTF_8);
-        System.setOut(System.err); // whatever a library prints is no answer
+        System.setOut(System.err); // stdout is for responses only, not for output of libraries
         ClientDriver driver = new ClientDriver(arguments[0], Integer.parseInt(arguments[1]));
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
@@ -83,11 +83,11 @@ public final class ClientDriver {
             answers.println(JSON.writeValueAsString(answer));
             answers.flush();
         }
-        Runtime.getRuntime().halt(0); // who asked has died: its consumers die with it, and leave no group
+        Runtime.getRuntime().halt(0); // the parent has exited: its consumers must not leave their groups
     }
 
     private static short codeOf(Exception failure) {
-        if (failure instanceof InvalidOffsetException) { // the consumer's own, which has no code
+        if (failure instanceof InvalidOffsetException) { // raised by the consumer itself, without an error code
             return Errors.OFFSET_OUT_OF_RANGE.code();
         }
         return Errors.forException(failure).code();
@@ -210,8 +210,8 @@ public final class ClientDriver {
                 return rows;
             case "bounds":
                 TopicPartition place = place(request);
-                if (consumer.partitionsFor(place.topic(), patience).isEmpty()) { // asked for offsets, it would go on asking
-                    throw new UnknownTopicOrPartitionException("nobody knows " + place.topic());
+                if (consumer.partitionsFor(place.topic(), patience).isEmpty()) { // for unknown topics, offset lookups would retry
+                    throw new UnknownTopicOrPartitionException("unknown topic " + place.topic());
                 }
                 return List.of(
                     consumer.beginningOffsets(Set.of(place), patience).get(place),
