@@ -1,4 +1,4 @@
-"""What `pyproject.toml` cannot say: the one compiled module, optional, named after its source."""
+"""Build configuration that `pyproject.toml` cannot express: one optional compiled module, named after its source."""
 
 import sys
 from pathlib import Path
