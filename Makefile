@@ -36,7 +36,7 @@ simulate: install  ## simulate crash points of the disk, and replicas and whole 
 conformance: install  ## run the client contract in Java and Go, and Kafka's own commands (needs JDK, Maven, Go)
 	@$(PYTHON) -m pytest conformance
 
-bench: install  ## measure against Apache Kafka (needs Java and Maven), saved as JSON
+bench: install  ## measure against Apache Kafka (needs Java and Maven), saved as JSON; OLD=REVISION compares revisions
 	@$(PYTHON) -m benchmarks
 	@$(PYTHON) -m benchmarks.replicated
 	@$(PYTHON) -m benchmarks.idle_shards

@@ -49,9 +49,9 @@ def three_tidemills(
     source: Path = REPOSITORY / "src",
 ) -> Cluster:
     """
-    Start three brokers: the first bootstraps the cluster, the others join.
+    Start three brokers: the first bootstraps the cluster, the others join it.
 
-    `more` are settings of all brokers, `peers` the ports of their peer listeners.
+    `more` are settings of all brokers, `peers` their peer ports, `source` the `src` folder whose program runs.
     """
     peers = peers or [free_port() for _ in range(BROKERS)]
     brokers: list[BrokerProcess] = []

@@ -25,7 +25,7 @@ class TidemillBroker(BrokerProcess):
 
     `settings` are written to a configuration file for `tidemill broker`, because `dev` takes none. `wrapper` is put
     before the command (strace); then `pid` is the process id of the wrapper, and `broker_pid` the one in the ready
-    line.
+    line. `source` is the `src` folder whose program runs: another checkout's, to compare two.
     """
 
     def __init__(
@@ -54,9 +54,8 @@ class TidemillBroker(BrokerProcess):
             self.http = str(keys["tidemill.http.listener"])
             configuration.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in keys.items()))
             arguments = ["broker", "--json", "--config", str(configuration)]
-        source = str(REPOSITORY / "src")
         compile_dir(source, quiet=1)  # as pip does, even if Python may write no bytecode here
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])}
         command = [*wrapper, sys.executable, "-m", "tidemill", *arguments]
         super().__init__("Tidemill", command, log=directory / "broker.log", environment=environment)
         self.broker_pid = self.pid

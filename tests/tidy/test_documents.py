@@ -101,7 +101,7 @@ def test_the_groups_page_names_tests_that_exist() -> None:
     existing = {name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (\w+)", path.read_text())}
 
     assert len(named) > 10
-    assert [] == [name for name in named if not {name, f"test_{name}"} & there]
+    assert [] == [name for name in named if not {name, f"test_{name}"} & existing]
 
 
 def test_the_recipes_name_files_that_exist() -> None:

@@ -215,8 +215,10 @@ class Broker:
         self.topic_creation.create_internal(name, created)
 
     def storage_problem(self) -> str | None:
-        """Why nothing may be appended now (rule F1 of `docs/formats/journal.md`); None when it may."""
-        return self._storage_problem
+        """
+        Return why nothing may be appended now (rule F1 of `docs/formats/journal.md`); None when appends are accepted.
+        """
+        return self.free_space.problem
 
     def read_failed(self, partition: Partition, error: Exception) -> int:
         """Return the error code of a failed read; damage is logged and the shard checks its files."""
@@ -267,28 +269,9 @@ class Broker:
             self._is_tick_scheduled = True
             self.machine.call_later(ELECTION_TICK_S, self._tick_shards_again)
 
-    def _recheck(self) -> None:
-        self._is_check_scheduled = False
-        self.check_liveness()
-
-    def _check_space(self) -> None:
-        """
-        Refuse appends before anything enters the log, while there is room to write back what is in the journal: rule F1
-        of `docs/formats/journal.md`.
-        """
-        free = self.store.disk.free_space()
-        wanted = self.store.journal.used + FREE_BYTES_MIN
-        is_full = free < wanted
-        if is_full != self.metrics.is_disk_full:
-            self.metrics.is_disk_full = is_full
-            tell = self.events.warning if is_full else self.events.event
-            tell("disk full" if is_full else "disk has room again", free_bytes=free, wanted_bytes=wanted)
-        self.metrics.disk_free_bytes = free
-        self._storage_problem = (
-            f"{free} B are free on the disk of log.dirs, {wanted} are wanted: free some, or lower retention"
-            if is_full
-            else None
-        )
+    def _tick_shards_again(self) -> None:
+        self._is_tick_scheduled = False
+        self.tick_shards()
 
     @property
     def is_isolated(self) -> bool:

@@ -50,8 +50,8 @@ FIRST_FILE = 1
 
 class JournalDamaged(Exception):
     """
-    Synced blocks or both checkpoints cannot be read: this broker may have promised what it no longer knows (rule
-    R7 of `docs/formats/journal.md`).
+    Synced blocks, or both checkpoints, cannot be read.  The lost bytes may have held anything, votes too, so the broker
+    must take part as another replica (rule R7 of `docs/formats/journal.md`).
     """
 
 

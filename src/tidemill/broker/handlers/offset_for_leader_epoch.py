@@ -1,9 +1,9 @@
 """
 OffsetForLeaderEpoch (key 23): v2-4
 
-Where a leader epoch ended, so that a reader can tell whether the log was cut behind its back (KIP-320).  The latest
-epoch ends at the high watermark; one before the table at the table's start; one behind it is undefined (rule
-A4 of `docs/raft.md`).
+Returns where a leader epoch ended, so that a consumer can detect a truncated log (KIP-320).  The latest epoch ends at
+the high watermark, an epoch before the oldest known one at the start of that one, and a later epoch is undefined
+(rule A4 of `docs/raft.md`).
 
 v3  replica_id is ignored: replicas use the peer protocol, so every caller is served as a client
 """

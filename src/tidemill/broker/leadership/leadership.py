@@ -6,8 +6,8 @@
     leader, in a transfer        NOT_LEADER_OR_FOLLOWER    served
     damaged                      KAFKA_STORAGE_ERROR       KAFKA_STORAGE_ERROR
 
-A new leader has every committed record, but does not know how many of its records are committed before one of its own
-term is (KIP-207; rule A1 of `docs/raft.md`).  `docs/protocol/leadership.md` tells what each API answers.
+A new leader has every committed record, but knows how many of its records are committed only after an entry of its own
+term has committed (KIP-207, rule A1 of `docs/raft.md`).  `docs/protocol/leadership.md` lists what each API answers.
 """
 
 from tidemill.model import errors

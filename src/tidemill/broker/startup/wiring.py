@@ -84,9 +84,9 @@ async def _begin_again(
     options: StoreOptions,
 ) -> Identity:
     """
-    Rejoin the cluster with a new directory id: rule R7 of `docs/formats/journal.md`.  The lost part of the journal may
-    have held votes.  The broker keeps its id, and the other brokers give it everything again.  Nothing is changed on
-    disk before they have admitted it.
+    Replace a damaged journal (rule R7 of `docs/formats/journal.md`): it may have held votes, so the broker becomes a
+    new voter with its old broker id, and gets its data from the other replicas.  No file is changed before the cluster
+    has admitted it.
     """
     if not addresses:
         raise JournalDamaged(

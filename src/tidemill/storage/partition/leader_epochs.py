@@ -1,4 +1,5 @@
-"""Leader epochs of one partition: which offsets each term wrote.  KIP-101, KIP-279; rule A4 of `docs/raft.md`.
+"""Leader epochs of one partition: which offsets were written in which term.  KIP-101, KIP-279.; rule A4 of
+`docs/raft.md`.
 
 The table holds (epoch, start offset, log index), ascending in all columns.  When the first entry of a term is appended
 to the shard, every partition gets a row that starts at its end offset, whether or not the entry is a batch of it.  A

@@ -1,8 +1,9 @@
 """One partition's batches: their positions in segments, and how they are read.
 
-What is appended is readable at once: from memory until its bytes are in the segment, and for as long as the tail
-cache keeps it. Whatever comes from disk is checked before it leaves: CRC, and what the CRC does not cover: the offset,
-which continues the one before, magic and leader epoch of every batch (rule S2 of `docs/formats/journal.md`).
+An appended batch can be read at once: from memory until its bytes are in the segment, and for as long as the tail cache
+keeps it.  Bytes from disk are checked before they leave the broker: the CRC of every batch, and what the CRC does not
+cover, which are the offset (it continues the batch before), the magic and the leader epoch (rule S2
+of `docs/formats/journal.md`).
 """
 
 from bisect import bisect_left, bisect_right
