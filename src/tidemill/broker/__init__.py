@@ -1,1 +1,1 @@
-"""Requests: from a decoded request to its response.  Entrance: `broker.broker`."""
+"""Requests: from a decoded request to its response.  Entry point: `broker.broker`."""

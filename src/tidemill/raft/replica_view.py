@@ -117,7 +117,7 @@ class ReplicaView:
 
     @property
     def may_propose(self) -> bool:
-        """Whether this replica leads and transfers leadership to nobody: new entries would delay the transfer."""
+        """Whether this replica leads and no transfer of leadership is under way: new entries would delay it."""
         return self._elections.role is Role.LEADER and self._leadership_transfer.target is None
 
     @property

@@ -65,7 +65,7 @@ class Pending(Generic[T]):
 
     def cancel(self) -> None:
         """
-        Called when the client has gone and nobody waits for the value.  A subclass that only waits ends here; work
+        Report that the client has gone and no caller waits for the value.  A subclass that only waits ends here; work
         that has begun continues.
         """
 

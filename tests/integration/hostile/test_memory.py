@@ -164,8 +164,8 @@ def test_the_memory_of_fetch_sessions_is_bounded(broker: AttackedBroker) -> None
 
 
 def test_pipelined_requests_are_bounded_by_unread_responses(broker: AttackedBroker) -> None:
-    """Of thousands of requests in one write the broker processes only as many as it can answer, and all of them in the
-    end.
+    """
+    The broker processes only as many requests of one write as it can answer, and in the end all of them.
     """
     topic = broker.topic()
     request = metadata_request(topic)

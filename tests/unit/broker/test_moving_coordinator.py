@@ -30,7 +30,7 @@ def world_with_offsets() -> ClusterWorld:
 
 
 def coordinator(world: ClusterWorld, asked: int) -> Node | None:
-    """As broker `asked` tells it."""
+    """Return the group's coordinator according to broker `asked`."""
     (found,) = world[asked].client.ask(find_coordinator.Request(coordinator_keys=["g"])).coordinators
     assert (found.error_code == errors.NONE) == (found.node_id > 0)
     assert found.error_code in (errors.NONE, errors.COORDINATOR_NOT_AVAILABLE)
@@ -39,7 +39,7 @@ def coordinator(world: ClusterWorld, asked: int) -> Node | None:
 
 
 def at_coordinator(world: ClusterWorld, asked: int, ask: Callable[[Node], int]) -> int:
-    """As clients do: look for the coordinator and ask, again while it is not there; the first other code."""
+    """Do as clients do: look for the coordinator and ask, again while it is not there; the first other code."""
     for _ in range(100):
         node = coordinator(world, asked)
         code = errors.NOT_COORDINATOR if node is None else ask(node)

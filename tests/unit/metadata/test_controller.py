@@ -154,7 +154,7 @@ def test_a_refused_topic_does_not_affect_the_others() -> None:
 
 
 def test_names_of_one_request_must_differ_in_more_than_dots() -> None:
-    """Of two names that metrics cannot tell apart, only the first topic is created."""
+    """Metrics cannot tell the two names apart, so only the first topic is created."""
     cluster = Cluster()
 
     answers = cluster.do(CreateTopics(topics=(NewTopic(name="a.b"), NewTopic(name="a_b"))))

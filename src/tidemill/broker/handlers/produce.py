@@ -66,9 +66,9 @@ class _Awaited(Pending[Response | None]):
         appended: Appended,
         answer: PartitionResponse,
         acks: int,
-        deposed: Callable[[], None],
+        lost_leadership: Callable[[], None],
     ) -> None:
-        """Wait for one append; call `deposed` if its outcome is unknown because this broker stopped leading."""
+        """Wait for one append; call `lost_leadership` if its outcome is unknown because this broker stopped leading."""
         at = self._begun
         self._begun += 1
         shard, index = partition.shard, appended.log_index
@@ -83,7 +83,7 @@ class _Awaited(Pending[Response | None]):
                     errors.REQUEST_TIMED_OUT,
                     "this broker no longer leads, the outcome is unknown: look for the record, or send again",
                 )
-                deposed()
+                lost_leadership()
             if not unknown and self._begun < 0:
                 self._arrived()
 
@@ -146,7 +146,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
         responses.append(TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
         for data in topic.partition_data:
             partition = None if partitions is None else partitions.get(data.index)
-            place = (topic.name or topic.topic_id, data.index)
+            topic_partition = (topic.name or topic.topic_id, data.index)
             if refusal is not None:
                 appended = refusal
             elif partition is None:
@@ -160,7 +160,9 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             elif data.records is None:
                 appended = Appended(errors.INVALID_RECORD, message="the request has no records for this partition")
             elif pipelines and (
-                code := pipelines.refusal(place, data.records, partition.log.producers, broker.clock.monotonic_ms())
+                code := pipelines.refusal(
+                    topic_partition, data.records, partition.log.producers, broker.clock.monotonic_ms()
+                )
             ):
                 appended = Appended(
                     code, message="an earlier batch of this producer was refused and has not been sent again"
@@ -190,9 +192,11 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             if appended.error_code == errors.NOT_LEADER_OR_FOLLOWER:
                 misdirected.append((name, data.index, answer))
             if appended.error_code in SENT_AGAIN and data.records is not None:
-                pipelines.refuse(place, data.records, appended.error_code, broker.clock.monotonic_ms())
+                pipelines.refuse(topic_partition, data.records, appended.error_code, broker.clock.monotonic_ms())
             if not appended.error_code and partition is not None:
-                awaited.wait_for(partition, appended, answer, acks, partial(_deposed, context, place, data.records))
+                awaited.wait_for(
+                    partition, appended, answer, acks, partial(_lost_leadership, context, topic_partition, data.records)
+                )
     if misdirected and context.version >= NEW_LEADERS_SINCE:
         response.node_endpoints = add_leader_hints(context, Response, misdirected)
     if acks == 0:
@@ -203,11 +207,11 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
     return awaited.response if awaited.is_done and awaited.response is not None else awaited
 
 
-def _deposed(context: RequestContext, place: TopicPartition, batch: memoryview | None) -> None:
+def _lost_leadership(context: RequestContext, topic_partition: TopicPartition, batch: memoryview | None) -> None:
     """Refuse the batches behind this one until the client sends it again."""
     if batch is not None:
         now_ms = context.broker.clock.monotonic_ms()
-        context.connection.pipelines.refuse(place, batch, errors.REQUEST_TIMED_OUT, now_ms)
+        context.connection.pipelines.refuse(topic_partition, batch, errors.REQUEST_TIMED_OUT, now_ms)
 
 
 def _refusal(request: Request, context: RequestContext) -> Appended | None:

@@ -125,7 +125,7 @@ def test_a_produce_request_with_acks_0_counts_until_its_batch_is_in_the_journal(
 
 def test_an_error_with_acks_0_closes_the_connection() -> None:
     """
-    As in Kafka: the client must ask for the leader again, and nothing behind the error is appended.
+    The client must ask for the leader again, and nothing behind the error is appended.
     """
     world = world_with()
     client = Client(world)

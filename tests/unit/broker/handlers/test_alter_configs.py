@@ -16,7 +16,7 @@ def request(name: str, **settings: str) -> Request:
 
 def test_a_setting_that_is_not_named_is_reset_to_its_default() -> None:
     """
-    As Kafka does; KIP-339 introduced IncrementalAlterConfigs because of this.
+    Kafka does the same; KIP-339 introduced IncrementalAlterConfigs because of this.
     """
     world = BrokerWorld()
     world.create("flights", retention_ms="1", segment_ms="2")

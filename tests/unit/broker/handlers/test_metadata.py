@@ -15,7 +15,7 @@ def asked(world: BrokerWorld, *names: str, may_create: bool = True) -> Any:
 
 def test_a_topic_that_is_asked_for_is_created() -> None:
     """
-    As in Kafka, with the broker's default counts; it has leaders when the response arrives.
+    The topic gets the broker's default counts, as in Kafka, and has leaders when the response arrives.
     """
     world = BrokerWorld(static={"num.partitions": "5"})
 

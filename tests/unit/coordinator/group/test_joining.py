@@ -25,10 +25,10 @@ def test_a_new_dynamic_member_gets_an_id_and_joins_with_it():
 def test_an_unused_member_id_expires_with_its_session():
     """A client that never joins with its id does not delay a rebalance."""
     world = World()
-    promised = world.join(must_know_member_id=True)
+    expected = world.join(must_know_member_id=True)
 
     world.wait(10_000)
-    late = world.join(must_know_member_id=True, member_id=promised.member_id)
+    late = world.join(must_know_member_id=True, member_id=expected.member_id)
 
     assert late.error_code == errors.UNKNOWN_MEMBER_ID
 
@@ -233,7 +233,7 @@ def test_a_returning_static_member_keeps_its_assignment_without_a_rebalance():
 
 
 def test_a_replaced_static_member_is_fenced():
-    """Of two processes with the same instance id the later one wins."""
+    """The later of two processes with the same instance id wins."""
     world = World()
     tower, desk = world.static("tower", "desk")
     world.join(instance_id="desk")

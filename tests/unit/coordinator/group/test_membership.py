@@ -169,7 +169,7 @@ def test_each_member_of_a_leave_request_gets_its_own_error_code():
 
 
 def test_leaving_an_unknown_group_fails_for_every_member():
-    """As in Kafka, the error is in the members and not at the top level."""
+    """The error is in the members and not at the top level, as in Kafka."""
     world = World()
 
     assert world.leave(LeavingMember(member_id="m"), group_id="other") == [errors.UNKNOWN_MEMBER_ID]

@@ -1,0 +1,131 @@
+"""Names and prose follow the vocabulary of `docs/glossary.md`."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.tree import ROOT, named, parsed
+
+_RETIRED = """
+spread Spread gather_spread spread_ended mostly_follows
+settle settled SETTLED is_settled _settle_idle _settle_again
+airborne _airborne AIRBORNE_MAX facts put_fact fold Found found_directory found_damage FoundCluster
+Place Opening _Capture hand_over HandOvers hands_over_to Depose Append AppendAnswer VoteAnswer Offer Pull Chunk
+Voter Pace Replication _stand _may_stand is_restless promised
+ask_whether_it_leads when_still_leading confirmed_serial began_again met_again lost_sight
+_leave_office LEAVES_OFFICE able_to_lead Road at_controller ControllerLink CurrentImage is_cut_off hears_majority
+hear_controller Seldom AwakeClock LeaderBalance MembershipHost NewLeaders LedTopics AwaitedLeaders Quorum
+when_held accepts takes_more lacks_room go_on carry_out look Grounds Moment Turn MOVES
+GroupRun Kept KeptInstall KeptCatchUp Broken
+"""
+RETIRED_IDENTIFIERS = frozenset(_RETIRED.split())
+RETIRED_WORDS = (
+    "airborne", "depose", "deposes", "deposed", "folded", "folds", "hand-over", "hand-overs", "hands over",
+    "handed over", "settled", "in the air", "office", "who leads", "whoever", "nobody", "somebody", "restless",
+    "twin", "twins", "entrance",
+)  # fmt: skip
+A_RETIRED_WORD = re.compile(rf"\b(?:{'|'.join(RETIRED_WORDS)})\b", re.IGNORECASE)
+A_BAD_START = re.compile(r"(?:Of|As|Who)\b")
+A_CODE_SPAN = re.compile(r"`([^`\n]+)`")
+DOCS_COLUMNS = 100
+
+SELF = Path(__file__).resolve()
+SOURCE = sorted((ROOT / "src").rglob("*.py"))
+CODE = [path for path in SOURCE + sorted((ROOT / "tests").rglob("*.py")) if path != SELF]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+PAGES = [path for path in PAGES if path.is_file()]
+
+
+def _identifiers(path: Path) -> set[str]:
+    """Every name that the file defines, reads, imports, passes by keyword or lists in `__slots__`."""
+    names: set[str] = set()
+    for node in ast.walk(parsed(path)):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name) | ast.keyword(arg=str(name)):
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias(name=name, asname=alias):
+                names |= {*name.split("."), *([alias] if alias else [])}
+            case ast.Constant(value=str(text)) if text.isidentifier():
+                names.add(text)
+    return names
+
+
+def _docstrings(path: Path) -> list[tuple[int, str]]:
+    nodes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    documented = [node for node in ast.walk(parsed(path)) if isinstance(node, nodes) and ast.get_docstring(node)]
+    return [(node.body[0].lineno, ast.get_docstring(node) or "") for node in documented]
+
+
+def _prose_lines(page: Path) -> list[tuple[int, str]]:
+    """The lines of a page outside code blocks, with code spans blanked out."""
+    lines = []
+    is_code = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        elif not is_code:
+            lines.append((number, A_CODE_SPAN.sub("``", line)))
+    return lines
+
+
+@pytest.mark.parametrize("path", CODE, ids=named)
+def test_no_retired_identifier_is_used(path: Path) -> None:
+    """
+    One idea has one name: a retired name would be a second one.
+    """
+    assert [] == sorted(_identifiers(path) & RETIRED_IDENTIFIERS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_no_code_span_names_a_retired_identifier(page: Path) -> None:
+    """
+    A page that names what no longer exists sends its reader searching.  The changelog lists old names on purpose.
+    """
+    text = page.read_text().partition("## Renamed")[0]
+    spans = {word for span in A_CODE_SPAN.findall(text) for word in re.findall(r"\w+", span)}
+
+    assert [] == sorted(spans & RETIRED_IDENTIFIERS)
+
+
+@pytest.mark.parametrize("path", SOURCE, ids=named)
+def test_no_docstring_or_comment_uses_a_retired_word(path: Path) -> None:
+    """
+    A sentence names its subject and uses the field's terms.
+    """
+    comments = [
+        (number, line.partition("#")[2]) for number, line in enumerate(path.read_text().splitlines(), 1) if "# " in line
+    ]
+    texts = _docstrings(path) + comments
+
+    assert [] == [(number, found) for number, text in texts if (found := A_RETIRED_WORD.findall(text))]
+
+
+@pytest.mark.parametrize("path", CODE, ids=named)
+def test_a_docstring_starts_with_its_subject(path: Path) -> None:
+    """
+    "Of", "As" and "Who" begin sentences that hide what they are about.
+    """
+    assert [] == [(number, text[:40]) for number, text in _docstrings(path) if A_BAD_START.match(text)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_no_page_uses_a_retired_word(page: Path) -> None:
+    """
+    The pages use the terms that the glossary defines.
+    """
+    assert [] == [(number, found) for number, line in _prose_lines(page) if (found := A_RETIRED_WORD.findall(line))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_a_page_wraps_at_100_columns(page: Path) -> None:
+    """
+    Longer lines cannot be read side by side with code.  Tables and code blocks are exempt.
+    """
+    numbered = dict(enumerate(page.read_text().splitlines(), 1))
+    prose = [number for number, line in _prose_lines(page) if not line.lstrip().startswith("|")]
+
+    assert [] == [number for number in prose if len(numbered[number]) > DOCS_COLUMNS]
