@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.toy.member_sets import MEMBER_SETS, Add, Read, Rejected
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.primitives import INT16, INT32, STRING, array

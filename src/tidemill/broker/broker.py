@@ -7,8 +7,9 @@ listeners.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from tidemill.broker.connection.connection_memory import ConnectionMemory, Holder
-from tidemill.broker.connection.deadlines import Deadlines
+from tidemill.broker.clients.connection_memory import ConnectionMemory, Holder
+from tidemill.broker.clients.deadlines import Deadlines
+from tidemill.broker.clients.fetch_session import FetchSessions
 from tidemill.broker.controller.controller_client import ControllerClient
 from tidemill.broker.controller.controller_host import ControllerHost
 from tidemill.broker.controller.image_follower import ImageFollower
@@ -18,17 +19,16 @@ from tidemill.broker.controller.producer_id_source import ProducerIdSource
 from tidemill.broker.controller.topic_creation import TopicCreation
 from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
 from tidemill.broker.coordinators.coordinator_registration import AnyRegistration
-from tidemill.broker.fetch.fetch_session import FetchSessions
 from tidemill.broker.leadership.drain_leadership import DrainLeadership
-from tidemill.broker.leadership.leader_balancer import LeaderBalancer
 from tidemill.broker.leadership.leadership_transfers import LeadershipTransfers
 from tidemill.broker.machine import Machine
+from tidemill.broker.maintenance.leader_balancer import LeaderBalancer
+from tidemill.broker.maintenance.membership_reconciler import MembershipReconciler
+from tidemill.broker.maintenance.retention_host import RetentionHost
 from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.rate_limited_events import RateLimitedEvents
 from tidemill.broker.shards.free_space import FreeSpace
-from tidemill.broker.shards.membership_reconciler import MembershipReconciler
 from tidemill.broker.shards.ready_loop import ReadyLoop
-from tidemill.broker.shards.retention_host import RetentionHost
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.broker.stall_tolerant_clock import StallTolerantClock
 from tidemill.metadata.image import ClusterImage

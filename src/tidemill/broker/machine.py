@@ -2,14 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from tidemill.broker.shards.ready_loop import Turns
 from tidemill.model.clock import Clock
 from tidemill.model.entropy import Entropy
 from tidemill.peer.link import LinkOwner, Links
 from tidemill.shard.jobs import Jobs
 from tidemill.telemetry.event_log import EventLog
+
+
+class Turns(Protocol):
+    """The part of the event loop that the broker needs."""
+
+    def call_soon(self, callback: Callable[[], None]) -> object: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""A client's connection: from bytes to requests in order, and back; `kafka_connection` is the entry point."""
+"""From bytes to requests in order, and back, for clients and peers; `kafka_connection` is the entry point."""

@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import Final
 
-from tidemill.broker.controller.forwarding import Handler, forwarded
+from tidemill.broker.connection.forwarding import Handler, forwarded
 from tidemill.broker.handlers import (
     alter_configs,
     api_versions,

@@ -34,9 +34,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from tidemill.broker.broker import Broker
+from tidemill.broker.clients.pipelines import Pipelines
 from tidemill.broker.connection.dispatch import HANDLERS, OFFERED
-from tidemill.broker.connection.pipelines import Pipelines
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.failure import failure_response

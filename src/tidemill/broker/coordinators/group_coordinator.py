@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.coordinators.coordinator_host import CoordinatorHost
 from tidemill.broker.coordinators.coordinator_registration import CoordinatorRegistration, CoreContext, DeletedTopics
 from tidemill.coordinator.group.group_partition import partition_for
 from tidemill.coordinator.group.group_settings import GroupSettings
@@ -135,8 +135,8 @@ GROUPS: Final[CoordinatorRegistration[GroupRequest, GroupCore]] = CoordinatorReg
 )
 
 
-def ask_group(context: RequestContext, group_id: str, request: GroupRequest) -> None:
+def ask_group(coordinators: CoordinatorHost, group_id: str, request: GroupRequest) -> None:
     """Ask the group's coordinator; the request's `waiter` is called once, with the reply of the request's kind."""
     answer = None if isinstance(request, ForgetTopics) else request.waiter
     assert callable(answer), "a handler passes the callback that takes the reply"
-    context.broker.coordinators.of(GROUPS).ask(group_id, request, answer)
+    coordinators.of(GROUPS).ask(group_id, request, answer)

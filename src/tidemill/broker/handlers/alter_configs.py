@@ -5,7 +5,7 @@ Replaces all settings of a resource: a setting that the request does not name is
 this API by IncrementalAlterConfigs, but some clients still use it.
 """
 
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.configs import AlterConfigs, AlteredResource
 from tidemill.metadata.metadata_records import ConfigResource
 from tidemill.model import errors

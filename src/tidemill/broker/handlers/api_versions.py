@@ -11,7 +11,7 @@ v4  features from version 0 on
 import re
 from typing import Final
 
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.wire.api import advertised
 from tidemill.wire.messages.api_versions import Request, Response

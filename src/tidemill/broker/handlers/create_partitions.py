@@ -5,7 +5,7 @@ Adds partitions to topics; one topic may be refused without the others.  The res
 have leaders.  They form new shards, so no existing partition moves.
 """
 
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.partitions import CreatePartitions, GrownTopic, MorePartitions
 from tidemill.model import errors
 from tidemill.model.broker_id import BrokerId

@@ -14,7 +14,7 @@ leaders are awaited for five seconds at most.
 
 from typing import Final
 
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.describe_configs import topic_settings
 from tidemill.metadata.topics import CreatedTopic, CreateTopics, NewTopic
 from tidemill.model import errors

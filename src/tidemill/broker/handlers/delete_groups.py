@@ -4,8 +4,8 @@ DeleteGroups (key 42): v0-2
 Deletes empty groups with their committed offsets.  A group that has members is refused with NON_EMPTY_GROUP.
 """
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.coordinators.group_coordinator import ask_group
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.coordinator.group.requests import DeleteGroups
 from tidemill.coordinator.group.responses import GroupsDeleted
 from tidemill.shard.pending import Pending
@@ -28,7 +28,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
 
     for group_id in names:
         ask_group(
-            context,
+            context.broker.coordinators,
             group_id,
             DeleteGroups(waiter=lambda reply, group_id=group_id: answered(group_id, reply), group_ids=(group_id,)),
         )

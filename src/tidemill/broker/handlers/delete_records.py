@@ -11,9 +11,9 @@ A move that has not committed after timeout_ms, or before this broker stops lead
 
 from typing import Final
 
-from tidemill.broker.connection.deadlines import Deadlines
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.clients.deadlines import Deadlines
 from tidemill.broker.leadership.leadership import leadership_problem
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.internal_topics import is_internal
 from tidemill.shard.partition import Partition

@@ -8,7 +8,7 @@ v5  error_message (KIP-599)
 v6  topics by id (KIP-516)
 """
 
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.topics import DeletedTopic, DeleteTopics
 from tidemill.model import errors
 from tidemill.model.topic import NO_TOPIC_ID, TopicId

@@ -13,7 +13,7 @@ Authorized operations are unset (INT32_MIN): there is no authorizer yet.
 
 from typing import Final
 
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.wire.messages import metadata
 from tidemill.wire.messages.describe_cluster import Request, Response

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidemill.broker.broker import Broker
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.describe_configs import (
     describe_broker,
     describe_cluster_default,

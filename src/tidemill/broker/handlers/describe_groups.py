@@ -8,8 +8,8 @@ v4  group_instance_id (KIP-345)
 v6  GROUP_ID_NOT_FOUND with a message (KIP-1043); before, such a group has the state Dead and no error
 """
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.coordinators.group_coordinator import ask_group
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.coordinator.group.requests import DescribeGroups
 from tidemill.coordinator.group.responses import DescribedGroup, GroupsDescribed
 from tidemill.model import errors
@@ -33,7 +33,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
 
     for at, group_id in enumerate(request.groups):
         ask_group(
-            context,
+            context.broker.coordinators,
             group_id,
             DescribeGroups(waiter=lambda reply, at=at: answered(at, reply), group_ids=(group_id,)),
         )

@@ -12,8 +12,8 @@ v2  nodes with their peer endpoints, directory ids, error_message (KIP-853)
 
 from typing import Final
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.controller.metadata_quorum_status import Standing
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.model.topic import METADATA_TOPIC

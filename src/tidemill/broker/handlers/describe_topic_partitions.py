@@ -8,8 +8,8 @@ Eligible leader replicas do not exist: a majority elects the leader.  Their list
 admin client cannot read null.
 """
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.leadership.partition_view import partition_view
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.image import Topic
 from tidemill.model import errors
 from tidemill.model.config_resolution import broker_int

@@ -14,8 +14,8 @@ v1  election_type (KIP-460)
 from collections.abc import Sequence
 from typing import Final
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.leadership.leadership_transfers import Move
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.leadership import UNCLEAN, Election, elect, election_type_problem
 from tidemill.metadata.result import Problem
 from tidemill.model import errors

@@ -14,8 +14,8 @@ v16  node_endpoints: the new leaders, with NOT_LEADER_OR_FOLLOWER and FENCED_LEA
 read_committed reads up to the high watermark: there are no transactions.
 """
 
-from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.fetch.delayed_fetch import DelayedFetch
+from tidemill.broker.request.delayed_fetch import DelayedFetch
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.fetch import Request, Response

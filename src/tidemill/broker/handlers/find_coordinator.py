@@ -12,8 +12,8 @@ v6  key type 2: share groups (KIP-932)
 
 from typing import Any, Final
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.coordinators.hosted_topic import HostedTopic
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.find_coordinator import Request, Response

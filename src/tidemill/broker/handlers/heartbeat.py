@@ -6,8 +6,8 @@ A member of a classic group renews its session; the response tells it whether it
 v3  group_instance_id (KIP-345)
 """
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.coordinators.group_coordinator import ask_group
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.coordinator.group.requests import Heartbeat
 from tidemill.coordinator.group.responses import HeartbeatTaken
 from tidemill.shard.pending import Pending
@@ -21,7 +21,7 @@ def handle(request: Request, context: RequestContext) -> Pending[Response]:
         pending.complete(Response(error_code=reply.error_code))
 
     ask_group(
-        context,
+        context.broker.coordinators,
         request.group_id,
         Heartbeat(
             waiter=answer,

@@ -5,7 +5,7 @@ Changes single settings of topics, brokers and groups: set, delete, append or su
 resource are applied all or none.
 """
 
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.configs import AlteredResource, Change, IncrementalAlterConfigs, Operation
 from tidemill.metadata.metadata_records import ConfigResource
 from tidemill.model import errors

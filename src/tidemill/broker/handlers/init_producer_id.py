@@ -10,8 +10,8 @@ v3  producer_id and producer_epoch in the request
 
 from typing import Final
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.controller.controller_client import Unanswered
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.init_producer_id import Request, Response

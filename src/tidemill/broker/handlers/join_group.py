@@ -11,8 +11,8 @@ v8  reason: ignored
 v9  skip_assignment (KIP-814)
 """
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.coordinators.group_coordinator import ask_group
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.coordinator.group.requests import Join
 from tidemill.coordinator.group.responses import Joined
 from tidemill.shard.pending import Pending
@@ -29,7 +29,7 @@ def handle(request: Request, context: RequestContext) -> Pending[Response]:
         pending.complete(_response(reply, version))
 
     ask_group(
-        context,
+        context.broker.coordinators,
         request.group_id,
         Join(
             waiter=answer,

@@ -7,8 +7,8 @@ v3  many members, each with its own error (KIP-345); before, one member, whose e
 v5  reason: ignored
 """
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.coordinators.group_coordinator import ask_group
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.coordinator.group.requests import Leave, LeavingMember
 from tidemill.coordinator.group.responses import Left
 from tidemill.shard.pending import Pending
@@ -32,7 +32,9 @@ def handle(request: Request, context: RequestContext) -> Pending[Response]:
         if names_many
         else (LeavingMember(member_id=request.member_id),)
     )
-    ask_group(context, request.group_id, Leave(waiter=answer, group_id=request.group_id, members=members))
+    ask_group(
+        context.broker.coordinators, request.group_id, Leave(waiter=answer, group_id=request.group_id, members=members)
+    )
     return pending
 
 

@@ -8,8 +8,8 @@ v4  states_filter, group_state (KIP-518)
 v5  types_filter, group_type (KIP-848)
 """
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.coordinators.group_coordinator import GROUPS
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.coordinator.group.requests import ListGroups
 from tidemill.coordinator.group.responses import GroupsListed
 from tidemill.model import errors

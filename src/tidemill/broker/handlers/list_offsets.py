@@ -11,8 +11,8 @@ v6  flexible
 
 from typing import Final
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.leadership.leadership import leadership_problem
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard import lookup
 from tidemill.shard.partition import Partition

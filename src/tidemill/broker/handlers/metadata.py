@@ -2,7 +2,7 @@
 
 Returns the brokers that are up or were a moment ago, the topics, and the leader of each partition.  Leader and epoch
 are one pair: a leader that has not confirmed its term does not count, and the response waits for one
-(`broker/leadership/leader_waiters`).
+(`broker/peers/leader_waiters`).
 
 A broker that is isolated, and therefore knows no leader, closes the client's connection: the client then asks another
 broker at once.  REBOOTSTRAP_REQUIRED (KIP-1102) would make it drop all its connections, also those to healthy leaders,
@@ -21,8 +21,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.leadership.partition_view import partition_view
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.model import errors
 from tidemill.model.config_resolution import broker_flag

@@ -10,8 +10,8 @@ v9  GROUP_ID_NOT_FOUND is a possible error (KIP-848)
 v10 topics by id: UNKNOWN_TOPIC_ID
 """
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.coordinators.group_coordinator import ask_group
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.coordinator.group.requests import CommitOffsets, OffsetToCommit
 from tidemill.coordinator.group.responses import OffsetsCommitted
 from tidemill.model import errors
@@ -60,7 +60,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
         pending.complete(response)
 
     ask_group(
-        context,
+        context.broker.coordinators,
         request.group_id,
         CommitOffsets(
             waiter=answered,

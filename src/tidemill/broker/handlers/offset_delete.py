@@ -4,8 +4,8 @@ OffsetDelete (key 47): v0
 Deletes committed offsets (KIP-496).  A group keeps the offsets of topics that its members subscribe to.
 """
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.coordinators.group_coordinator import ask_group
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.coordinator.group.requests import DeleteOffsets, TopicPartitionId
 from tidemill.coordinator.group.responses import OffsetsDeleted
 from tidemill.model import errors
@@ -43,7 +43,7 @@ def handle(request: Request, context: RequestContext) -> Pending[Response]:
         pending.complete(Response(error_code=errors.NONE, topics=topics))
 
     ask_group(
-        context,
+        context.broker.coordinators,
         request.group_id,
         DeleteOffsets(waiter=answered, group_id=request.group_id, partitions=tuple(partitions)),
     )

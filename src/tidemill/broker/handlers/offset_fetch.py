@@ -21,8 +21,8 @@ only.
 from collections.abc import Sequence
 from typing import Final
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.coordinators.group_coordinator import ask_group
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.coordinator.group.requests import FetchOffsets, TopicPartitionId
 from tidemill.coordinator.group.responses import FetchedOffset, OffsetsFetched
 from tidemill.metadata.image import ClusterImage
@@ -113,7 +113,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
     for at, it in enumerate(asked):
         it.resolve(broker.image)
         ask_group(
-            context,
+            context.broker.coordinators,
             it.group_id,
             FetchOffsets(
                 waiter=lambda reply, at=at: answered(at, reply),

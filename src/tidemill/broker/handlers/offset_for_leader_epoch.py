@@ -8,8 +8,8 @@ the high watermark, an epoch before the oldest known one at the start of that on
 v3  replica_id is ignored: replicas use the peer protocol, so every caller is served as a client
 """
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.leadership.leadership import leadership_problem
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.wire.messages.offset_for_leader_epoch import Request, Response
 
 PartitionResponse = Response.Topic.Partition

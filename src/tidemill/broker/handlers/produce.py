@@ -11,7 +11,7 @@ batch is committed and too few replicas have it, else REQUEST_TIMED_OUT.  REQUES
 whose leader steps down while it waits: its outcome is unknown.
 
 Batches that an idempotent producer sent behind a batch that was refused with a retriable error, or whose outcome is
-unknown, are refused with the same error (`broker/connection/pipelines.py`).
+unknown, are refused with the same error (`broker/clients/pipelines.py`).
 
 v0-2  older formats: UNSUPPORTED_FOR_MESSAGE_FORMAT, per partition
 v3    record batch v2; transactional_id (refused: transactions are not implemented)
@@ -24,10 +24,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from tidemill.broker.connection.deadlines import Deadlines
-from tidemill.broker.connection.pipelines import SENT_AGAIN, TopicPartition
-from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.leadership.leader_hints import Misdirected, add_leader_hints
+from tidemill.broker.clients.deadlines import Deadlines
+from tidemill.broker.clients.pipelines import SENT_AGAIN, TopicPartition
+from tidemill.broker.request.leader_hints import Misdirected, add_leader_hints
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.model.internal_topics import is_internal
 from tidemill.shard.append import Appended, append_batch

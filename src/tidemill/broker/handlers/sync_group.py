@@ -7,8 +7,8 @@ v3  group_instance_id (KIP-345)
 v5  protocol_type and protocol_name, which are both required (KIP-559)
 """
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.coordinators.group_coordinator import ask_group
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.coordinator.group.requests import Sync
 from tidemill.coordinator.group.responses import Synced
 from tidemill.model import errors
@@ -32,7 +32,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
         )
 
     ask_group(
-        context,
+        context.broker.coordinators,
         request.group_id,
         Sync(
             waiter=answer,

@@ -1,1 +1,1 @@
-"""Which broker leads which shard: tables, hints, waiters, transfers and balance."""
+"""Leadership of shards: who may answer for a partition, and how leadership is transferred or drained."""

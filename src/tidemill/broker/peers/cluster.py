@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Final, Protocol
 
-from tidemill.broker.leadership.leader_table import Leader, LeaderTable
-from tidemill.broker.leadership.leader_waiters import LeaderWaiters
-from tidemill.broker.leadership.replica_lag import Lagging, ReplicaLag
 from tidemill.broker.machine import Machine
+from tidemill.broker.peers.leader_table import Leader, LeaderTable
+from tidemill.broker.peers.leader_waiters import LeaderWaiters
 from tidemill.broker.peers.peers import Peers
+from tidemill.broker.peers.replica_lag import Lagging, ReplicaLag
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.image import Shard as PlannedShard
 from tidemill.metadata.metadata_records import PEER_ENDPOINT, Endpoint
@@ -239,7 +239,7 @@ class Cluster:
 
     def in_sync(self, planned: PlannedShard) -> list[BrokerId]:
         """
-        Return the replicas in sync as their leader reports them (`broker/leadership/replica_lag`); none without a
+        Return the replicas in sync as their leader reports them (`broker/peers/replica_lag`); none without a
         leader.
         """
         shard_id = planned.shard_id

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from tidemill.broker.leadership.leader_table import LeaderTable
-from tidemill.broker.leadership.replica_lag import Lagging
+from tidemill.broker.peers.leader_table import LeaderTable
+from tidemill.broker.peers.replica_lag import Lagging
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId

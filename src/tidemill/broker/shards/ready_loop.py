@@ -10,8 +10,9 @@ holds the disk for longer than one sync.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final
 
+from tidemill.broker.machine import Turns
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 from tidemill.shard.jobs import Jobs
@@ -29,12 +30,6 @@ WRITE_BACK_BYTES: Final = 1 << 20
 Written blocks of this size are written back at once, or of twice this size where other brokers lead most of the shards.
 Fewer bytes wait in memory until the next tick.
 """
-
-
-class Turns(Protocol):
-    """The part of the event loop that is needed here."""
-
-    def call_soon(self, callback: Callable[[], None]) -> object: ...
 
 
 class ReadyLoop:

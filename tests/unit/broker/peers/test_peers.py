@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.broker.broker_world import HandClock
-from tidemill.broker.leadership.leader_table import LeaderTable
-from tidemill.broker.leadership.replica_lag import Lagging
+from tidemill.broker.peers.leader_table import LeaderTable
 from tidemill.broker.peers.peers import ASKED_MS, FRAME_BYTES, SILENT_MS, Peers
+from tidemill.broker.peers.replica_lag import Lagging
 from tidemill.broker.stall_tolerant_clock import STEP_MS_MAX, StallTolerantClock
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId

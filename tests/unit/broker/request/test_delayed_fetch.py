@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.broker_world import BrokerWorld, Client
-from tidemill.broker.fetch.delayed_fetch import DelayedFetch
+from tidemill.broker.request.delayed_fetch import DelayedFetch
 from tidemill.metadata.topics import DeleteTopics
 from tidemill.model import errors
 from tidemill.wire.messages.fetch import API, Request, Response

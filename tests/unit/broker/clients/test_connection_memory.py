@@ -1,7 +1,7 @@
 """The memory of all connections is bounded, and one of them always makes progress."""
 
 from tests.unit.broker.broker_world import HandClock
-from tidemill.broker.connection.connection_memory import (
+from tidemill.broker.clients.connection_memory import (
     ARRIVAL_MS_MAX,
     RESPONSE_BYTES_MIN,
     RESPONSES_BYTES_MAX,

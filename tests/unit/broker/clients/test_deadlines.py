@@ -1,7 +1,7 @@
 """Requests expire at their deadlines."""
 
 from tests.unit.broker.broker_world import HandClock
-from tidemill.broker.connection.deadlines import Deadlines
+from tidemill.broker.clients.deadlines import Deadlines
 
 
 class Waiting:

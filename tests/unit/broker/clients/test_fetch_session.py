@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.broker.broker_world import CountingEntropy
-from tidemill.broker.fetch import fetch_session
-from tidemill.broker.fetch.fetch_session import EPOCH_MAX, EVICTION_MS_MIN, FetchSession, FetchSessions
+from tidemill.broker.clients import fetch_session
+from tidemill.broker.clients.fetch_session import EPOCH_MAX, EVICTION_MS_MIN, FetchSession, FetchSessions
 from tidemill.model import errors
 from tidemill.wire.messages.fetch import Request
 

@@ -7,10 +7,10 @@ evaluate ─▶ enough bytes, an error, or the wait is over ─▶ response
 
 from typing import Any, Final
 
-from tidemill.broker.connection.request_context import RequestContext
-from tidemill.broker.fetch.fetch_session import FetchKey, FetchSession, Wanted
-from tidemill.broker.leadership.leader_hints import WRONG_LEADER, add_leader_hints
+from tidemill.broker.clients.fetch_session import FetchKey, FetchSession, Wanted
 from tidemill.broker.leadership.leadership import reading_problem
+from tidemill.broker.request.leader_hints import WRONG_LEADER, add_leader_hints
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.shard.partition import Partition
 from tidemill.shard.pending import Pending

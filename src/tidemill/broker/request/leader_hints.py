@@ -7,7 +7,7 @@ one pair, and only if the client can reach it at a listener of the same name.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from tidemill.broker.connection.request_context import RequestContext
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.model import errors
 from tidemill.wire.messages import fetch, metadata, produce
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from tidemill.broker.broker import Broker
-from tidemill.broker.connection.pipelines import Pipelines
+from tidemill.broker.clients.pipelines import Pipelines
 
 
 class Caller(Protocol):

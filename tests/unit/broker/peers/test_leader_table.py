@@ -1,6 +1,6 @@
 """The leader table: terms only rise, and deleted shards are forgotten."""
 
-from tidemill.broker.leadership.leader_table import Leader, LeaderTable
+from tidemill.broker.peers.leader_table import Leader, LeaderTable
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 

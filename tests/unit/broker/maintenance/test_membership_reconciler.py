@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.broker.cluster_world import ClusterWorld
-from tidemill.broker.shards import membership_reconciler
+from tidemill.broker.maintenance import membership_reconciler
 from tidemill.metadata.growth import metadata_learners
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tidemill.batches.batch import SEQUENCE_MAX
 from tidemill.batches.builder import build_batch
-from tidemill.broker.connection.pipelines import EXPECTED_MS, PARTITIONS_MAX, Pipelines
+from tidemill.broker.clients.pipelines import EXPECTED_MS, PARTITIONS_MAX, Pipelines
 from tidemill.model import errors
 from tidemill.storage.partition.producer_states import ProducerBatch, ProducerStates
 

@@ -9,8 +9,8 @@ before the controller has answered: then the outcome is unknown.
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from tidemill.broker.connection.request_context import RequestContext
 from tidemill.broker.controller.controller_client import Unanswered, error_code_of
+from tidemill.broker.request.request_context import RequestContext
 from tidemill.shard.pending import Pending
 from tidemill.wire.schema import Api, Message
 

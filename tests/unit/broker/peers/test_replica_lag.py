@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.broker.broker_world import HandClock
-from tidemill.broker.leadership.replica_lag import LAG_MS, RESTED_TICKS, ReplicaLag
+from tidemill.broker.peers.replica_lag import LAG_MS, RESTED_TICKS, ReplicaLag
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.raft.progress import Progress, ProgressState

@@ -1,0 +1,1 @@
+"""Pieces that several handlers share; `request_context` is the entry point."""
