@@ -183,11 +183,11 @@ class Broker:
 
     def endpoints_for(self, listener: str, *, listed: bool = True) -> list[metadata.Response.Broker]:
         """
-        Return the brokers that are up or were a moment ago, or (`listed` False) all others, with their endpoints of
-        this listener.
+        Return the brokers to list for clients of `listener`, each with its endpoint there: those that are up or were
+        up recently.  With `listed` False, return all other brokers instead.
 
-        A broker without contact to a majority reports every broker as up: its clients would otherwise forget all others
-        and could not leave it.
+        A broker without contact to a majority lists every broker: its clients would otherwise forget the other brokers
+        and could not switch to them.
         """
         is_isolated = not self.cluster.has_quorum_contact
         found = []

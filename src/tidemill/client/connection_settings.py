@@ -72,9 +72,9 @@ class ConnectionSettings:
 
 def from_keys(keys: Mapping[str, str]) -> ConnectionSettings:
     """
-    Return the settings for these keys of Kafka, which have no prefix.
+    Return the settings for `keys`: Kafka consumer keys without the `kafka.` prefix that Spark options have.
 
-    Raise SettingsError, whose message names the key, the value and the fix, for a value that is not supported.
+    Raise SettingsError for a value that is not supported; its message names the key, the value and the fix.
     """
     protocol = keys.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in ("PLAINTEXT", "SSL"):

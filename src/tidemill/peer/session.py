@@ -116,8 +116,9 @@ class Session:
             raise self._oversize(error) from error
 
     def received(self, count: int) -> list[Buffer]:
-        """Process `count` bytes received into the last buffer; return the handshake's answer to send.  Raises
-        PeerRefused.
+        """Process `count` bytes received into the last buffer, and return what the handshake sends in response.
+
+        Raises PeerRefused.
         """
         self._frames.received(count)
         answers: list[Buffer] = []

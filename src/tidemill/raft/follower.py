@@ -129,14 +129,14 @@ class Follower:
         self._outbox.append((leader, answer))
 
     def on_chunk(self, sender: ReplicaKey, chunk: SnapshotChunk) -> None:
-        """Pass a chunk of the snapshot that is being installed on to the shell."""
+        """Pass a chunk of the snapshot that is being installed on to the host."""
         repair, elections = self._repair, self._elections
         is_expected = repair.snapshot is not None and chunk.index == repair.snapshot[0]
         if is_expected and chunk.term == elections.term and sender == elections.leader:
             repair.chunks.append(chunk)
 
     def installed(self, membership: Membership) -> None:
-        """The row that ends the install is queued, and the shell's log begins behind the snapshot."""
+        """The row that ends the install is queued, and the host's log begins behind the snapshot."""
         repair = self._repair
         assert repair.snapshot is not None, "nothing was offered"
         self._log.installed(repair.snapshot[0], membership, is_damaged=repair.is_damaged)

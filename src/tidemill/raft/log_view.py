@@ -1,4 +1,4 @@
-"""The port to the log that the shell keeps: what a replica reads of it."""
+"""The port to the log that the host keeps: what a replica reads of it."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ from tidemill.raft.entry import Entry
 
 class LogView(Protocol):
     """
-    All of the log is durable when a replica is opened on it.  Afterwards the shell applies what `Replica.ready` returns
+    All of the log is durable when a replica is opened on it.  Afterwards the host applies what `Replica.ready` returns
     at once, before it is durable; every later read sees the changed log.
     """
 

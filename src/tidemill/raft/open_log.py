@@ -1,10 +1,10 @@
-"""A replica's log as the core sees it: the shell's log, changed by what `ready` has not handed out yet.
+"""A replica's log as the core sees it: the host's log, changed by what `ready` has not handed out yet.
 
     first_index            commit_index        _kept_last            last_index
-    ├── in the shell's log ──┴───────────────────┼── new, not handed out ──┤
+    ├── in the host's log ───┴───────────────────┼── new, not handed out ──┤
                                     durable_index may lie anywhere; an install can leave it behind commit_index
 
-A truncation that has not been handed out hides the end of the shell's log: `_kept_last` is the last entry of it that
+A truncation that has not been handed out hides the end of the host's log: `_kept_last` is the last entry of it that
 still belongs to this log.
 
 Invariants:
@@ -127,7 +127,7 @@ class OpenLog:
 
     def installed(self, index: int, membership: Membership, *, is_damaged: bool) -> None:
         """
-        The shell's log begins behind a snapshot at `index` now.  Until the snapshot is durable, `durable_index` is what
+        The host's log begins behind a snapshot at `index` now.  Until the snapshot is durable, `durable_index` is what
         was committed before, because an install truncates nothing else; of a damaged log, less than the snapshot.
         """
         assert not self.has_changed, "entries that were not handed out are lost"
@@ -140,7 +140,7 @@ class OpenLog:
         self.commit_index = index
 
     def take(self) -> tuple[int | None, list[Entry]]:
-        """Hand out the index to truncate from, and the entries to append then.  Both are the shell's from now on."""
+        """Hand out the index to truncate from, and the entries to append then.  Both are the host's from now on."""
         truncate_from, self._truncate_from = self._truncate_from, None
         new, self._new = self._new, []
         self._kept_last += len(new)

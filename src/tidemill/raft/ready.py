@@ -1,4 +1,4 @@
-"""The work that a replica requests from its shell, and its order."""
+"""The work that a replica requests from its host, and its order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Vote:
 @dataclass(slots=True)
 class Ready:
     """
-    One turn's work, in the order in which the shell must begin it.  Nothing in it waits for a sync of the same turn: a
+    One turn's work, in the order in which the host must begin it.  Nothing in it waits for a sync of the same turn: a
     message that depends on a sync is returned by a later `ready`.
     """
 

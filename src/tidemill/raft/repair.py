@@ -29,7 +29,7 @@ class Repair:
         self.snapshot = snapshot  # index and term of what is being installed, from the offer until it is durable
         self.is_installed = False  # the row that ends the install is queued, and not durable yet
         self.is_damaged = is_damaged  # until an install is durable
-        self.offer: SnapshotOffer | None = None  # for the shell: `Replica.ready` takes it
+        self.offer: SnapshotOffer | None = None  # for the host: `Replica.ready` takes it
         self.chunks: list[SnapshotChunk] = []  # likewise, of that snapshot
         self._reported_ms: int | None = None
 

@@ -1,7 +1,7 @@
 """Replica: one member's part of one replicated log.  Ongaro & Ousterhout 2014; Ongaro's thesis for the rest.
 
 The replica is a pure state machine with five verbs.  `receive` and `tick` deliver messages and time, `propose` appends
-a leader's entries, `ready` returns the work that the shell must do (`raft/ready.py` has its order), and `advance`
+a leader's entries, `ready` returns the work that the host must do (`raft/ready.py` has its order), and `advance`
 reports what of that work is durable.
 
     FOLLOWER ── no live leader ──▶ PRE_CANDIDATE ── pre-vote won ──▶ CANDIDATE ── election won ──▶ LEADER
@@ -64,7 +64,7 @@ DEFAULT_WINDOW: Final = Window()
 
 
 class Replica(ReplicaView):
-    """The five verbs, and what the shell reports beside them.  One shard has one replica per member."""
+    """The five verbs, and what the host reports beside them.  One shard has one replica per member."""
 
     __slots__ = ("_append_time", "_now_ms", "_pressure", "_pulls", "window")
 
@@ -276,7 +276,7 @@ class Replica(ReplicaView):
 
     def installed(self, membership: Membership) -> None:
         """
-        The shell's log now begins behind the snapshot, with `membership` in force.  The snapshot counts once `advance`
+        The host's log now begins behind the snapshot, with `membership` in force.  The snapshot counts once `advance`
         reports it durable.
         """
         self._follower.installed(membership)
@@ -336,7 +336,7 @@ class Replica(ReplicaView):
             self.tracker.needs_install(member)
 
     def offered(self, member: ReplicaKey, index: int) -> None:
-        """The shell has sent `member` the offer of a snapshot at `index`."""
+        """The host has sent `member` the offer of a snapshot at `index`."""
         assert self.tracker is not None, "only a leader offers"
         self.tracker.offered(member, index)
 
@@ -351,7 +351,7 @@ class Replica(ReplicaView):
         if self.me not in self.voters and log.memberships.changed_at <= index:
             self._elections.follow(self.term, None)  # its own removal is committed
 
-    # The shell's turn.
+    # Work for the host.
 
     def ready(self) -> Ready:
         """Return the work that is due now, each piece of it once."""

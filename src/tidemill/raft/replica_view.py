@@ -1,7 +1,7 @@
-"""The read-only side of a replica: its state, as the shell and reports see it.
+"""The read-only side of a replica: its state, as the host and reports see it.
 
 `raft/replica.py` extends this view with the five verbs.  `status()` is a value for reports; the properties cost less,
-and the shell reads them in every turn.
+and the host reads them in every turn.
 """
 
 from tidemill.model.broker_id import ReplicaKey

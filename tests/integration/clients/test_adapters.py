@@ -69,7 +69,7 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Callable[[list[int]], Cl
 
 def test_a_group_is_described_although_its_coordinator_has_moved(connect: Callable[[list[int]], Client]) -> None:
     """
-    A library may return NOT_COORDINATOR to its application, which then asks again, as these libraries do.
+    Both libraries pass NOT_COORDINATOR on to the application instead of retrying, so the adapter asks again.
     """
     codes = [errors.NOT_COORDINATOR, errors.COORDINATOR_LOAD_IN_PROGRESS, errors.COORDINATOR_NOT_AVAILABLE, NO_ERROR]
 
@@ -80,7 +80,7 @@ def test_a_group_is_described_although_its_coordinator_has_moved(connect: Callab
 
 def test_any_other_refusal_is_final(connect: Callable[[list[int]], Client]) -> None:
     """
-    The contract tests such refusals.
+    The client contract expects such errors, so the adapter raises them at once.
     """
     with pytest.raises(Refused) as refused:
         connect([errors.GROUP_AUTHORIZATION_FAILED, NO_ERROR]).describe_group("readers")

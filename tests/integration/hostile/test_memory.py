@@ -1,4 +1,4 @@
-"""Clients that try to make the broker use much memory."""
+"""Clients that try to exhaust the broker's memory."""
 
 import struct
 import threading
@@ -47,8 +47,8 @@ def test_a_frame_uses_memory_only_for_received_bytes(broker: AttackedBroker) -> 
 
 
 def test_incomplete_frames_are_bounded_in_total(broker: AttackedBroker) -> None:
-    """8 clients send 60 of 100 MiB each and stop.  The broker stops reading the last ones, and still serves small
-    requests of others.
+    """8 clients send 60 of 100 MiB each and stop.  The broker stops reading from the last of them, and still
+    serves small requests of other clients.
     """
     part = bytes(MIB)
     with broker.crowd(8) as clients:
@@ -165,7 +165,8 @@ def test_the_memory_of_fetch_sessions_is_bounded(broker: AttackedBroker) -> None
 
 def test_pipelined_requests_are_bounded_by_unread_responses(broker: AttackedBroker) -> None:
     """
-    The broker processes only as many requests of one write as it can answer, and in the end all of them.
+    Unread responses limit how many of the pipelined requests the broker processes at a time.  Every request is answered
+    in the end.
     """
     topic = broker.topic()
     request = metadata_request(topic)

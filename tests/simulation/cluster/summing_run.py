@@ -1,4 +1,4 @@
-"""A whole cluster whose shards run the toy state machine: leaders append values while everything else happens."""
+"""A whole cluster whose shards run the toy state machine: leaders append values during faults and client requests."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,8 +19,8 @@ PAUSE_S: Final = 0.05
 
 class SummingRun(ClusterRun):
     """
-    Every value that any replica commits at an index gives the sum that every other replica has there; and in the end
-    all replicas have the same sums.
+    Checks that all replicas have the same sum when they commit the same log index, and that all their sums are equal in
+    the end.
     """
 
     def __init__(self, seed: int, knobs: ClusterKnobs) -> None:
@@ -37,7 +37,7 @@ class SummingRun(ClusterRun):
         return len(self._sums)
 
     def _add(self) -> None:
-        """Each leader of a shard of the topic is asked to append a value, until the faults are over."""
+        """Make each leader of a shard of the topic append a value, until the faults are over."""
         if self.timeline.now_us > seconds(self.knobs.duration_s + 5):
             return
         for machine in self.machines:

@@ -65,7 +65,7 @@ def test_a_leader_that_moved_is_found():
 
 def test_the_lookup_waits_for_an_election():
     """
-    A partition without leader is not an error before the deadline.
+    A partition without a leader is not an error before the deadline.
     """
     with FakeCluster() as cluster:
         cluster.partition.leader = None

@@ -1,4 +1,4 @@
-"""A journal without room for FULL_MS, over an unbroken row of ticks, makes the replica yield."""
+"""A replica yields when every tick for FULL_MS has found its journal full."""
 
 from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 from tidemill.raft.journal_pressure import FULL_MS, JournalPressure

@@ -147,7 +147,7 @@ def test_the_same_voter_leads_again_in_a_new_term() -> None:
 
 
 def test_ready_returns_each_entry_once_and_in_order() -> None:
-    """`propose` numbers entries, and `ready` hands them to the shell."""
+    """`propose` numbers entries, and `ready` hands them to the host."""
     replica = elected(opened())
     replica.ready()
 

@@ -1,5 +1,5 @@
-"""Files that two threads remove, or that one removes while the other makes them: the write-back and the background
-thread.  An error in either would stop the broker.
+"""The write-back and background threads may remove the same file, or one may create a file that the other removes.
+Neither may fail, because an error on either thread would stop the broker.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def execute(steps: list[Callable[[], None]]) -> None:
 
 
 def once(hand: Any, call: str, then: Callable[[], None], when: Callable[[Any, Any], bool]) -> None:
-    """Run the other thread's work after the first such `call` of the disk."""
+    """Run `then`, the other thread's work, after the disk's first `call` for which `when` is true."""
     real = getattr(hand.disk, call)
 
     def hooked(path: str, *more: Any, **named: Any) -> Any:

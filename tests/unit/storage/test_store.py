@@ -256,7 +256,7 @@ def test_a_shard_whose_closing_is_only_queued_is_still_open(make_hand: Callable[
 
 
 def test_a_full_ring_still_takes_votes(make_hand: Callable[..., Any]) -> None:
-    """Rule J7: an election may free it."""
+    """A vote may use the reserve (rule J7): freeing the ring may require a new leader."""
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()
@@ -268,7 +268,7 @@ def test_a_full_ring_still_takes_votes(make_hand: Callable[..., Any]) -> None:
 
 
 def test_a_full_ring_takes_an_empty_block_from_the_reserve(make_hand: Callable[..., Any]) -> None:
-    """So the last block is known to be synced, however full the ring is."""
+    """The empty block records that the block before it is synced, even when the ring is full."""
     hand = make_hand(OPTIONS)
     hand.append(60, size=PAGE_BYTES)
     hand.write_all()

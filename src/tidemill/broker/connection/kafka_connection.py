@@ -276,7 +276,7 @@ class KafkaConnection:
         return key is not None and (key != PIPELINED or unanswered[-1].api.key != PIPELINED)
 
     def _may_resume(self) -> bool:
-        """Whether this connection may go on although the memory of all connections is exhausted."""
+        """Whether this connection may continue although the memory of all connections is exhausted."""
         memory = self.broker.memory
         return memory.may_receive(self) and memory.may_answer(self)
 
@@ -298,7 +298,7 @@ class KafkaConnection:
             self.writer.resume_reading()
 
     def _wake(self) -> None:
-        """Try again in a later turn, if this connection waits."""
+        """If reading is paused, schedule a turn that processes waiting requests."""
         if self._is_paused:
             self._schedule_turn()
 

@@ -158,13 +158,13 @@ class ControllerHost:
 
     @property
     def is_current(self) -> bool:
-        """Whether the image here is the controller's, except for changes on their way."""
+        """Whether this broker's image matches the controller's, except for changes that have not arrived yet."""
         shard = self._follower.shard
         if shard is None or shard.replica.installing is not None or shard.replica.is_damaged:
             return False
         if shard.replica.leads:
             return self._hosted is not None
-        # The leader that this replica followed last may have stepped down, and its successor not be in contact.
+        # The leader that this replica followed last may have stepped down, and its successor may not be in contact.
         leader = shard.replica.leader
         return leader is not None and self._says_it_leads() == leader.broker_id and self._hears_this(leader)
 

@@ -46,7 +46,7 @@ class MetadataQuorumStatus:
                     self._caught_up_at[voter] = now_ms
 
     def standings(self, replica: Replica, voters: tuple[ReplicaKey, ...]) -> list[Standing]:
-        """Return the progress of `voters`; only while `replica` is the leader."""
+        """Return the progress of `voters`, which may be learners.  Call it only while `replica` is the leader."""
         matches, now_ms = replica.status().matches, self._clock.wall_ms()
         return [
             Standing(voter, replica.last_index + 1, now_ms, now_ms)

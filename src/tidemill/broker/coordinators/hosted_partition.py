@@ -1,4 +1,4 @@
-"""HostedPartition: the shell around one replicated core, on the broker that leads the core's partition.
+"""HostedPartition: the host of one replicated core, on the broker that leads the core's partition.
 
     load:  log start ─▶ read, replay … ─▶ end of the log ─▶ loaded
     ask:   decide ─▶ records ─▶ append ─▶ replay … commit ─▶ leadership confirmed ─▶ replies

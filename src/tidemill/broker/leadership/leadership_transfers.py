@@ -1,6 +1,6 @@
-"""Leadership transfers: of shards led here, and by request to the brokers that lead other shards.
+"""Begins leadership transfers: directly where this broker leads the shard, else by a request to the leader.
 
-    plan (shard, to) ─┬─▶ led here ─▶ shard.hand_over
+    plan (shard, to) ─┬─▶ led here ─▶ shard.transfer_leadership
                       └─▶ led by another ─▶ HandOver ─▶ its broker ─▶ `here`
 
 A transfer loses nothing: the leader accepts no new entries, waits until all are committed, and only then lets the
@@ -26,11 +26,15 @@ class LeadershipTransfers:
         self._image = image
 
     def here(self, moves: Iterable[Move]) -> list[ShardId]:
-        """Begin the transfers that are possible; return the shards of the others."""
+        """Begin transfers of shards that this broker leads; return the shards that cannot be transferred."""
         return [shard_id for shard_id, to in moves if not self._begin(shard_id, to)]
 
     def anywhere(self, moves: Sequence[Move], refused: Callable[[Sequence[ShardId]], None]) -> None:
-        """Begin transfers here and elsewhere; `refused` gets the shards that cannot move, maybe in several calls."""
+        """
+        Begin transfers of shards, whichever brokers lead them.
+
+        `refused` is called with the shards that cannot be transferred, possibly several times.
+        """
         by_leader: dict[BrokerId, list[Move]] = {}
         unled = []
         for shard_id, to in moves:

@@ -110,7 +110,7 @@ class Cluster:
         return self._owner.flags
 
     def lagging(self) -> tuple[Lagging, ...]:
-        """Return the replicas that are out of sync, of the shards led here."""
+        """Return the out-of-sync replicas of the shards that this broker leads."""
         return self._lag.check()
 
     def _image(self) -> ClusterImage:

@@ -41,9 +41,9 @@ from tidemill.storage.store import Store, StoreOptions
 
 FIRST_BROKER: Final = BrokerId(1)
 AGAIN_S: Final = 0.2
-STILL_ALIVE_MS: Final = 15_000  # peers may count a dead broker as alive for so long: then they close its connection
+STILL_ALIVE_MS: Final = 15_000  # how long peers may count a dead broker as alive, before they close its connection
 ASIDE: Final = "damaged-"  # prefix of the directories with damaged files that were set aside
-LEADERSHIP_TRANSFER_S: Final = 1.0  # a clean stop waits so long for its leadership transfers
+LEADERSHIP_TRANSFER_S: Final = 1.0  # how long a clean stop waits for its leadership transfers
 
 
 async def open_directory(

@@ -217,7 +217,8 @@ class SimulatedLinks:
 
     def _park(self, link: SimulatedLink, winner: SimulatedLink) -> None:
         """
-        Silence a link until the other end closes it.  Only the winner's dialler knows that both ends have the winner.
+        Stop using `link`, and wait for the other end to close it: only the end that dialled `winner` knows that
+        `winner` is established at both ends.
         """
         self._parked[link] = winner
         link.is_parked = True

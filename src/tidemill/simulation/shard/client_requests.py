@@ -38,7 +38,10 @@ class ClientRequests:
             self._reads = [read for read in self._reads if not self._is_done(read, replica, confirmed)]
 
     def _acknowledge(self, replica: Replica) -> None:
-        """Drop the other proposals if this node no longer leads their term: their outcome is unknown."""
+        """
+        Acknowledge the proposals that are stable.  Drop the rest if this node no longer leads in the term in which they
+        were proposed: their outcome is unknown.
+        """
         waiting = self._proposals
         while waiting and waiting[0][0] <= replica.stable_index and waiting[0][1] == replica.term:
             self._check.acknowledge(*waiting.popleft())

@@ -1,1 +1,1 @@
-"""Checkpoints: what they hold, and how one is taken beside the journal; `checkpointer` is the entry point."""
+"""Checkpoints: what they contain, and how one is taken while blocks are written; `checkpointer` is the entry point."""

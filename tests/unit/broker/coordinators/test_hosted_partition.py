@@ -1,4 +1,4 @@
-"""The shell around one replicated core, with a toy core on a broker without a machine."""
+"""The host of one replicated core, with a toy core on a broker without a machine."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -99,7 +99,7 @@ def test_the_oldest_version_is_supported() -> None:
 
 def test_without_a_controller_topics_are_refused_after_a_while() -> None:
     """
-    An election takes a second or two, and the request waits for it; then NOT_CONTROLLER, which clients retry.
+    The request waits a few seconds for an election, then fails with NOT_CONTROLLER, and clients retry it.
     """
     world = BrokerWorld()
     with patch.object(ControllerHost, "accepts_writes", property(lambda _: False)):

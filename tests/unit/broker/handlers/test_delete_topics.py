@@ -45,7 +45,7 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
 
 def test_a_deleted_topic_stays_deleted_after_a_kill_and_its_name_is_free() -> None:
     """
-    A new topic of that name is another one, and empty.
+    A new topic with the same name has another id and is empty.
     """
     world = BrokerWorld()
     world.create("flights")
@@ -62,7 +62,7 @@ def test_a_deleted_topic_stays_deleted_after_a_kill_and_its_name_is_free() -> No
 
 def test_unknown_topics_are_refused() -> None:
     """
-    An unknown name, an unknown id, neither of them.
+    The request names an unknown topic, an unknown id, or neither a name nor an id.
     """
     world = BrokerWorld()
 
@@ -88,7 +88,7 @@ def test_the_oldest_version_names_topics_in_its_own_field() -> None:
 
 def test_deletion_can_be_switched_off() -> None:
     """
-    delete.topic.enable=false.
+    With `delete.topic.enable=false` the broker answers TOPIC_DELETION_DISABLED.
     """
     world = BrokerWorld(static={"delete.topic.enable": "false"})
     world.create("flights")

@@ -37,7 +37,7 @@ def test_offsets_are_deleted_one_by_one() -> None:
 
 def test_offsets_of_subscribed_topics_are_kept() -> None:
     """
-    GROUP_SUBSCRIBED_TO_TOPIC; those of other topics are deleted.
+    Deleting them fails with GROUP_SUBSCRIBED_TO_TOPIC.  Offsets of other topics are deleted.
     """
     world = world_with_commits()
     GroupMember(world).stabilize()
@@ -50,7 +50,7 @@ def test_offsets_of_subscribed_topics_are_kept() -> None:
 
 def test_an_unknown_group_is_refused() -> None:
     """
-    The whole request, without topics in the response.
+    The error applies to the whole request, and the response contains no topics.
     """
     world = world_with_commits()
 

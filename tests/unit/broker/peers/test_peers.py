@@ -174,7 +174,7 @@ def test_an_empty_leader_table_is_sent_again(linked: Linked) -> None:
 
 def test_a_restarted_peer_is_detected(linked: Linked) -> None:
     """
-    Its leaderships are void; a connection that was only lost changes nothing.
+    A restart ends the peer's leaderships.  A lost connection alone does not.
     """
     began: list[ReplicaKey] = []
     linked.peers.peer_restarted = began.append
@@ -189,7 +189,7 @@ def test_a_restarted_peer_is_detected(linked: Linked) -> None:
 
 def test_a_silent_peer_is_not_alive(linked: Linked) -> None:
     """
-    2 s after its last heartbeat, by the ticks of this broker.
+    A peer stops counting as alive 2 s after its last heartbeat, measured by the ticks of this broker.
     """
     linked.hear()
     alive = []

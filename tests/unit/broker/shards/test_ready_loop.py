@@ -1,4 +1,4 @@
-"""Queued rows are written, background work makes progress, and a stop ends."""
+"""Queued rows are written, background work makes progress, and stopping the loop completes."""
 
 import pytest
 
@@ -21,7 +21,8 @@ def idle_world() -> BrokerWorld:
 
 def test_a_checkpoint_begins_in_time_although_a_block_is_always_in_flight() -> None:
     """
-    Under load every tick meets a write; what a restart reads and the number of open files stay bounded.
+    Under load a block is in flight at every tick.  The checkpoint bounds what a restart reads and how many files are
+    open.
     """
     world = idle_world()
     Client(world).send(produce_of(10), 9)
@@ -37,7 +38,7 @@ def test_a_checkpoint_begins_in_time_although_a_block_is_always_in_flight() -> N
 @pytest.mark.parametrize(("queued_blocks", "in_flight"), [(0.5, 1), (1.5, 1), (2.5, 2), (6.5, 2)])
 def test_a_full_block_follows_the_one_in_flight_at_once(queued_blocks: float, in_flight: int) -> None:
     """
-    Otherwise the journal's thread would rest until the event loop has run.  A block that is not full grows by waiting.
+    Otherwise the journal thread would be idle until the event loop runs.  A block that is not full waits and grows.
     """
     world = idle_world()
     block_bytes = world.broker.store.options.block_bytes_max // 8

@@ -338,7 +338,7 @@ class LivesOfGroups(RuleBasedStateMachine):
             assert group.leader is None or list(group.members).count(group.leader) == 1
 
     def teardown(self):
-        """In the end every request is answered: by other requests, by a deadline, or by the loss of leadership."""
+        """Each request gets exactly one response: after a later request, at a deadline, or when leadership is lost."""
         self.world.wait(1_000_000)
         for waiter, response in self.world.groups.drain(errors.NOT_COORDINATOR):
             self.world.answers.setdefault(waiter, []).append(response)
