@@ -336,19 +336,20 @@ def test_a_port_can_be_used_by_one_broker_only(tmp_path: Path, option: str) -> N
     assert taken in message and "in use" in message
 
 
-def test_a_directory_of_another_version_is_left_alone(tmp_path: Path) -> None:
-    """The message names the format and the fix, and nothing in the directory changes."""
+@pytest.mark.parametrize(("version", "fix"), [(1, "start the older version"), (3, "start the newer version")])
+def test_a_directory_of_another_version_is_left_alone(tmp_path: Path, version: int, fix: str) -> None:
+    """The message names both formats and the fix, and nothing in the directory changes."""
     with running("dev", "--data", str(tmp_path), *FREE_PORTS) as (process, _):
         stop(process, signal.SIGTERM)
     identity = tmp_path / "identity.json"
-    identity.write_text(identity.read_text().replace('"format": 2', '"format": 3'))
+    identity.write_text(identity.read_text().replace('"format": 2', f'"format": {version}'))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "LOCK"}
 
     code, out, message = refused("dev", "--data", str(tmp_path), *FREE_PORTS)
 
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "LOCK"}
     assert (1, "", before) == (code, out, after)
-    assert "format 2" in message and "use the version that wrote it" in message
+    assert f"format {version}" in message and "reads format 2" in message and fix in message
 
 
 def test_a_data_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
