@@ -1,6 +1,6 @@
-"""The append of a producer's batch to a partition: check, deduplicate, assign offsets, stamp, propose.
+"""Appending a batch to a partition: check it, recognize duplicates, assign offsets, stamp and propose it.
 
-KIP-98 and KIP-360 for idempotent producers.
+Idempotent producers follow KIP-98 and KIP-360.
 """
 
 from typing import Final, NamedTuple
@@ -26,7 +26,10 @@ LONG_MAX: Final = (1 << 63) - 1
 
 
 class Appended(NamedTuple):
-    """The result of an append.  `error_code` 0: the batch is in the log, and permanent once `log_index` commits."""
+    """
+    The result of an append.  With `error_code` 0, the batch is in the log, and becomes permanent when the entry at
+    `log_index` commits.
+    """
 
     error_code: int
     base_offset: int = -1
@@ -38,7 +41,8 @@ class Appended(NamedTuple):
 
 def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: int) -> Appended:
     """
-    Append the batch that a Produce request carries for `partition`.  `batch` is stamped in place and kept, not copied.
+    Append the batch that a Produce request carries for `partition`.  The offset and the epoch are written into `batch`,
+    and the log keeps `batch` without copying it.  `now_ms` is wall-clock time.
     """
     config = partition.config
     size = len(batch)
@@ -102,7 +106,7 @@ def append_batch(partition: Partition, batch: bytearray | memoryview, now_ms: in
 
 
 def _propose(partition: Partition, batch: bytearray | memoryview, header: BatchHeader, append_time: int) -> Appended:
-    """Stamp and propose `batch`.  `header` is the batch's own, before its offset and epoch are stamped."""
+    """Stamp and propose `batch`.  `header` is the batch's header before its offset and epoch are stamped."""
     shard = partition.shard
     base_offset = partition.log.end_offset
     stamp(batch, base_offset, shard.replica.term)
@@ -118,7 +122,7 @@ def append_own(partition: Partition, batch: bytearray, now_ms: int) -> int:
     Append a batch that the broker itself has built (metadata, group offsets), and return its log index.  Raises
     ValueError if the batch is too large.
     """
-    if len(batch) > partition.shard.batch_bytes_max:  # queued, it would block the journal forever
+    if len(batch) > partition.shard.batch_bytes_max:  # the batch would block the journal's queue forever
         raise ValueError(
             f"a batch of {len(batch)} B for {partition.topic}-{partition.number} is too large: "
             f"the journal takes at most {partition.shard.batch_bytes_max} B"

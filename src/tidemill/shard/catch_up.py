@@ -1,8 +1,8 @@
-"""A leader's side of an install: it offers a member a snapshot, and serves the bytes that the member pulls.
+"""The leader's side of an install: the leader offers a member a snapshot, and sends the bytes that the member pulls.
 
-One snapshot serves all members.  It is taken at the commit index, and kept as long as the rows after it are in memory.
-It does not hold back retention: a member that pulls deleted bytes is offered a newer snapshot, and keeps what it has
-copied.  So an installing member costs one chunk of memory, and one that does not pull costs nothing.
+One snapshot serves all members.  It is taken at the commit index, and used as long as the rows after it are in memory.
+Retention may delete bytes that the snapshot lists: a member that pulls deleted bytes is offered a newer snapshot, and
+keeps the bytes that it has copied.  A member that installs costs one chunk of memory while it pulls, else nothing.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The state that the committed log up to `index` has built, without the bytes of its batches."""
+    """A shard's state after the committed log up to `index`, without the bytes of the batches."""
 
     index: int
     term: int
@@ -63,7 +63,7 @@ def snapshot_of(log: ShardLog) -> Snapshot:
 
 
 class CatchUp:
-    """Runs on the event loop.  `jobs` reads what is not in the page cache."""
+    """The installs that a leader serves.  Runs on the event loop; `jobs` reads bytes that are not in the page cache."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class CatchUp:
         jobs: Jobs,
         suspect: Callable[[SegmentDamaged], bool],
     ) -> None:
-        """`suspect` takes a read that found damaged bytes, and returns whether they will be repaired."""
+        """`suspect` is called with a read that found damaged bytes, and returns whether they will be repaired."""
         self._suspect = suspect
         self._log = log
         self._replica = replica
@@ -101,9 +101,10 @@ class CatchUp:
 
     def _is_old(self, snapshot: Snapshot, member: ReplicaKey) -> bool:
         """
-        Whether `snapshot` does not help `member`: the rows after it are not in memory; `member` holds all of it, and
-        needs later entries whose bytes are gone; it does not repair a damaged `member`; or `member` installs a newer
-        snapshot of an earlier leader, and accepts no older one.
+        Return whether `snapshot` does not help `member`, for one of four reasons: the rows after the snapshot are not
+        in memory; `member` has everything in the snapshot, and needs later entries whose bytes were deleted; the
+        snapshot is too old to repair a damaged `member`; or `member` already installs a newer snapshot of an earlier
+        leader, and accepts no older one.
         """
         tracker = self._replica.tracker
         progress = None if tracker is None else tracker.members.get(member)
@@ -179,8 +180,9 @@ class CatchUp:
 
     def tick(self) -> bool:
         """
-        Drop the snapshot when no member installs.  Called a few times a second.  Return whether a member has pulled
-        bytes since the last call that are damaged here and will not be repaired: another leader may have them.
+        Drop the snapshot if no member needs an install.  Called a few times a second.  Return whether, since the last
+        call, a member has pulled bytes that are damaged on this broker and will not be repaired: another leader may
+        have them undamaged.
         """
         tracker = self._replica.tracker
         if self._snapshot is not None and (tracker is None or not tracker.needing_install()):

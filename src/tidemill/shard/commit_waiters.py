@@ -1,15 +1,15 @@
-"""Waiters for entries to reach a level of durability, in the order of the log."""
+"""A queue of waiters, each of which waits until its entry has reached one level of durability."""
 
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
 Waiter = Callable[[bool], None]
-"""Called once, on the event loop: with True when the entry has got there, with False when its outcome is unknown."""
+"""Called once, on the event loop: with True when the entry is durable enough, with False if its outcome is unknown."""
 
 
 class CommitWaiters:
-    """A queue: log indexes only grow between truncations, so the first waiter is always the next to wake."""
+    """A queue in log order: log indexes only grow between truncations, so the first waiter is the next to wake."""
 
     __slots__ = ("_waiting",)
 
@@ -20,17 +20,21 @@ class CommitWaiters:
         return len(self._waiting)
 
     def add(self, index: int, waiter: Waiter) -> None:
-        """`index` may be lower than the last one: a duplicate waits for its original.  The queue keeps its order."""
+        """
+        Append `waiter` for the entry at `index`.  An `index` below that of the last waiter, as of a duplicate that
+        waits for its original, is not moved forward in the queue.
+        """
         self._waiting.append((index, waiter))
 
     def remove(self, index: int, waiter: Waiter) -> None:
-        """Forget a waiter whose request has timed out.  It has usually waited longest, so the search is short."""
+        """Remove a waiter whose request has timed out.  It is usually the oldest waiter, so the search is short."""
         with suppress(ValueError):
             self._waiting.remove((index, waiter))
 
     def wake(self, index: int) -> None:
         """
-        Call the waiters up to `index` with True.  Exceptions of waiters are raised as a group, after all were called.
+        Call the waiters up to `index` with True.  Exceptions that waiters raise are raised as a group after the last
+        call.
         """
         waiting = self._waiting
         if not waiting or waiting[0][0] > index:

@@ -1,12 +1,12 @@
-"""Damaged files of a shard: from a read that failed to a mark in the journal.
+"""Damage: finds damaged segments of a shard and marks them in the journal, so that the replica can be repaired.
 
     suspect   A read has failed.  The segment is read again off the event loop, because the read may have raced with a
-              change.  If that read fails, too, the damage is marked.
-    mark      The journal records the damage, the replica does not count any more, and the leader offers it a snapshot
+              change.  If the second read fails, too, the damage is marked.
+    mark      The journal records the damage, the replica no longer counts, and the leader offers it a snapshot
               (`docs/raft.md`, "A damaged replica, and how it is repaired").
 
 If the other voters are not a majority, they cannot repair the replica, and a mark would make the whole shard
-unavailable.  Nothing is marked then: reads of the damaged bytes fail, and everything else is served.
+unavailable.  In this case the damage is not marked: reads of the damaged bytes fail, and all other data is served.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class Damage:
-    """Runs on the event loop.  `jobs` may wait for the disk."""
+    """The damage of one shard.  Runs on the event loop; `jobs` may wait for the disk."""
 
     def __init__(
         self,
@@ -54,19 +54,22 @@ class Damage:
 
     @property
     def outlook(self) -> str:
-        """A sentence for the operator: what happens next, and what to do."""
+        """A sentence that tells the operator what happens next and what to do."""
         if self.is_repairable:
             return "it is repaired once a majority of the other replicas is up and undamaged"
         return "the other replicas are no majority to repair it: stop the broker, restore the file, and start it"
 
     def mark_found(self) -> None:
-        """Mark the damage that recovery has found, before the shard is used."""
+        """Mark the damage that recovery has found.  Called before the shard is used."""
         if self.is_repairable:
             for number, offset in [*self._log.damaged_unmarked.items()]:
                 self._store.mark_damage(self._log, number, offset, self._log.damage or "")
 
     def suspect(self, problem: SegmentDamaged) -> bool:
-        """Examine a read that found damaged bytes.  Return False if the damage cannot be repaired."""
+        """
+        Read the segment of a failed read again, and mark the damage if it is confirmed.  Return False if the damage
+        cannot be repaired.
+        """
         if not self.is_repairable:
             return False
         segment = self._segment_of(problem)
@@ -98,7 +101,7 @@ class Damage:
         return True
 
     def mark(self, problem: SegmentDamaged) -> None:
-        """Mark damage that was found by a read which cannot have raced with a change."""
+        """Mark damage that was found by a read that cannot have raced with a change."""
         segment = self._segment_of(problem)
         if segment is not None and self.is_repairable:
             self._store.mark_damage(self._log, segment[0].partition, segment[1], str(problem))

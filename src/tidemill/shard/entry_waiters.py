@@ -1,10 +1,10 @@
-"""Waiters for one entry of the log, at the three levels of durability that clients ask for.
+"""Waiters for entries of the log, at the three levels of durability that clients request.
 
-    when_durable      durable here, and near the commit index (`shard/uncommitted.py`)      acks=0 and 1
-    when_committed    committed, and durable here                                           acks=all
-    when_held         also on the disks of min.insync.replicas voters, where that is more   acks=all
+    when_durable      durable on this broker and near the commit index (`shard/uncommitted.py`)    acks=0 and 1
+    when_committed    committed, and durable on this broker                                        acks=all
+    when_replicated   also durable on min.insync.replicas voters, if that is more than a majority  acks=all
 
-A waiter is called once: with True when the entry has got there, with False when its outcome is no longer known.
+A waiter is called once: with True when the entry is durable enough, with False when its outcome has become unknown.
 """
 
 from tidemill.raft.replica import Replica
@@ -48,7 +48,7 @@ class EntryWaiters:
             self.durable.add(index, waiter)
 
     def stop_waiting(self, index: int, waiter: Waiter) -> None:
-        """Forget a waiter for a commit or for replicas, because its request has timed out."""
+        """Remove a waiter of `when_committed` or `when_replicated` whose request has timed out."""
         for waiters in (self.committed, *self.replicated.values()):
             waiters.remove(index, waiter)
 
@@ -58,7 +58,10 @@ class EntryWaiters:
         return durable if near is None or near > durable else near
 
     def wake(self) -> None:
-        """Wake the waiters for durability and for replicas.  The shard wakes `committed` when it applies entries."""
+        """
+        Wake the waiters of `when_durable` and `when_replicated`.  The shard wakes those of `when_committed` when it
+        applies entries.
+        """
         self.durable.wake(self._near_index)
         if self.replicated:
             for voter_count, waiters in [*self.replicated.items()]:
@@ -67,11 +70,11 @@ class EntryWaiters:
                     self.replicated.pop(voter_count, None)
 
     def fail(self) -> None:
-        """Leadership is lost: another leader decides what becomes of the entries."""
+        """Call all waiters with False: leadership is lost, and another leader decides whether the entries commit."""
         replicated, self.replicated = self.replicated, {}
         for waiters in (self.committed, self.durable, *replicated.values()):
             waiters.fail()
 
     def stop(self) -> None:
-        """From now on, a waiter whose entry has not got there yet is called with False at once."""
+        """From now on, call each new waiter immediately: with False if its entry is not durable enough yet."""
         self._is_stopped = True

@@ -1,11 +1,12 @@
-"""A follower's side of an install: from a leader's offer to a log that begins after the snapshot.
+"""The follower's side of an install, from the leader's offer to a log that begins after the snapshot.
 
-    offer ─▶ all queued rows are durable ─▶ cut (`install_copy.begin`) ─▶ INSTALLING is durable ─▶ clean
+    offer ─▶ all queued rows are durable ─▶ cut files (`InstallCopy.begin`) ─▶ INSTALLING is durable ─▶ clean
           ─▶ pull and write, chunk by chunk ─▶ sync ─▶ INSTALLED is durable ─▶ the replica acknowledges
 
-Each arrow is a job off the event loop, a sync of the journal, or a message.  Only one is under way at a time, so one
-chunk bounds the memory.  A newer offer is taken up between two arrows, and keeps what was copied.  After a crash the
-install continues from the last durable row: recovery cuts what was copied since, and it is copied again.
+Each arrow is a job off the event loop, a sync of the journal, or a message.  Only one is in progress at a time, so an
+install needs memory for one chunk.  The follower switches to a newer offer between two arrows, and keeps the bytes that
+it has copied.  After a crash the install continues from the last durable row: recovery cuts the bytes that were copied
+after that row, and the follower copies them again.
 """
 
 from collections.abc import Callable
@@ -28,19 +29,19 @@ from tidemill.storage.partition.partition_state import ByteReader, PartitionStat
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
-RETRY_MS: Final = 500  # a pull that is unanswered for so long counts as lost
-PROGRESS_BYTES: Final = 256 << 20  # copied between two INSTALLING rows: a restart copies no more than that again
+RETRY_MS: Final = 500  # an unanswered pull counts as lost after this time
+PROGRESS_BYTES: Final = 256 << 20  # copied between two INSTALLING rows; a restart repeats at most this much
 
 T = TypeVar("T")
 
 
 class Stage(StrEnum):
     IDLE = "idle"
-    DRAINING = "draining"  # rows queued before the install are not in the segments yet
+    DRAINING = "draining"  # waits until the rows queued before the install are in the segments
     WORKING = "working"  # a job works on the files
     JOURNALING = "journaling"
     PULLING = "pulling"
-    FULL = "full"  # the disk is full; each tick tries again
+    FULL = "full"  # the disk is full; each tick retries the write
 
 
 class Install:
@@ -61,8 +62,8 @@ class Install:
     ) -> None:
         """
         `jobs` has one worker, so no other background work of the store runs at the same time.  `changed` is called when
-        an install has changed the log, before that is durable, and when the install has ended.  `failed` ends the
-        process.  `damaged` takes damage of bytes that the install was to keep.
+        an install has changed the log, before the change is durable, and when the install has ended.  `failed` ends the
+        process.  `damaged` is called when bytes that the install wanted to keep are damaged.
         """
         self._damaged = damaged
         self._store = store
@@ -74,12 +75,12 @@ class Install:
         self._changed = changed
         self._failed = failed
         self.stage = Stage.IDLE
-        self.refused = 0  # chunks that were not the bytes that follow
+        self.refused = 0  # number of chunks that did not continue the copied bytes
         self._is_stopped = False
         self._copy: InstallCopy | None = None
-        self._offer: SnapshotOffer | None = None  # that is being installed
-        self._next: SnapshotOffer | None = None  # a newer one, not begun yet
-        self._sections: Buffer = b""  # of the state machines, from the offer
+        self._offer: SnapshotOffer | None = None  # the offer that is being installed
+        self._next: SnapshotOffer | None = None  # a newer offer, not begun yet
+        self._sections: Buffer = b""  # the offer's machine sections
         self._asked: tuple[int, int] | None = None  # partition and offset of the pull in flight
         self._asked_ms = 0
         self._now_ms = 0
@@ -102,7 +103,7 @@ class Install:
         is_known = self._next is None and self._offer is not None and self._offer.index == offer.index
         if is_known:
             if self.stage is Stage.PULLING:
-                self._pull()  # the leader may be another by now, and has no pull yet
+                self._pull()  # the leader may have changed, and a new leader has not received a pull yet
             return
         self._next = offer
         if self.stage is Stage.IDLE:
@@ -112,7 +113,7 @@ class Install:
         self.resume()
 
     def received(self, chunk: SnapshotChunk) -> None:
-        """Write `chunk` if it answers the pull in flight; it may be late."""
+        """Write `chunk` if it answers the pull in flight; ignore a late chunk of an earlier pull."""
         is_asked = self._asked == (chunk.partition, chunk.offset)
         if self.stage is not Stage.PULLING or self._offer is None or chunk.index != self._offer.index or not is_asked:
             return
@@ -120,7 +121,7 @@ class Install:
         self._write(lambda: files.write(chunk.partition, chunk.offset, chunk.payload))
 
     def row_is_durable(self) -> None:
-        """An INSTALLING row is durable: the files may be changed to what it lists."""
+        """Begin to clean the files: the INSTALLING row that lists what they keep has become durable."""
         if self.stage is not Stage.JOURNALING:
             return
         if self._next is not None:
@@ -147,7 +148,7 @@ class Install:
         return self._copy
 
     def _cut(self) -> None:
-        """Begin with the newest offer.  Bytes copied for an earlier one are kept as far as they match it."""
+        """Begin with the newest offer.  Bytes that were copied for an earlier offer are kept as far as they match."""
         offer, self._next = self._next, None
         assert offer is not None, "nothing was offered"
         self._offer = offer
@@ -158,7 +159,7 @@ class Install:
                 reader = ByteReader(memoryview(offer.partitions))
                 partitions = reader.partitions()
                 self._sections = reader.data[reader.at :]
-                read_sections(reader, machines)  # refused before anything is cut for it
+                read_sections(reader, machines)  # refuses an unknown section before any file is cut
                 return files.begin(partitions)
             except SegmentDamaged as problem:
                 return problem
@@ -169,10 +170,10 @@ class Install:
             if isinstance(found, SegmentDamaged):
                 self.stage = Stage.IDLE
                 self._copy = self._offer = None
-                self._damaged(found)  # the next install keeps what is undamaged
+                self._damaged(found)  # the next install keeps only undamaged bytes
                 return
             if isinstance(found, str):
-                self._log.damage = found  # nothing is cut: it may be the only copy left
+                self._log.damage = found  # the files are not cut: they may be the only copy left
                 self.stage = Stage.IDLE
                 self._replica.mark_damaged()
                 return

@@ -1,8 +1,8 @@
 """The jobs port: blocking work that runs off the event loop.
 
-A job touches only what it was given.  Either `done` or `failed` is called once, on the event loop, in a later turn than
-`submit`.  With one worker (the journal's) jobs run and are reported in the order of submission; with several workers
-(reads) there is no order.
+A job uses only the values that it was given.  Either `done` or `failed` is called once, on the event loop, in a later
+turn than `submit`.  One worker (as for the journal) runs and reports jobs in the order of submission; several workers
+(as for reads) keep no order.
 
 Implementations: `runtime/thread_jobs.py` and `simulation/machine/jobs.py`.
 """
@@ -15,12 +15,17 @@ T = TypeVar("T")
 
 class Jobs(Protocol):
     def submit(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[BaseException], None]) -> None:
-        """Start `job`.  The caller bounds the jobs in flight: two blocks for the journal, a window for readers."""
+        """
+        Run `job`, then call `done` with its result or `failed` with its exception.  The caller bounds the number of
+        jobs in flight.
+        """
         ...
 
 
 class Workers(NamedTuple):
-    """The workers for a shard's blocking work.  `background` has one worker, for all but reads and the journal."""
+    """
+    The workers for a shard's blocking work.  `background` has one worker, for all work except reads and the journal.
+    """
 
     read: Jobs
     background: Jobs

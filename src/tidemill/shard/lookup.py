@@ -1,4 +1,4 @@
-"""Offsets by timestamp, for ListOffsets.  The functions may wait for the disk, so they run off the event loop."""
+"""Find offsets by timestamp, for ListOffsets.  The functions may wait for the disk, so they run off the event loop."""
 
 from typing import Final, NamedTuple
 
@@ -30,7 +30,7 @@ def first_at_or_after(partition: Partition, timestamp: int, end_offset: int) -> 
     if header is None:
         return None
     found = _within(partition, header, timestamp, end_offset)
-    if found is None:  # the batch matched by a record below the log start; a later batch has none there
+    if found is None:  # only a record below the log start matched; a later batch has no records below it
         header = log.first_at_or_after(timestamp, end_offset, header.end_offset)
         found = None if header is None else _within(partition, header, timestamp, end_offset)
     return found

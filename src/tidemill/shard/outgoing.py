@@ -1,7 +1,7 @@
-"""Messages to the other replicas, in order, with the bytes of their entries.
+"""Send messages to the other replicas, in order, with the bytes of their entries.
 
-Bytes that memory has released are read from the segments, off the event loop if they are not in the page cache.  Later
-messages to the same replica wait behind such a read; the replica's window bounds them.
+Bytes that are no longer in memory are read from the segments, off the event loop if they are not in the page cache.
+Later messages to the same replica wait for such a read; the leader's window for the replica bounds their number.
 """
 
 from collections import deque
@@ -27,8 +27,8 @@ class Outgoing:
         suspect: Callable[[SegmentDamaged], object],
     ) -> None:
         """
-        `gone` takes a replica whose next entry cannot be read here any more, so that it needs an install.  `suspect`
-        takes the damage, if that is why.
+        `gone` is called with a replica that needs an install, because its next entry can no longer be read on this
+        broker.  If damage is the reason, `suspect` is called with the damage first.
         """
         self._suspect = suspect
         self._log = log
@@ -53,7 +53,7 @@ class Outgoing:
 
     def _read(self, to: ReplicaKey, message: Message) -> None:
         def failed(error: BaseException) -> None:
-            """Drop the queue, so that later messages to `to` leave.  The dropped ones are repeated like lost ones."""
+            """Drop the queue, so that later messages to `to` are sent.  Dropped messages are repeated like lost ones."""
             del self._waiting[to]
             raise error
 
@@ -66,7 +66,7 @@ class Outgoing:
         waiting.popleft()
         if isinstance(found, Exception):
             self._unreadable(to, found)
-            return  # later messages do not follow what the replica has
+            return  # drop the later messages: their entries do not follow those that the replica has
         assert found is not None, "a read that may wait returns bytes"
         self._send(to, found)
         for message in waiting:
@@ -78,7 +78,10 @@ class Outgoing:
         self._gone(to)
 
     def _with_bytes(self, message: Message, *, may_wait: bool) -> Message | Exception | None:
-        """Return `message` with all bytes, None if that needs the disk, or why the bytes cannot be read."""
+        """
+        Return `message` with the bytes of all entries; None if a read would wait for the disk; or the exception if the
+        bytes cannot be read.
+        """
         if not isinstance(message, AppendEntries) or all(entry.payload is not None for entry in message.entries):
             return message
         entries = []

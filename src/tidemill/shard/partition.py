@@ -1,4 +1,4 @@
-"""A partition as clients see it: a view of its shard, with the bounds of reading."""
+"""A partition as clients see it: a view of its shard, with the offsets between which clients may read."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -60,7 +60,7 @@ class PartitionShard(Protocol):
 
 
 class Partition:
-    """Records below the high watermark are committed; only those are served."""
+    """One partition of a shard.  Only records below the high watermark are served, because only they are committed."""
 
     __slots__ = ("config", "high_watermark", "log", "number", "shard", "topic", "watchers")
 
@@ -70,7 +70,7 @@ class Partition:
         self.number = log.partition
         self.log = log
         self.high_watermark = log.log_start
-        self.watchers: dict[Callable[[], None], None] = {}  # called when the high watermark has moved
+        self.watchers: dict[Callable[[], None], None] = {}  # called at a new high watermark and at a loss of leadership
         self.configure(config)
 
     @property
@@ -84,7 +84,7 @@ class Partition:
 
     @property
     def leader_epoch(self) -> int:
-        """The term of the replica here, which is the leader epoch while it serves."""
+        """The term of this broker's replica, which is the leader epoch while the replica serves."""
         return self.shard.replica.term
 
     def configure(self, config: TopicConfig) -> None:

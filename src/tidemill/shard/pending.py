@@ -1,4 +1,4 @@
-"""Pending: a value that arrives later, and OUTCOME_UNKNOWN, the value of a change whose fate is not known."""
+"""Pending: a value that arrives later.  OUTCOME_UNKNOWN: the value if a change may or may not have taken effect."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -21,10 +21,10 @@ OUTCOME_UNKNOWN: Final = OutcomeUnknown.OUTCOME_UNKNOWN
 
 class Pending(Generic[T]):
     """
-    What a handler returns when its response comes later.
+    A value that arrives later, such as the response that a handler cannot return yet.
 
-    `complete` is called once, on the event loop, and passes the value to the callback given to `then`.  `fail` reports
-    a bug of ours instead: there is no value, and the error is in `failure`.
+    `complete` is called on the event loop, and passes the value to the callback given to `then`.  `fail` is called
+    instead if a defect of the broker prevents a value; the error is then in `failure`.
     """
 
     __slots__ = ("_failed", "_then", "_value", "failure", "is_done")
@@ -39,7 +39,7 @@ class Pending(Generic[T]):
         self._failed: Callable[[BaseException], None] | None = None
 
     def complete(self, value: T) -> None:
-        """Pass on the value.  Does nothing when this is already done."""
+        """Pass `value` to the callback, now or when there is one.  Does nothing if `is_done`."""
         if self.is_done:
             return
         self.is_done = True
@@ -51,7 +51,7 @@ class Pending(Generic[T]):
             then(value)
 
     def fail(self, error: BaseException) -> None:
-        """Report that an error of ours prevents a value.  Does nothing when this is already done."""
+        """Report that a defect of the broker prevents a value.  Does nothing if `is_done`."""
         if self.is_done:
             return
         self.is_done = True
@@ -65,14 +65,14 @@ class Pending(Generic[T]):
 
     def cancel(self) -> None:
         """
-        Report that the client has gone and no caller waits for the value.  A subclass that only waits ends here; work
-        that has begun continues.
+        Report that the client has disconnected and nobody waits for the value.  A subclass that only waits ends its
+        wait; work that has begun continues.
         """
 
     def then(self, callback: Callable[[T], None], failed: Callable[[BaseException], None] | None = None) -> None:
         """
-        Call `callback` with the value, now if it is there; or `failed` with the error given to `fail`.  Without
-        `failed` the error is raised where it occurs.
+        Call `callback` with the value, immediately if it has arrived; or `failed` with the error given to `fail`.
+        Without `failed` the error is raised, by `fail` or by this call.
         """
         if not self.is_done:
             self._then, self._failed = callback, failed

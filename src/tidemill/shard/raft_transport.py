@@ -9,13 +9,15 @@ from tidemill.raft.messages import Message
 
 class RaftTransport(Protocol):
     def is_alive(self, voter: ReplicaKey) -> bool:
-        """Whether that broker turns its event loop and syncs its journal, as far as this broker has heard."""
+        """
+        Return whether recent heartbeats from the broker of `voter` show that its event loop runs and its journal syncs.
+        """
         ...
 
     def may_lead(self, voter: ReplicaKey) -> bool:
-        """Whether that broker is alive and does not drain its leadership."""
+        """Return whether the broker of `voter` is alive and does not drain its leadership."""
         ...
 
     def send(self, shard_id: ShardId, to: ReplicaKey, message: Message) -> None:
-        """Send `message`, without a guarantee: it may be lost, and the sender repeats what matters."""
+        """Send `message` without a guarantee: it may be lost, and the sender must be able to repeat it."""
         ...

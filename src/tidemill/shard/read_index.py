@@ -1,10 +1,10 @@
-"""Linearizable reads without a log entry: the leader confirms that it still leads.  Ongaro's thesis §6.4 (ReadIndex).
+"""Linearizable reads without a log entry: the leader confirms that it still leads (ReadIndex, Ongaro's thesis §6.4).
 
     wait(reader) ─▶ next round ── no round in flight ─▶ round n in flight ── a majority has answered n ─▶ readers wake
 
-A reader may be answered from what was committed when it asked, once a majority of the voters has answered a message
-that was sent afterwards.  At most one round is in flight, and it serves all readers that came before it began; later
-readers share the next one.
+A reader may get the state that was committed when it called `wait`, once a majority of the voters has answered a
+message that was sent after the call.  At most one round is in flight, and it serves all readers that called before it
+began; later readers share the next round.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ class ReadIndex:
     __slots__ = ("_next", "_replica", "_round", "_send", "waiting")
 
     def __init__(self, replica: Replica, send: Callable[[], None]) -> None:
-        """`send` makes the messages leave that a round needs."""
+        """`send` sends the messages of a round that `replica` has ready."""
         self._replica = replica
         self._send = send
         self._round = 0
@@ -40,7 +40,10 @@ class ReadIndex:
         self._send()
 
     def wake(self) -> None:
-        """Answer the round in flight if it is confirmed.  The next round begins first: a waiter may raise."""
+        """
+        If the round in flight is confirmed, begin the next round and call the waiters.  The next round begins first,
+        because a waiter may raise.
+        """
         if self._replica.read_index_round >= self._round:
             waiting, self.waiting = self.waiting, []
             if self._next:
@@ -49,7 +52,7 @@ class ReadIndex:
                 waiter(True)
 
     def fail(self) -> None:
-        """Leadership is lost, or the shard is stopped."""
+        """Call all waiters with False: leadership is lost, or the shard is stopped."""
         waiting = self.waiting + self._next
         self.waiting, self._next = [], []
         for waiter in waiting:

@@ -1,10 +1,10 @@
-"""Shard: one replica's log, its files, and its partitions.  The entry point of this folder.
+"""Shard: one replica with its log, its files and its partitions.  The entry point of this folder.
 
     append ─▶ replica.propose ─▶ replica.ready ─▶ store (queued) ─▶ a block is durable ─▶ replica.advance ─▶ commit
            ─▶ apply, wake waiters
 
-`execute` does the replica's work in the order of `raft/ready.py`.  Messages leave through the `RaftTransport` that the
-broker passed in; messages of other replicas arrive by `receive`.
+`execute` does the replica's work in the order that `raft/ready.py` prescribes.  Messages are sent through a
+`RaftTransport`; the broker passes messages of other replicas to `receive`.
 """
 
 from collections.abc import Callable
@@ -32,26 +32,26 @@ from tidemill.storage.journal.block import Report
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.store import Store
 
-YIELD_MS: Final = 30_000  # between two attempts: the other voters may have no better copy, and transfer back
-NEAR_ROWS: Final = 64  # a replica that lags by no more may vote, or lead: the missing rows are in flight
+YIELD_MS: Final = 30_000  # between two attempts, because a voter without a better copy transfers leadership back
+NEAR_ROWS: Final = 64  # a replica that lags by at most this may vote or lead: the missing rows are in flight
 
 
 class ShardObserver(Protocol):
-    """The broker around a shard, which publishes what the shard serves."""
+    """The broker that hosts a shard, and must know whether the shard serves and whether it is damaged."""
 
     def serving_changed(self, shard: "Shard") -> None:
         """`shard.is_serving` has changed."""
         ...
 
     def damage_changed(self, shard: "Shard") -> None:
-        """The shard's files were found damaged here, or have been repaired."""
+        """The shard's files on this broker were found damaged, or have been repaired."""
         ...
 
 
 class Shard:
     """
-    One shard on this broker; it lives on the event loop.  While `is_serving` is false, the shard answers no produce
-    request and does not know its high watermark.
+    One shard on this broker.  Runs on the event loop.  While `is_serving` is false, the shard accepts no Produce
+    request, and its high watermarks may be outdated.
     """
 
     __slots__ = (
@@ -94,8 +94,8 @@ class Shard:
         workers: Workers,
     ) -> None:
         """
-        Open a shard on what recovery has found in `log`.  `wake` is called when something has been queued for the
-        journal; `jitter_ms` draws the random part of the replica's election timeout.
+        Open a shard with the state that recovery has read into `log`.  `wake` is called when rows may have been queued
+        for the journal; `jitter_ms` draws the random part of the replica's election timeout.
         """
         self.store = store
         self.wake = wake
@@ -138,11 +138,11 @@ class Shard:
             damaged=self.damage.mark,
         )
         self.damage.mark_found()
-        self.needs_tick = True  # needs ticks; an idle shard costs nothing
+        self.needs_tick = True  # False while the shard is idle, so that idle shards cost nothing
         self._is_stopped = False
-        self._led = False  # at the last turn
-        self._served = False  # as the observer knows it
-        self._is_damaged = False  # likewise
+        self._led = False  # whether the replica led at the last `_resume`
+        self._served = False  # `is_serving`, as last reported to the observer
+        self._is_damaged = False  # as last reported to the observer
         self._yields_from = 0
         uncommitted = [entry for entry in log.entries if entry.index > log.commit_index]
         self._uncommitted = Uncommitted(uncommitted)
@@ -161,51 +161,62 @@ class Shard:
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Elected without a committed entry of its term: it may know less than clients have been told already."""
+        """
+        Whether the replica is elected, but has not committed an entry of its term yet.  Until then its high watermarks
+        may be lower than those that clients have seen.
+        """
         return self.replica.leads and not (self.replica.is_confirmed or self._is_stopped) and self.log.damage is None
 
     @property
     def accepts_writes(self) -> bool:
-        """Whether new entries are welcome: it serves, and does not transfer leadership, which they would delay."""
+        """
+        Whether the shard serves and accepts new entries.  It accepts none during a leadership transfer, because they
+        would delay the transfer.
+        """
         return self.is_serving and self.replica.may_propose
 
     @property
     def live_voters(self) -> int:
-        """The number of voters that are undamaged and whose brokers are alive, this one included.  For a leader."""
+        """
+        The number of undamaged voters on live brokers, including this replica.  Only a leader knows it.
+        """
         me, is_alive = self.replica.me, self._transport.is_alive
         matches = self.replica.matches
         return sum(voter == me or (is_alive(voter) and voter in matches) for voter in self.replica.voters)
 
     @property
     def batch_bytes_max(self) -> int:
-        """The largest batch that the journals of all members can take, whatever the topic allows."""
+        """The largest batch that the journals of all members accept.  The topic's own limit may be lower or higher."""
         is_alone = len(self.replica.membership.members) == 1
         return self.store.batch_bytes_max if is_alone else self.store.replicated_batch_bytes_max
 
     @property
     def has_replication_credit(self) -> bool:
         """
-        Whether the uncommitted bytes are below their bound.  A single voter has none: its uncommitted bytes are those
-        that requests in flight hold.
+        Whether the uncommitted bytes are below their bound.  The bound does not apply to a single voter: its
+        uncommitted bytes belong to requests in flight, which have a bound already.
         """
         return self._uncommitted.bytes < BYTES_MAX or self._is_alone
 
     @property
     def _is_alone(self) -> bool:
         """
-        Whether this replica is the only voter.  A leader that has appended its own removal is not: the remaining voter
-        may have been elected.
+        Whether this replica is the only voter.  False on a leader that has appended its own removal: the remaining
+        voter may have been elected already.
         """
         return self.replica.voters == (self.replica.me,)
 
     def append_time(self, now_ms: int) -> int:
-        """Return the append time of a new entry: the wall clock's, but it never goes back within a shard."""
+        """Return the append time of a new entry: `now_ms`, or the last append time if that is later."""
         return max(now_ms, self.log.last_append_time)
 
     # Time, messages, peers.
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
-        """Deliver the time: a replica without a leader campaigns, and a damaged one repeats its report."""
+        """
+        Pass the time to the replica and the installs: timeouts may make the replica campaign or repeat messages.
+        `now_ms` is monotonic, `wall_ms` is wall-clock time.
+        """
         is_journal_full = self.store.is_journal_full and self.store.has_pending
         self.replica.tick(now_ms, self.append_time(wall_ms), self._transport.is_alive, is_journal_full=is_journal_full)
         self._resume()
@@ -222,41 +233,44 @@ class Shard:
             self._resume()
 
     def peer_restarted(self, voter: ReplicaKey) -> None:
-        """The process of `voter`'s broker has restarted."""
+        """Take note that the process of `voter`'s broker has restarted."""
         self.replica.peer_restarted(voter)
         self.needs_tick = True
 
     def peer_reconnected(self, voter: ReplicaKey) -> None:
-        """The connection to `voter`'s broker is new: messages in flight may be lost."""
+        """Take note that the connection to `voter`'s broker is new: messages in flight may have been lost."""
         self.replica.peer_reconnected(voter)
         self._resume()
 
     # Leading.
 
     def propose(self, entry: Entry) -> int:
-        """Append `entry` and return its index.  Only a leader may."""
+        """Append `entry` and return its log index.  Call it only on the leader."""
         index = self.replica.propose(entry)
         self.execute()
         return index
 
     def move_log_start(self, partition: int, offset: int, now_ms: int) -> int:
-        """Delete the records of `partition` below `offset` on every replica; return the index of that entry."""
+        """
+        Propose to delete the records of `partition` below `offset` on every replica.  Return the log index of the
+        entry: the deletion takes effect when it commits.
+        """
         return self.propose(log_start(partition, offset, self.append_time(now_ms)))
 
     def change_membership(self, membership: Membership, wall_ms: int) -> None:
-        """Propose `membership`.  Raises IllegalChange if that would endanger the log now."""
+        """Propose `membership`.  Raises IllegalChange if the change would endanger the log now."""
         self.replica.change_membership(membership, self.append_time(wall_ms))
         self.execute()
 
     def transfer_leadership(self, to: ReplicaKey | None = None) -> bool:
         """
-        Transfer leadership to `to`, or to the most advanced voter that may lead.  Return whether a transfer to it is
-        under way: false if this replica does not lead, or `to` is not alive or lags too far.
+        Transfer leadership to `to`, or without `to` to the most advanced voter that may lead.  Return whether such a
+        transfer is in progress: False if this replica does not lead, or if `to` may not lead or lags too far.
         """
         replica = self.replica
         if not replica.leads:
             return False
-        if replica.transfer_target is not None:  # starting over with every call, a transfer would never time out
+        if replica.transfer_target is not None:  # if every call began a new transfer, none would ever time out
             return to in (None, replica.transfer_target)
         matches = replica.matches
         able = [voter for voter in replica.voters if voter in matches and self._transport.may_lead(voter)]
@@ -270,32 +284,32 @@ class Shard:
         return True
 
     def _yield_leadership(self) -> None:
-        """Let another voter lead: a member needs bytes that are damaged here."""
+        """Transfer leadership to any other voter: a member needs bytes that are damaged on this broker."""
         others = (voter for voter in self.replica.voters if voter != self.replica.me)
         any(map(self.transfer_leadership, others))
 
     # Waiters.
 
     def when_committed(self, index: int, waiter: Waiter) -> None:
-        """Call `waiter` when the entry is committed, and durable here."""
+        """Call `waiter` when the entry is committed, and durable on this broker."""
         self.waiters.when_committed(index, waiter)
 
     def when_replicated(self, index: int, voter_count: int, waiter: Waiter) -> None:
-        """Call `waiter` when the entry is committed, and durable on `voter_count` voters, this one among them."""
+        """Call `waiter` when the entry is committed, and durable on `voter_count` voters, including this one."""
         self.waiters.when_replicated(index, voter_count, waiter)
 
     def when_durable(self, index: int, waiter: Waiter) -> None:
-        """Call `waiter` when the entry is durable here, and near the commit index (`shard/uncommitted.py`)."""
+        """Call `waiter` when the entry is durable on this broker and near the commit index (`shard/uncommitted.py`)."""
         self.waiters.when_durable(index, waiter)
 
     def stop_waiting(self, index: int, waiter: Waiter) -> None:
-        """Forget a waiter of `when_committed` or `when_replicated`."""
+        """Remove a waiter of `when_committed` or `when_replicated`."""
         self.waiters.stop_waiting(index, waiter)
 
     def confirm_leadership(self, waiter: Waiter) -> None:
         """
-        Call `waiter` with True once a majority has confirmed, after this call, that it follows this leader: what was
-        committed at the call may be answered from then.  `shard/read_index.py`.
+        Call `waiter` with True once a majority has confirmed, after this call, that it follows this leader.  A read
+        may then return what was committed at the time of the call (`shard/read_index.py`).
         """
         if not self.is_serving:
             waiter(False)
@@ -304,10 +318,10 @@ class Shard:
         else:
             self._read_index.wait(waiter)
 
-    # The turn of the replica.
+    # Work of the replica.
 
     def execute(self) -> None:
-        """Do the work that the replica has ready."""
+        """Do the work that the replica has ready: queue rows, send messages, and serve installs."""
         ready = self.replica.ready()
         if ready.vote is not None:
             self.store.vote(self.shard_id, self.log, ready.vote.term, ready.vote.voted_for)
@@ -330,7 +344,7 @@ class Shard:
         self.wake()
 
     def advance(self, report: Report) -> None:
-        """A block is durable, and `report` is this shard's part of it."""
+        """Take note that a block has become durable; `report` lists this shard's rows in it."""
         self.replica.advance(report.term, report.log_index, report.vote)
         if report.is_installing:
             self._install.row_is_durable()
@@ -338,7 +352,10 @@ class Shard:
         self._install.resume()
 
     def _resume(self) -> None:
-        """The replica's state may have changed: do its work, apply entries, and notify waiters and the observer."""
+        """
+        Do the replica's work, apply committed entries, and notify waiters and the observer.  Called whenever the
+        replica's state may have changed.
+        """
         replica = self.replica
         if self._led and not replica.leads:
             self._led = False
@@ -360,7 +377,10 @@ class Shard:
             self._observer.damage_changed(self)
 
     def _lost(self) -> None:
-        """Leadership is lost: whether the entries that clients wait for will commit is not known any more."""
+        """
+        Call all waiters with False and notify the watchers: without leadership, this broker no longer learns whether
+        the entries that clients wait for commit.
+        """
         self._read_index.fail()
         try:
             self.waiters.fail()
@@ -369,7 +389,7 @@ class Shard:
                 partition.notify()
 
     def stop(self) -> None:
-        """Stop serving: every waiter, also a later one, learns that the outcome is not known."""
+        """Stop serving: every waiter, also a later one, is told that its outcome is unknown."""
         self._is_stopped = True
         self.waiters.stop()
         self._install.stop()
@@ -398,7 +418,9 @@ class Shard:
                     partition.notify()
 
     def _move_log_start(self, entry: Entry) -> None:
-        """A log start is committed: the store journals the trim, and removes segments once that is durable."""
+        """
+        Apply a committed LOG_START command: the store journals the trim, and removes segments when the row is durable.
+        """
         assert entry.payload is not None, f"{entry} has lost its command"
         number, offset = read_log_start(entry.payload)
         if offset > self.partitions[number].log.log_start:
@@ -407,20 +429,20 @@ class Shard:
             self.wake()
 
     def _redo_trims(self) -> None:
-        """Redo trims that a checkpoint recorded before the broker crashed, and whose row was not written yet."""
+        """Redo trims: a checkpoint recorded the new log start, but the broker crashed before the row was written."""
         for number, it in self.log.partitions.items():
             if it.trimmed < it.log_start:
                 self.store.trim(self.log, number, it.log_start)
 
     def _restore_watermarks(self, uncommitted: list[Entry]) -> None:
-        """Set each high watermark to the first entry that is not known to be committed, or to the end."""
+        """Set each high watermark to the first batch that is not known to be committed, or else to the end offset."""
         for partition in self.partitions.values():
             partition.high_watermark = partition.log.end_offset
         for entry in reversed(uncommitted):
             if entry.kind == BATCH:
                 self.partitions[entry.partition].high_watermark = entry.base_offset
 
-    # Installs and damage: `shard/catch_up.py` on a leader, `shard/install.py` on a follower, `shard/damage.py`.
+    # Callbacks of installs (a leader's `shard/catch_up.py`, a follower's `shard/install.py`) and of `shard/damage.py`.
 
     def _send(self, to: ReplicaKey, message: Message) -> None:
         self.needs_tick = True
@@ -430,13 +452,13 @@ class Shard:
         return {number: partition.high_watermark for number, partition in self.partitions.items()}
 
     def _damaged(self) -> None:
-        """A damage mark is queued for the journal."""
+        """Wake the journal, for which a damage mark has been queued."""
         self.needs_tick = True
         self.wake()
         self._resume()
 
     def _install_changed(self) -> None:
-        """An install has changed the log and the partitions, or has ended."""
+        """Adapt the high watermarks: an install has changed the log and the partitions, or has ended."""
         self._uncommitted.clear()
         is_there = self.replica.installing is None
         for partition in self.partitions.values():

@@ -1,9 +1,9 @@
 """A shard's uncommitted entries, and the bounds on their bytes.
 
 A leader's log must not grow without limit while its followers lag.  A producer with acks=all waits for the commit, so
-it slows down by itself.  A producer with acks=0 or 1 is answered early only for the first `NEAR_BYTES_MAX` after the
-commit index; later entries are acknowledged when the commit index has come that near.  Producers that time out retry,
-so beyond `BYTES_MAX` nothing is appended.
+lag slows it down.  With acks=0 or 1, the first `NEAR_BYTES_MAX` of entries after the commit index are acknowledged
+before they commit; a later entry is acknowledged only when the commit index is that close to it.  Producers that time
+out send again, so the leader appends nothing while `BYTES_MAX` are uncommitted.
 """
 
 from collections import deque
@@ -12,24 +12,24 @@ from typing import Final
 
 from tidemill.raft.entry import Entry
 
-NEAR_BYTES_MAX: Final = 32 << 20  # eight windows of replication (`raft/progress.py`)
+NEAR_BYTES_MAX: Final = 32 << 20  # eight replication windows (`raft/progress.py`)
 BYTES_MAX: Final = 128 << 20  # half of the default bound on the bytes of all requests in flight
-ENTRY_BYTES: Final = 400  # what an entry costs beside its batch
+ENTRY_BYTES: Final = 400  # memory of an entry in addition to its batch
 
 
 class Uncommitted:
     __slots__ = ("_far", "_near", "_near_bytes", "bytes")
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self._near: deque[Entry] = deque()  # the first entry is always near, however large
-        self._far: deque[Entry] = deque()  # the entries after those
+        self._near: deque[Entry] = deque()  # within `NEAR_BYTES_MAX`; includes the first entry, however large
+        self._far: deque[Entry] = deque()  # the entries after `_near`
         self._near_bytes = 0
         self.bytes = 0
         self.extend(entries)
 
     @property
     def near_index(self) -> int | None:
-        """The last entry that may be acknowledged for acks=0 and 1; None: all may."""
+        """The log index of the last entry that may be acknowledged for acks=0 and 1; None if all may be."""
         return self._near[-1].index if self._far else None
 
     def extend(self, entries: Iterable[Entry]) -> None:
