@@ -1,1 +1,1 @@
-"""Requests: from a decoded request to its response.  Entry point: `broker.broker`."""
+"""The broker: turns decoded requests into responses.  The entry point is `broker.broker`."""

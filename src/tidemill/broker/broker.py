@@ -1,6 +1,6 @@
-"""Broker: everything that one process serves requests from.  The entry point of this folder.
+"""Broker: the parts of one broker process, which together serve requests.  The entry point of this folder.
 
-Its parts are opened in this order: data directory, store, metadata shard (shard 0), cluster image, all other shards,
+The parts open in this order: data directory, store, metadata shard (shard 0), cluster image, all other shards,
 listeners.
 """
 
@@ -51,14 +51,14 @@ from tidemill.wire.messages import metadata
 from tidemill.wire.schema import Api
 
 ELECTION_TICK_S: Final = 0.02
-REQUESTS_BYTES_MAX: Final = 256 << 20  # of arriving and unanswered requests of all connections
+REQUESTS_BYTES_MAX: Final = 256 << 20  # bytes of incomplete and unanswered requests on all connections
 
 
 class Connection(Holder, Protocol):
     """A client's connection, as the broker needs it."""
 
     def stop_receiving(self) -> None:
-        """Answer the requests that have begun, and begin no others."""
+        """Answer the requests that have begun, but begin no others."""
         ...
 
 
@@ -71,7 +71,7 @@ class Broker:
         machine: Machine,
         registrations: Sequence[AnyRegistration],
     ) -> None:
-        """`static` is the configuration that the process was started with; `registrations` are the coordinators."""
+        """`static` is the configuration that the process was started with; `registrations` lists the coordinators."""
         self.identity = identity
         self.broker_id = identity.broker_id
         self.static = static
@@ -159,7 +159,7 @@ class Broker:
         self.connections: dict[Connection, None] = {}
         self._refusals = RateLimitedEvents(machine.clock)
         self._damages = RateLimitedEvents(machine.clock)
-        self._is_tick_scheduled = False  # another check of elections is scheduled
+        self._is_tick_scheduled = False  # whether an extra tick of the shards is scheduled, see `tick_shards`
         self.is_ready = False
         self.is_live = True
 
@@ -169,25 +169,25 @@ class Broker:
 
     @property
     def layers(self) -> BrokerLayers:
-        """This broker's configuration: its static settings and the altered ones."""
+        """This broker's configuration: the static settings, and those that the cluster image overrides."""
         return self.image.broker_layers(self.broker_id, self.static)
 
     def _wake(self) -> None:
         self.ready_loop.wake()
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """Apply a change of the cluster image: first to the shards, then to the coordinators that live on them."""
+        """Apply a change of the cluster image: first to the shards, then to the coordinators, which use the shards."""
         self.shard_table.follow(before, image)
         self.coordinators.follow(before, image)
         self.cluster.follow(before, image)
 
     def endpoints_for(self, listener: str, *, listed: bool = True) -> list[metadata.Response.Broker]:
         """
-        Return the brokers to list for clients of `listener`, each with its endpoint there: those that are up or were
-        up recently.  With `listed` False, return all other brokers instead.
+        Return the brokers that clients of `listener` should know, each with its endpoint of the same listener name:
+        the brokers that are up or were up recently.  With `listed` False, return all other brokers instead.
 
-        A broker without contact to a majority lists every broker: its clients would otherwise forget the other brokers
-        and could not switch to them.
+        A broker without contact to a majority of the metadata's voters lists every broker: its clients would otherwise
+        forget the other brokers and could not switch to them.
         """
         is_isolated = not self.cluster.has_quorum_contact
         found = []
@@ -202,7 +202,10 @@ class Broker:
         return found
 
     def missing_partition(self, topic: str, topic_id: bytes, number: int) -> int:
-        """Return the error code for a partition that has no replica here: another broker may have it, or none."""
+        """
+        Return the error code for a partition that has no replica on this broker: NOT_LEADER_OR_FOLLOWER if the
+        partition exists on other brokers.
+        """
         if not topic and self.shard_table.name_of(TopicId(topic_id)) is None:
             return errors.UNKNOWN_TOPIC_ID
         known = self.image.topic(topic) or self.image.topic_by_id(TopicId(topic_id))
@@ -211,7 +214,10 @@ class Broker:
         return errors.UNKNOWN_TOPIC_OR_PARTITION
 
     def create_internal_topic(self, name: str, created: Callable[[int], None]) -> None:
-        """Call `created` with an error code, or with 0 when the topic exists and its shards have leaders."""
+        """
+        Create an internal topic.  `created` is called with 0 when the topic exists and its shards have leaders, or with
+        an error code.
+        """
         self.topic_creation.create_internal(name, created)
 
     def storage_problem(self) -> str | None:
@@ -221,10 +227,10 @@ class Broker:
         return self.free_space.problem
 
     def read_failed(self, partition: Partition, error: Exception) -> int:
-        """Return the error code of a failed read; damage is logged and the shard checks its files."""
+        """Return the error code for a failed read.  If it found damage, log it and let the shard check its files."""
         if isinstance(error, SegmentDamaged):
             self.metrics.corrupt_batches += 1
-            if self._damages.may_log():  # clients retry the same read again and again
+            if self._damages.may_log():  # clients repeat the same read continually
                 topic, number = partition.topic, partition.number
                 self.events.error("segment damaged", topic=topic, partition=number, problem=str(error))
             partition.shard.damage.suspect(error)
@@ -246,7 +252,7 @@ class Broker:
         self.memory.lost(connection)
 
     def tick(self) -> None:
-        """Do the periodic work: elections, idle blocks, checkpoints, free space.  Called a few times a second."""
+        """Do the periodic work, such as heartbeats, elections, idle blocks and checkpoints.  Called every 250 ms."""
         self.stall_tolerant_clock.tick()
         self.cluster.peers.tick()
         self.controller.tick()
@@ -263,7 +269,10 @@ class Broker:
         self.metrics.response_bytes_unread = self.memory.unread_bytes
 
     def tick_shards(self) -> None:
-        """Tick the shards; more often while one has no leader, so that campaigns split votes less often."""
+        """
+        Tick the shards.  While a shard has no leader, schedule further ticks soon: finer election timeouts split votes
+        less often.
+        """
         self.shard_table.tick(self.cluster.peers.alive())
         if self.shard_table.is_electing and not self._is_tick_scheduled and self.cluster.peers.links is not None:
             self._is_tick_scheduled = True
@@ -276,8 +285,8 @@ class Broker:
     @property
     def is_isolated(self) -> bool:
         """
-        Whether the image is stale and a newer one may exist: a peer has contact to the controller, or the controller
-        may be among the brokers that this one does not hear.
+        Whether the image is stale and a newer one may exist: a peer has contact to the controller, or the brokers that
+        this one does not hear may have elected a controller.
         """
         cluster = self.cluster
         return self.controller.is_stale and (cluster.peers.has_controller_contact() or not cluster.has_quorum_contact)
@@ -294,12 +303,12 @@ class Broker:
 
     @property
     def flags(self) -> int:
-        """The flags of this broker's heartbeats, see `peer.frame`."""
+        """The flags in this broker's heartbeats (see `peer.frame`)."""
         drains = DRAINING if self.drain_leadership.is_draining or not self.is_ready else 0
         return drains | (HEARS_CONTROLLER if self.controller.is_current else 0)
 
     def serving_changed(self, shard: Shard) -> None:
-        """Called when this broker becomes the leader of a shard, or no longer is."""
+        """Notify the parts that depend on leadership: this broker has begun or ceased to serve `shard` as its leader."""
         if shard.shard_id == METADATA_SHARD:
             self.controller.serving_changed()
         if shard.is_serving:
@@ -309,6 +318,6 @@ class Broker:
 
 
 def _queued_bytes_max(layers: BrokerLayers) -> int:
-    """Return `queued.max.request.bytes`; its -1 means no limit in Kafka, and `REQUESTS_BYTES_MAX` here."""
+    """Return `queued.max.request.bytes`, or `REQUESTS_BYTES_MAX` if it is -1, which means no limit in Kafka."""
     configured = broker_int(layers, "queued.max.request.bytes")
     return configured if configured > 0 else REQUESTS_BYTES_MAX

@@ -1,4 +1,4 @@
-"""What a broker needs from its machine: clock, entropy, threads, timers and an event log."""
+"""The services that a broker needs from its machine: clock, entropy, threads, timers and an event log."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ class Turns(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The real machine, or the simulated one."""
+    """The services of the real or of a simulated machine."""
 
     turns: Turns
     clock: Clock
     entropy: Entropy
     journal_jobs: Jobs
-    write_back_jobs: Jobs  # a thread of its own, so that a slow write-back delays no acknowledgement
+    write_back_jobs: Jobs  # a separate thread, so that a slow write-back delays no acknowledgement
     background_jobs: Jobs
     read_jobs: Jobs
     call_later: Callable[[float, Callable[[], None]], Any]  # seconds; returns an object with `cancel()`
-    failed: Callable[[BaseException], None]  # called when the machine failed: ends the process
+    failed: Callable[[BaseException], None]  # called when the machine has failed; ends the process
     events: EventLog
-    links: Callable[[LinkOwner], Links] | None = None  # to other brokers; None: a broker without peers
+    links: Callable[[LinkOwner], Links] | None = None  # opens links to other brokers; None for a broker without peers

@@ -1,4 +1,4 @@
-"""Rate limit of events that clients or peers can cause at will; a metric counts all of them."""
+"""A rate limit for log events that clients or peers can cause at will.  Metrics count the events that are left out."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ class RateLimitedEvents:
         self._since_ms = 0
 
     def may_log(self) -> bool:
-        """Whether this event may be logged; called once per event."""
+        """Return whether this event may be logged.  Call it once per event."""
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._since_ms >= INTERVAL_MS:
             self._since_ms, self._logged = now_ms, 0

@@ -1,9 +1,9 @@
-"""A clock that leaves out stalls of this process; the broker uses it to decide which peers are silent.
+"""A clock that does not count stalls of this process.  The broker uses it to decide which peers are silent.
 
-A process that was stopped, or got no CPU time, has read no heartbeats meanwhile: they wait in its sockets.  By the
-machine's clock every peer would be silent at its first tick, and a leader that all others still follow would step down.
-So the time between two ticks counts only up to what a healthy process needs (Dadgar et al. 2018, "Lifeguard: Local
-Health Awareness for More Accurate Failure Detection").
+While a process is stopped or gets no CPU time, it reads no heartbeats: they wait in its sockets.  By the machine's
+clock, every peer would seem silent at the first tick after the stall, and a leader that all others still follow would
+step down.  So of the time between two ticks, at most `STEP_MS_MAX` counts (Dadgar et al. 2018, "Lifeguard: Local Health
+Awareness for More Accurate Failure Detection").
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ STEP_MS_MAX: Final = 500  # twice the time between two ticks
 
 
 class StallTolerantClock:
-    """`model.clock.Clock`."""
+    """Implements `model.clock.Clock`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -22,7 +22,7 @@ class StallTolerantClock:
         self._awake_ms = 0  # at the last tick
 
     def tick(self) -> None:
-        """Called a few times a second."""
+        """Count the time since the last tick.  Called every 250 ms."""
         self._awake_ms = self.monotonic_ms()
         self._ticked_at = self._clock.monotonic_ms()
 

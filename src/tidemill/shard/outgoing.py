@@ -53,7 +53,7 @@ class Outgoing:
 
     def _read(self, to: ReplicaKey, message: Message) -> None:
         def failed(error: BaseException) -> None:
-            """Drop the queue, so that later messages to `to` are sent.  Dropped messages are repeated like lost ones."""
+            """Drop the queue, so that later messages to `to` are sent.  Its messages are repeated like lost ones."""
             del self._waiting[to]
             raise error
 

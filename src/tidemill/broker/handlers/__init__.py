@@ -1,1 +1,1 @@
-"""One file per Kafka API, named as the API."""
+"""The handlers: one file per Kafka API, with the API's name."""

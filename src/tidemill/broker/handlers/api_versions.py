@@ -1,11 +1,11 @@
 """
 ApiVersions (key 18): v0-4
 
-The APIs and versions that this broker offers: only those that are implemented.
+Returns the APIs and versions that this broker offers, which are exactly those that it implements.
 
 v1  throttle_time_ms
 v3  flexible; client software name and version (KIP-511); features
-v4  features from version 0 on
+v4  features may have the minimum version 0
 """
 
 import re
@@ -26,5 +26,8 @@ def handle(request: Request, context: RequestContext) -> Response:
 
 
 def _is_legal(request: Request) -> bool:
-    """Check the client's software name and version against the pattern of KIP-511, since they may end up in metrics."""
+    """
+    Return whether the client's software name and version match the pattern of KIP-511, which makes them safe to show in
+    metrics.
+    """
     return all(_SOFTWARE.fullmatch(text) for text in (request.client_software_name, request.client_software_version))

@@ -1,15 +1,15 @@
 """
 CreateTopics (key 19): v2-7
 
-Creates topics; one topic may be refused without the others.  The response leaves when the partitions of all created
-topics have leaders, so that the client may produce at once.
+Creates topics; one topic may be refused without the others.  The response is sent when the partitions of all created
+topics have leaders, so that the client can produce immediately.
 
 v4  counts of -1 mean the broker's defaults (KIP-464)
 v5  the response has counts and configuration (KIP-525)
 v7  topic ids
 
-timeout_ms is ignored.  A controller without contact to a majority steps down after two seconds and then answers, and
-leaders are awaited for five seconds at most.
+timeout_ms is ignored, because the wait is bounded anyway: a controller without contact to a majority steps down after
+two seconds and then answers, and the request waits for leaders for at most five seconds.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ from tidemill.model.topic import NO_TOPIC_ID
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.messages.create_topics import Request, Response
 
-TOPICS_MAX: Final = 2_000  # of one request, so that it does not hold the event loop for long
+TOPICS_MAX: Final = 2_000  # topics in one request; bounds how long it holds the event loop
 
 TopicResponse = Response.Topic
 

@@ -1,7 +1,7 @@
 """
 DeleteGroups (key 42): v0-2
 
-Deletes empty groups with their committed offsets.  A group that has members is refused with NON_EMPTY_GROUP.
+Deletes empty groups with their committed offsets.  For a group that has members, the error is NON_EMPTY_GROUP.
 """
 
 from tidemill.broker.coordinators.group_coordinator import ask_group

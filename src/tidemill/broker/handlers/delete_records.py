@@ -1,12 +1,12 @@
 """
 DeleteRecords (key 21): v0-2
 
-Moves the log start offsets of partitions forward; the response has the new ones and leaves when the moves have
-committed.  Offset -1 means the high watermark; nothing above it can be deleted.
+Moves the log start offsets of partitions forward.  The response has the new log start offsets, and is sent when the
+moves have committed.  Offset -1 means the high watermark; records above the high watermark cannot be deleted.
 
-While the disk is full, only a move that frees a segment is accepted; others are refused with KAFKA_STORAGE_ERROR.
+While the disk is full, only moves that free a segment are accepted; the error of other moves is KAFKA_STORAGE_ERROR.
 
-A move that has not committed after timeout_ms, or before this broker stops leading, is REQUEST_TIMED_OUT.
+If a move does not commit within timeout_ms, or this broker loses leadership first, the error is REQUEST_TIMED_OUT.
 """
 
 from typing import Final
@@ -92,7 +92,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
             if offset <= partition.log_start:
                 answer.low_watermark = partition.log_start
             elif context.broker.storage_problem() is not None and not partition.log.frees(offset):
-                answer.error_code = errors.KAFKA_STORAGE_ERROR  # the row would only take space
+                answer.error_code = errors.KAFKA_STORAGE_ERROR  # the move's row would take space and free none
             else:
                 awaited.move(partition, offset, context.now_ms, answer)
     awaited.all_begun()

@@ -1,14 +1,15 @@
 """
 DescribeCluster (key 60): v0-2
 
-Returns the brokers that are up or were a moment ago, with their endpoints of the client's listener, and this broker as
-the controller.  Every broker forwards requests to the real controller, as KRaft's brokers do; a client that waited for
-a controller which has just died would wait long.  DescribeQuorum names the real controller.
+Returns the brokers that are up or were up recently, with their endpoints of the client's listener.  The response names
+this broker as the controller, because every broker forwards requests to the real controller, as KRaft's brokers do: a
+client that knew only a controller that has just died would wait for a long time.  DescribeQuorum returns the real
+controller.
 
-v1  endpoint_type: brokers only, because controllers have no listener of their own (KIP-919)
-v2  include_fenced_brokers: adds brokers that are down, marked by is_fenced (KIP-1073)
+v1  endpoint_type: brokers only, because controllers have no separate listener (KIP-919)
+v2  include_fenced_brokers: adds brokers that are down, marked with is_fenced (KIP-1073)
 
-Authorized operations are unset (INT32_MIN): there is no authorizer yet.
+Authorized operations are unset (INT32_MIN), because there is no authorizer yet.
 """
 
 from typing import Final

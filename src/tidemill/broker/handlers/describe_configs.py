@@ -1,13 +1,13 @@
 """
 DescribeConfigs (key 32): v1-4
 
-Returns the keys of topics, brokers and groups with their effective values and the sources of these values.
+Returns the configuration keys of topics, brokers and groups, with their effective values and the sources of the values.
 
 v1  synonyms
 v3  types and documentation (KIP-569)
 
-A broker describes only itself, because no other broker knows its static settings.  The broker named "" stands for the
-cluster-wide defaults.  Broker loggers and client metrics have no configuration.
+A broker describes only itself, because it does not know the static settings of other brokers.  The broker resource ""
+stands for the cluster-wide defaults.  Broker loggers and client metrics have no configuration.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ from tidemill.model.errors import KafkaError
 from tidemill.model.topic import name_problem
 from tidemill.wire.messages.describe_configs import Request, Response
 
-RESOURCES_MAX: Final = 2_000  # of one request, so that it does not hold the event loop for long
+RESOURCES_MAX: Final = 2_000  # resources in one request; bounds how long it holds the event loop
 TOO_MANY: Final = KafkaError(errors.INVALID_REQUEST, f"one request describes at most {RESOURCES_MAX} resources")
 
 ResourceResponse = Response.Resource
@@ -36,7 +36,7 @@ Config = ResourceResponse.Config
 
 
 def handle(request: Request, context: RequestContext) -> Response:
-    # Each resource is described once: a repeated name is short, and its description long.
+    # Each resource is described once: names are short and descriptions are long, so repeats would amplify the request.
     once = {(asked.resource_type, asked.resource_name): asked for asked in request.resources}
     resources = list(once.values())
     if len(resources) > RESOURCES_MAX:

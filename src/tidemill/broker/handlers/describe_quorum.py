@@ -1,10 +1,11 @@
 """
 DescribeQuorum (key 55): v0-2
 
-Voters and learners of the metadata log with their progress.  Any broker forwards the request to the controller.
+Returns the voters and learners of the metadata log with their progress.  Any broker forwards the request to the
+controller.
 
-The topic may be named `__cluster_metadata`, as Kafka's tools do, or by Tidemill's own name.  Offsets are log indexes of
-the shard: every entry counts, also one without a record.
+The topic has two names: `__cluster_metadata`, which Kafka's tools use, and Tidemill's own name.  Offsets in the
+response are log indexes of the shard, so entries without records count, too.
 
 v1  last_fetch_timestamp, last_caught_up_timestamp (KIP-836)
 v2  nodes with their peer endpoints, directory ids, error_message (KIP-853)

@@ -1,12 +1,13 @@
 """
 ElectLeaders (key 43): v0-2
 
-Moves leadership to the preferred leaders: the present leaders are asked to transfer it.  Any broker forwards the
-request to the controller, which plans the moves.  The response leaves when the controller has heard from every
-preferred leader that it leads, or after timeout_ms.
+Moves leadership to the preferred leaders, by asking the current leaders to transfer it.  Any broker forwards the
+request to the controller, which plans the moves.  The response is sent when every preferred leader has reported to the
+controller that it leads, or after timeout_ms.
 
-An unclean election moves nothing.  A partition with a leader needs none, and without a majority it would lose
-acknowledged records: ELIGIBLE_LEADERS_NOT_AVAILABLE, where Kafka elects any live replica.
+An unclean election changes nothing.  A partition with a leader needs no election.  For a partition without a leader,
+Kafka elects any live replica; Tidemill answers ELIGIBLE_LEADERS_NOT_AVAILABLE, because a leader that no majority elects
+could lack acknowledged records.
 
 v1  election_type (KIP-460)
 """
@@ -39,7 +40,7 @@ class _Awaited(Pending[Response]):
         super().__init__()
         self._context = context
         self._elections = elections
-        self._moves: dict[ShardId, BrokerId] = dict(moves)  # not known to be done yet
+        self._moves: dict[ShardId, BrokerId] = dict(moves)  # moves that are not known to be done
         self._problems: dict[ShardId, Problem] = {}
         self._timeout_ms = max(timeout_ms, 0)
 
@@ -57,7 +58,7 @@ class _Awaited(Pending[Response]):
         self._check()
 
     def _check(self) -> None:
-        """Complete the moves whose new leader is known; called when the leader table may have changed."""
+        """Remove the moves whose new leader is known.  Called when the leader table may have changed."""
         cluster = self._context.broker.cluster
         for shard_id, to in [*self._moves.items()]:
             if cluster.says_it_leads(shard_id) == to:

@@ -1,17 +1,18 @@
 """
 Fetch (key 1): v4-18
 
-Returns whole batches up to the high watermark, at least one if there is any; waits up to max_wait_ms for min_bytes.
+Returns whole batches up to the high watermark, and at least one batch if there is any.  Waits up to max_wait_ms until
+min_bytes are available.
 
 v7   sessions (KIP-227)
 v9   current_leader_epoch: stale and unknown epochs are refused (KIP-320)
-v11  rack_id: ignored, since followers are not read from
+v11  rack_id: ignored, because followers do not serve reads
 v12  last_fetched_epoch, diverging_epoch
 v13  topics by id
 v15  replica_state: ignored; replicas use the peer protocol, so every caller is served as a client
-v16  node_endpoints: the new leaders, with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951)
+v16  node_endpoints: the new leaders, if an error is NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH (KIP-951)
 
-read_committed reads up to the high watermark: there are no transactions.
+read_committed reads up to the high watermark, because there are no transactions.
 """
 
 from tidemill.broker.request.delayed_fetch import DelayedFetch

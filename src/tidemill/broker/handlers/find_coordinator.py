@@ -1,9 +1,9 @@
 """
 FindCoordinator (key 10): v0-6
 
-Returns the broker that coordinates each key: the leader of the key's partition of the coordinator's internal topic,
-which is created at the first request.  Key types without a coordinator are refused with errors that clients do not
-retry: there are no transactions and no share groups yet.
+Returns the broker that coordinates each key: the leader of the partition of an internal topic to which the key hashes.
+The first request creates the topic.  There are no transactions and no share groups yet: their key types are refused
+with errors that clients do not retry.
 
 v1  key_type
 v4  many keys at once (KIP-699)
@@ -20,7 +20,7 @@ from tidemill.wire.messages.find_coordinator import Request, Response
 
 Coordinator = Response.Coordinator
 
-# Refusals of key types that Kafka knows, while no coordinator is registered for them.
+# Errors for Kafka's key types that have no coordinator yet.
 REFUSALS: Final = {
     1: (errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not built yet"),
     2: (errors.INVALID_REQUEST, "share groups are not built yet"),

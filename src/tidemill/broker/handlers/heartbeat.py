@@ -1,7 +1,7 @@
 """
 Heartbeat (key 12): v0-4
 
-A member of a classic group renews its session; the response tells it whether it must rejoin.
+Renews the session of a member of a classic group.  The response tells the member whether it must rejoin.
 
 v3  group_instance_id (KIP-345)
 """

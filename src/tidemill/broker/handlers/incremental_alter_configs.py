@@ -1,8 +1,8 @@
 """
 IncrementalAlterConfigs (key 44): v0-1
 
-Changes single settings of topics, brokers and groups: set, delete, append or subtract (KIP-339).  The changes of one
-resource are applied all or none.
+Changes single settings of topics, brokers and groups: set, delete, append or subtract (KIP-339).  For each resource,
+either all changes are applied or none.
 """
 
 from tidemill.broker.request.request_context import RequestContext

@@ -1,7 +1,7 @@
 """
 JoinGroup (key 11): v0-9
 
-A member joins the next generation of a classic group.  The response leaves when the generation begins.
+Lets a member join the next generation of a classic group.  The response is sent when the generation begins.
 
 v1  rebalance_timeout_ms
 v4  a new member gets its id in a first response (KIP-394)

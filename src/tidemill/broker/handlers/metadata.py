@@ -1,17 +1,18 @@
 """Metadata (key 3): v0-13
 
-Returns the brokers that are up or were a moment ago, the topics, and the leader of each partition.  Leader and epoch
-are one pair: a leader that has not confirmed its term does not count, and the response waits for one
+Returns the brokers that are up or were up recently, the topics, and the leader of each partition.  Leader and epoch
+are one pair: a leader counts only with its confirmed epoch, and the response waits for such a leader
 (`broker/peers/leader_waiters`).
 
-A broker that is isolated, and therefore knows no leader, closes the client's connection: the client then asks another
-broker at once.  REBOOTSTRAP_REQUIRED (KIP-1102) would make it drop all its connections, also those to healthy leaders,
-and it might ask the same broker again, which takes librdkafka two seconds each time.
+A broker that is isolated, and therefore knows no leader, closes the client's connection: the client then immediately
+asks another broker.  The error REBOOTSTRAP_REQUIRED (KIP-1102) would make the client drop all its connections, also
+those to healthy leaders.  The client might even ask the same broker again, which takes librdkafka two seconds each
+time.
 
 v4   allow_auto_topic_creation
 v5   offline_replicas: replicas that are not up
 v7   leader_epoch
-v8   authorized operations: unset (INT32_MIN), there is no authorizer yet
+v8   authorized operations: unset (INT32_MIN), because there is no authorizer yet
 v10  topic ids
 v12  topics by id
 """
@@ -32,7 +33,7 @@ from tidemill.model.topic import METADATA_TOPIC, NO_TOPIC_ID, name_problem
 from tidemill.shard.pending import Pending
 from tidemill.wire.messages.metadata import Request, Response
 
-CREATED_MAX: Final = 100  # topics that one request creates; a client that names more asks again and gets the next ones
+CREATED_MAX: Final = 100  # topics that one request creates; clients ask again for those that are still missing
 
 TopicResponse = Response.Topic
 PartitionResponse = Response.Topic.Partition
@@ -77,9 +78,10 @@ def _find(image: ClusterImage, asked: Request.Topic) -> Topic | None:
 
 def _is_isolated_from(request: Request, context: RequestContext) -> bool:
     """
-    Whether this broker is isolated and knows no leader of any requested shard, or of any shard if none is named.
+    Return whether this broker is isolated and knows a leader of none of the requested shards, or of no shard at all if
+    the request names none.
 
-    Shards that elected a leader without the isolated voters of the metadata are still answered.
+    A shard may have a leader although the metadata shard has none; the broker then answers.
     """
     broker = context.broker
     if broker.cluster.has_quorum_contact:
@@ -113,7 +115,7 @@ def _answer(request: Request, context: RequestContext, problems: Mapping[str, in
             _describe(context, image, topic, listed) for topic in image.topics.values() if topic.name != METADATA_TOPIC
         ]
     else:
-        # Each topic is described once: a repeated name is short, and its description long.
+        # Each topic is described once: names are short and descriptions are long, so repeats would amplify the request.
         once = {(asked.name, asked.topic_id): asked for asked in request.topics or ()}
         topics = [_asked(context, image, asked, problems, listed) for asked in once.values()]
     return Response(

@@ -1,13 +1,13 @@
 """
 OffsetCommit (key 8): v2-10
 
-Commits offsets of a group.  A committed offset belongs to a topic id; the topic must exist.
+Commits offsets of a group.  A committed offset is stored with the topic's id; the topic must exist.
 
 v2  retention_time_ms (until v4): stored with the offset
 v6  committed_leader_epoch
 v7  group_instance_id (KIP-345)
 v9  GROUP_ID_NOT_FOUND is a possible error (KIP-848)
-v10 topics by id: UNKNOWN_TOPIC_ID
+v10 topics by id; UNKNOWN_TOPIC_ID is a possible error
 """
 
 from tidemill.broker.coordinators.group_coordinator import ask_group

@@ -1,21 +1,21 @@
 """
 OffsetFetch (key 9): v1-10
 
-Returns the committed offsets of groups; −1 without an error for a partition that has none.  Offsets of a deleted topic
-are not returned for a new topic of the same name.
+Returns the committed offsets of groups, and −1 without an error for a partition without a committed offset.  Offsets of
+a deleted topic are not returned for a new topic of the same name.
 
-v2  topics=null: every committed offset; error_code (before, only partitions have one)
+v2  topics=null: every committed offset; error_code of the response (before v2, only partitions have error codes)
 v5  committed_leader_epoch
-v7  require_stable: ignored, since no transaction can make an offset unstable
+v7  require_stable: ignored, because there are no transactions that make offsets unstable
 v8  many groups (KIP-709)
 v9  member_id and member_epoch: ignored for classic groups
-v10 topics by id: UNKNOWN_TOPIC_ID
+v10 topics by id; UNKNOWN_TOPIC_ID is a possible error
 
-A group whose coordinator is elsewhere or not available has that error.  Each requested partition has it too, but from
-v9 on the error of the partitions is STALE_MEMBER_EPOCH: librdkafka (2.4 to 2.16, its issue 5586) asks for those again.
-It never asks again for partitions with another error, or for partitions that are not listed (Kafka lists none), and
-then never reads them.  It asks again at once, so this response is delayed.  Kafka's own client checks the group's error
-only.
+If a group's coordinator is on another broker or not available, the group has an error that says so, and before v9 each
+requested partition has the same error.  From v9 on, the error of the partitions is STALE_MEMBER_EPOCH, because it is
+the only one after which librdkafka (2.4 to 2.16, its issue 5586) asks again for a partition.  With another error, or if
+the partition is missing in the response (as in Kafka's), librdkafka never asks again and never reads the partition.
+librdkafka asks again without a pause, so this response is delayed.  Kafka's own client checks only the group's error.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ Group = Response.Group
 Topic = Response.Group.Topic
 Partition = Response.Group.Topic.Partition
 NOTHING: Final = -1
-REFUSED_AFTER_S: Final = 0.1  # delay of such a response: librdkafka asks again without a pause
+REFUSED_AFTER_S: Final = 0.1  # delay of a response with STALE_MEMBER_EPOCH, because librdkafka does not pause
 
 
 class _Asked:
@@ -154,7 +154,7 @@ def _all(offsets: Sequence[FetchedOffset], image: ClusterImage, *, by_id: bool) 
 
 
 def _of_one(group: Group) -> Response:
-    """Return the response of versions before 8, which has one group."""
+    """Return the response of versions before v8, which have only one group."""
     return Response(
         error_code=group.error_code,
         topics=[

@@ -1,9 +1,9 @@
 """
 OffsetForLeaderEpoch (key 23): v2-4
 
-Returns where a leader epoch ended, so that a consumer can detect a truncated log (KIP-320).  The latest epoch ends at
-the high watermark, an epoch before the oldest known one at the start of that one, and a later epoch is undefined
-(rule A4 of `docs/raft.md`).
+Returns the end offset of a leader epoch, so that a consumer can detect a truncated log (KIP-320).  The latest epoch
+ends at the high watermark.  An epoch that is older than every known one ends where the oldest known epoch starts.  For
+an epoch after the latest one, the result is undefined (rule A4 of `docs/raft.md`).
 
 v3  replica_id is ignored: replicas use the peer protocol, so every caller is served as a client
 """

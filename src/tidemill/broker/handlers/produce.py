@@ -1,22 +1,23 @@
 """Produce (key 0): v0-13
 
-Appends one batch per partition.  The response leaves when all batches are committed (acks=all) or in this broker's
-journal (acks=1).  acks=0 has no response, but the request stays in flight until its batches are in the journal, so that
-back-pressure applies to it too.  While the other replicas lag, acks=0 and acks=1 wait as well
-(`shard/uncommitted.py`); if they lag too far, NOT_ENOUGH_REPLICAS means that nothing was appended.
+Appends one batch per partition.  The response is sent when all batches are committed (acks=all) or in this broker's
+journal (acks=1).  With acks=0 there is no response, but the request stays in flight until its batches are in the
+journal, so that back-pressure applies to it, too.  While the other replicas lag, requests with acks=0 and acks=1 also
+wait for them (`shard/uncommitted.py`).  If the other replicas lag too far, nothing is appended, and the error is
+NOT_ENOUGH_REPLICAS.
 
-With acks=all and min.insync.replicas above a majority, that many replicas must have the batch on disk.  If fewer are
-alive, nothing is appended: NOT_ENOUGH_REPLICAS.  After timeout_ms the error is NOT_ENOUGH_REPLICAS_AFTER_APPEND if the
-batch is committed and too few replicas have it, else REQUEST_TIMED_OUT.  REQUEST_TIMED_OUT is also the error of a batch
-whose leader steps down while it waits: its outcome is unknown.
+With acks=all and min.insync.replicas above a majority, min.insync.replicas replicas must have the batch on disk.  If
+fewer replicas are alive, nothing is appended, and the error is NOT_ENOUGH_REPLICAS.  After timeout_ms the error is
+NOT_ENOUGH_REPLICAS_AFTER_APPEND if the batch is committed but too few replicas have it, else REQUEST_TIMED_OUT.
+REQUEST_TIMED_OUT is also the error if the leader steps down before it can respond: the outcome is then unknown.
 
-Batches that an idempotent producer sent behind a batch that was refused with a retriable error, or whose outcome is
-unknown, are refused with the same error (`broker/clients/pipelines.py`).
+After a batch of an idempotent producer was refused with a retriable error, or had an unknown outcome, the producer's
+later batches are refused with the same error until it sends that batch again (`broker/clients/pipelines.py`).
 
-v0-2  older formats: UNSUPPORTED_FOR_MESSAGE_FORMAT, per partition
+v0-2  message formats before v2: each partition is refused with UNSUPPORTED_FOR_MESSAGE_FORMAT
 v3    record batch v2; transactional_id (refused: transactions are not implemented)
 v8    record_errors, error_message
-v10   current_leader, node_endpoints with NOT_LEADER_OR_FOLLOWER (KIP-951)
+v10   current_leader and node_endpoints, if an error is NOT_LEADER_OR_FOLLOWER (KIP-951)
 v13   topics by id
 """
 
@@ -68,7 +69,10 @@ class _Awaited(Pending[Response | None]):
         acks: int,
         lost_leadership: Callable[[], None],
     ) -> None:
-        """Wait for one append; call `lost_leadership` if its outcome is unknown because this broker stopped leading."""
+        """
+        Wait for one append.  `lost_leadership` is called if the outcome becomes unknown because this broker loses
+        leadership.
+        """
         at = self._begun
         self._begun += 1
         shard, index = partition.shard, appended.log_index
@@ -76,7 +80,7 @@ class _Awaited(Pending[Response | None]):
 
         def known(is_durable: bool) -> None:
             if unknown.pop(at, None) is None:
-                return  # `expire` has answered it
+                return  # `expire` has set the error already
             if not is_durable:
                 _refuse(
                     answer,
@@ -107,9 +111,12 @@ class _Awaited(Pending[Response | None]):
         self.complete(self.response)
 
     def expire(self) -> None:
-        """Answer the open appends: committed ones that too few replicas have, and ones whose outcome is unknown."""
+        """
+        Respond with an error for each append that is not durable enough: it is committed but too few replicas have it,
+        or its outcome is unknown.
+        """
         for answer, shard, index, known in self._unknown.values():
-            shard.stop_waiting(index, known)  # else the shard keeps the waiter while this broker leads
+            shard.stop_waiting(index, known)  # otherwise the shard might keep the waiter until leadership is lost
             if index <= shard.replica.commit_index:
                 _refuse(
                     answer,
@@ -200,22 +207,22 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
     if misdirected and context.version >= NEW_LEADERS_SINCE:
         response.node_endpoints = add_leader_hints(context, Response, misdirected)
     if acks == 0:
-        awaited.response = None  # nothing is sent
+        awaited.response = None  # acks=0 has no response
         if any(answer.error_code for topic in responses for answer in topic.partition_responses):
-            context.connection.close()  # as in Kafka, so that the client asks for the leader again
+            context.connection.close()  # as in Kafka, so that the client looks for the leader again
     awaited.all_begun(acks)
     return awaited.response if awaited.is_done and awaited.response is not None else awaited
 
 
 def _lost_leadership(context: RequestContext, topic_partition: TopicPartition, batch: memoryview | None) -> None:
-    """Refuse the batches behind this one until the client sends it again."""
+    """Refuse the producer's later batches until the client sends `batch` again."""
     if batch is not None:
         now_ms = context.broker.clock.monotonic_ms()
         context.connection.pipelines.refuse(topic_partition, batch, errors.REQUEST_TIMED_OUT, now_ms)
 
 
 def _refusal(request: Request, context: RequestContext) -> Appended | None:
-    """Return the refusal of every partition, if the request as a whole is refused."""
+    """Return the refusal for every partition if the whole request must be refused, else None."""
     if context.version < 3:
         return Appended(
             errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, message="only record batch v2 (Produce v3 and later) is stored"

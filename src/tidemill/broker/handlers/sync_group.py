@@ -1,10 +1,11 @@
 """
 SyncGroup (key 14): v0-5
 
-The leader of a classic group sends the assignments of all members; the response to each member has its own.
+Distributes assignments in a classic group: the group's leader sends the assignments of all members, and each member's
+response has its own assignment.
 
 v3  group_instance_id (KIP-345)
-v5  protocol_type and protocol_name, which are both required (KIP-559)
+v5  protocol_type and protocol_name, both required (KIP-559)
 """
 
 from tidemill.broker.coordinators.group_coordinator import ask_group

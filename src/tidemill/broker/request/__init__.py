@@ -1,1 +1,1 @@
-"""Pieces that several handlers share; `request_context` is the entry point."""
+"""Code that several handlers share.  The entry point is `request_context`."""

@@ -1,4 +1,4 @@
-"""A Fetch request in progress: it reads what is available, waits for more, and responds once.
+"""A Fetch request in progress: it reads the available batches, waits for more if necessary, and responds once.
 
 evaluate ─▶ enough bytes, an error, or the wait is over ─▶ response
    ▲   └──▶ a read must wait for the disk ─▶ reader thread ─▶ evaluate
@@ -26,9 +26,10 @@ NOTHING: Final[Read] = ([], 0)
 NEW_LEADERS_SINCE: Final = 16  # v12 has the field, but clients use it from v16 on
 ENOUGH_BYTES: Final = 4 << 20
 """
-A response of this size that also has the minimum of the request takes no further partitions.
+A response with this many bytes, and with at least the request's min_bytes, takes no further partitions.
 
-The client processes it while the broker reads the next one; it also bounds how long one fetch holds the event loop.
+The client processes the response while the broker reads the next one.  The bound also limits how long one Fetch holds
+the event loop.
 """
 
 
@@ -58,11 +59,11 @@ class DelayedFetch(Pending[Response]):
         self._is_scheduled = False
         self._timer: Any = None
         self._watched: list[Partition] = []
-        self._reserved = 0  # bytes of `_reads` at most, as counted in `ConnectionMemory`
+        self._reserved = 0  # upper bound of the bytes in `_reads`, as counted in `ConnectionMemory`
         self._reads: dict[FetchKey, Read | int] = {}  # results of the reader threads: batches, or an error code
 
     def begin(self, wait_ms: int) -> "Response | DelayedFetch":
-        """Return the response if it is ready at once, else this `Pending`."""
+        """Return the response if it is due immediately, else this `Pending`."""
         self._is_wait_over = wait_ms <= 0
         response = self._evaluate()
         if response is not None:
@@ -76,7 +77,7 @@ class DelayedFetch(Pending[Response]):
         self._evaluate_again()
 
     def _notified(self) -> None:
-        """Evaluate once per turn, however many partitions moved."""
+        """Schedule one evaluation per turn, however many high watermarks moved."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._context.broker.machine.turns.call_soon(self._evaluate_again)
@@ -87,7 +88,7 @@ class DelayedFetch(Pending[Response]):
             return
         try:
             response = self._evaluate()
-        except Exception as error:  # the request fails, and the notifying caller goes on
+        except Exception as error:  # only this request fails: the caller must notify other watchers
             self._release()
             self.fail(error)
             return
@@ -96,13 +97,13 @@ class DelayedFetch(Pending[Response]):
             self.complete(response)
 
     def cancel(self) -> None:
-        """Release everything: the client is gone."""
+        """Release everything, because the client has disconnected."""
         self._release()
         self.is_done = True
         self._then = self._failed = None
 
     def _release(self) -> None:
-        """Cancel the timer and the watches, and drop what was read."""
+        """Cancel the timer and the watches, and drop the batches that were read."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -117,7 +118,7 @@ class DelayedFetch(Pending[Response]):
         self._reserved = 0
 
     def _evaluate(self) -> Response | None:
-        """Return the response if it is due; else a timer, a watch or a reader thread will evaluate again."""
+        """Return the response if it is due, else None: a timer, a watch or a reader thread will evaluate again."""
         table = self._context.broker.shard_table
         answers: list[tuple[FetchKey, Wanted, PartitionResponse]] = []
         total = 0
@@ -161,7 +162,7 @@ class DelayedFetch(Pending[Response]):
             self._watched = partitions
             for partition in partitions:
                 partition.watch(self._notified)
-        self._forget_reads()  # they end at an older high watermark
+        self._forget_reads()  # the next evaluation reads up to a newer high watermark
         return None
 
     def _problem(self, key: FetchKey, wanted: Wanted, partition: Partition | None) -> int:
@@ -173,7 +174,10 @@ class DelayedFetch(Pending[Response]):
     def _read(
         self, key: FetchKey, wanted: Wanted, partition: Partition, room: int, *, is_first: bool
     ) -> Read | int | None:
-        """Read a partition without waiting for the disk; None: a reader thread must read it."""
+        """
+        Return the batches of a partition or an error code, without waiting for the disk.  Return None if a reader
+        thread must read the partition.
+        """
         if key in self._reads:
             return self._reads[key]
         if room <= 0 and not is_first:
@@ -183,13 +187,13 @@ class DelayedFetch(Pending[Response]):
         except (SegmentDamaged, OffsetGone) as error:
             return self._context.broker.read_failed(partition, error)
         if found is not None and found[1] > room and not is_first:
-            return NOTHING  # the batch is larger than the space left: the next response begins with it
+            return NOTHING  # the batch does not fit into this response: leave it to the next one
         return found
 
     def _read_elsewhere(
         self, wanted: list[tuple[FetchKey, Wanted, Partition, int]], enough: int, bytes_max: int
     ) -> None:
-        """Read partitions in a reader thread until `enough` bytes are there; `bytes_max` bounds them."""
+        """Read partitions in a reader thread until `enough` bytes have been read, and at most about `bytes_max`."""
         broker = self._context.broker
         self._is_reading = True
         broker.metrics.fetch_cache_misses += 1
@@ -244,7 +248,7 @@ class DelayedFetch(Pending[Response]):
             if answer.records:
                 fetched += sum(len(part) for part in answer.records if not isinstance(part, int))
                 if session.session_id:
-                    session.wanted[key] = session.wanted.pop(key)  # for fairness a served partition goes last next time
+                    session.wanted[key] = session.wanted.pop(key)  # for fairness, the next Fetch serves it last
         self._context.broker.metrics.fetch_bytes += fetched
         responses = [
             Response.Topic(topic=topic, topic_id=topic_id, partitions=partitions)  # type: ignore[arg-type]
@@ -273,12 +277,12 @@ def _answer(partition: Partition, key: FetchKey, batches: list[Buffer]) -> Parti
 
 
 def _diverging(partition: Partition, key: FetchKey, wanted: Wanted) -> PartitionResponse | None:
-    """Return the refusal of a client that read records which were truncated; None if it did not (KIP-595)."""
+    """Return the refusal for a client that has read records that were truncated later, else None (KIP-595)."""
     if wanted.last_fetched_epoch < 0:
         return None
     epoch, end = partition.log.epochs.end_offset(wanted.last_fetched_epoch, partition.log.end_offset)
     if epoch == UNDEFINED_EPOCH:
-        return _refused(key, errors.OFFSET_OUT_OF_RANGE)  # newer than every epoch here: as in Kafka
+        return _refused(key, errors.OFFSET_OUT_OF_RANGE)  # the client's epoch is newer than all in the log; as in Kafka
     if epoch == wanted.last_fetched_epoch and end >= wanted.fetch_offset:
         return None
     answer = _answer(partition, key, [])

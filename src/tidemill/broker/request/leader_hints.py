@@ -1,7 +1,7 @@
 """Leader hints: Produce and Fetch tell a client that asked the wrong broker which broker leads the partition (KIP-951).
 
-The client may then ask that broker at once, without a Metadata request.  A leader is named with its confirmed epoch, as
-one pair, and only if the client can reach it at a listener of the same name.
+The client may then send its request to that broker without a Metadata request first.  A hint has the leader and its
+confirmed epoch as one pair, and is given only if the leader has a listener of the same name as the client's.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,10 @@ from tidemill.wire.messages import fetch, metadata, produce
 WRONG_LEADER: Final = frozenset({errors.NOT_LEADER_OR_FOLLOWER, errors.FENCED_LEADER_EPOCH})
 
 Misdirected = tuple[str | None, int, Any]
-"""Topic name (None: unknown), partition, and the part of a response that refuses this partition with `WRONG_LEADER`."""
+"""
+Topic name (None if unknown), partition, and the part of a response that refuses this partition with one of
+`WRONG_LEADER`.
+"""
 
 
 def add_leader_hints(
@@ -23,9 +26,9 @@ def add_leader_hints(
     misdirected: Iterable[Misdirected],
 ) -> list[Any]:
     """
-    Set `current_leader` of each partition whose leader is known; return the endpoints of these leaders, each once.
+    Set `current_leader` of each partition whose leader is known, and return the endpoints of these leaders, each once.
 
-    `response` is the class of the response, whose nested structs are used.
+    `response` is the class of the response: it has the classes of the nested structs.
     """
     broker = context.broker
     partition_response = response.Topic.Partition

@@ -1,4 +1,4 @@
-"""The context of a request: its connection, client and time, and the broker."""
+"""The context of a request: the broker, the connection, the client and the time."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -8,7 +8,7 @@ from tidemill.broker.clients.pipelines import Pipelines
 
 
 class Caller(Protocol):
-    """The connection of a request, as handlers need it."""
+    """The part of a request's connection that handlers use."""
 
     @property
     def listener(self) -> str:
@@ -27,12 +27,12 @@ class Caller(Protocol):
     def peer(self) -> tuple[str, int]: ...
 
     def close(self) -> None:
-        """Close the connection after the responses that are ready have been sent."""
+        """Close the connection as soon as the responses that are ready have been sent."""
         ...
 
 
 class RequestContext:
-    """One per request; `now_ms` is wall-clock time."""
+    """The context of one request.  `now_ms` is wall-clock time."""
 
     __slots__ = ("broker", "client_id", "connection", "now_ms", "version")
 
