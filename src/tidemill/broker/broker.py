@@ -308,7 +308,7 @@ class Broker:
         return drains | (HEARS_CONTROLLER if self.controller.is_current else 0)
 
     def serving_changed(self, shard: Shard) -> None:
-        """Notify the parts that depend on leadership: this broker has begun or ceased to serve `shard` as its leader."""
+        """Notify the parts that depend on leadership: this broker has started or stopped serving `shard` as leader."""
         if shard.shard_id == METADATA_SHARD:
             self.controller.serving_changed()
         if shard.is_serving:
@@ -318,6 +318,6 @@ class Broker:
 
 
 def _queued_bytes_max(layers: BrokerLayers) -> int:
-    """Return `queued.max.request.bytes`, or `REQUESTS_BYTES_MAX` if it is -1, which means no limit in Kafka."""
+    """Return `queued.max.request.bytes`; `REQUESTS_BYTES_MAX` in place of -1, which means "no limit" in Kafka."""
     configured = broker_int(layers, "queued.max.request.bytes")
     return configured if configured > 0 else REQUESTS_BYTES_MAX

@@ -1,1 +1,1 @@
-"""What the broker keeps for its clients: memory, deadlines, fetch sessions (KIP-227) and pipelines of producers."""
+"""State that the broker keeps for its clients: memory, deadlines, fetch sessions and producer pipelines."""

@@ -1,32 +1,34 @@
-"""The memory of all client connections together, and which of them must wait or close when it is exhausted.
+"""Bounds the memory of all client connections together: decides which of them must wait or close at a bound.
 
-    arriving   frames that have arrived in part            ┐ together at most `requests_bytes_max`
+    arriving   incomplete frames                           ┐ together at most `requests_bytes_max`
     working    requests whose bytes an append still needs  ┘   (queued.max.request.bytes)
-    reading    what open fetches may read from disk        ┐ together about `RESPONSES_BYTES_MAX`
+    reading    reserved for reads of pending Fetches       ┐ together about `RESPONSES_BYTES_MAX`
     unread     responses that clients have not read        ┘
 
-At the first bound connections are not read from.  If `working` alone is at the bound, this holds for all of them: the
-journal makes room.  Else it holds for those that receive a large frame, except for the one that began first, so that
-one frame can always complete.  That connection is closed if its frame takes longer than `ARRIVAL_MS_MAX`.
+At the first bound, the broker stops reading from connections.  If `working` alone reaches the bound, it stops reading
+from all connections until the journal has made room.  Otherwise it stops reading from those connections that receive a
+large frame, except for the connection whose frame began first, so that one frame can always complete.  That connection
+is closed if its frame takes longer than `ARRIVAL_MS_MAX`.
 
-The nearer the second bound, the smaller the responses to Fetch.  At the bound, a client with unread responses gets no
-further one, and the connections that hold most and have read nothing for `UNREAD_MS_MAX` are closed.
+The closer to the second bound, the smaller are the responses to Fetch.  At the bound, no further request begins for a
+client with unread responses, and connections that have read nothing for `UNREAD_MS_MAX` are closed, those with the most
+unread bytes first.
 """
 
 from typing import Final, Protocol
 
 from tidemill.model.clock import Clock
 
-RESPONSES_BYTES_MAX: Final = 256 << 20  # about five of the largest answers that clients ask for by default
-RESPONSE_BYTES_MIN: Final = 64 << 10  # of a response at the bound; a fetch returns at least one batch of any size
+RESPONSES_BYTES_MAX: Final = 256 << 20  # about five of the largest responses that clients request by default
+RESPONSE_BYTES_MIN: Final = 64 << 10  # room for a response at the bound; a Fetch returns at least one batch of any size
 SHARE: Final = 4  # one response takes at most a quarter of what is left
-ARRIVAL_MS_MAX: Final = 10_000  # 100 MiB in this time are 10 MB/s
-UNREAD_MS_MAX: Final = 10_000  # longer than the pause of a client's garbage collector
-REFRESH_MS: Final = 20  # bounds how often all connections are asked for their unread bytes
+ARRIVAL_MS_MAX: Final = 10_000  # enough for 100 MiB at 10 MB/s
+UNREAD_MS_MAX: Final = 10_000  # longer than a client's pauses for garbage collection
+REFRESH_MS: Final = 20  # minimum interval between two updates of the unread bytes of all connections
 
 
 class Holder(Protocol):
-    """A connection, as the account of memory needs it."""
+    """The part of a connection that `ConnectionMemory` uses."""
 
     @property
     def unread_bytes(self) -> int:
@@ -34,11 +36,11 @@ class Holder(Protocol):
         ...
 
     def room_again(self) -> None:
-        """Try to read again, in a later turn: reading may change this account."""
+        """Try to read again, but in a later turn, because reading may change this `ConnectionMemory`."""
         ...
 
     def give_up(self, reason: str) -> None:
-        """Close the connection at once."""
+        """Close the connection immediately, because of `reason`."""
         ...
 
 
@@ -58,7 +60,7 @@ class ConnectionMemory:
         self.reading_bytes = 0
         self.unread_bytes = 0
         self._clock = clock
-        self._arriving: dict[Holder, _Held] = {}  # the first to begin is first
+        self._arriving: dict[Holder, _Held] = {}  # by connection; the frame that began first is first
         self._unread: dict[Holder, _Held] = {}
         self._waiting: dict[Holder, None] = {}
         self._refreshed_at = clock.monotonic_ms()
@@ -81,7 +83,7 @@ class ConnectionMemory:
         self._wake_since(before)
 
     def arriving(self, holder: Holder, size: int) -> None:
-        """Set the bytes that a connection keeps for an incomplete frame; 0 when it has none."""
+        """Set the bytes that a connection keeps for an incomplete frame; 0 if it has no such frame."""
         held = self._arriving.get(holder)
         if size and held is None:
             self._arriving[holder] = _Held(size, self._clock.monotonic_ms())
@@ -110,7 +112,7 @@ class ConnectionMemory:
         return holder is next(iter(self._arriving))
 
     def wait(self, holder: Holder) -> None:
-        """Call `room_again` once, when `may_receive` or `may_answer` may have changed."""
+        """Call the connection's `room_again` once, when its `may_receive` or `may_answer` may have changed."""
         self._waiting[holder] = None
 
     def _state(self) -> tuple[bool, bool, Holder | None]:
@@ -149,14 +151,14 @@ class ConnectionMemory:
             del self._unread[holder]
 
     def begin_read(self, size: int) -> None:
-        """Reserve `size` bytes of reads for a response; `end_read` releases them when it counts as unread."""
+        """Reserve `size` bytes for reads; `end_read` releases them when the response counts as unread or is dropped."""
         self.reading_bytes += size
 
     def end_read(self, size: int) -> None:
         self.reading_bytes -= size
 
     def may_answer(self, holder: Holder) -> bool:
-        """Whether another request of this client may begin."""
+        """Return whether another request of this client may begin."""
         if self.reading_bytes + self.unread_bytes < RESPONSES_BYTES_MAX:
             return True
         return holder not in self._unread
@@ -177,7 +179,7 @@ class ConnectionMemory:
     # Time, and the end of connections.
 
     def tick(self) -> None:
-        """Close connections that hold memory for too long; called a few times a second."""
+        """Close connections that hold memory for too long.  Called a few times a second."""
         self._refresh()
         now = self._clock.monotonic_ms()
         while self.request_bytes >= self.requests_bytes_max:
@@ -194,13 +196,13 @@ class ConnectionMemory:
                 self.lost(holder)
                 holder.give_up("it does not read its responses, and other connections need the memory")
 
-        self._wake()  # there is no notification when a socket's buffer has been sent
+        self._wake()  # needed because nothing reports when a socket has sent its buffer
 
     def _unread_of(self, holder: Holder) -> int:
         return self._unread[holder].bytes
 
     def lost(self, holder: Holder) -> None:
-        """Forget a connection that is gone; its requests in progress end by themselves."""
+        """Forget a closed connection.  Its requests in progress release their bytes themselves."""
         self._waiting.pop(holder, None)
         self.arriving(holder, 0)
         self.unread(holder, 0)

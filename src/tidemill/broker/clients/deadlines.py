@@ -1,7 +1,7 @@
-"""Deadlines of requests that wait for other brokers, kept without a timer for each.
+"""Deadlines of requests that wait for other brokers, without a timer per request.
 
-Requests with the same time limit expire in the order in which they were added, so each tick looks only at those that
-have expired.  Deadlines are as exact as the tick, and cost nothing for a request that is answered in time.
+Requests with the same time limit expire in the order in which they were added, so each tick looks only at requests that
+have expired.  A request expires up to one tick late.
 """
 
 from typing import Protocol
@@ -11,17 +11,17 @@ from tidemill.model.clock import Clock
 
 class Expiring(Protocol):
     def expire(self) -> None:
-        """Answer with what is known: the deadline has passed."""
+        """Respond with what is known so far, because the deadline has passed."""
         ...
 
 
 class Deadlines:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: dict[int, dict[Expiring, int]] = {}  # by time limit: the deadline of each
+        self._waiting: dict[int, dict[Expiring, int]] = {}  # time limit → request → deadline
 
     def add(self, waiting: Expiring, limit_ms: int) -> None:
-        """Call its `expire` at the first tick after `limit_ms`, unless it is removed before."""
+        """Call `waiting.expire` at the first tick after `limit_ms`, unless `waiting` is removed before."""
         self._waiting.setdefault(limit_ms, {})[waiting] = self._clock.monotonic_ms() + limit_ms
 
     def remove(self, waiting: Expiring, limit_ms: int) -> None:

@@ -5,9 +5,10 @@
     id 0, epoch −1                ─▶ no session
     id, epoch −1                  ─▶ the session ends
 
-The cache is bounded.  The least recently used session is evicted if it has not been used for two minutes; else the new
-client is served without a session.  So clients that come in turn do not evict each other, as KIP-227 demands.  The
-partitions of all sessions together are bounded in the same way, and one session may have only a part of them.
+The number of sessions is bounded.  If it is reached, a new session replaces the least recently used one, but only if
+that one has not been used for two minutes; otherwise the new client is served without a session.  So clients do not
+evict each other in turn, as KIP-227 demands.  The number of partitions in all sessions is bounded in the same way, and
+the number of partitions in one session has a lower bound of its own.
 """
 
 from typing import Final
@@ -18,7 +19,7 @@ from tidemill.wire.messages.fetch import Request
 
 EVICTION_MS_MIN: Final = 120_000  # Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS
 PARTITIONS_MAX: Final = 200_000  # of all sessions together: about 80 MB
-SESSION_PARTITIONS_MAX: Final = 50_000  # of one session: a client with more sends all of them in each request
+SESSION_PARTITIONS_MAX: Final = 50_000  # of one session; a client with more partitions gets no session
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
 EPOCH_MAX: Final = (1 << 31) - 1
@@ -27,7 +28,7 @@ FetchKey = tuple[str, bytes, int]  # topic name, topic id, partition
 
 
 class Wanted:
-    """One partition of a session, with the bounds that the client last got."""
+    """A partition that a client fetches, with the offsets that the last response had."""
 
     __slots__ = ("bounds", "bytes_max", "fetch_offset", "last_fetched_epoch", "leader_epoch")
 
@@ -49,7 +50,7 @@ class FetchSession:
         self.session_id = session_id
         self.used_at_ms = 0
         self.epoch = 1  # of the next request
-        self.is_incremental = False  # whether the current request is
+        self.is_incremental = False  # whether the current request is incremental
         self.wanted = wanted
 
 
@@ -66,7 +67,10 @@ class FetchSessions:
         return len(self._sessions)
 
     def session_for(self, request: Request, now_ms: int) -> FetchSession | int:
-        """Return the session for `request` (id 0: it is not kept), or an error code; `now_ms` is monotonic."""
+        """
+        Return the session for `request`, or an error code.  A session with id 0 ends with this request.  `now_ms` is
+        monotonic.
+        """
         session_id, epoch = request.session_id, request.session_epoch
         if epoch == FINAL_EPOCH:
             self._end(session_id)
@@ -95,7 +99,7 @@ class FetchSessions:
         return session if wanted and self._keep(session, now_ms) else FetchSession(0, wanted)
 
     def _keep(self, session: FetchSession, now_ms: int) -> bool:
-        """Store the session as the most recently used; False if there is no room."""
+        """Store the session as the most recently used one.  Return False if there is no room."""
         count = len(session.wanted)
         if count > SESSION_PARTITIONS_MAX or not self._has_room(count, now_ms):
             return False
@@ -105,7 +109,7 @@ class FetchSessions:
         return True
 
     def _has_room(self, partition_count: int, now_ms: int) -> bool:
-        """Whether there is room for so many partitions, after evicting sessions that may be evicted."""
+        """Evict old sessions as necessary.  Return whether there is room for a session of `partition_count`."""
         while len(self._sessions) >= self._sessions_max or self._partition_count + partition_count > PARTITIONS_MAX:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.used_at_ms < EVICTION_MS_MIN:

@@ -1,10 +1,11 @@
-"""Pipelines of idempotent producers on one connection, after a batch was refused that the client will send again.
+"""Pipelines of idempotent producers on one connection: keep the batches in order after a batch was refused.
 
     batch 0 ─▶ refused during a transfer ─▶ the transfer fails ─▶ batch 1 ─▶ refused, too ─▶ batch 0 ─▶ batch 1
 
-A client sends several batches of a partition without waiting, and sends refused batches again, in order.  A partition
-accepts any sequence of a producer that it does not know (KIP-360: the producer's state may have expired).  So it would
-accept batch 1 as the first one, and batch 0 behind it.  Once the producer is known, its sequences keep the order.
+A client sends several batches of a partition without waiting for responses, and sends refused batches again, in order.
+From a producer that it does not know, a partition accepts a first batch with any sequence (KIP-360: the producer's
+state may have expired).  So it would accept batch 1 first, and batch 0 after it.  Therefore the broker refuses batch 1,
+too, until batch 0 is sent again.  From a known producer, the partition accepts only sequences in order.
 """
 
 from typing import Final, NamedTuple
@@ -24,10 +25,10 @@ SENT_AGAIN: Final = frozenset({
 """Errors after which every client sends the batch again."""
 
 EXPECTED_MS: Final = 10_000
-"""How long the refused batch is expected: a client may have given it up without a new epoch."""
+"""How long later batches are refused: a client may drop the refused batch and continue with the same epoch."""
 
 PARTITIONS_MAX: Final = 1_000
-"""Bound of remembered partitions: clients may name partitions that do not exist."""
+"""Number of partitions that are remembered per connection: clients may name partitions that do not exist."""
 
 TopicPartition = tuple[str | bytes, int]  # topic, by name or by id, and partition
 
@@ -41,18 +42,21 @@ class _Refused(NamedTuple):
 
 
 class Pipelines:
-    """`now_ms` is monotonic."""
+    """The refused batches of one connection.  `now_ms` is monotonic."""
 
     __slots__ = ("_refused",)
 
     def __init__(self) -> None:
-        self._refused: dict[TopicPartition, _Refused] = {}  # the first batch of each pipeline, the latest refusal last
+        self._refused: dict[TopicPartition, _Refused] = {}  # the first refused batch of each; the latest refusal last
 
     def __bool__(self) -> bool:
         return bool(self._refused)
 
     def refuse(self, place: TopicPartition, batch: memoryview, code: int, now_ms: int) -> None:
-        """Remember a batch that was refused with one of `SENT_AGAIN`, or that a new leader may truncate."""
+        """
+        Remember a batch that was refused with a code of `SENT_AGAIN`, or whose outcome is unknown because a new leader
+        may truncate it.
+        """
         if len(batch) < HEADER_BYTES or len(place[0]) > NAME_LENGTH_MAX:
             return
         header = read_header(batch)
@@ -66,7 +70,10 @@ class Pipelines:
             self._refused[place] = _Refused(*header[9:12], code, now_ms + EXPECTED_MS)
 
     def refusal(self, place: TopicPartition, batch: memoryview, known: ProducerStates, now_ms: int) -> int:
-        """Return the error code of a batch behind a refused one that was not sent again yet; 0 if there is none."""
+        """
+        Return the error code of an earlier batch that was refused and must be sent again before `batch`; 0 if `batch`
+        may be appended.
+        """
         first = self._refused.get(place)
         if first is None or len(batch) < HEADER_BYTES:
             return errors.NONE
@@ -79,7 +86,10 @@ class Pipelines:
 
 
 def _is_behind(first: _Refused, producer_id: int, producer_epoch: int, base_sequence: int) -> bool:
-    """Whether the batch is a later one of the same producer and epoch; sequences wrap behind `SEQUENCE_MAX`."""
+    """
+    Return whether the batch is later than `first`, from the same producer and epoch.  After `SEQUENCE_MAX`, sequences
+    continue with 0.
+    """
     if (producer_id, producer_epoch) != (first.producer_id, first.producer_epoch):
         return False
     return 0 < (base_sequence - first.base_sequence) & SEQUENCE_MAX <= SEQUENCE_MAX // 2

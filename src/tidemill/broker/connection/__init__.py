@@ -1,1 +1,1 @@
-"""From bytes to requests in order, and back, for clients and peers; `kafka_connection` is the entry point."""
+"""Turns bytes into requests, and responses into bytes, for clients and peers.  Entry point: `kafka_connection`."""

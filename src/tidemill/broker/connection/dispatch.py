@@ -1,4 +1,4 @@
-"""The handler of each API; ApiVersions advertises exactly these APIs."""
+"""Dispatch: the handler of each API.  ApiVersions advertises exactly these APIs."""
 
 from types import ModuleType
 from typing import Final
@@ -72,7 +72,7 @@ _MODULES: Final[tuple[ModuleType, ...]] = (
 
 _BY_NAME: Final = {api.name: api for api in ALL.values()}
 
-# The controller decides these: they are forwarded to it, wherever it is.
+# Only the controller handles these APIs; other brokers forward their requests to it.
 _AT_CONTROLLER: Final = (
     alter_configs,
     create_partitions,
@@ -93,10 +93,10 @@ def _handler_of(module: ModuleType) -> Handler:
 
 
 HANDLERS: Final[dict[int, Handler]] = {_api_of(module).key: _handler_of(module) for module in _MODULES}
-"""API key → handler, whose file has the API's name.  It returns a response, or a `Pending` that completes with one."""
+"""The handler of each API key.  A handler returns a response, or a `Pending` that completes with one."""
 
 CONTROLLER_HANDLERS: Final[dict[int, Handler]] = {_api_of(module).key: module.handle for module in _AT_CONTROLLER}
-"""The handlers of requests that other brokers forward, while the controller is here."""
+"""The handlers of requests that other brokers forward while this broker is the controller."""
 
 OFFERED: Final[dict[int, Api]] = {key: ALL[key] for key in HANDLERS}
 """The APIs that ApiVersions lists."""

@@ -1,9 +1,9 @@
-"""Forwarding: any broker accepts a client's request that the controller answers, as KRaft's brokers do.
+"""Forwarding: any broker accepts a client's request for the controller and forwards it, as KRaft's brokers do.
 
     handler ─▶ ControllerClient ─▶ the controller's response ─▶ client
 
-The client gets NOT_CONTROLLER when there is no controller for `WAIT_MS`, and REQUEST_TIMED_OUT when contact is lost
-before the controller has answered: then the outcome is unknown.
+The error is NOT_CONTROLLER if no controller is found within `WAIT_MS`, and REQUEST_TIMED_OUT if the connection to the
+controller is lost before it has answered, which means that the outcome is unknown.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tidemill.broker.request.request_context import RequestContext
 from tidemill.shard.pending import Pending
 from tidemill.wire.schema import Api, Message
 
-WAIT_MS: Final = 5_000  # for a controller; an election takes a second or two
+WAIT_MS: Final = 5_000  # how long a request waits for a controller; an election takes a second or two
 
 Handler = Callable[[Any, RequestContext], object]
 
@@ -31,7 +31,7 @@ class ControllerModule(Protocol):
 
 
 def forwarded(api: Api, module: ControllerModule) -> Handler:
-    """Return a handler that has the controller answer, wherever it is."""
+    """Return a handler that runs `module.handle` on the controller, which may be this broker or another one."""
 
     def handle(request: Any, context: RequestContext) -> object:
         if context.broker.controller.accepts_writes:

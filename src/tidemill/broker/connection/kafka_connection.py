@@ -2,32 +2,32 @@
 
     bytes ─▶ frames ─▶ handler ─▶ response, or Pending ─▶ ... ─▶ responses, in order ─▶ bytes
 
-Requests of one connection take effect in order: a request sees everything that the requests before it did.
+Requests of one connection take effect in order: a request sees the effects of all earlier ones.
 
     request    begins when
     Produce    every earlier request that is not Produce has been answered
     any other  every earlier request has been answered
 
-Produce is pipelined because append order is request order: a batch enters the log when its request begins, and one
-journal write serves many of them.  Every other request waits, as in Kafka, which handles one request per connection at
-a time.  Produce also waits for the others: Produce behind CreateTopics finds the topic, and Produce behind Fetch does
-not change what that Fetch returns.  A Produce request with acks=0 has no response; it counts as answered when its
-batches are in this broker's journal.
+Produce requests are pipelined: each batch enters the log as soon as its request begins, so batches stay in request
+order, and one journal write serves many of them.  Every other request waits, as in Kafka, which handles one request per
+connection at a time.  Produce waits for other requests, so that a Produce after CreateTopics finds the topic, and a
+Produce after Fetch does not change what that Fetch returns.  A Produce request with acks=0 has no response; it counts
+as answered when its batches are in this broker's journal.
 
 So the unanswered requests of a connection are either Produce requests, or one request of another kind.  A long poll
-(Fetch, JoinGroup) delays whatever its client sends behind it on the same connection.
+(Fetch, JoinGroup) delays all later requests on the same connection.
 
-Everything is bounded.  While one of the following is at its bound, no further request begins and the connection is not
-read from.  Each has one place that wakes the connection when there is room again:
+While one of the following is at its bound, no further request begins, and the connection is not read from.  On the
+right is what makes the connection continue:
 
     unsent responses, or responses held for an earlier one     `resume_writing`, or the earlier request's response
-    unanswered requests, and the bytes they keep               `_completed`
+    unanswered requests, and the bytes that they keep          `_completed`
     the next frame, while it must wait for earlier requests    `_completed`
-    the work of one turn of the loop for one connection        the next turn
-    what all connections together keep                         `room_again`, called by `ConnectionMemory`
+    the work for one connection in one turn of the loop        the next turn
+    the memory of all connections together                     `room_again`, called by `ConnectionMemory`
 
-A frame that must wait stays in the receive buffer.  Reading stops as soon as its API key is known, so that a large
-request behind a long poll does not fill the memory that all connections share.
+A frame that must wait stays in the receive buffer.  Reading stops as soon as the frame's API key is known, so that a
+large request after a long poll does not fill the memory that all connections share.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,17 +49,17 @@ from tidemill.wire.server_connection import RequestEnvelope, ServerConnection
 Buffer = bytes | bytearray | memoryview
 
 IN_FLIGHT_MAX: Final = 1_000  # unanswered requests of one connection; librdkafka sends up to 1,000,000 by default
-IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # kept by them: more than a pipeline needs, a quarter of `REQUESTS_BYTES_MAX`
+IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # bytes that these requests keep; a quarter of `REQUESTS_BYTES_MAX`
 PIPELINED: Final = produce.API.key
-ANSWERS_BYTES_MAX: Final = 1 << 20  # unsent, before further requests begin
-TURN_REQUESTS_MAX: Final = 128  # of one connection in one turn of the loop, then other connections are served
+ANSWERS_BYTES_MAX: Final = 1 << 20  # bytes of unsent responses at which no further request begins
+TURN_REQUESTS_MAX: Final = 128  # requests of one connection in one turn; then other connections are served
 UNREAD_BYTES_MIN: Final = (
     16 << 10
 )  # smaller responses are counted in `ConnectionMemory` only when the client stops reading
 
 
 class Writer(Protocol):
-    """The socket, as the connection needs it."""
+    """The part of a socket that a connection uses."""
 
     @property
     def peer(self) -> tuple[str, int]: ...
@@ -79,7 +79,7 @@ class Writer(Protocol):
 
 
 class KafkaConnection:
-    """`runtime.tcp_server.Connection`."""
+    """Implements `runtime.tcp_server.Connection`."""
 
     def __init__(self, broker: Broker, listener: str, writer: Writer, frame_bytes_max: int) -> None:
         self.broker = broker
@@ -93,9 +93,9 @@ class KafkaConnection:
         self._in_flight_bytes = 0  # of awaited requests whose bytes stay in memory
         self._out: list[Buffer] = []
         self._out_bytes = 0  # in `_out`
-        self._held_bytes = 0  # responses that wait for that of an earlier request
+        self._held_bytes = 0  # bytes of responses that wait for the response to an earlier request
         self._turn_requests = 0  # requests begun since the last turn of this connection
-        self._turn_bytes = 0  # bytes sent since then
+        self._turn_bytes = 0  # bytes sent since the last turn
         self._is_open = True
         self._is_working = False
         self._is_paused = False
@@ -174,14 +174,17 @@ class KafkaConnection:
                 self._in_flight_bytes += envelope.size
                 broker.memory.begin_work(envelope.size)
             else:
-                envelope.request = None  # the response does not need it, and may take long
+                envelope.request = None  # frees the request's memory while the response is pending
         outcome.then(
             lambda response: self._completed(envelope, outcome, response),
             lambda _: self._completed(envelope, outcome, None),
         )
 
     def _completed(self, envelope: RequestEnvelope, outcome: Pending[Message | None], response: Message | None) -> None:
-        """Send a response; called from anywhere, so it neither raises nor begins another request."""
+        """
+        Send a response.  Any part of the broker may complete a `Pending`, so this neither raises nor begins another
+        request.
+        """
         if self._awaited.pop(envelope, None) is not None and outcome.keeps_request:
             self._in_flight_bytes -= envelope.size
             self.broker.memory.end_work(envelope.size)
@@ -196,7 +199,7 @@ class KafkaConnection:
     # Sending.
 
     def _answer(self, envelope: RequestEnvelope, response: Message | None) -> None:
-        """Encode and send a response; None: the request has none (acks=0)."""
+        """Encode and send a response.  `response` is None for a request without a response (acks=0)."""
         if not self._is_open:
             return
         try:
@@ -211,7 +214,10 @@ class KafkaConnection:
         self._respond(envelope, parts)
 
     def _failed(self, envelope: RequestEnvelope, error: BaseException) -> None:
-        """Report a defect: as an error code if the response has a field for it, else by closing the connection."""
+        """
+        Report a defect of the broker to the client: with an error code if the response has a field for it, else by
+        closing the connection.
+        """
         self.broker.request_failed(envelope.api, envelope.version, self.writer.peer, error)
         response = failure_response(envelope.api, envelope.version)
         if response is None:
@@ -249,7 +255,7 @@ class KafkaConnection:
 
     @property
     def unread_bytes(self) -> int:
-        """The bytes of responses that wait here, for earlier ones, or in the socket's buffer."""
+        """The bytes of responses that wait for this turn's write, for earlier responses, or in the socket's buffer."""
         return self._out_bytes + self._held_bytes + self.writer.unsent_bytes
 
     # Back-pressure.
@@ -268,7 +274,7 @@ class KafkaConnection:
         )
 
     def _must_wait(self) -> bool:
-        """Whether the next frame must wait for the responses to the requests before it."""
+        """Return whether the next frame must wait for the responses to earlier requests."""
         unanswered = self._wire.pending
         if not unanswered:
             return False
@@ -276,12 +282,12 @@ class KafkaConnection:
         return key is not None and (key != PIPELINED or unanswered[-1].api.key != PIPELINED)
 
     def _may_resume(self) -> bool:
-        """Whether this connection may continue although the memory of all connections is exhausted."""
+        """Return whether this connection may continue although the memory of all connections is exhausted."""
         memory = self.broker.memory
         return memory.may_receive(self) and memory.may_answer(self)
 
     def _pace(self, *, has_more: bool = False) -> None:
-        """Pause or resume reading; `has_more`: complete frames are left in the buffer."""
+        """Pause or resume reading.  `has_more` tells that complete frames are left in the buffer."""
         if self._turn_requests >= TURN_REQUESTS_MAX // 8 or self._turn_bytes >= ANSWERS_BYTES_MAX // 8:
             self._schedule_turn()
         is_full = self._is_full()
@@ -292,7 +298,7 @@ class KafkaConnection:
                 self._is_paused = True
                 self.writer.pause_reading()
             if not is_full:
-                self._schedule_turn()  # there was no room when the frames were left, and there is room now
+                self._schedule_turn()  # the frames were left for lack of room, and there is room now
         elif self._is_paused:
             self._is_paused = False
             self.writer.resume_reading()
@@ -303,7 +309,7 @@ class KafkaConnection:
             self._schedule_turn()
 
     def _schedule_turn(self) -> None:
-        """Begin a turn later, never at once: the caller may be in the middle of other work."""
+        """Schedule a turn.  It never begins immediately, because the caller may be in the middle of other work."""
         if not self._is_turn_scheduled:
             self._is_turn_scheduled = True
             self.broker.machine.turns.call_soon(self._begin_turn)
@@ -341,7 +347,7 @@ class KafkaConnection:
         return self.writer.peer
 
     def close(self) -> None:
-        """Close the connection after the responses that are ready; open requests get no response."""
+        """Close the connection after sending the responses that are ready.  Unanswered requests get no response."""
         if self._is_open:
             self._flush()
             self._is_open = False

@@ -1,7 +1,7 @@
-"""PeerRequests: requests of other brokers: what they and their clients ask the controller, and leadership transfers.
+"""PeerRequests: handles requests of other brokers: their own and their clients' for the controller, and transfers.
 
-A request for the controller that arrives where the controller is not gets an empty response: nothing has looked at the
-request, and the sender looks for the controller again.
+If a request for the controller arrives at a broker that is not the controller, the response is empty.  It tells the
+sender that the request was not handled, so the sender looks for the controller again.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -39,11 +39,11 @@ from tidemill.wire.server_connection import ServerConnection
 
 Respond = Callable[[Sequence[Buffer]], None]
 
-FRAME_SIZE_BYTES: Final = 4  # a request or response between brokers is a whole Kafka frame, with its size
+FRAME_SIZE_BYTES: Final = 4  # size field of a Kafka frame; requests between brokers include it
 
 
 class BrokerCaller:
-    """The caller of a handler when a broker asks, for itself or for a client; `address` is its peer listener's."""
+    """The `Caller` of a request that a broker sends, for itself or for a client."""
 
     listener = ""
     offered: Collection[int] = ()
@@ -58,7 +58,7 @@ class BrokerCaller:
         return host, int(port or 0)
 
     def close(self) -> None:
-        """Keep the link: it carries other requests, too."""
+        """Do nothing: the link must stay open, because it carries other requests, too."""
 
 
 class PeerRequests:
@@ -77,13 +77,16 @@ class PeerRequests:
         self._wire = ServerConnection({key: ALL[key] for key in CONTROLLER_HANDLERS} | {api.key: api for api in own})
 
     def handle(self, api: Api, version: int, request: Any) -> object:
-        """Handle a request of this broker, as if another one had sent it.  Returns a response or a Pending."""
+        """Handle this broker's own request like one from another broker.  Return a response or a `Pending`."""
         broker = self._broker
         caller = BrokerCaller(broker.cluster.address)
         return self._handlers[api.key](request, RequestContext(broker, caller, version, None, broker.clock.wall_ms()))
 
     def answer(self, link: Link, data: memoryview, respond: Respond) -> None:
-        """Handle a request of another broker.  ProtocolError closes the link: it may run an unknown version."""
+        """
+        Handle a request of another broker.  Raises ProtocolError, which closes the link, if the request cannot be
+        decoded: the other broker may run an unknown version.
+        """
         envelope = self._wire.decode(data[FRAME_SIZE_BYTES:])
         broker = self._broker
         if envelope.api.key in self._for_controller and not broker.controller.accepts_writes:
@@ -105,7 +108,7 @@ class PeerRequests:
         else:
             answered(outcome)
 
-    # A broker that joins knows the address of one broker only, which asks the controller for it.
+    # A joining broker may know the address of only one broker.  That broker forwards its Join to the controller.
 
     def _join(self, request: join.Request, context: RequestContext) -> object:
         broker = context.broker
@@ -172,7 +175,10 @@ class PeerRequests:
         return pending
 
     def _submit(self, command: Command, answer: Callable[[Any], Message], response: Any) -> Pending[Message]:
-        """Submit to the controller, which is here.  A refusal becomes a response with its error code and message."""
+        """
+        Submit `command` to the controller, which must be this broker.  A refusal becomes a response with the refusal's
+        error code and message.
+        """
         pending: Pending[Message] = Pending()
 
         def decided(result: Any) -> None:
@@ -187,7 +193,7 @@ class PeerRequests:
         self._broker.controller.submit(command).then(decided)
         return pending
 
-    # Leadership transfers, asked of the broker that leads the shards.
+    # Leadership transfers, requested from the broker that leads the shards.
 
     def _transfer_leadership(self, request: transfer_leadership.Request, context: RequestContext) -> object:
         moves = [(ShardId(move.shard_id), BrokerId(move.to)) for move in request.moves]

@@ -1,1 +1,1 @@
-"""Leadership of shards: who may answer for a partition, and how leadership is transferred or drained."""
+"""Leadership of shards: whether this broker may serve a partition, and how leadership is transferred or drained."""

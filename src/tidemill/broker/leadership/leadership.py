@@ -1,13 +1,13 @@
 """Leadership checks: whether this broker may serve a partition, and the error code if it may not.
 
-    replica here                 append                    read
+    replica on this broker       append                    read
     follower                     NOT_LEADER_OR_FOLLOWER    NOT_LEADER_OR_FOLLOWER
     leader, term not confirmed   NOT_LEADER_OR_FOLLOWER    OFFSET_NOT_AVAILABLE, except for committed records
     leader, in a transfer        NOT_LEADER_OR_FOLLOWER    served
     damaged                      KAFKA_STORAGE_ERROR       KAFKA_STORAGE_ERROR
 
-A new leader has every committed record, but knows how many of its records are committed only after an entry of its own
-term has committed (KIP-207, rule A1 of `docs/raft.md`).  `docs/protocol/leadership.md` lists what each API answers.
+A new leader has every committed record, but does not know how many of its records are committed until an entry of its
+own term has committed (KIP-207, rule A1 of `docs/raft.md`).  `docs/protocol/leadership.md` lists each API's errors.
 """
 
 from tidemill.model import errors
@@ -15,7 +15,9 @@ from tidemill.shard.partition import Partition
 
 
 def leadership_problem(partition: Partition, leader_epoch: int) -> int:
-    """Return the error code for a client that expects `leader_epoch` (-1: any), or 0 if it may be served (KIP-320)."""
+    """
+    Return 0 if this broker may serve a client that expects `leader_epoch` (-1 for any), else the error code (KIP-320).
+    """
     shard = partition.shard
     if not shard.is_serving:
         if shard.log.damage is not None:
@@ -25,7 +27,7 @@ def leadership_problem(partition: Partition, leader_epoch: int) -> int:
 
 
 def reading_problem(partition: Partition, leader_epoch: int, fetch_offset: int) -> int:
-    """Return the error code for a client that reads from `fetch_offset` on, or 0."""
+    """Return 0 if this broker may serve a read from `fetch_offset` on, else the error code."""
     shard = partition.shard
     code = leadership_problem(partition, leader_epoch)
     if code == errors.OFFSET_NOT_AVAILABLE and fetch_offset <= partition.high_watermark:

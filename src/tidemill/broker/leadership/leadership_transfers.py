@@ -1,9 +1,9 @@
-"""Begins leadership transfers: directly where this broker leads the shard, else by a request to the leader.
+"""LeadershipTransfers: begins leadership transfers of shards that this broker or other brokers lead.
 
-    plan (shard, to) ─┬─▶ led here ─▶ shard.transfer_leadership
-                      └─▶ led by another ─▶ HandOver ─▶ its broker ─▶ `here`
+    move (shard, to) ─┬─▶ led by this broker ─▶ shard.transfer_leadership
+                      └─▶ led by another ─▶ TransferLeadership request ─▶ that broker ─▶ `here`
 
-A transfer loses nothing: the leader accepts no new entries, waits until all are committed, and only then lets the
+A transfer loses no entries: the leader stops accepting entries, waits until all have committed, and only then lets the
 target campaign.
 """
 
@@ -61,7 +61,7 @@ class LeadershipTransfers:
     def _ask(
         self, broker_id: BrokerId, moves: list[Move], refused: Callable[[Sequence[ShardId]], None]
     ) -> list[ShardId]:
-        """Ask a broker for transfers; return the shards for which it could not be asked."""
+        """Send a broker a request for transfers.  Return the shards of `moves` if the request cannot be sent."""
         request = Request(moves=[Request.Move(shard_id=shard_id, to=to) for shard_id, to in moves])
 
         def answered(frame: memoryview | None) -> None:

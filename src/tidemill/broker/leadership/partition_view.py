@@ -1,7 +1,8 @@
 """A partition as clients see it: its leader, its replicas, and which of them are in sync or offline.
 
-Leader and epoch are one pair.  While no leader is known that the client can reach, the error is LEADER_NOT_AVAILABLE,
-never the epoch of another leader: clients ignore epochs older than they know, and reset on undefined ones.
+Leader and epoch are one pair, and no leader gets the epoch of another: clients ignore epochs that are older than the
+newest one they know.  While no leader is known that the client can reach, the epoch is undefined, and the error is
+LEADER_NOT_AVAILABLE.
 """
 
 from collections.abc import Collection
@@ -17,7 +18,7 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """The list of replicas in sync is for people and tools: leaders count majorities and do not need it."""
+    """One partition as clients see it.  `in_sync` is for people and tools: leaders count majorities instead."""
 
     error_code: int
     leader_id: int
@@ -30,7 +31,10 @@ class PartitionView:
 def partition_view(
     image: ClusterImage, cluster: Cluster, topic: Topic, number: int, listed: Collection[int]
 ) -> PartitionView:
-    """Return the view; `listed` are the brokers that the response has endpoints of: only they are named as leaders."""
+    """
+    Return the view of one partition.  `listed` are the brokers whose endpoints the response has; no other broker is
+    returned as the leader.
+    """
     shard_id = topic.shard_of(number)
     assert shard_id is not None, f"partition {number} of {topic.name} is in no shard"
     planned = image.shards[shard_id]

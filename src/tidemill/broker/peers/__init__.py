@@ -1,1 +1,1 @@
-"""What a broker exchanges with its peers and knows of them; `cluster` is the entry point."""
+"""A broker's connections to its peers, and what it knows about them.  The entry point is `cluster`."""

@@ -22,18 +22,18 @@ from tidemill.raft.quorum import has_majority
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import Identity
 
-HEARD_MS: Final = 1_000  # four ticks: clients are sent only to leaders with a heartbeat that recent
+HEARD_MS: Final = 1_000  # four ticks; clients are told only leaders whose last heartbeat is at most this old
 LISTED_MS: Final = 9_000
 """
 A broker is listed to clients for this long after its last heartbeat, as with Kafka's `broker.session.timeout.ms`.
 
-A client that learns from one response that a broker is gone and which one leads its partitions now may drop both facts:
-librdkafka 2.16 does, for up to a second.
+A client may ignore a response that both lacks a broker and names a new leader for that broker's partitions: librdkafka
+2.16 does so for up to a second.
 """
 
 
 class ClusterOwner(Protocol):
-    """The broker, as its view of the cluster needs it."""
+    """The part of the broker that `Cluster` uses."""
 
     @property
     def image(self) -> ClusterImage: ...
@@ -45,22 +45,23 @@ class ClusterOwner(Protocol):
 
     @property
     def is_syncing(self) -> bool:
-        """Whether the journal makes rows durable, as votes and acknowledgements need it."""
+        """Whether the journal makes rows durable; without that, this broker can neither vote nor acknowledge."""
         ...
 
     @property
     def flags(self) -> int:
-        """The flags of this broker's heartbeats, see `peer.frame`."""
+        """The flags in this broker's heartbeats (see `peer.frame`)."""
         ...
 
     def serving_changed(self, shard: Shard) -> None:
-        """Called when this broker becomes the leader of a shard, or no longer is."""
+        """Called when this broker has started or stopped serving `shard` as its leader."""
         ...
 
 
 class Cluster:
     """
-    Implements `RaftTransport` and `ShardObserver` for the shards here, and `PeersOwner` for the links to other brokers.
+    Implements `RaftTransport` and `ShardObserver` for this broker's shards, and `PeersOwner` for the links to other
+    brokers.
     """
 
     def __init__(
@@ -72,8 +73,8 @@ class Cluster:
         stall_tolerant_clock: Clock,
     ) -> None:
         self._owner = owner
-        self.address = ""  # host:port of the peer listener, once it is bound
-        self.join: Sequence[str] = ()  # addresses to connect to, beside those in the image
+        self.address = ""  # host:port of the peer listener; empty until it is bound
+        self.join: Sequence[str] = ()  # addresses to connect to, in addition to those in the image
         self.leaders = LeaderTable(identity.voter)
         self._lag = ReplicaLag(
             image=self._image, shards=self._shards, alive=lambda: self.peers.alive(), clock=stall_tolerant_clock
@@ -129,7 +130,7 @@ class Cluster:
         self.leaders_changed()
 
     def reach(self) -> None:
-        """Keep connections to every other broker and to the addresses in `join`."""
+        """Open and keep connections to every other broker in the image and to the addresses in `join`."""
         if self.peers.links is None:
             return
         addresses = dict.fromkeys(self.join)
@@ -146,7 +147,7 @@ class Cluster:
     def stop(self) -> None:
         self.leader_waiters.stop()
 
-    # shard.Road.
+    # `RaftTransport`, `ShardObserver`.
 
     def is_alive(self, voter: ReplicaKey) -> bool:
         return self.peers.is_alive(voter)
@@ -155,7 +156,7 @@ class Cluster:
         return self.peers.may_lead(voter)
 
     def eligible_leaders(self) -> frozenset[BrokerId]:
-        """Return the brokers of `live` that do not drain their leadership."""
+        """Return the live brokers, including this one, that do not drain their leadership."""
         able = frozenset(voter.broker_id for voter in self.peers.alive() if self.peers.may_lead(voter))
         return able if self._owner.flags & DRAINING else able | {self._identity.broker_id}
 
@@ -167,7 +168,7 @@ class Cluster:
         self.peers.send(shard_id, to, message)
 
     def serving_changed(self, shard: Shard) -> None:
-        """This broker became the leader of `shard`, or stopped leading it."""
+        """Report that this broker has started or stopped serving `shard` as its leader."""
         self.leaders.leads(shard.shard_id, shard.replica.term if shard.is_serving else 0)
         self._lag.serving_changed(shard)
         self.peers.tell_leaders()
@@ -175,7 +176,7 @@ class Cluster:
         self.leaders_changed()
 
     def damage_changed(self, shard: Shard) -> None:
-        """Log that a shard's files are damaged, or repaired."""
+        """Log that the files of `shard` are damaged or have been repaired."""
         problem = shard.log.damage
         if problem is None:
             self._events.event("shard repaired", shard=shard.shard_id)
@@ -183,7 +184,7 @@ class Cluster:
         self._events.error("shard damaged", shard=shard.shard_id, problem=problem, then=shard.damage.outlook)
 
     def leaders_changed(self) -> None:
-        """Called when the image changed, or which broker leads which shard."""
+        """Notify all waiters and watchers: the image or the leader of a shard has changed."""
         self.leader_waiters.check()
         for watcher in [*self.watchers]:
             watcher()
@@ -191,7 +192,7 @@ class Cluster:
     # Leaders.
 
     def leader_of(self, topic: Topic, partition: int) -> Leader | None:
-        """Return the leader and its confirmed epoch as one pair; None while no live leader is known."""
+        """Return the partition's leader and its confirmed epoch as one pair; None while no live leader is known."""
         shard_id = topic.shard_of(partition)
         return None if shard_id is None else self.leader(shard_id)
 
@@ -201,10 +202,10 @@ class Cluster:
 
     def _is_heard(self, broker_id: BrokerId) -> bool:
         """
-        Whether the broker had a heartbeat within `HEARD_MS`.
+        Return whether the broker is this one, or has sent a heartbeat within `HEARD_MS`.
 
-        Clients that are sent to a broker which has just fallen silent wait there until their requests time out; it is
-        better to report no leader.
+        A client that is told a leader which has just become silent waits until its requests time out; it is better to
+        report no leader.
         """
         if broker_id == self._identity.broker_id:
             return True
@@ -213,23 +214,23 @@ class Cluster:
         return age_ms is not None and age_ms <= HEARD_MS
 
     def is_up(self, broker_id: BrokerId) -> bool:
-        """Whether it is this broker or a live peer: only these can lead."""
+        """Return whether the broker is this one or a live peer.  Other brokers cannot lead."""
         if broker_id == self._identity.broker_id:
             return True
         known = self._image().brokers.get(broker_id)
         return known is not None and self.peers.is_alive(known.voter)
 
     def is_listed(self, broker_id: BrokerId) -> bool:
-        """Whether clients get its endpoints: it is up, or was within `LISTED_MS`."""
+        """Return whether responses to clients list the broker: it is up, or was up within the last `LISTED_MS`."""
         known = self._image().brokers.get(broker_id)
         return self.is_up(broker_id) or (known is not None and self.peers.was_alive(known.voter, LISTED_MS))
 
     @property
     def has_quorum_contact(self) -> bool:
         """
-        Whether this broker hears a majority of the metadata's voters.
+        Whether this broker hears a majority of the voters of the metadata shard.
 
-        A broker that does not is isolated itself, and cannot know which others are down.
+        If not, this broker itself is isolated, and cannot know which other brokers are down.
         """
         shard = self._shards().get(METADATA_SHARD)
         if shard is None:
@@ -239,8 +240,8 @@ class Cluster:
 
     def in_sync(self, planned: PlannedShard) -> list[BrokerId]:
         """
-        Return the replicas in sync as their leader reports them (`broker/peers/replica_lag`); none without a
-        leader.
+        Return the replicas that are in sync according to the shard's leader (`broker/peers/replica_lag`); an empty list
+        if no leader is known.
         """
         shard_id = planned.shard_id
         leader = self.leaders.said_by(shard_id)
@@ -255,11 +256,14 @@ class Cluster:
         ]
 
     def has(self, voter: ReplicaKey) -> bool:
-        """Whether it is this broker or a live peer, with the directory of `voter`."""
+        """Return whether `voter` is this broker or a live peer, with the same directory id."""
         return voter == self._identity.voter or self.peers.is_alive(voter)
 
     def when_led(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
-        """Call `callback` when the topics are in the image and their shards have leaders, or after a time limit."""
+        """
+        Call `callback` when the topics are in the image and their shards have leaders, at the latest after a time
+        limit.
+        """
         self.leader_waiters.wait_for_topics(topics, callback)
 
     def _has_known_leader(self, shard_id: ShardId) -> bool:
@@ -268,18 +272,18 @@ class Cluster:
         shard = self._shards().get(shard_id)
         return (
             shard is not None and shard.log.damage is not None and not shard.damage.is_repairable
-        )  # it will never have one
+        )  # a shard that cannot be repaired never gets a leader: no request may wait for one
 
     def _is_leaderless(self, shard_id: ShardId) -> bool:
         return shard_id in self._image().shards and self.leader(shard_id) is None
 
     def says_it_leads(self, shard_id: ShardId) -> BrokerId | None:
-        """Return the broker that reports itself as the leader of a shard and is up."""
+        """Return the broker that reports that it leads the shard; None if there is none, or if it is not up."""
         leader = self.leaders.leader(shard_id)
         return None if leader is None or not self.is_up(leader.broker_id) else leader.broker_id
 
     def controller(self) -> ReplicaKey | None:
-        """Return the leader of the metadata shard as far as this broker knows; None when it knows of none."""
+        """Return the leader of the metadata shard that this broker's replica follows; None if it knows of none."""
         shard = self._shards().get(METADATA_SHARD)
         return None if shard is None else shard.replica.leader
 

@@ -1,7 +1,7 @@
-"""The leader table: which shards this broker leads, and which shards its peers say that they lead.
+"""The leader table: the shards that this broker leads, and the shards that its peers report to lead.
 
-Each broker tells its peers about changes of its own part.  Everything here is a hint.  Two brokers may believe that
-they lead a shard: the higher term wins, and a known term is never replaced by a lower one.
+Each broker sends the changes of its own part to its peers.  All entries are hints.  Two brokers may believe that they
+lead a shard: the higher term wins, and a lower term never replaces a known one.
 """
 
 from collections import Counter
@@ -13,21 +13,21 @@ from tidemill.model.shard import ShardId
 
 
 class Leader(NamedTuple):
-    """A leader and its term as one pair: clients never get a leader with the epoch of another."""
+    """A leader and its term as one pair, so that clients never get a leader with the epoch of another leader."""
 
     broker_id: BrokerId
     term: int  # confirmed: an entry of this term has committed
 
 
 class LeaderTable:
-    """`version` counts the changes of this broker's own part."""
+    """The leader table of one broker.  `version` counts the changes of the broker's own part."""
 
     def __init__(self, me: ReplicaKey) -> None:
         self.version = 0
         self._me = me
         self._own: dict[ShardId, tuple[int, int]] = {}  # (term or 0, version of the change), oldest change first
         self._told: dict[ReplicaKey, dict[ShardId, int]] = {}
-        # With the replica key that reported it: the broker may have another directory by now.
+        # With the replica key that reported the leader, because a broker id may get a new directory.
         self._leaders: dict[ShardId, tuple[ReplicaKey, Leader]] = {}
         self._terms: dict[ShardId, int] = {}  # the highest term ever known
 
@@ -36,7 +36,7 @@ class LeaderTable:
         return None if known is None else known[1]
 
     def said_by(self, shard_id: ShardId) -> ReplicaKey | None:
-        """Return the replica key of the leader."""
+        """Return the replica key that reported itself as the shard's leader."""
         known = self._leaders.get(shard_id)
         return None if known is None else known[0]
 
@@ -54,14 +54,17 @@ class LeaderTable:
     # This broker's own part.
 
     def leads(self, shard_id: ShardId, term: int) -> None:
-        """Record that this broker leads the shard with the confirmed `term`; 0: that it no longer leads."""
+        """Record that this broker leads the shard with the confirmed `term`, or with `term` 0 that it does not lead."""
         self.version += 1
         self._own.pop(shard_id, None)
         self._own[shard_id] = (term, self.version)
         self._set(self._me, shard_id, term)
 
     def changes_since(self, version: int) -> list[tuple[ShardId, int]]:
-        """Return (shard, term or 0) of each change after `version`, which is 0 for a peer without this table."""
+        """
+        Return (shard, term or 0) of each change after `version`.  `version` is 0 for a peer that has not received this
+        table yet.
+        """
         changes = []
         for shard_id, (term, changed_at) in reversed(self._own.items()):
             if changed_at <= version:
@@ -73,7 +76,10 @@ class LeaderTable:
     # The peers' parts.
 
     def told(self, voter: ReplicaKey, changes: Iterable[tuple[ShardId, int]], *, is_whole: bool) -> None:
-        """Apply what a peer reports about its own part; `is_whole`: it replaces what was known."""
+        """
+        Apply the changes that a peer reports of its own part.  If `is_whole`, they replace everything that was known of
+        this part.
+        """
         if is_whole:
             self.forget(voter)
         table = self._told.setdefault(voter, {})
@@ -85,7 +91,7 @@ class LeaderTable:
             self._set(voter, shard_id, term)
 
     def forget(self, voter: ReplicaKey) -> None:
-        """Forget the part of a peer whose connection is lost, until the peer reports it again."""
+        """Forget the part of a peer whose connection is lost.  The peer reports it again on a new connection."""
         for shard_id in self._told.pop(voter, {}):
             self._set(voter, shard_id, 0)
 
@@ -95,6 +101,6 @@ class LeaderTable:
                 del self._leaders[shard_id]
             return
         if term < self._terms.get(shard_id, 0):
-            return  # a stale leader, which has not heard of its successor yet
+            return  # the reporting leader is outdated, and does not know its successor yet
         self._terms[shard_id] = term
         self._leaders[shard_id] = voter, Leader(voter.broker_id, term)

@@ -1,13 +1,13 @@
-"""Requests that wait until shards have leaders.
+"""LeaderWaiters: requests that wait until shards have leaders.
 
     request                           waits until                                              for at most
     CreateTopics, CreatePartitions    the topics are in the image and their shards have leaders    5 s
-    Metadata                          no shard that it names is without a leader                   0.5 s
+    Metadata                          all shards of the requested topics have leaders              0.5 s
 
-A client asks for metadata as soon as its connection to a leader has ended.  When the answer names no leader, the client
-asks again after a pause of its own (librdkafka: up to a second), and an election takes a tenth of that.  So Metadata
-waits, but only for half a second since the shard was first found without a leader: requests of one connection are
-handled in order, and a shard that stays without a leader must not delay others again and again.
+A client requests metadata as soon as its connection to a leader has ended.  If the response has no leader, the client
+asks again after a pause (up to a second with librdkafka), but an election takes only a tenth of that.  So Metadata
+waits, but at most until half a second after a request first found the shard without a leader: requests of one
+connection are handled in order, and a shard that stays without a leader must not delay other requests repeatedly.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,8 +17,8 @@ from tidemill.metadata.image import ClusterImage
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 
-TOPICS_MS_MAX: Final = 5_000  # then the request is answered as things stand, and clients ask again
-LEADERS_MS_MAX: Final = 500  # since a request first found the shard without a leader
+TOPICS_MS_MAX: Final = 5_000  # after this, the response is sent without leaders, and clients ask again
+LEADERS_MS_MAX: Final = 500  # counted from when a request first found the shard without a leader
 
 
 class _Waiter:
@@ -32,9 +32,9 @@ class _Waiter:
         is_awaited: Callable[[ShardId], bool],
     ) -> None:
         self.callback = callback
-        self.topics = topics  # not seen in the image yet
-        self.shards = shards  # not seen with a leader yet
-        self.is_awaited = is_awaited  # whether a shard still has to be waited for
+        self.topics = topics  # topics not seen in the image yet
+        self.shards = shards  # shards not seen with a leader yet
+        self.is_awaited = is_awaited  # whether the request still has to wait for a shard
         self.timer: Any = None
 
 
@@ -49,8 +49,8 @@ class LeaderWaiters:
         call_later: Callable[[float, Callable[[], None]], Any],
     ) -> None:
         """
-        `has_known_leader`: the shard has a leader, or will never have one.
-        `is_leaderless`: the shard exists and has no leader that clients can be sent to.
+        `has_known_leader` returns whether the shard has a leader, or will never get one.
+        `is_leaderless` returns whether the shard exists and has no leader that clients may be told.
         """
         self._image = image
         self._has_known_leader = has_known_leader
@@ -61,7 +61,10 @@ class LeaderWaiters:
         self._until_ms: dict[ShardId, int] = {}  # by shard without a leader: when Metadata stops waiting for it
 
     def wait_for_topics(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
-        """Call `callback` once: when the topics can be used, which may be now, or after `TOPICS_MS_MAX`."""
+        """
+        Call `callback` once, when all topics exist and their shards have leaders, which may be immediately, or after
+        `TOPICS_MS_MAX`.
+        """
 
         def is_awaited(shard_id: ShardId) -> bool:
             return not self._has_known_leader(shard_id)
@@ -69,7 +72,10 @@ class LeaderWaiters:
         self._wait(_Waiter(callback, [*topics], [], is_awaited), TOPICS_MS_MAX)
 
     def wait_for_leaders(self, shards: Iterable[ShardId], callback: Callable[[], None]) -> None:
-        """Call `callback` once: now if all `shards` have leaders or were waited for already, else when they have."""
+        """
+        Call `callback` once: immediately if each of `shards` has a leader or has had no leader for `LEADERS_MS_MAX`,
+        else when that has come true.
+        """
         self._forget_led_shards()
         now_ms = self._clock.monotonic_ms()
         until_ms = {
@@ -81,14 +87,14 @@ class LeaderWaiters:
         self._wait(_Waiter(callback, [], awaited, self._is_leaderless), longest_ms)
 
     def check(self) -> None:
-        """Answer the requests that need not wait any longer; called when the image or a leader has changed."""
+        """Release the requests that need not wait any longer.  Called when the image or a leader has changed."""
         self._forget_led_shards()
         for waiter in [*self._waiting]:
             if self._is_over(waiter):
                 self._release(waiter)
 
     def stop(self) -> None:
-        """Answer every waiting request as things stand, so that none holds up a clean stop."""
+        """Release every waiting request, so that none of them delays a clean stop."""
         for waiter in [*self._waiting]:
             self._release(waiter)
 
@@ -100,7 +106,9 @@ class LeaderWaiters:
         self._waiting[waiter] = None
 
     def _is_over(self, waiter: _Waiter) -> bool:
-        """Remove from the waiter what it need not wait for any longer; True when nothing is left."""
+        """
+        Remove the topics and shards that `waiter` need not wait for any longer.  Return whether none of them is left.
+        """
         topics, shards, image = waiter.topics, waiter.shards, self._image()
         while topics and (topic := image.topic(topics[-1])) is not None:
             topics.pop()
@@ -116,6 +124,6 @@ class LeaderWaiters:
             waiter.callback()
 
     def _forget_led_shards(self) -> None:
-        """A shard that loses its leader again is waited for again."""
+        """Forget the wait of each shard that has a leader: if the shard loses it, requests may wait again."""
         for shard_id in [it for it in self._until_ms if not self._is_leaderless(it)]:
             del self._until_ms[shard_id]

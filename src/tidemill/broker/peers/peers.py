@@ -1,11 +1,11 @@
-"""Peers: the connections to other brokers; all messages of one turn of the loop to one peer leave in one frame.
+"""Peers: the connections to other brokers.  All messages of one turn of the loop to one peer are sent in one frame.
 
     shards ─▶ send ─┐                                         ┌─▶ shards.receive
     leader table ───┼─▶    end of the turn  ─▶ link ═══▶ link ┼─▶ leader table
     requests ───────┘                                         └─▶ answer
 
-A peer is alive while its heartbeats arrive: they show that its event loop runs and its journal makes rows durable.  A
-peer whose connection is lost is not alive, at once.  All times are those of `broker.stall_tolerant_clock`.
+A peer is alive while its heartbeats arrive: they show that its event loop runs and its journal makes rows durable.  As
+soon as its connection is lost, a peer is no longer alive.  All times are those of `broker.stall_tolerant_clock`.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,11 +23,11 @@ from tidemill.peer.link import Buffer, Link, Links
 from tidemill.raft import message_codec
 from tidemill.raft.messages import Message
 
-SILENT_MS: Final = 2_000  # without a heartbeat for so long, a peer is not alive
-GIVEN_UP_MS: Final = 10_000  # and after so long its connection is opened again
-ASKED_MS: Final = 30_000  # an unanswered request is given up: its response may have been dropped
+SILENT_MS: Final = 2_000  # a peer without a heartbeat for this time is not alive
+GIVEN_UP_MS: Final = 10_000  # a connection on which nothing arrives for this time is closed, and opened again
+ASKED_MS: Final = 30_000  # an unanswered request fails after this time: its response may have been dropped
 LEADERS_MAX: Final = 4_000  # entries of the leader table in one section: 64 KiB
-FRAME_BYTES: Final = 4 << 20  # a frame of this size leaves before the end of the turn
+FRAME_BYTES: Final = 4 << 20  # a frame of this size is sent before the end of the turn
 
 Answered = Callable[[memoryview | None], None]
 Respond = Callable[[Sequence[Buffer]], None]
@@ -51,12 +51,12 @@ class _Peer:
 
     def __init__(self, link: Link, now_ms: int, heartbeat_at: int | None) -> None:
         self.link = link
-        self.heard_at = now_ms  # the last frame of any kind
-        self.heartbeat_at = heartbeat_at  # the last heartbeat, maybe on an earlier connection
-        self.told_version = 0  # of the leader table, as last sent
-        self.flags = frames.DRAINING  # of its last heartbeat; before the first no shard relies on it
+        self.heard_at = now_ms  # time of the last frame of any kind
+        self.heartbeat_at = heartbeat_at  # time of the last heartbeat, possibly on an earlier connection
+        self.told_version = 0  # version of this broker's leader table that the peer was last sent
+        self.flags = frames.DRAINING  # of the last heartbeat; until the first one, the peer gets no leadership
         self.lagging: frozenset[Lagging] | None = (
-            None  # out of sync, of the shards that it leads; None: not reported yet
+            None  # out-of-sync replicas of the shards that the peer leads; None: not reported yet
         )
         self.out: list[Buffer] = []
         self.out_bytes = 0
@@ -65,31 +65,31 @@ class _Peer:
 
 
 class PeersOwner(Protocol):
-    """What the links to other brokers need from this broker."""
+    """The part of this broker that `Peers` uses."""
 
     @property
     def is_syncing(self) -> bool:
-        """Whether the journal makes rows durable; while it does not, no peer may rely on this broker."""
+        """Whether the journal makes rows durable.  If it does not, no peer may count this broker as alive."""
         ...
 
     @property
     def flags(self) -> int:
-        """The flags of this broker's heartbeats, see `peer.frame`."""
+        """The flags in this broker's heartbeats (see `peer.frame`)."""
         ...
 
     def hello(self) -> Hello: ...
 
     def lagging(self) -> tuple[Lagging, ...]:
-        """Return the replicas that are out of sync, of the shards led here; called at each tick."""
+        """Return the out-of-sync replicas of the shards that this broker leads.  Called at each tick."""
         ...
 
     def leaders_changed(self) -> None:
-        """Called when a peer reports other leaders, or is lost."""
+        """Called when a peer has reported changes of the shards that it leads."""
         ...
 
 
 class Peers:
-    """`peer.link.LinkOwner`."""
+    """Implements `peer.link.LinkOwner`."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class Peers:
         self.links: Links | None = None
         self.receive: Callable[[ReplicaKey, ShardId, Message], None] = _nowhere
         self.peer_reconnected: Callable[[ReplicaKey], None] = _nobody
-        self.peer_restarted: Callable[[ReplicaKey], None] = _nobody  # its process is another one than before
-        self.peer_lost: Callable[[], None] = _nothing  # a peer is lost, which may have been a leader
+        self.peer_restarted: Callable[[ReplicaKey], None] = _nobody  # a peer has connected with a new process
+        self.peer_lost: Callable[[], None] = _nothing  # the connection to a peer, possibly a leader, is lost
         self.on_request: Callable[[Link, memoryview, Respond], None] | None = None
         self._leaders = leaders
         self._clock = clock
@@ -118,7 +118,7 @@ class Peers:
         self._to_silent: list[Buffer] = []
         self._to_heard: list[Buffer] = []
         self._lives: dict[ReplicaKey, int] = {}  # the last known incarnation of each peer
-        self._lost: dict[ReplicaKey, int] = {}  # peers whose connection is lost: time of their last heartbeat
+        self._lost: dict[ReplicaKey, int] = {}  # time of the last heartbeat of each peer whose connection is lost
         self._is_scheduled = False
 
     # State of the peers.
@@ -131,34 +131,37 @@ class Peers:
         return peer.heartbeat_at is not None and self._clock.monotonic_ms() - peer.heartbeat_at <= SILENT_MS
 
     def may_lead(self, voter: ReplicaKey) -> bool:
-        """Whether the peer is alive and does not drain its leadership."""
+        """Return whether the peer is alive and does not drain its leadership."""
         return self.is_alive(voter) and not self._by_key[voter].flags & frames.DRAINING
 
     def hears_this(self, voter: ReplicaKey) -> bool:
-        """Whether the peer is alive and counts this broker as alive: messages pass both ways."""
+        """Return whether the peer is alive and counts this broker as alive: messages arrive in both directions."""
         return self.is_alive(voter) and bool(self._by_key[voter].flags & frames.HEARS_YOU)
 
     def has_controller_contact(self) -> bool:
-        """Whether a live peer reports contact to the controller."""
+        """Return whether a live peer reports contact to the controller."""
         return any(self._by_key[voter].flags & frames.HEARS_CONTROLLER for voter in self.alive())
 
     def was_alive(self, voter: ReplicaKey, within_ms: int) -> bool:
-        """Whether its last heartbeat is at most `within_ms` old, even if its connection is lost by now."""
+        """Return whether the peer's last heartbeat is at most `within_ms` old, even if its connection is lost."""
         heartbeat_at = self._heartbeat_of(voter)
         return heartbeat_at is not None and self._clock.monotonic_ms() - heartbeat_at <= within_ms
 
     def _heartbeat_of(self, voter: ReplicaKey) -> int | None:
-        """Return the time of its last heartbeat on any connection."""
+        """Return the time of the peer's last heartbeat on any connection."""
         peer = self._by_key.get(voter)
         return self._lost.get(voter) if peer is None else peer.heartbeat_at
 
     def lagging(self, leader: ReplicaKey) -> frozenset[Lagging] | None:
-        """Return the replicas out of sync of the shards that it leads, as last reported; None: not reported yet."""
+        """
+        Return the out-of-sync replicas of the shards that `leader` leads, as it last reported them; None if it has not
+        reported them yet.
+        """
         peer = self._by_key.get(leader)
         return None if peer is None else peer.lagging
 
     def heartbeat_age_ms(self, voter: ReplicaKey) -> int | None:
-        """Return the time since its last heartbeat; None without a connection and before the first heartbeat."""
+        """Return the age of the peer's last heartbeat; None without a connection or before the first heartbeat."""
         peer = self._by_key.get(voter)
         heartbeat_at = None if peer is None else peer.heartbeat_at
         return None if heartbeat_at is None else self._clock.monotonic_ms() - heartbeat_at
@@ -172,7 +175,10 @@ class Peers:
             self._put(peer, frames.encode_message(shard_id, message_codec.encode(message)))
 
     def ask(self, voter: ReplicaKey, parts: Sequence[Buffer], answered: Answered) -> bool:
-        """Send a request; `answered` is called once, with None if no response came.  False: there is no connection."""
+        """
+        Send a request.  `answered` is called once, with the response, or with None if none arrives.  Return False,
+        without calling `answered`, if there is no connection.
+        """
         peer = self._by_key.get(voter)
         if peer is None:
             return False
@@ -182,7 +188,7 @@ class Peers:
         return True
 
     def tick(self) -> None:
-        """Send heartbeats and close silent connections; called a few times a second."""
+        """Send heartbeats and close silent connections.  Called at each tick."""
         now_ms = self._clock.monotonic_ms()
         heartbeat = self._leaders.version, self._owner.flags, self._owner.lagging()
         if heartbeat != self._heartbeat:
@@ -199,7 +205,7 @@ class Peers:
             if is_syncing:
                 self._put(peer, self._to_heard if self._is_heard(peer) else self._to_silent)
             if peer.link.hello.voter is not None:
-                self._tell_leaders(peer)  # again, if a frame was dropped
+                self._tell_leaders(peer)  # sends the table again if a frame was dropped
 
     def tell_leaders(self) -> None:
         """Send the changes of this broker's part of the leader table to all peers."""
@@ -210,13 +216,13 @@ class Peers:
         known, version = peer.told_version, self._leaders.version
         if known == version:
             return
-        peer.told_version = version  # first, since `_put` may send at once and reset it
+        peer.told_version = version  # set first, because `_put` may send immediately and reset it
         changes = self._leaders.changes_since(known)
-        told = max(len(changes), known == 0)  # an empty table is sent, too: the peer may have an older one
+        told = max(len(changes), known == 0)  # an empty table is sent, too: the peer may know an older table
         for at in range(0, told, LEADERS_MAX):
             page = tuple(changes[at : at + LEADERS_MAX])
             self._put(peer, frames.encode_leaders(frames.Leaders(known, version, page)))
-            known = version  # the next page adds to this one
+            known = version  # the next page must not replace this one
 
     # One frame per turn and link.
 
@@ -236,7 +242,10 @@ class Peers:
                 self._send(peer)
 
     def _send(self, peer: _Peer) -> None:
-        """Send the frame.  A dropped one is handled: replicas retry, requests fail, the leader table is sent again."""
+        """
+        Send the peer's queued sections as one frame.  If the link drops the frame, replicas repeat their messages,
+        requests fail, and the leader table is sent again.
+        """
         out, peer.out, peer.out_bytes = peer.out, [], 0
         if not peer.link.send(out):
             peer.told_version = 0
@@ -250,7 +259,7 @@ class Peers:
             self._call_soon(partial(answered, None))
 
     def _forget_asked(self, peer: _Peer) -> None:
-        """Fail all requests, each in a turn of its own: a callback that raises must not stop the others."""
+        """Fail all requests to `peer`, each in a separate turn: one that raises must not stop the others."""
         asked, peer.asked = peer.asked, {}
         for answered, _ in asked.values():
             self._call_soon(partial(answered, None))
@@ -262,12 +271,12 @@ class Peers:
         if voter == self.hello().voter:
             return "this is the same broker"
         incarnation = link.hello.incarnation
-        heartbeat_at = None  # a new process has not sent one yet
+        heartbeat_at = None  # a new process has not sent a heartbeat yet
         if voter is not None and self._lives.get(voter) == incarnation:
             heartbeat_at = self._heartbeat_of(voter)
         peer = self._peers[link] = _Peer(link, self._clock.monotonic_ms(), heartbeat_at)
         if self._to_silent and self._owner.is_syncing:
-            self._put(peer, self._to_silent)  # the peer does not count this broker as alive before it gets a heartbeat
+            self._put(peer, self._to_silent)  # so that the peer counts this broker as alive without waiting for a tick
         if voter is not None:
             self._by_key[voter] = peer
             self._tell_leaders(peer)
@@ -326,7 +335,7 @@ class Peers:
 
 
 def _nowhere(_sender: ReplicaKey, _shard_id: ShardId, _message: Message) -> None:
-    """Drop a message: no shard is open yet, and the sender retries."""
+    """Drop a message that arrives before any shard is open; the sender repeats it."""
 
 
 def _nobody(_: ReplicaKey) -> None:

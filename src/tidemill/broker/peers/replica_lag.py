@@ -1,8 +1,8 @@
-"""The replicas that are out of sync, of the shards led here; peers get the list and show it to their clients.
+"""Finds the out-of-sync replicas of the shards that this broker leads.  Peers get the list and show it to clients.
 
-A replica is in sync from the moment that its disk has everything that was committed one tick before, until this has not
-been so for `LAG_MS`.  A replica that is not a voter, is damaged, installs a snapshot, or is on a dead broker is out of
-sync in any case.  Only the leader knows: a lagging replica learns of commits last.
+A replica is in sync if, within the last `LAG_MS`, its disk had everything that was committed one tick before.  A
+replica that is not a voter, is damaged, installs a snapshot, or is on a dead broker is always out of sync.  Only the
+leader can tell, because a lagging replica learns of commits late.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,22 +15,22 @@ from tidemill.model.shard import ShardId
 from tidemill.shard.shard import Shard
 
 LAG_MS: Final = 30_000  # Kafka's `replica.lag.time.max.ms`
-RESTED_TICKS: Final = 8  # an idle shard is checked at every eighth tick only: there may be a thousand of them
+RESTED_TICKS: Final = 8  # idle shards, of which there may be a thousand, are checked only at every eighth tick
 
 Lagging = tuple[ShardId, BrokerId]
 
 
 class _Led:
-    """One shard that is led here."""
+    """A shard that this broker leads."""
 
     __slots__ = ("commit_index", "is_at_rest", "lagging", "near_at", "shard")
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
         self.commit_index = shard.replica.commit_index  # at the last check
-        self.near_at: dict[ReplicaKey, int] = {}  # when each replica last had what was committed one check before
+        self.near_at: dict[ReplicaKey, int] = {}  # when each last had everything committed at the previous check
         self.lagging: list[Lagging] = []
-        self.is_at_rest = False  # every replica that counts has everything that is committed
+        self.is_at_rest = False  # whether every undamaged live voter has everything that is committed
 
 
 class ReplicaLag:
@@ -55,13 +55,16 @@ class ReplicaLag:
         """The result of the last check."""
 
     def serving_changed(self, shard: Shard) -> None:
-        """This broker became the leader of `shard`, or stopped leading it."""
+        """Start or stop to check `shard`: this broker has started or stopped serving it as its leader."""
         self._led.pop(shard.shard_id, None)
         if shard.is_serving:
             self._led[shard.shard_id] = _Led(shard)
 
     def check(self) -> tuple[Lagging, ...]:
-        """Check all shards and return the lagging replicas, ascending: the same object while nothing changes."""
+        """
+        Check all shards and return the out-of-sync replicas in ascending order.  While they do not change, the same
+        object is returned.
+        """
         now_ms = self._clock.monotonic_ms()
         image, alive = self._image(), self._alive()
         self._checks += 1
