@@ -65,8 +65,8 @@ class Pending(Generic[T]):
 
     def cancel(self) -> None:
         """
-        Report that the client has disconnected and nobody waits for the value.  A subclass that only waits ends its
-        wait; work that has begun continues.
+        Report that the client has disconnected, so that the value is no longer needed.  A subclass that only waits ends
+        its wait; work that has begun continues.
         """
 
     def then(self, callback: Callable[[T], None], failed: Callable[[BaseException], None] | None = None) -> None:

@@ -53,9 +53,8 @@ IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # bytes that these requests keep; a quart
 PIPELINED: Final = produce.API.key
 ANSWERS_BYTES_MAX: Final = 1 << 20  # bytes of unsent responses at which no further request begins
 TURN_REQUESTS_MAX: Final = 128  # requests of one connection in one turn; then other connections are served
-UNREAD_BYTES_MIN: Final = (
-    16 << 10
-)  # smaller responses are counted in `ConnectionMemory` only when the client stops reading
+# Smaller responses are counted in `ConnectionMemory` only when the client stops reading.
+UNREAD_BYTES_MIN: Final = 16 << 10
 
 
 class Writer(Protocol):

@@ -1,1 +1,1 @@
-"""What each broker knows and asks of the controller.  Entry points: `controller_host`, `controller_client`."""
+"""The controller, and how every broker reaches it.  Entry points: `controller_host`, `controller_client`."""

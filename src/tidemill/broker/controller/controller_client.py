@@ -1,8 +1,8 @@
-"""ControllerClient: the one way to ask the controller, on this broker or on another one.
+"""ControllerClient: sends requests to the controller, which may be this broker or another one.
 
-ask ─┬─▶ the controller is here: its handler ─▶ response
-     ├─▶ elsewhere: link ─▶ the same handler there ─▶ link ─▶ response
-     └─▶ not known, or it has just moved: NO_CONTROLLER, or another try until a deadline
+ask ─┬─▶ on this broker: its handler ─▶ response
+     ├─▶ on another broker: link ─▶ the same handler on that broker ─▶ link ─▶ response
+     └─▶ not known, or it has just moved: retry until a deadline, then NO_CONTROLLER
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from tidemill.model import errors
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.wire.schema import Api, Message
 
-RETRY_S: Final = 0.2  # between two tries, unless a change of leaders or of the image comes first
+RETRY_S: Final = 0.2  # between two attempts, unless a leader or the image changes sooner
 
 
 class NoController(Enum):
-    """The type of NO_CONTROLLER: no controller has looked at the request, so it has had no effect."""
+    """The type of NO_CONTROLLER: no controller has handled the request, so it has had no effect."""
 
     NO_CONTROLLER = "no controller"
 
@@ -30,13 +30,13 @@ Unanswered = NoController | OutcomeUnknown
 
 
 def error_code_of(outcome: Unanswered) -> int:
-    """Return the Kafka error code: NOT_CONTROLLER, or REQUEST_TIMED_OUT when the request may have taken effect."""
+    """Return NOT_CONTROLLER, or REQUEST_TIMED_OUT if the request may have taken effect."""
     return errors.NOT_CONTROLLER if outcome is NO_CONTROLLER else errors.REQUEST_TIMED_OUT
 
 
 class ControllerClient:
     def __init__(self, machine: Machine, controller: ControllerHost, cluster: Cluster) -> None:
-        # Handles a request here, as (API, version, request); assigned before the first request.
+        # Handles (API, version, request) on this broker.  Assigned before the first request.
         self.handle: Callable[[Api, int, Any], object] = _not_wired
         self.machine: Final = machine
         self.controller: Final = controller
@@ -52,10 +52,10 @@ class ControllerClient:
         wait_ms: int = 0,
     ) -> Pending[Any]:
         """
-        Return the controller's response, or why there is none: NO_CONTROLLER or OUTCOME_UNKNOWN.
+        Return the controller's response; NO_CONTROLLER or OUTCOME_UNKNOWN if there is none.
 
-        `here` handles the request when the controller is on this broker, in place of the handler that other brokers'
-        requests get.  While there is no controller, the request is tried again until `wait_ms` have passed.
+        If this broker is the controller, `here` handles the request; without `here`, the handler for requests of other
+        brokers does.  While there is no controller, the request is retried until `wait_ms` have passed.
         """
         if here is None:
             return _Attempts(self, api, version, request, lambda: self.handle(api, version, request), wait_ms)
@@ -63,7 +63,7 @@ class ControllerClient:
 
 
 class _Attempts(Pending[Any]):
-    """One request, until it is answered or its time is over."""
+    """One request, which is attempted until there is a response or its time is over."""
 
     __slots__ = ("_api", "_client", "_here", "_request", "_timer", "_until_ms", "_version")
 
@@ -82,7 +82,7 @@ class _Attempts(Pending[Any]):
         self._version = version
         self._request = request
         self._here = here
-        self._timer: Any = None  # while another attempt is scheduled
+        self._timer: Any = None  # of the next attempt, if one is scheduled
         self._until_ms = client.machine.clock.monotonic_ms() + wait_ms
         self._attempt()
 
@@ -126,7 +126,10 @@ class _Attempts(Pending[Any]):
         self._client.cluster.watchers[self._changed] = None
 
     def _changed(self) -> None:
-        """A leader or the image has changed.  Try in the next turn, because that change may still be in progress."""
+        """
+        Schedule an attempt, because a leader or the image has changed.  It is made in the next turn, when the change is
+        complete.
+        """
         self._client.cluster.watchers.pop(self._changed, None)
         self._client.machine.turns.call_soon(self._attempt_again)
 

@@ -1,6 +1,6 @@
-"""ControllerCore: the controller as a `ReplicatedCore`.
+"""ControllerCore: adapts the controller to `ReplicatedCore`.
 
-It starts with the committed image instead of reading the log, because every broker has that image already.
+The controller starts from the committed image instead of replaying the log, because every broker has that image.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +14,12 @@ from tidemill.model.broker_id import BrokerId
 
 
 class ControllerCore:
-    """The reply to a command is the `metadata.result.Result` that was decided."""
+    """Implements `ReplicatedCore`.  The reply to a command is the `metadata.result.Result` of its decision."""
 
-    is_atomic = True  # part of a decision may be illegal: a topic without its shards
+    is_atomic = True  # a part of a decision may be illegal, such as a topic without its shards
 
     def __init__(self, controller: Controller, live: Callable[[], frozenset[BrokerId]]) -> None:
-        """`live` returns the brokers that are alive as far as this one has heard, and this one."""
+        """`live` returns this broker and all peers that are alive."""
         self._controller = controller
         self._live = live
 
@@ -43,7 +43,7 @@ class ControllerCore:
         raise AssertionError("the controller sets no deadlines")
 
     def drain(self, error_code: int) -> tuple[tuple[Waiter, object], ...]:
-        return ()  # each command is answered by its own decision
+        return ()  # no waiter is left, because each command is answered by its own decision
 
     def appends(self, request: Command) -> bool:
         return True
@@ -52,7 +52,10 @@ class ControllerCore:
         return False  # the controller decides from its own image
 
     def snapshot(self, first_offset: int, append_time: int) -> Iterator[Sequence[Record]]:
-        """Yield one chunk: records that were decided between two chunks would be overwritten by the second one."""
+        """
+        Yield the snapshot as one chunk.  If there were two, the second could overwrite records that were decided after
+        the first.
+        """
         yield list(chain.from_iterable(self._controller.snapshot()))
 
     @property
@@ -62,4 +65,4 @@ class ControllerCore:
 
     @property
     def snapshot_first_offset(self) -> int | None:
-        return None  # the log start moves with the next snapshot
+        return None  # snapshots are not recorded in the state; the log start moves with the next one

@@ -1,9 +1,9 @@
-"""ControllerHost: the controller on the broker that leads the metadata shard, and how far other brokers are from it.
+"""ControllerHost: runs the controller if this broker leads the metadata shard, and tracks contact to it if not.
 
-    submit ─▶ controller.decide ─▶ records ─▶ append ─▶ replay … commit ─▶ image applied ─▶ answer
+    submit ─▶ controller.decide ─▶ records ─▶ append ─▶ replay … commit ─▶ applied to the image ─▶ response
 
-The controller is a core in a `HostedPartition`, over the metadata shard.  Its state is loaded when this broker's image
-has caught up with the shard's high watermark.
+The controller is a core in the `HostedPartition` of the metadata shard.  It begins when this broker's image, which is
+its initial state, has caught up with the shard's high watermark.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,11 +23,11 @@ from tidemill.model.internal_topics import InternalTopic
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.shard.shard import Shard
 
-STALE_MS: Final = 3_000  # without contact to a controller; elections take less
+STALE_MS: Final = 3_000  # without contact to a controller for this time, the image is stale; elections take less
 
 
 class ControllerHost:
-    """One per broker, also where the metadata shard is not led; `PartitionOwner` of the controller's partition."""
+    """Every broker has one.  Implements `PartitionOwner` for the controller's partition."""
 
     def __init__(
         self,
@@ -43,8 +43,9 @@ class ControllerHost:
         says_it_leads: Callable[[], BrokerId | None],
     ) -> None:
         """
-        `live` returns this broker and those that are alive as far as it has heard; `hears_this`, whether a broker is
-        alive and receives this broker's heartbeats; `says_it_leads`, the live broker that claims to lead the metadata.
+        `live` returns this broker and all peers that are alive.  `hears_this` returns whether a broker is alive and
+        receives this broker's heartbeats.  `says_it_leads` returns the live broker that reports that it leads the
+        metadata shard.
         """
         self.on_lead: Callable[[], None] = _nothing  # called when this broker becomes the controller
         self._follower = follower
@@ -58,18 +59,18 @@ class ControllerHost:
         self._says_it_leads = says_it_leads
         self._hosted: HostedPartition[Command, ControllerCore] | None = None  # while this broker is the controller
         self._grown_with: frozenset[BrokerId] = frozenset()  # live brokers when growth was last planned
-        self._contact_at: int | None = None  # last tick with contact to the controller; at first, the first tick
+        self._contact_at: int | None = None  # last tick with contact to the controller; initially the first tick
 
     # Leadership.
 
     def attach(self, shard: Shard) -> None:
-        """The metadata shard is open: follow it, and lead if this broker is its only voter."""
+        """Follow the metadata shard, which has been opened, and run the controller if the shard serves already."""
         self._follower.attach(shard)
         if shard.is_serving:
             self.serving_changed()
 
     def serving_changed(self) -> None:
-        """This broker starts to lead the metadata shard, with its term confirmed, or ceases to."""
+        """Start or stop the controller: this broker has started or stopped serving the metadata shard as its leader."""
         if self._hosted is not None:
             self._hosted.drop(errors.NOT_CONTROLLER)
             self._hosted = None
@@ -78,7 +79,7 @@ class ControllerHost:
             return
         self._follower.catch_up()
         if not self._follower.is_caught_up:
-            return  # the log cannot be read here: leadership moves on, or `tick` tries again
+            return  # this broker cannot read the log: another one becomes leader, or `tick` tries again
         self._grown_with = frozenset()
         controller = Controller(
             self._follower.image,
@@ -93,7 +94,10 @@ class ControllerHost:
         self.on_lead()
 
     def tick(self) -> None:
-        """Called a few times a second.  Internal topics may grow onto brokers that have come or come back."""
+        """
+        Note whether there is contact to the controller; on the controller, plan replicas of internal topics on brokers
+        that have become available.  Called a few times a second.
+        """
         if self.is_current or self._contact_at is None:
             self._contact_at = self._stall_tolerant_clock.monotonic_ms()
         shard, image = self._follower.shard, self._follower.image
@@ -115,17 +119,18 @@ class ControllerHost:
 
     @property
     def accepts_writes(self) -> bool:
-        """Whether this broker is the controller and is not transferring leadership."""
+        """Whether this broker is the controller and does not transfer leadership."""
         shard = self._follower.shard
         return self._hosted is not None and shard is not None and shard.accepts_writes
 
     def submit(self, command: Command) -> Pending[Any]:
         """
-        Decide `command` on the controller, which must be here.  Returns its response, or OUTCOME_UNKNOWN.
+        Decide `command` on the controller, which must be this broker.  Return its response, or OUTCOME_UNKNOWN.
 
-        The response comes when the decision, and all that it was based on, is committed and applied to the image here.
-        This holds for "already exists", too: the topic might not be visible yet, or vanish with a crash.  When nothing
-        was appended, a majority must first confirm that this broker is still the controller.
+        The response arrives when the decision, and everything that it was based on, is committed and applied to this
+        broker's image.  This holds for "already exists", too, because an uncommitted topic is not visible yet and may
+        be lost in a crash.  If the decision appended nothing, a majority must first confirm that this broker is still
+        the controller.
         """
         pending: Pending[Any] = Pending()
 
@@ -143,8 +148,8 @@ class ControllerHost:
 
     def confirm_image_offset(self) -> Pending[int | OutcomeUnknown]:
         """
-        Return the image's offset when a majority has confirmed that this broker is the controller: every change that
-        was acknowledged before this call lies below it.  OUTCOME_UNKNOWN: leadership was not confirmed.
+        Return the image's offset once a majority has confirmed that this broker is the controller.  Every change that
+        was acknowledged before this call is below this offset.  Return OUTCOME_UNKNOWN if leadership is not confirmed.
         """
         pending: Pending[int | OutcomeUnknown] = Pending()
         shard = self._follower.shard
@@ -164,35 +169,43 @@ class ControllerHost:
             return False
         if shard.replica.leads:
             return self._hosted is not None
-        # The leader that this replica followed last may have stepped down, and its successor may not be in contact.
+        # The leader that this replica followed last may have stepped down, and its successor may have no contact to us.
         leader = shard.replica.leader
         return leader is not None and self._says_it_leads() == leader.broker_id and self._hears_this(leader)
 
     @property
     def is_stale(self) -> bool:
-        """Whether the image has not been current for longer than an election takes: others may have a newer one."""
+        """
+        Whether the image has not been current for longer than an election takes, so that other brokers may have a newer
+        one.
+        """
         return self._contact_at is not None and self._stall_tolerant_clock.monotonic_ms() - self._contact_at > STALE_MS
 
     # `PartitionOwner`.
 
     def rejection(self, request: Command, reason: int | OutcomeUnknown) -> OutcomeUnknown:
-        """Callers look for the controller first (`accepts_writes`), so a rejection means that it has just been lost."""
+        """
+        Return OUTCOME_UNKNOWN: callers check `accepts_writes` first, so a rejection means that leadership has just been
+        lost.
+        """
         return OUTCOME_UNKNOWN
 
     def storage_problem(self) -> str | None:
-        """The controller decides while the disk is full: metadata is small, and other brokers depend on it."""
+        """Return None: the controller also decides while the disk is full, because metadata is small and needed."""
         return None
 
     def has_stale_metadata(self) -> bool:
         return False
 
     def committed(self) -> None:
-        """Apply the image first: the caller finds there, and in what follows from it, what its answer says."""
+        """
+        Apply the commit to the image, so that a caller that gets a reply finds its effects in the image.
+        """
         self._follower.catch_up()
 
     def loaded(self, hosted: HostedPartition[Any, Any]) -> None:
-        """The image was complete before."""
+        """Do nothing: the image was complete before the partition began."""
 
 
 def _nothing() -> None:
-    """The default of `on_lead`."""
+    """Do nothing.  The default of `on_lead`."""

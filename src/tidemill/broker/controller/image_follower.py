@@ -1,8 +1,8 @@
-"""ImageFollower: the cluster image on every broker, made of committed metadata records alone.
+"""ImageFollower: builds the cluster image of a broker from the committed metadata records.
 
     metadata shard's log ─▶ committed batches ─▶ apply ─▶ image ─▶ on_image
 
-It works alike on the controller's broker and elsewhere, and from the start of the log at each start of a process.
+It works in the same way on the controller and on other brokers.  Each process begins at the start of the log.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from tidemill.metadata.metadata_records import BrokerRecord, MetadataFormatError
 from tidemill.shard.shard import Shard
 from tidemill.storage.partition.segment import SegmentDamaged
 
-READ_BYTES: Final = 1 << 20  # read at once when the whole rest of the log is applied
+READ_BYTES: Final = 1 << 20  # per read when the whole rest of the log is applied in one turn
 TURN_BYTES: Final = 64 << 10  # of metadata applied in one turn of the event loop: a few milliseconds
 
 
@@ -24,18 +24,18 @@ class ImageFollower:
     def __init__(
         self, *, call_soon: Callable[[Callable[[], None]], object], failed: Callable[[BaseException], None]
     ) -> None:
-        """`call_soon` is that of the event loop; `failed` ends the process."""
+        """`call_soon` schedules a callback in the next turn of the event loop; `failed` ends the process."""
         self.image: ClusterImage = EMPTY
         self.on_image: Callable[[ClusterImage, ClusterImage], None] | None = None  # (before, now)
         self.shard: Shard | None = None  # the metadata shard, once it is open
         self._call_soon = call_soon
         self._failed = failed
-        self._applied = 0  # the metadata offset behind the last applied record
-        self._partial: ClusterImage | None = None  # the image at `_applied`, while it is not published yet
+        self._applied = 0  # the metadata offset after the last applied record
+        self._partial: ClusterImage | None = None  # the image at `_applied`, if it is not published yet
         self._is_turn_due = False
 
     def attach(self, shard: Shard) -> None:
-        """Apply what is committed in the metadata shard, which is open, and follow it from now on."""
+        """Apply the committed records of the metadata shard, which is open, and follow the shard from now on."""
         self.shard = shard
         partition = shard.partitions[0]
         self._applied = partition.log_start
@@ -53,13 +53,13 @@ class ImageFollower:
         return shard is not None and self._applied >= shard.partitions[0].high_watermark
 
     def catch_up(self) -> None:
-        """Apply and publish all that is committed.  `is_caught_up` tells whether the log could be read."""
+        """Apply all committed records and publish the image.  `is_caught_up` tells whether the log could be read."""
         self._try_apply()
 
     def _catch_up_in_turns(self) -> None:
         """
-        Apply a part per turn of the event loop.  After an install the whole log is new here; meanwhile the broker works
-        with the image of before.
+        Apply committed records in parts, one per turn of the event loop: after an install, the whole log must be
+        applied.  The broker works with the old image until all parts are applied.
         """
         if not self._is_turn_due:
             self._next_turn()
@@ -71,9 +71,9 @@ class ImageFollower:
 
     def _try_apply(self, bytes_max: int | None = None) -> bool:
         """
-        Apply, and handle a log that cannot be read.  With damage that other replicas can repair, the broker keeps its
-        old image until then.  Otherwise, and when a record's format is unknown, the process ends: it could not start
-        with such a log either.
+        Apply committed records, and handle a log that cannot be read.  If other replicas can repair the damage, the
+        broker keeps its old image until then.  Otherwise, or if the format of a record is unknown, the process ends: it
+        could not start with such a log either.
         """
         try:
             return self._apply_committed(bytes_max)
@@ -88,11 +88,11 @@ class ImageFollower:
 
     def _apply_committed(self, bytes_max: int | None = None) -> bool:
         """
-        Apply what was committed since the last call, and publish the image.  With `bytes_max`, stop behind about so
-        many bytes and return True when there is more; the image is published when nothing is left.
+        Apply the records that were committed since the last call, and publish the image.  With `bytes_max`, stop after
+        about `bytes_max` bytes: return True if more records are left, and publish the image when none is left.
 
-        Does nothing during an install: a part of the log lacks topics, and the broker deletes topics that leave the
-        image.
+        Does nothing during an install: an incomplete log lacks topics, and the broker deletes topics that disappear
+        from the image.
         """
         shard = self.shard
         assert shard is not None, "the metadata shard is not open"
@@ -122,8 +122,8 @@ class ImageFollower:
 
     def brokers_heard_of(self) -> Iterator[BrokerRecord]:
         """
-        Yield every broker record of the local log, committed or not, as a hint where other brokers are reached.  After
-        a start nothing is known to be committed, and only other brokers can tell.
+        Yield every broker record in the local log, committed or not, as a hint to the addresses of other brokers.
+        After a start, this broker must reach other brokers before it can know what is committed.
         """
         assert self.shard is not None, "the metadata shard is not open"
         log = self.shard.partitions[0].log
@@ -136,11 +136,11 @@ class ImageFollower:
                     offset = end_offset
                     yield from (record for record in records if isinstance(record, BrokerRecord))
             except (SegmentDamaged, MetadataFormatError):
-                return  # brokers that are named behind this position will contact this one
+                return  # brokers whose records are after this position will contact this one
 
 
 def _records_in(buffers: list[Any]) -> Iterator[tuple[tuple[Record, ...], int]]:
-    """Yield the metadata records of each batch, and the offset behind the batch."""
+    """Yield the metadata records of each batch, and the end offset of the batch."""
     for buffer in buffers:
         for span in spans(buffer):
             batch = memoryview(buffer)[span.position : span.position + span.size]

@@ -1,8 +1,9 @@
-"""CurrentImage: whether the image here contains every acknowledged change.  Only then may data be deleted by it.
+"""MetadataFreshness: finds out whether this broker's image contains every acknowledged change.
 
-    ask ─▶ controller: up to which offset is metadata acknowledged? ─▶ the image here reaches that offset ─▶ True
+    ask ─▶ controller: offset of all acknowledged metadata? ─▶ wait until the image has reached that offset ─▶ True
 
-Contact with the controller is not enough: after a stop or a network partition, the log here is behind for a while.
+Data may be deleted because of the image only if it does.  Contact with the controller is not enough: after a stop or a
+network partition, this broker's log lags for a while.
 """
 
 from collections.abc import Callable
@@ -13,8 +14,8 @@ from tidemill.broker.machine import Machine
 from tidemill.metadata.image import ClusterImage
 from tidemill.peer.image_offset import API, Request, Response
 
-CURRENT_MS: Final = 1_000  # from the question on; later, the answer may be outdated
-CHECK_S: Final = 0.05  # between two looks at the image's offset
+CURRENT_MS: Final = 1_000  # counted from the request; after this time, the result may be outdated
+CHECK_S: Final = 0.05  # between two checks of the image's offset
 
 
 class MetadataFreshness:
@@ -26,8 +27,8 @@ class MetadataFreshness:
 
     def ask(self, report: Callable[[bool], None]) -> None:
         """
-        Call `report` once: with True at most `CURRENT_MS` later, by the machine's clock, or with False when that cannot
-        be established.
+        Call `report` once: with True, at most `CURRENT_MS` after this call, if the image is current; with False if that
+        cannot be established.
         """
         until_ms = self._machine.clock.monotonic_ms() + CURRENT_MS
 

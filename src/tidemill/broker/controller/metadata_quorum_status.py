@@ -1,7 +1,7 @@
-"""The replicas of the metadata shard as their leader sees them: log end and times of last contact.
+"""MetadataQuorumStatus: how far each replica of the metadata shard is, as its leader sees it.
 
-Followers do not fetch as Kafka's do.  A follower counts as heard while its broker is alive, and as caught up when its
-disk has everything that was committed at the leader's last tick.
+Tidemill's followers do not fetch as Kafka's do, so the times mean something else.  A follower is heard at each tick at
+which its broker is alive, and caught up at each such tick at which its disk has everything that is committed.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ NEVER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The progress of one replica; times are wall clock in ms, or NEVER."""
+    """The progress of one replica.  Times are wall-clock times in ms, or NEVER."""
 
     voter: ReplicaKey
-    end_index: int  # the first log index that it does not have on disk
+    end_index: int  # the first log index that the replica does not have on disk
     heard_at: int
     caught_up_at: int
 
@@ -33,7 +33,7 @@ class MetadataQuorumStatus:
         self._caught_up_at: dict[ReplicaKey, int] = {}
 
     def tick(self, replica: Replica) -> None:
-        """Update the times from `replica`, the metadata shard's replica here; called a few times a second."""
+        """Update the times.  `replica` is this broker's replica of the metadata shard.  Called a few times a second."""
         if not replica.leads:
             self._heard_at.clear()
             self._caught_up_at.clear()

@@ -1,4 +1,4 @@
-"""ProducerIdSource: ids for InitProducerId, taken one by one from blocks that the controller allocates."""
+"""ProducerIdSource: gives out producer ids one by one, from blocks that the controller allocates to this broker."""
 
 from collections import deque
 from collections.abc import Callable
@@ -20,8 +20,8 @@ class ProducerIdSource:
 
     def take(self, taken: Callable[[int | Unanswered], None]) -> None:
         """
-        Call `taken` once: with an id that no other producer ever gets, or with the reason why the controller allocated
-        none.
+        Call `taken` once: with an id that no other producer ever gets, or with the reason why the controller has not
+        allocated ids.
         """
         self._waiting.append(taken)
         self._serve()

@@ -1,4 +1,4 @@
-"""TopicCreation: topics that are created because they are needed: for a client's Metadata request, or internal ones."""
+"""TopicCreation: asks the controller to create topics that a Metadata request needs, and internal topics."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -20,8 +20,8 @@ class TopicCreation:
 
     def create(self, names: Sequence[str], created: Callable[[Mapping[str, int]], None]) -> None:
         """
-        Create topics with the cluster's defaults.  `created` gets the error code of each topic that could not be
-        created, when the others can be used.  A topic that exists already is no error.
+        Create topics with the cluster's defaults.  `created` is called when the created topics have leaders, with the
+        error code of each topic that could not be created.  An existing topic is not an error.
         """
 
         def decided(outcome: create_topics.Response | Unanswered) -> None:
@@ -35,7 +35,7 @@ class TopicCreation:
         self._client.ask(create_topics.API, request, version=VERSION).then(decided)
 
     def create_internal(self, name: str, created: Callable[[int], None]) -> None:
-        """Create an internal topic.  `created` gets an error code, or 0 when the topic can be used."""
+        """Create an internal topic.  `created` is called with 0 when the topic has leaders, or with an error code."""
 
         def decided(outcome: create_internal_topic.Response | Unanswered) -> None:
             if isinstance(outcome, Unanswered):

@@ -1,1 +1,1 @@
-"""Hosts replicated cores on the leaders of their partitions.  Entry point: `coordinator_host`."""
+"""Coordinators: run replicated cores on the leaders of their partitions.  Entry point: `coordinator_host`."""

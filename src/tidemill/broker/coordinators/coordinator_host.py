@@ -1,4 +1,4 @@
-"""CoordinatorHost: the coordinators of all registered internal topics on this broker."""
+"""CoordinatorHost: the coordinators that run on this broker, one for each registered internal topic."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -17,20 +17,20 @@ class CoordinatorHost:
         self._by_key_type = {it.registration.key_type: it for it in self._topics.values()}
 
     def of(self, registration: CoordinatorRegistration[RequestT, CoreT]) -> HostedTopic[RequestT, CoreT]:
-        """Return the coordinator of a registration.  KeyError when this broker was started without it."""
+        """Return the coordinator of a registration.  Raises KeyError if this broker was started without it."""
         return cast("HostedTopic[RequestT, CoreT]", self._topics[registration.topic.name])
 
     def of_key_type(self, key_type: int) -> HostedTopic[Any, Any] | None:
-        """Return the coordinator that clients look for with FindCoordinator's `key_type`; None when there is none."""
+        """Return the coordinator that FindCoordinator's `key_type` stands for; None if there is none."""
         return self._by_key_type.get(key_type) if key_type >= 0 else None
 
     def serving_changed(self, shard: Shard) -> None:
-        """This broker starts or ceases to lead `shard`."""
+        """Load or drop the partitions of `shard`: this broker has started or stopped serving it as its leader."""
         for topic in self._topics.values():
             topic.serving_changed(shard)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """The cluster image has changed, and the shard table has followed it."""
+        """Adapt to a change of the cluster image, after the shard table has followed it."""
         for topic in self._topics.values():
             topic.follow(before, image)
 

@@ -1,7 +1,7 @@
-"""CoordinatorRegistration: everything the host must know about an internal topic and its coordinator.
+"""CoordinatorRegistration: everything that the host must know about an internal topic and its coordinator.
 
-To add a coordinator, write its core (`replicated_core.py`) and its handlers, and add one registration to
-`registrations.py`; the topic is a row of `model/internal_topics.py`.
+To add a coordinator, write its core (`replicated_core.py`) and its handlers, add its topic to
+`model/internal_topics.py`, and add one registration to `registrations.py`.
 """
 
 from collections.abc import Callable, Set
@@ -22,7 +22,7 @@ NO_KEY_TYPE: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreContext:
-    """What a new core may use: configuration as of now, random bytes, and the cluster image."""
+    """The values that a new core may use: the current configuration, random bytes, and the cluster image."""
 
     layers: BrokerLayers
     entropy: Entropy
@@ -31,19 +31,19 @@ class CoreContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedTopics(Generic[RequestT, CoreT]):
-    """How a core that stores topic ids learns that topics were deleted."""
+    """Functions for a core that stores topic ids, which tell it that topics were deleted."""
 
     topic_ids: Callable[[CoreT], Set[TopicId]]  # all ids that the core's state refers to
-    forget: Callable[[frozenset[TopicId]], RequestT]  # the request that removes them; needs no reply
+    forget: Callable[[frozenset[TopicId]], RequestT]  # returns the request that removes the ids; it needs no reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorRegistration(Generic[RequestT, CoreT]):
-    topic: InternalTopic  # with `keys`: it is created when the coordinator is first asked for
+    topic: InternalTopic  # created when the coordinator is first needed
     partition_for: Callable[[str, int], int]  # a request's key and the partition count → partition
     new_core: Callable[[CoreContext], CoreT]  # called each time this broker starts to lead a partition
     rejection: Callable[[RequestT, int | OutcomeUnknown], object]  # see `PartitionOwner.rejection`
-    key_type: int = NO_KEY_TYPE  # of FindCoordinator; NO_KEY_TYPE: clients cannot look for this coordinator
+    key_type: int = NO_KEY_TYPE  # of FindCoordinator; NO_KEY_TYPE if clients cannot look for this coordinator
     deleted_topics: DeletedTopics[RequestT, CoreT] | None = None
 
 

@@ -1,4 +1,4 @@
-"""The group coordinator's registration: `__consumer_offsets`, and the groups of one of its partitions as a core."""
+"""The group coordinator: its registration, and the core of the groups in one partition of `__consumer_offsets`."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -28,17 +28,17 @@ from tidemill.model.internal_topics import OFFSETS
 from tidemill.model.topic import TopicId
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown
 
-GROUP_KEY_TYPE: Final = 0  # FindCoordinator's
-SNAPSHOT_CHUNK_RECORDS: Final = 200  # computed and appended in one turn of the event loop: 2 to 3 ms
+GROUP_KEY_TYPE: Final = 0  # of FindCoordinator
+SNAPSHOT_CHUNK_RECORDS: Final = 200  # computed and appended in one turn of the event loop, in 2 to 3 ms
 
-# Requests that are served while the disk is full: the first four append nothing, and the last one frees space.
+# Requests that are served while the disk is full, because they append nothing, or (ForgetTopics) free space.
 _SERVED_WHEN_FULL: Final = (Heartbeat, FetchOffsets, DescribeGroups, ListGroups, ForgetTopics)
 
 
 class GroupCore:
-    """`ReplicatedCore` around `Groups`."""
+    """Implements `ReplicatedCore` with `Groups`."""
 
-    is_atomic = False  # each record makes sense by itself
+    is_atomic = False  # each record is valid without the others
 
     def __init__(self, context: CoreContext) -> None:
         self.groups = Groups(
@@ -73,7 +73,10 @@ class GroupCore:
         return not isinstance(request, _SERVED_WHEN_FULL)
 
     def needs_current_metadata(self, request: GroupRequest) -> bool:
-        """Offsets belong to a topic id: by a stale image, a name may stand for a topic that was deleted since."""
+        """
+        Return True for requests about offsets: offsets belong to a topic id, and a stale image may map a topic's name
+        to the id of a deleted topic.
+        """
         return isinstance(request, CommitOffsets | FetchOffsets)
 
     def snapshot(self, first_offset: int, append_time: int) -> Iterator[Sequence[LogRecord]]:
@@ -82,8 +85,8 @@ class GroupCore:
     @property
     def snapshot_size(self) -> int:
         """
-        Records of the last snapshot, which are counted.  There may be more by now; then the next snapshot only comes
-        earlier than it would have to.
+        The number of records in the last snapshot.  If the state has grown since then, the next snapshot is only taken
+        earlier than necessary.
         """
         end = self.groups.snapshot_end
         return 0 if end is None else end.record_count
@@ -106,12 +109,15 @@ def _topic_id_of(image: ClusterImage, name: str) -> TopicId | None:
 
 
 def _rejection(request: GroupRequest, reason: int | OutcomeUnknown) -> object:
-    """Kafka's clients look for the coordinator and ask again after COORDINATOR_NOT_AVAILABLE."""
+    """
+    Return the reply that rejects `request`.  An unknown outcome becomes COORDINATOR_NOT_AVAILABLE, after which clients
+    look for the coordinator and ask again.
+    """
     return refused(request, errors.COORDINATOR_NOT_AVAILABLE if reason is OUTCOME_UNKNOWN else reason)
 
 
 def group_settings(layers: BrokerLayers) -> GroupSettings:
-    """Return the broker's group settings as of now; a core keeps those of its load."""
+    """Return the broker's current group settings.  A core keeps the settings with which it was created."""
     return GroupSettings(
         session_timeout_ms_min=broker_int(layers, "group.min.session.timeout.ms"),
         session_timeout_ms_max=broker_int(layers, "group.max.session.timeout.ms"),
@@ -136,7 +142,7 @@ GROUPS: Final[CoordinatorRegistration[GroupRequest, GroupCore]] = CoordinatorReg
 
 
 def ask_group(coordinators: CoordinatorHost, group_id: str, request: GroupRequest) -> None:
-    """Ask the group's coordinator; the request's `waiter` is called once, with the reply of the request's kind."""
+    """Ask the group's coordinator.  The request's `waiter` is called once, with the reply."""
     answer = None if isinstance(request, ForgetTopics) else request.waiter
     assert callable(answer), "a handler passes the callback that takes the reply"
     coordinators.of(GROUPS).ask(group_id, request, answer)

@@ -1,11 +1,11 @@
-"""HostedPartition: the host of one replicated core, on the broker that leads the core's partition.
+"""HostedPartition: runs one replicated core on the broker that leads the core's partition.
 
     load:  log start ─▶ read, replay … ─▶ end of the log ─▶ loaded
     ask:   decide ─▶ records ─▶ append ─▶ replay … commit ─▶ leadership confirmed ─▶ replies
 
-A reply, also to a request that only reads, leaves when the log is committed up to the point from which the reply was
-computed, and this broker was still the leader after the request arrived.  When leadership is lost, the core and all
-timers are dropped, and the next leader loads its own core from the log.
+A reply is sent when every entry from which it was computed is committed, and when it is confirmed that this broker was
+still the leader after the request arrived.  This holds for requests that only read, too.  When leadership is lost, the
+core and all timers are dropped, and the next leader loads a new core from the log.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,45 +27,45 @@ from tidemill.storage.partition.partition_log import OffsetGone
 from tidemill.storage.partition.segment import SegmentDamaged
 
 LOAD_BYTES: Final = 64 << 10  # read by one job while loading: about a thousand records
-TURN_RECORDS_MAX: Final = 200  # replayed in one turn of the event loop while loading: 2 to 3 ms
-BATCH_RECORDS_MAX: Final = 1_000  # in one batch; the other records of a Result go into further batches
-BATCH_BYTES_MAX: Final = 1 << 20  # in one batch, likewise; a batch holds at least one record
-SNAPSHOT_RECORDS_MIN: Final = 10_000  # records between log start and end before a snapshot is worth its cost
-SNAPSHOT_GROWTH: Final = 4  # and at least this many times the records of a snapshot
-LOAD_RETRY_S: Final = 5.0  # after damage was found that may not be in the files
+TURN_RECORDS_MAX: Final = 200  # replayed in one turn of the event loop while loading, in 2 to 3 ms
+BATCH_RECORDS_MAX: Final = 1_000  # in one batch; further records of a Result are appended as further batches
+BATCH_BYTES_MAX: Final = 1 << 20  # in one batch, unless a single record is larger
+SNAPSHOT_RECORDS_MIN: Final = 10_000  # no snapshot is taken while the log has fewer records
+SNAPSHOT_GROWTH: Final = 4  # nor while the log has fewer than this many times the records of a snapshot
+LOAD_RETRY_S: Final = 5.0  # after a read found damage, which may be in the read and not in the files
 NOT_NOW_MS: Final = 1_000  # retry interval of a deadline while nothing may be appended
-TIMER_MS_MAX: Final = 24 * 3_600_000  # event loops take timers of hours; a core may be asked early
+TIMER_MS_MAX: Final = 24 * 3_600_000  # longest timer that is passed to the event loop; a core may be called early
 
 Answer = Callable[[Any], None]  # takes the reply to a request
 CoreT = TypeVar("CoreT", bound=ReplicatedCore[Any, Any])
 
 
 class PartitionOwner(Protocol[RequestT_contra]):
-    """What a hosted partition needs from the object that created it."""
+    """The part of its creator that a hosted partition uses."""
 
     def rejection(self, request: RequestT_contra, reason: int | OutcomeUnknown) -> object:
-        """Return the reply that rejects `request`, for an error code or because its outcome is unknown."""
+        """Return the reply that rejects `request`, because of an error code or of an unknown outcome."""
         ...
 
     def storage_problem(self) -> str | None:
-        """Return why nothing may be appended now (the disk is full); None when appending is possible."""
+        """Return why nothing may be appended now, such as a full disk; None if appends are possible."""
         ...
 
     def has_stale_metadata(self) -> bool:
-        """Return whether this broker's cluster image may be stale, so that a name may mean another topic by now."""
+        """Return whether this broker's cluster image may be stale, so that it may map a name to a deleted topic."""
         ...
 
     def committed(self) -> None:
-        """Called when a commit is known, before the replies that depend on it leave."""
+        """Called after a commit, before the replies that depend on it are sent."""
         ...
 
     def loaded(self, hosted: "HostedPartition[Any, Any]") -> None:
-        """Called once per partition, when it starts to accept requests."""
+        """Called once per partition, when the partition starts to accept requests."""
         ...
 
 
 class _Asked(Generic[RequestT]):
-    """The core's handle of a request: the request, and the callback that takes the reply."""
+    """The `Waiter` that a core gets with a request: the request, and the callback for the reply."""
 
     __slots__ = ("answer", "request")
 
@@ -75,7 +75,10 @@ class _Asked(Generic[RequestT]):
 
 
 class HostedPartition(Generic[RequestT, CoreT]):
-    """Created when this broker starts to lead `partition`.  Call `load` or `begin`, then `ask`; `drop` ends it."""
+    """
+    A core and its partition, from the time when this broker starts to lead the partition.  Call `load` or `begin`
+    first, then `ask`; `drop` ends it.
+    """
 
     def __init__(self, partition: Partition, core: CoreT, machine: Machine, owner: PartitionOwner[RequestT]) -> None:
         self.partition = partition
@@ -90,13 +93,13 @@ class HostedPartition(Generic[RequestT, CoreT]):
         self._load_end = partition.log.end_offset
         self._last_index = 0  # log index of the newest entry from which a reply may have been computed
         self._timers: dict[Key, Any] = {}
-        self._snapshot: Iterator[Sequence[Any]] | None = None  # in progress
+        self._snapshot: Iterator[Sequence[Any]] | None = None  # the snapshot in progress
         self._snapshot_first_offset = 0
 
     # Loading.
 
     def load(self) -> None:
-        """Replay the log in slices.  Requests are refused meanwhile, so nothing else is appended."""
+        """Replay the log in parts.  Until it is replayed, requests are refused, so no other records are appended."""
         if self._load_from >= self._load_end:
             self.begin()
             return
@@ -113,12 +116,12 @@ class HostedPartition(Generic[RequestT, CoreT]):
         self._machine.read_jobs.submit(read, self._read, self._machine.failed)
 
     def begin(self) -> None:
-        """Accept requests: the core's state is complete."""
+        """Begin to accept requests, because the core's state is complete."""
         self.is_loaded = True
         self._execute(self.core.loaded(self._timestamps()))
         first_offset = self.core.snapshot_first_offset
         if first_offset is not None and first_offset > self.partition.log_start:
-            self._move_log_start(first_offset)  # the leader that closed the snapshot was lost before it did this
+            self._move_log_start(first_offset)  # the leader that closed the snapshot may have stopped before this
         self._owner.loaded(self)
 
     def _read(self, found: tuple[list[Record], int] | Exception) -> None:
@@ -128,7 +131,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
             self._cannot_load(str(found))
             if isinstance(found, SegmentDamaged):
                 self.partition.shard.damage.suspect(found)
-                self._machine.call_later(LOAD_RETRY_S, self._load_again)  # a damaged replica leads no more by then
+                self._machine.call_later(LOAD_RETRY_S, self._load_again)  # not reached if the replica is damaged
             return
         records, end_offset = found
         if end_offset <= self._load_from:
@@ -155,7 +158,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
             self.load()
 
     def _cannot_load(self, problem: str) -> None:
-        """Refuse all requests: serving a part of the state would be worse than serving none."""
+        """Log `problem` and refuse all requests: a core with incomplete state would give wrong replies."""
         self._load_problem = problem
         topic, number = self.partition.topic, self.partition.number
         self._machine.events.error("coordinator cannot be loaded", topic=topic, partition=number, problem=problem)
@@ -168,7 +171,10 @@ class HostedPartition(Generic[RequestT, CoreT]):
     # Requests.
 
     def ask(self, request: RequestT, answer: Answer | None) -> None:
-        """Decide `request`; `answer` is called once with the reply, now or later.  None: the caller needs no reply."""
+        """
+        Decide `request`.  `answer` is called once with the reply, immediately or later; it is None if the caller needs
+        no reply.
+        """
         problem = self._problem(request)
         if problem != errors.NONE:
             if answer is not None:
@@ -187,15 +193,20 @@ class HostedPartition(Generic[RequestT, CoreT]):
         if not self.is_loaded:
             return errors.COORDINATOR_LOAD_IN_PROGRESS
         if self.core.appends(request) and self._may_not_append():
-            return errors.COORDINATOR_NOT_AVAILABLE  # refused before anything is decided; clients ask again
+            return errors.COORDINATOR_NOT_AVAILABLE  # refuse before the core decides anything; clients ask again
         return errors.NONE
 
     def _may_not_append(self) -> bool:
-        """The disk is full, or leadership is being transferred: the next leader would have to wait for the append."""
+        """
+        Return whether the disk is full, or leadership is being transferred, which an append would delay.
+        """
         return self._owner.storage_problem() is not None or not self.partition.shard.accepts_writes
 
     def drop(self, error_code: int) -> None:
-        """Answer every parked request with `error_code` and keep nothing: leadership is lost, or the broker stops."""
+        """
+        Answer every parked request with `error_code`, and drop all state, because leadership is lost or the broker
+        stops.
+        """
         self._is_dropped = True
         for timer in self._timers.values():
             timer.cancel()
@@ -207,7 +218,10 @@ class HostedPartition(Generic[RequestT, CoreT]):
     # Execution of a Result.
 
     def _execute(self, result: Result[Any]) -> None:
-        """Append and replay before anything else is decided; hold the replies until that is committed."""
+        """
+        Append and replay the records of `result` before the core decides anything else.  The replies wait for the
+        commit.
+        """
         self._append(result.records, is_one_batch=self.core.is_atomic)
         for key, at_ms in result.deadlines:
             self._arm(key, at_ms)
@@ -231,8 +245,8 @@ class HostedPartition(Generic[RequestT, CoreT]):
 
     def _reply(self, replies: tuple[tuple[Waiter, object], ...], *, has_appended: bool) -> None:
         """
-        Wait for the commit of everything the replies were computed from.  An entry that was appended for the request
-        and committed proves leadership; otherwise a majority must confirm it.
+        Send the replies when every entry from which they were computed is committed.  If an entry was appended for the
+        request, its commit proves leadership; otherwise a majority must confirm leadership.
         """
         shard = self.partition.shard
 
@@ -283,13 +297,13 @@ class HostedPartition(Generic[RequestT, CoreT]):
         if self._snapshot is None and record_count >= max(
             SNAPSHOT_RECORDS_MIN, SNAPSHOT_GROWTH * self.core.snapshot_size
         ):
-            # The core may fix now what the snapshot holds: whatever comes later lies behind this offset.
+            # All later records have this offset or a higher one, so the core may take the state of the snapshot now.
             self._snapshot_first_offset = partition.log.end_offset
             self._snapshot = self.core.snapshot(self._snapshot_first_offset, self._timestamps().append_time)
             self._machine.turns.call_soon(self._append_chunk)
 
     def _append_chunk(self) -> None:
-        """Append one chunk per turn of the event loop: requests are decided between two chunks."""
+        """Append one chunk per turn of the event loop, so that requests can be decided between two chunks."""
         snapshot = self._snapshot
         if snapshot is None or self._is_dropped:
             return
@@ -320,11 +334,11 @@ class HostedPartition(Generic[RequestT, CoreT]):
 
 
 def _ignore(_: object) -> None:
-    """The answer of a request whose caller needs no reply."""
+    """Take the reply to a request whose caller needs none."""
 
 
 def _records_from(start: int, buffers: Sequence[Buffer]) -> tuple[list[Record], int]:
-    """Return the records from offset `start` on, and the offset behind the last one."""
+    """Return the records from offset `start` on, and the end offset of the last batch."""
     records: list[Record] = []
     end_offset = start
     for buffer in buffers:
@@ -336,7 +350,7 @@ def _records_from(start: int, buffers: Sequence[Buffer]) -> tuple[list[Record], 
 
 
 def _batch_ends(encoded: Sequence[tuple[bytes | None, bytes | None]]) -> Iterator[int]:
-    """Yield where each batch of the records ends, as indexes."""
+    """Yield for each batch the index in `encoded` of the first record after it."""
     start = byte_count = 0
     for index, (key, value) in enumerate(encoded):
         size = len(key or b"") + len(value or b"")

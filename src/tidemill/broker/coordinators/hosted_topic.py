@@ -1,7 +1,7 @@
-"""HostedTopic: the coordinator of one internal topic on this broker, with a core for each partition that is led here.
+"""HostedTopic: the coordinator of one internal topic on this broker, with a core for each partition that it leads.
 
-The topic is created when the coordinator is first asked for.  From then on each partition is loaded as soon as this
-broker leads it, and not at the first request: deadlines must expire without requests, too.
+The topic is created when the coordinator is first needed.  From then on, each partition is loaded as soon as this
+broker leads it, and not only at the first request, because deadlines must expire without requests, too.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from tidemill.model.topic import NO_TOPIC_ID, TopicId
 from tidemill.shard.pending import OutcomeUnknown
 from tidemill.shard.shard import Shard
 
-DELETED_MAX: Final = 10_000  # deleted topics that are remembered; state that names older ones stays until it expires
+DELETED_MAX: Final = 10_000  # deleted topics that are remembered; state of older ones is kept until it expires
 
 
 class HostingBroker(Protocol):
-    """What coordinators need from their broker."""
+    """The part of the broker that coordinators use."""
 
     @property
     def machine(self) -> Machine: ...
@@ -40,27 +40,27 @@ class HostingBroker(Protocol):
 
     @property
     def is_isolated(self) -> bool:
-        """Whether the cluster image here may be stale."""
+        """Whether this broker's cluster image may be stale."""
         ...
 
     def storage_problem(self) -> str | None:
-        """Return why nothing may be appended now; None when appending is possible."""
+        """Return why nothing may be appended now; None if appends are possible."""
         ...
 
     def create_internal_topic(self, name: str, created: Callable[[int], None]) -> None:
-        """Call `created` with an error code, or with 0 when the topic exists and its shards have leaders."""
+        """Create the topic.  `created` is called with 0 when its shards have leaders, or with an error code."""
         ...
 
 
 class HostedTopic(Generic[RequestT, CoreT]):
-    """`PartitionOwner` of its partitions."""
+    """The coordinator of one internal topic.  Implements `PartitionOwner` for its partitions."""
 
     def __init__(self, registration: CoordinatorRegistration[RequestT, CoreT], broker: HostingBroker) -> None:
         self.registration = registration
         self._broker = broker
         self._name = registration.topic.name
         self._hosted: dict[int, HostedPartition[RequestT, CoreT]] = {}
-        self._waiting: list[Callable[[], None]] = []  # until the topic exists; bounded by the requests in flight
+        self._waiting: list[Callable[[], None]] = []  # callbacks of `when_created`; at most one per request in flight
         self._is_creating = False
         self._is_stopped = False
         self._deleted: dict[TopicId, None] = {}  # topics deleted since the start of this process, oldest first
@@ -71,20 +71,20 @@ class HostedTopic(Generic[RequestT, CoreT]):
         return self._broker.image.topic(self._name)
 
     def partition_of(self, key: str) -> int | None:
-        """Return the partition that holds `key`; None while the topic does not exist."""
+        """Return the number of the partition that coordinates `key`; None while the topic does not exist."""
         topic = self.topic
         return None if topic is None else self.registration.partition_for(key, topic.partition_count)
 
     def hosted(self) -> list[HostedPartition[RequestT, CoreT]]:
-        """Return the partitions that are led here, loaded or not."""
+        """Return the partitions that this broker leads, loaded or not."""
         return list(self._hosted.values())
 
     # Requests.
 
     def ask(self, key: str, request: RequestT, answer: Answer | None) -> None:
         """
-        Decide `request` in the partition of `key`, after creating the topic if necessary.  `answer` is called once with
-        the reply, or with a rejection when the partition is led elsewhere.
+        Let the partition of `key` decide `request`; create the topic first if necessary.  `answer` is called once, with
+        the reply, or with a rejection if another broker leads the partition.
         """
         hosted = self._find(key)
         if hosted is not None:
@@ -105,7 +105,10 @@ class HostedTopic(Generic[RequestT, CoreT]):
             answer(self.rejection(request, code))
 
     def when_created(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the topic exists and its shards have leaders; also when that cannot be achieved now."""
+        """
+        Create the topic if necessary.  Call `callback` when it exists and its shards have leaders, or when the attempt
+        has failed.
+        """
         if self._is_stopped or (self.topic is not None and not self._is_creating):
             callback()
             return
@@ -128,7 +131,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
     # Leadership.
 
     def begin(self) -> None:
-        """Load every partition that is led here and not hosted yet."""
+        """Load every partition that this broker leads and does not host yet."""
         if self._is_stopped:
             return
         broker, registration = self._broker, self.registration
@@ -142,7 +145,7 @@ class HostedTopic(Generic[RequestT, CoreT]):
             hosted.load()
 
     def serving_changed(self, shard: Shard) -> None:
-        """Load the partitions of a shard that this broker now leads; drop those of one that it no longer leads."""
+        """Load the partitions of `shard` if this broker now leads it; drop them if it no longer does."""
         if shard.topic != self._name:
             return
         if shard.is_serving:
@@ -152,7 +155,10 @@ class HostedTopic(Generic[RequestT, CoreT]):
             self._drop(number)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """Act on deleted topics.  The shard table has followed the image already."""
+        """
+        Drop partitions of a deleted internal topic, and remove state of other deleted topics.  Called after the shard
+        table has followed the image.
+        """
         if before.topics is image.topics:
             return
         for number, hosted in list(self._hosted.items()):
@@ -186,12 +192,13 @@ class HostedTopic(Generic[RequestT, CoreT]):
         return self._broker.is_isolated
 
     def committed(self) -> None:
-        """Replies depend on the partition's own log alone."""
+        """Do nothing: replies depend only on the partition's own log."""
 
     def loaded(self, hosted: HostedPartition[Any, Any]) -> None:
         """
-        Remove state of topics that were deleted while no leader was loaded.  A topic that is missing in the image here
-        may only be unknown to this broker yet, unless this broker is the controller: elsewhere such state stays.
+        Remove state of topics that were deleted while the partition had no loaded leader.  A topic that is missing in
+        this broker's image may also be a new topic that the image does not have yet.  Only the controller can exclude
+        that; other brokers remove only state of topics whose deletion they have seen.
         """
         registration = self.registration.deleted_topics
         if registration is None:
@@ -209,7 +216,9 @@ class HostedTopic(Generic[RequestT, CoreT]):
             )
 
     def _forget(self, topic_ids: frozenset[TopicId]) -> None:
-        """Remove state of deleted topics.  A partition that still loads does so by itself when it is loaded."""
+        """
+        Remove state of deleted topics from all loaded partitions.  For other partitions, `loaded` does so later.
+        """
         registration = self.registration.deleted_topics
         if registration is None:
             return

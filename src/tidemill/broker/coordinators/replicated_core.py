@@ -1,12 +1,12 @@
 """ReplicatedCore: the protocol of a state machine that is replicated through one partition's log.
 
-A core is pure: values in, values out.  It decides what to append, and its logged state changes only in `replay`.  The
-host (`hosted_partition.py`) appends, waits for commits, keeps timers and sends replies:
+A core takes values and returns values.  It decides which records to append, and its logged state changes only in
+`replay`.  The host (`hosted_partition.py`) appends, waits for commits, keeps timers and sends replies:
 
     replay… ─▶ loaded ─▶ decide │ expire │ snapshot ─▶ … ─▶ drain         replay follows each accepted append
 
-The host replays the records of a Result before it calls the core again.  On loss of leadership it calls `drain` and
-drops the core; the next leader builds another one from the log.
+The host replays the records of a Result before it calls the core again.  When leadership is lost, the host calls
+`drain` and drops the core; the next leader loads a new core from the log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,8 +24,8 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
     @property
     def is_atomic(self) -> bool:
         """
-        Whether the records of one Result must take effect together.  If so, the host appends them as one batch,
-        whatever its size; otherwise it splits them at the bounds of a batch.
+        Whether the records of one Result must take effect together.  If so, the host appends them as one batch of any
+        size; otherwise it splits them into batches of bounded size.
         """
         ...
 
@@ -36,24 +36,24 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
         ...
 
     def decode(self, key: bytes | None, value: bytes | None) -> RecordT:
-        """Return the record stored as key and value.  ValueError: no such record is known."""
+        """Return the record that is stored as `key` and `value`.  Raises ValueError if no such record is known."""
         ...
 
     def replay(self, records: Sequence[RecordT], end_offset: int) -> None:
         """
-        Change the logged state: while loading, and when an append was accepted.  `end_offset` is the first offset
-        behind the records.  ValueError: the records are malformed.
+        Apply `records` to the logged state, while the log is loaded or after an append.  `end_offset` is the offset
+        after the last record.  Raises ValueError if the records are malformed.
         """
         ...
 
     # Decisions.
 
     def loaded(self, timestamps: Timestamps) -> Result[RecordT]:
-        """Start deciding: the whole log has been replayed.  Called once, before any of the methods below."""
+        """Begin to decide, because the whole log has been replayed.  Called once, before any of the methods below."""
         ...
 
     def decide(self, request: RequestT_contra, waiter: Waiter, timestamps: Timestamps) -> Result[RecordT]:
-        """Answer a request: `waiter` is returned with its reply, in this Result or in a later one."""
+        """Decide `request`.  Return `waiter` together with the reply, in this Result or in a later one."""
         ...
 
     def expire(self, key: Key, timestamps: Timestamps) -> Result[RecordT]:
@@ -61,35 +61,39 @@ class ReplicatedCore(Protocol[RequestT_contra, RecordT]):
         ...
 
     def drain(self, error_code: int) -> tuple[tuple[Waiter, object], ...]:
-        """Return a reply with `error_code` for every waiter that is still owed one.  The core is dropped then."""
+        """Return a reply with `error_code` for every waiter without a reply.  The host then drops the core."""
         ...
 
     def appends(self, request: RequestT_contra) -> bool:
-        """Whether the request may append.  If so, the host refuses it while the disk is full."""
+        """Return whether `request` may append.  If so, the host refuses it while the disk is full."""
         ...
 
     def needs_current_metadata(self, request: RequestT_contra) -> bool:
-        """Whether the request must be refused while this broker's cluster image may be stale."""
+        """Return whether `request` must be refused while this broker's cluster image may be stale."""
         ...
 
     # Snapshots.
 
     def snapshot(self, first_offset: int, append_time: int) -> Iterator[Sequence[RecordT]]:
         """
-        Return the state as records, in chunks; the last chunk ends with a record that closes the snapshot.
+        Return the logged state as records, in chunks; the last chunk ends with a record that closes the snapshot.
 
-        The host appends one chunk per turn of the event loop, and other requests are decided before and between the
-        chunks: each chunk is computed when it is taken.  Everything that is appended from this call on lies at
-        `first_offset` or behind it, and everything before it is deleted when the snapshot is committed.
+        The host appends one chunk per turn of the event loop.  Other requests are decided before and between the
+        chunks, so each chunk must be computed when the host takes it.  All records that are appended after this call
+        have `first_offset` or higher offsets; all records below `first_offset` are deleted when the snapshot has
+        committed.
         """
         ...
 
     @property
     def snapshot_size(self) -> int:
-        """How many records a snapshot holds, or the last one held: it sets how often a snapshot is worth its cost."""
+        """The number of records of a snapshot, or of the last one.  The larger it is, the rarer are snapshots."""
         ...
 
     @property
     def snapshot_first_offset(self) -> int | None:
-        """The first offset of the newest closed snapshot that was replayed: the log may begin there.  None: no such."""
+        """
+        The first offset of the newest closed snapshot that was replayed, at which the log may start; None if there is
+        none.
+        """
         ...

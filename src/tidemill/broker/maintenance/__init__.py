@@ -1,1 +1,1 @@
-"""Work that repeats in the background: retention, membership of shards, and the balance of leaders."""
+"""Periodic background work: retention, membership of shards, and the balance of leaders."""

@@ -1,7 +1,7 @@
-"""Leader balance: each broker transfers the shards that it leads to their preferred leaders.
+"""LeaderBalancer: each broker transfers the leadership of its shards to their preferred leaders.
 
-It runs every `leader.imbalance.check.interval.seconds` if `auto.leader.rebalance.enable` is set.  The target must be
-alive and nearly caught up, so that clients of the shard wait only for the transfer.
+It runs every `leader.imbalance.check.interval.seconds` if `auto.leader.rebalance.enable` is set.  A preferred leader
+must be alive and nearly caught up, so that the transfer, during which clients wait, is short.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Reconciles the membership of every shard led here with the image, one voter at a time.
+"""MembershipReconciler: changes the voters of each shard that this broker leads towards the plan, one at a time.
 
-The image plans the replicas of a shard; the shard's own log has its voters.  `raft/voters.step_towards` returns the
-next step between the two.  When no shard needs a step, nothing is checked until the image changes or this broker
-becomes the leader of another shard.
+The image has the planned replicas of a shard; the shard's own log has its voters.  `raft/voters.step_towards` returns
+the next change from the voters to the plan.  When no shard needs a change, nothing is checked until the image changes
+or this broker starts or stops leading a shard.
 """
 
 from typing import Final
@@ -27,10 +27,10 @@ class MembershipReconciler:
         self._shard_table = shard_table
         self._cluster = cluster
         self._checked_at = 0
-        self._arrived: ClusterImage | None = None  # every shard led here has the membership that this image plans
+        self._arrived: ClusterImage | None = None  # the image whose plan all shards that this broker leads match
 
     def serving_changed(self) -> None:
-        """This broker became the leader of a shard, or stopped leading one."""
+        """Check all shards at the next tick: this broker has started or stopped leading a shard."""
         self._arrived = None
 
     def tick(self, image: ClusterImage) -> None:
@@ -38,7 +38,7 @@ class MembershipReconciler:
         if image is self._arrived or now_ms - self._checked_at < CHECK_MS:
             return
         self._checked_at = now_ms
-        self._arrived = image  # unless a shard below differs
+        self._arrived = image  # reset below if a shard does not match
         for shard in self._shard_table.shards.values():
             planned = image.shards.get(shard.shard_id)
             if planned is None or not shard.is_serving:

@@ -1,10 +1,10 @@
-"""Retention: periodically moves the log start of the partitions that this broker leads past expired records.
+"""RetentionHost: periodically moves the log start of each partition that this broker leads past expired records.
 
     every `log.retention.check.interval.ms` ─▶ `storage/partition/retention` finds the new log start ─▶ log-start row
                                                    └─▶ an expired active segment is rolled first ────────────▲
 
-Replicas remove segments when that row commits, and never on their own.  Stale settings delete nothing: before each
-check the controller is asked for the offset of the newest metadata.
+All replicas remove segments when this row commits, and never otherwise.  So that outdated settings delete nothing, each
+check begins only when this broker's image has reached the controller's current offset.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ from tidemill.shard.partition import Partition
 from tidemill.storage.partition.retention import UNBOUNDED, retained_from, segment_ages
 from tidemill.telemetry.metrics import Metrics
 
-AGAIN_S: Final = 1.0  # until the controller is asked again
-PARTITIONS_PER_TURN: Final = 200  # then requests that wait are served first
+AGAIN_S: Final = 1.0  # pause before the controller is asked again
+PARTITIONS_PER_TURN: Final = 200  # checked in one turn of the event loop; then waiting requests are served
 
 
 class RetentionHost:
@@ -40,11 +40,11 @@ class RetentionHost:
         self._layers = layers
         self._timer: Any = None
         self._unchecked: list[Partition] = []
-        self._current_until_ms = 0  # until then the settings count as current
-        self._moving: set[Partition] = set()  # their log-start row has not committed yet
+        self._current_until_ms = 0  # until this time, the settings count as current
+        self._moving: set[Partition] = set()  # partitions whose log-start row has not committed yet
 
     def begin(self) -> None:
-        """Check at once: otherwise a broker that is restarted often would never remove anything."""
+        """Begin with a check now: otherwise a broker that is restarted often would never remove anything."""
         self._timer = self._machine.call_later(0, self._sweep)
 
     def stop(self) -> None:
@@ -57,7 +57,7 @@ class RetentionHost:
         interval_ms = broker_int(self._layers(), "log.retention.check.interval.ms")
         self._timer = self._machine.call_later(interval_ms / 1000, self._sweep)
         if self._unchecked:
-            return  # the last check is still running: too many partitions for this interval
+            return  # the last check is still running, because there are too many partitions for this interval
         for topic, partitions in self._shard_table.topics.items():
             if not is_internal(topic):
                 self._unchecked += [partition for partition in partitions.values() if _may_expire(partition)]

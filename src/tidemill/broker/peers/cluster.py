@@ -270,9 +270,8 @@ class Cluster:
         if self.leaders.leader(shard_id) is not None:
             return True
         shard = self._shards().get(shard_id)
-        return (
-            shard is not None and shard.log.damage is not None and not shard.damage.is_repairable
-        )  # a shard that cannot be repaired never gets a leader: no request may wait for one
+        # A shard that cannot be repaired never gets a leader, so no request may wait for one.
+        return shard is not None and shard.log.damage is not None and not shard.damage.is_repairable
 
     def _is_leaderless(self, shard_id: ShardId) -> bool:
         return shard_id in self._image().shards and self.leader(shard_id) is None

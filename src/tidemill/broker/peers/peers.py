@@ -55,9 +55,8 @@ class _Peer:
         self.heartbeat_at = heartbeat_at  # time of the last heartbeat, possibly on an earlier connection
         self.told_version = 0  # version of this broker's leader table that the peer was last sent
         self.flags = frames.DRAINING  # of the last heartbeat; until the first one, the peer gets no leadership
-        self.lagging: frozenset[Lagging] | None = (
-            None  # out-of-sync replicas of the shards that the peer leads; None: not reported yet
-        )
+        # Out-of-sync replicas of the shards that the peer leads; None: not reported yet.
+        self.lagging: frozenset[Lagging] | None = None
         self.out: list[Buffer] = []
         self.out_bytes = 0
         self.correlation = 0
@@ -112,9 +111,8 @@ class Peers:
         self._call_soon = call_soon
         self._peers: dict[Link, _Peer] = {}
         self._by_key: dict[ReplicaKey, _Peer] = {}
-        self._heartbeat: tuple[int, int, tuple[Lagging, ...]] | None = (
-            None  # version, flags and lagging replicas of the last heartbeat
-        )
+        # Version, flags and lagging replicas of the last heartbeat.
+        self._heartbeat: tuple[int, int, tuple[Lagging, ...]] | None = None
         self._to_silent: list[Buffer] = []
         self._to_heard: list[Buffer] = []
         self._lives: dict[ReplicaKey, int] = {}  # the last known incarnation of each peer

@@ -1,1 +1,1 @@
-"""The shards on this broker and the loop that does their work; `shard_table` is the entry point."""
+"""The shards on this broker, and the loop that makes their rows durable.  The entry point is `shard_table`."""

@@ -1,7 +1,7 @@
-"""Watches the free space of the data directory's disk, so that appends are refused before the disk is full.
+"""Watches the free space on the disk of the data directory, so that appends are refused before the disk is full.
 
-What is refused never enters the log.  What is in the journal can still be written to the segments: `FREE_BYTES_MIN` is
-left over and above the bytes that wait for this.
+Rows that are already in the journal must still be written to the segments.  So appends are refused as soon as the free
+space is less than the bytes in the journal plus `FREE_BYTES_MIN`.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from tidemill.storage.store import Store
 from tidemill.telemetry.event_log import EventLog
 from tidemill.telemetry.metrics import Metrics
 
-FREE_BYTES_MIN: Final = 256 << 20  # beside what the journal has not written back yet
+FREE_BYTES_MIN: Final = 256 << 20  # in addition to the bytes that the journal has not written back yet
 
 
 class FreeSpace:
@@ -19,10 +19,10 @@ class FreeSpace:
         self._metrics = metrics
         self._events = events
         self.problem: str | None = None
-        """Why nothing may be appended now, as a message for clients; None while there is room."""
+        """The reason why nothing may be appended now, as a message for clients; None while there is enough space."""
 
     def check(self) -> None:
-        """Compare the free bytes with the bytes that are needed; called a few times a second."""
+        """Compare the free bytes with the bytes that are needed.  Called a few times a second."""
         free = self._store.disk.free_space()
         wanted = self._store.journal.used + FREE_BYTES_MIN
         is_full = free < wanted

@@ -1,12 +1,15 @@
-"""The ready loop: makes the rows that shards queued durable, with one block and one sync for the whole broker.
+"""The ready loop: makes the rows that shards have queued durable, one block with one sync at a time.
 
-    turn:     gather the next block unless one is in flight ──▶ journal thread: write, sync
-              (or a second one behind it, if enough rows are queued to fill a block: it would not grow by waiting)
-    written:  every shard advances ──▶ another turn, after the callbacks that wait already: so the next block is larger
-    beside:   write the blocks back to the segments, several at once ──▶ a thread of its own
+    turn:     gather the rows of all shards into a block ──▶ journal thread: write and sync it
+    written:  every shard in the block advances ──▶ another turn
 
-A third thread runs checkpoints, growth of the ring and removal of files, one step at a time, so that a checkpoint never
-holds the disk for longer than one sync.
+A turn begins no block while one is in flight, because rows that arrive meanwhile make the next block larger.  Only if
+the queued rows fill a whole block already, a second one begins.  For the same reason, the turn after a written block
+runs after the callbacks that are already scheduled.
+
+Another thread writes blocks back to the segments, several blocks per write-back.  A third thread runs checkpoints,
+growth of the ring and removal of files, one step at a time, so that a checkpoint never holds the disk for longer than
+one sync.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,13 +25,13 @@ from tidemill.storage.journal.block import IN_FLIGHT_BLOCKS_MAX, Block, Report, 
 from tidemill.storage.store import Store
 from tidemill.telemetry.metrics import Metrics
 
-IDLE_MS: Final = 1_000  # then an empty block records that the newest one is synced (rule J5)
-SYNC_MS_MAX: Final = 1_000  # if a block takes longer, the disk hangs; the peers wait 2 s more
-CHECKPOINT_MS: Final = 10_000  # a checkpoint at least this often while rows are written: bounds what a restart reads
+IDLE_MS: Final = 1_000  # after this time, an empty block records that the newest one is synced (rule J5)
+SYNC_MS_MAX: Final = 1_000  # if a block takes longer, the disk counts as hanging; peers wait 2 s more
+CHECKPOINT_MS: Final = 10_000  # between two checkpoints while rows are written; bounds what a restart must read
 WRITE_BACK_BYTES: Final = 1 << 20
 """
-Written blocks of this size are written back at once, or of twice this size where other brokers lead most of the shards.
-Fewer bytes wait in memory until the next tick.
+Blocks that together have this size are written back immediately, or those that have twice this size on a broker that
+writes mostly as a follower.  Fewer bytes wait in memory until the next tick.
 """
 
 
@@ -48,8 +51,8 @@ class ReadyLoop:
         metrics: Metrics,
     ) -> None:
         """
-        `failed` ends the process: a failed sync is never retried (rule J8).  `stall_tolerant_clock` decides whether the
-        disk hangs: a process that was given no CPU also learns late of a finished sync.
+        `failed` ends the process, because a failed sync is never retried (rule J8).  `stall_tolerant_clock` measures
+        whether the disk hangs, because a process that gets no CPU time also learns late that a sync has ended.
         """
         self._store = store
         self._shards = shards
@@ -69,13 +72,13 @@ class ReadyLoop:
         self._idle_waiters: list[Callable[[], None]] = []
 
     def wake(self) -> None:
-        """Schedule a turn: a shard has queued something."""
+        """Schedule a turn.  Called when a shard may have queued rows."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._turns.call_soon(self._turn)
 
     def tick(self) -> None:
-        """Called a few times a second."""
+        """Begin the blocks, checkpoints, write-backs and background work that are due.  Called a few times a second."""
         now = self._clock.monotonic_ms()
         if not self._store.in_flight:
             if self._store.has_pending:
@@ -92,9 +95,9 @@ class ReadyLoop:
     @property
     def is_syncing(self) -> bool:
         """
-        Whether the journal makes rows durable; a broker whose disk hangs must not go on leading.
+        Whether the journal makes rows durable.  A broker whose disk hangs must not continue to lead.
 
-        The disk hangs as well when the ring is full and a single step that would make room does not return.
+        The disk also counts as hanging if the ring is full and a step that would make room takes too long.
         """
         longest_ago = self._stall_tolerant_clock.monotonic_ms() - SYNC_MS_MAX
         if self._store.in_flight and self._started_at < longest_ago:
@@ -104,7 +107,7 @@ class ReadyLoop:
         return not (self._store.is_journal_full and (is_write_back_late or is_step_late))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when everything queued is durable and no background work runs: for a clean stop."""
+        """Call `callback` once all queued rows are durable and no background work runs.  Used for a clean stop."""
         self._idle_waiters.append(callback)
         self._notify_idle()
 
@@ -120,12 +123,12 @@ class ReadyLoop:
         return not in_flight or (in_flight < IN_FLIGHT_BLOCKS_MAX and self._store.has_full_block)
 
     def _start(self, *, empty: bool = False) -> bool:
-        """Start writing a block; False when there is nothing to write, or no room."""
+        """Start to write a block.  Return False if no rows are queued, or if the ring has no room for them."""
         is_first = not self._store.in_flight
         block = self._store.gather(empty=empty)
         if block is None:
             if self._store.has_pending and self._store.can_checkpoint:
-                self._begin_checkpoint()  # the ring is full: only a checkpoint makes room
+                self._begin_checkpoint()  # the ring is full, and only a checkpoint makes room
                 self._run_background()
             return False
         if is_first:
@@ -157,7 +160,10 @@ class ReadyLoop:
             raise ExceptionGroup("callbacks of durable rows failed", failures)
 
     def _advance(self, reports: Sequence[Report]) -> list[Exception]:
-        """Advance the shards; an error in the callbacks of one shard stops neither the others nor later blocks."""
+        """
+        Advance the shards of a written block, and return the errors of their callbacks.  An error stops neither the
+        other shards nor later blocks.
+        """
         failures: list[Exception] = []
         for report in reports:
             shard = self._shards.get(report.shard_id)
@@ -169,7 +175,7 @@ class ReadyLoop:
         return failures
 
     def _write_back(self, bytes_min: int) -> None:
-        """Write back blocks when they have `bytes_min` bytes, or when a checkpoint waits for them."""
+        """Write blocks back if they have at least `bytes_min` bytes, or if a checkpoint waits for them."""
         write_back = self._store.next_write_back(bytes_min)
         if write_back is None:
             return
@@ -192,7 +198,10 @@ class ReadyLoop:
         self._store.begin_checkpoint()
 
     def _run_background(self) -> None:
-        """Run one background task at a time: first removals, then a checkpoint, then growth of the ring."""
+        """
+        Begin the next background task if none is running.  Removals have priority over checkpoints, and checkpoints
+        over growth of the ring.
+        """
         self._write_back(WRITE_BACK_BYTES << self._store.mostly_follower_writes)
         if self._is_background_busy or not self._store.has_work_beside:
             return
@@ -219,7 +228,7 @@ class ReadyLoop:
         done: Callable[[File | None], None],
         full: Callable[[], None] | None = None,
     ) -> None:
-        """Run each of `steps` as a job; pass the last result to `done`, or call `full` when the disk is full."""
+        """Run each of `steps` as a job.  Pass the last result to `done`, or call `full` if the disk is full."""
         self._is_background_busy = True
         self._step_at = self._stall_tolerant_clock.monotonic_ms()
         last: File | None = None
@@ -275,8 +284,8 @@ class ReadyLoop:
 
     def begin_stop(self) -> None:
         """
-        Begin a clean stop: an empty block confirms the newest one, and a last checkpoint leaves little to read at the
-        next start.
+        Begin a clean stop.  An empty block confirms that the newest one is synced, and a last checkpoint leaves little
+        to read at the next start.
         """
         self._is_stopping = True
         if self._store.can_checkpoint:

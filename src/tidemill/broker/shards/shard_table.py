@@ -1,8 +1,8 @@
 """The shards that are open on this broker, and their partitions by topic name and topic id.
 
-The table follows the cluster image: it opens the shards of new topics, closes those of deleted topics and passes on
-configurations.  An open shard that is not in the image stays open unless an earlier image had it: missing metadata
-never deletes data.
+The table follows the cluster image: it opens the shards of new topics, closes those of deleted topics, and configures
+partitions.  An open shard is closed only if an earlier image had its topic and the new one does not, so that missing
+metadata never deletes data.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,11 @@ from tidemill.storage.store import Store
 
 FEATURE_LEVEL: Final = 1
 JITTER_MS_MAX: Final = 300
-FIRST_JITTER_MS: Final = 200  # in a new shard the preferred leader campaigns at once, and others no sooner than this
-EARLY_MAX: Final = 1_000  # messages for shards that are not open yet; only the newest of each sender is kept
+FIRST_JITTER_MS: Final = 200  # head start of the preferred leader in the first election of a new shard
+EARLY_MAX: Final = 1_000  # kept messages for shards that are not open yet, one per shard and sender
 
-_WITH_BYTES: Final = (
-    AppendEntries,
-    SnapshotOffer,
-    SnapshotChunk,
-)  # these would keep whole frames in memory, and their senders repeat them
+# Not kept for a shard that is not open yet: they would keep whole frames in memory, and their senders repeat them.
+_WITH_BYTES: Final = (AppendEntries, SnapshotOffer, SnapshotChunk)
 
 
 class ShardTable:
@@ -51,7 +48,7 @@ class ShardTable:
         workers: Workers,
     ) -> None:
         self.shards: dict[ShardId, Shard] = {}
-        self.topics: dict[str, dict[int, Partition]] = {}  # partitions with a replica here
+        self.topics: dict[str, dict[int, Partition]] = {}  # topic name → partition number → partition on this broker
         self._store = store
         self._me = me
         self._configs = configs
@@ -61,13 +58,16 @@ class ShardTable:
         self._transport = transport
         self._observer = observer
         self._workers = workers
-        self.is_electing = False  # a shard here has no leader, and waits until it may campaign
+        self.is_electing = False  # whether a shard has no leader, and waits until it may campaign
         self._alive: frozenset[ReplicaKey] = frozenset()
         self._early: dict[tuple[ShardId, ReplicaKey], Message] = {}
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
 
     def open_metadata(self, image: ClusterImage, *, is_initial_voter: bool) -> Shard:
-        """Open shard 0, before any other: from the store, or new; a joining broker learns its voters from the log."""
+        """
+        Open shard 0, which must be the first shard to open.  If the store does not have it, create it: with this broker
+        as its only voter, or on a joining broker without voters, which the broker then learns from the log.
+        """
         if METADATA_SHARD not in self._store.shards:
             opening = ShardDescriptor(
                 topic_id=METADATA_TOPIC_ID,
@@ -87,11 +87,11 @@ class ShardTable:
         return self._names.get(topic_id)
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
-        """Open, close and configure shards as the image says."""
+        """Open, close and configure shards so that they match `image`."""
         if before.topics is not image.topics or before.shards is not image.shards:
             for topic in before.topics.values():
                 if topic.topic_id not in image.topics_by_id:
-                    self._close_topic(topic)  # first, since a new topic may have its name
+                    self._close_topic(topic)  # before any topic opens, because a new topic may have the same name
             for topic in image.topics.values():
                 self._open_topic(topic, image)
         if before.configs is not image.configs:
@@ -103,7 +103,7 @@ class ShardTable:
         self._wake()
 
     def tick(self, alive: frozenset[ReplicaKey] = frozenset()) -> None:
-        """Tick the shards; when `alive`, the live peers, has changed, all of them."""
+        """Tick each shard that needs it, or all shards if the live peers (`alive`) have changed since the last call."""
         everybody = alive != self._alive
         self._alive = alive
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.wall_ms()
@@ -115,7 +115,10 @@ class ShardTable:
                     self.is_electing = True
 
     def receive(self, sender: ReplicaKey, shard_id: ShardId, message: Message) -> None:
-        """Deliver a message to a replica here; the sender may know of a new shard before this broker does."""
+        """
+        Deliver a message to this broker's replica of a shard.  A message for a shard that is not open yet is kept,
+        because the sender may know of a new shard before this broker does.
+        """
         shard = self.shards.get(shard_id)
         if shard is not None:
             shard.receive(sender, message)

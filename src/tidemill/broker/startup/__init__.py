@@ -1,1 +1,1 @@
-"""How a broker comes up and joins its cluster; `wiring` is the entry point."""
+"""Starting a broker and joining a cluster.  The entry point is `wiring`."""

@@ -1,12 +1,12 @@
-"""Cluster search: a starting broker without contact to the controller asks every broker that it has a connection to.
+"""ClusterSearch: a starting broker without contact to the controller asks all brokers to which it is connected.
 
     Join, with directory and broker id ─▶ any broker ─▶ the controller ─▶ addresses of all brokers: more connections
                   ▲                                          │        └──▶ refused: another directory has the id
                   └──────────── no controller: retry ◀───────┘
 
-A broker that was just admitted knows only the brokers that it asked, and another one may lead the metadata.  A broker
-whose id was given to another directory is no replica any more and learns this in no other way.  For any other broker
-the request changes nothing.
+A broker that was just admitted knows only the brokers that it asked, but another one may lead the metadata shard.  A
+broker whose id now belongs to another directory is not a replica any more, and learns this only from the response.  For
+any other broker the request changes nothing.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,10 @@ class ClusterSearch:
         self._told_at = broker.clock.monotonic_ms()
 
     def check(self) -> None:
-        """Ask the brokers that were not asked yet; called repeatedly.  DirectoryProblem: this directory is refused."""
+        """
+        Ask all live peers that have no request in flight.  Called repeatedly.  Raises DirectoryProblem if the cluster
+        has refused this directory.
+        """
         if self._refusal is not None:
             raise self._refusal
         broker = self._broker

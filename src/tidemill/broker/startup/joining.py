@@ -1,4 +1,4 @@
-"""Joining: a broker with an empty directory asks the cluster at the configured addresses to admit it.
+"""Joining: a broker with an empty directory asks the brokers at the configured addresses for admission.
 
 connection to any broker ─▶ Join ─▶ cluster id and broker id
              ▲               └── no controller now: retry after a pause
@@ -24,7 +24,7 @@ NOT_NOW: Final = frozenset({errors.NOT_CONTROLLER, errors.REQUEST_TIMED_OUT})
 
 
 class Joining:
-    """`peer.link.LinkOwner` until the response arrives."""
+    """Requests the admission of one directory.  Implements `peer.link.LinkOwner` until the response arrives."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Joining:
         broker_id: BrokerId | None,
         done: Callable[[join.Response], None],
     ) -> None:
-        """`done` is called once, with the response: the admission or the refusal."""
+        """`done` is called once, with the response, which admits or refuses the directory."""
         self._machine = machine
         self._addresses = addresses
         self._request = join.Request(directory_id=directory_id, broker_id=-1 if broker_id is None else broker_id)
@@ -42,7 +42,7 @@ class Joining:
         self._done: Callable[[join.Response], None] | None = done
         self._links: Links | None = None
         self._heard_at: dict[Link, int] = {}
-        self._problem: str | None = None  # the last refusal, or why the last connection was lost
+        self._problem: str | None = None  # for the log: the last error, or why the last connection was lost
         self._timers: list[Any] = []
 
     def begin(self) -> None:
@@ -64,7 +64,7 @@ class Joining:
         self._timers = [self._machine.call_later(TELL_MS / 1_000, told)]
 
     def _give_up(self) -> None:
-        """Close connections without heartbeats: their other end is gone, and they are opened again."""
+        """Close connections on which nothing has arrived for `GIVEN_UP_MS`.  The links then open them again."""
         now = self._machine.clock.monotonic_ms()
         for link, heard_at in [*self._heard_at.items()]:
             if now - heard_at > GIVEN_UP_MS:

@@ -1,7 +1,7 @@
-"""Wiring: creates a broker, brings it up and stops it, in the same way on the real machine and in simulation.
+"""Wiring: creates a broker, starts it and stops it, in the same way on the real machine and in the simulation.
 
 identity ─▶ store (recovered) ─▶ Broker ─▶ shard 0, and the shards of its image ─▶ links ─▶ the cluster's image
-         └── asked for, where a cluster is to be joined                     ready ◀─ registered ◀─ led, where alone
+   └── from the cluster, if joining    ready ◀─ registered ◀─ leads each shard of which it is the only voter ◀─┘
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from tidemill.storage.store import Store, StoreOptions
 
 FIRST_BROKER: Final = BrokerId(1)
 AGAIN_S: Final = 0.2
-STILL_ALIVE_MS: Final = 15_000  # how long peers may count a dead broker as alive, before they close its connection
+STILL_ALIVE_MS: Final = 15_000  # how long peers may count a dead broker as alive until they close its connection
 ASIDE: Final = "damaged-"  # prefix of the directories with damaged files that were set aside
 LEADERSHIP_TRANSFER_S: Final = 1.0  # how long a clean stop waits for its leadership transfers
 
@@ -54,11 +54,14 @@ async def open_directory(
     options: StoreOptions,
     machines: MachineRegistry | None = None,
 ) -> tuple[Identity, Store, RecoveryReport]:
-    """Open the data directory.  An empty one bootstraps a cluster, or joins the cluster at `addresses`."""
+    """
+    Open the data directory.  If it is empty, bootstrap a new cluster, or join the cluster at `addresses` if there are
+    any.
+    """
     machines = machines or default_machines(options.producer_expiration_ms)
     identity = read_identity(disk)
     if identity is None:
-        check_nothing_lost(disk)  # before it joins: admission replaces the directory registered under that broker id
+        check_nothing_lost(disk)  # before joining, because admission replaces the directory registered under that id
         identity = await _new_identity(broker_id, addresses, machine)
         initialize_directory(disk, identity.journal_key, options)
         write_identity(disk, identity)
@@ -84,9 +87,9 @@ async def _begin_again(
     options: StoreOptions,
 ) -> Identity:
     """
-    Replace a damaged journal (rule R7 of `docs/formats/journal.md`): it may have held votes, so the broker becomes a
-    new voter with its old broker id, and gets its data from the other replicas.  No file is changed before the cluster
-    has admitted it.
+    Replace a damaged journal (rule R7 of `docs/formats/journal.md`).  The journal may have held votes, so the broker
+    becomes a new voter with its old broker id, and gets its data from the other replicas.  No file is changed before
+    the cluster has admitted the new directory.
     """
     if not addresses:
         raise JournalDamaged(
@@ -102,7 +105,7 @@ async def _begin_again(
         except DirectoryProblem:
             if machine.clock.monotonic_ms() >= until_ms:
                 raise
-            await _wait(machine)  # the peers may still count the process that died here as alive
+            await _wait(machine)  # the peers may still count the previous process of this broker as alive
     if identity.cluster_id != known.cluster_id:
         raise DirectoryProblem(
             f"{damage}; and tidemill.join leads to cluster {identity.cluster_id}, where this directory belongs to "
@@ -114,7 +117,7 @@ async def _begin_again(
         "journal set aside",
         directories=", ".join(
             name for name in disk.list("") if name.startswith(ASIDE)
-        ),  # a start may have been stopped
+        ),  # all of them, because an earlier start may have been interrupted
         bytes=size,
         then="this broker is a new voter; delete those directories when every topic is served again",
     )
@@ -155,8 +158,8 @@ def make(
     more_coordinators: Sequence[AnyRegistration] = (),
 ) -> Broker:
     """
-    Create a broker with the shards in its store; it has no connections yet and does not listen.
-    `more_coordinators` are hosted beside those of every broker.
+    Create a broker with the shards in its store.  The broker has no connections yet and does not listen.
+    `more_coordinators` are hosted in addition to `COORDINATORS`.
     """
     broker = Broker(store, identity, static, machine, (*COORDINATORS, *more_coordinators))
     controller = broker.controller
@@ -177,14 +180,17 @@ def make(
 
 
 def _bootstrap(broker: Broker) -> None:
-    """Bootstrap the cluster if it has no id yet; called when this broker becomes the controller."""
+    """Bootstrap the cluster if it has no id yet.  Called when this broker becomes the controller."""
     identity = broker.identity
     if not broker.image.cluster_id:
         broker.controller.submit(BootstrapCluster(cluster_id=identity.cluster_id, voter=identity.voter))
 
 
 async def bring_up(broker: Broker, *, addresses: Sequence[str] = ()) -> None:
-    """Wait until the broker has the cluster image and leads its shards without other replicas; join at `addresses`."""
+    """
+    Connect to other brokers, at `addresses` among others.  Wait until this broker has the cluster image and serves each
+    shard of which it is the only voter.
+    """
     cluster, machine = broker.cluster, broker.machine
     if machine.links is not None:
         links = machine.links(cluster.peers)
@@ -211,13 +217,17 @@ async def _hear_of_cluster(broker: Broker) -> None:
 
 
 def _is_started(shard: Shard) -> bool:
-    """Whether a start need not wait for the shard: shards with other replicas are served by these meanwhile."""
+    """
+    Return whether the start need not wait for `shard`: it serves, it is damaged, or it has other voters, which can
+    serve it.
+    """
     return shard.is_serving or shard.log.damage is not None or shard.replica.voters != (shard.replica.me,)
 
 
 async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> None:
     """
-    Register the broker's endpoints; it is ready when its image is as new as the controller's was at the registration.
+    Register the broker's endpoints, and wait until it is ready: its image must be as new as the controller's image at
+    the registration.
     """
     identity = broker.identity
     search = ClusterSearch(broker)
@@ -243,7 +253,7 @@ async def register_broker(broker: Broker, endpoints: tuple[Endpoint, ...], rack:
 
 
 async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str | None) -> tuple[int, str | None, int]:
-    """Register once; return error code, message and the offset of the controller's image."""
+    """Try to register once.  Return the error code, the message and the offset of the controller's image."""
     identity = broker.identity
     request = register.Request(
         broker_id=identity.broker_id,
@@ -260,7 +270,7 @@ async def _register(broker: Broker, endpoints: tuple[Endpoint, ...], rack: str |
 
 
 async def _until(broker: Broker, is_so: Callable[[], bool]) -> None:
-    """Wait for a condition; it is checked when the image or a leader has changed, and periodically."""
+    """Wait until `is_so` returns True.  It is called when the image or a leader has changed, and periodically."""
     while not is_so():
         await _pause(broker)
 
@@ -273,7 +283,7 @@ async def _wait(machine: Machine) -> None:
 
 
 async def _pause(broker: Broker) -> None:
-    """Wait until the image or a leader has changed, or for `AGAIN_S`."""
+    """Wait until the image or a leader has changed, at most for `AGAIN_S`."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def resume() -> None:
@@ -291,8 +301,8 @@ async def _pause(broker: Broker) -> None:
 
 async def go_down(broker: Broker) -> None:
     """
-    Stop cleanly: transfer leadership, answer open requests, make everything durable, and leave little to read at the
-    next start.
+    Stop cleanly: transfer leadership, answer unanswered requests, make all rows durable, and write a checkpoint, so
+    that the next start has little to read.
     """
     broker.is_ready = False
     await _transfer_leadership(broker)
@@ -306,7 +316,7 @@ async def go_down(broker: Broker) -> None:
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def idle() -> None:
-        if not future.done():  # else the stop was cancelled
+        if not future.done():  # it is done if the stop was cancelled
             future.set_result(None)
 
     broker.ready_loop.when_idle(idle)
@@ -316,7 +326,7 @@ async def go_down(broker: Broker) -> None:
 
 
 async def _transfer_leadership(broker: Broker) -> None:
-    """Transfer leadership while this broker still serves clients, so that they need not wait for an election."""
+    """Transfer leadership while this broker still serves clients, so that clients need not wait for an election."""
     until = broker.clock.monotonic_ms() + int(LEADERSHIP_TRANSFER_S * 1_000)
     leaving = [shard for shard in broker.shard_table.shards.values() if shard.transfer_leadership()]
     while broker.clock.monotonic_ms() < until and any(shard.replica.leads for shard in leaving):
