@@ -55,7 +55,7 @@ REQUESTS_BYTES_MAX: Final = 256 << 20  # bytes of incomplete and unanswered requ
 
 
 class Connection(Holder, Protocol):
-    """A client's connection, as the broker needs it."""
+    """The part of a client's connection that the broker uses."""
 
     def stop_receiving(self) -> None:
         """Answer the requests that have begun, but begin no others."""
@@ -169,7 +169,7 @@ class Broker:
 
     @property
     def layers(self) -> BrokerLayers:
-        """This broker's configuration: the static settings, and those that the cluster image overrides."""
+        """This broker's configuration: its static settings, and the settings in the image, which override them."""
         return self.image.broker_layers(self.broker_id, self.static)
 
     def _wake(self) -> None:
@@ -186,8 +186,8 @@ class Broker:
         Return the brokers that clients of `listener` should know, each with its endpoint of the same listener name:
         the brokers that are up or were up recently.  With `listed` False, return all other brokers instead.
 
-        A broker without contact to a majority of the metadata's voters lists every broker: its clients would otherwise
-        forget the other brokers and could not switch to them.
+        A broker without contact with a majority of the metadata's voters lists every broker: otherwise its clients
+        would forget the other brokers and could not switch to them.
         """
         is_isolated = not self.cluster.has_quorum_contact
         found = []
@@ -285,8 +285,8 @@ class Broker:
     @property
     def is_isolated(self) -> bool:
         """
-        Whether the image is stale and a newer one may exist: a peer has contact to the controller, or the brokers that
-        this one does not hear may have elected a controller.
+        Whether the image is stale and a newer one may exist: a peer has contact with the controller, or the brokers
+        that this one does not hear may have elected a controller.
         """
         cluster = self.cluster
         return self.controller.is_stale and (cluster.peers.has_controller_contact() or not cluster.has_quorum_contact)

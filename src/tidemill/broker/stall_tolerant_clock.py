@@ -19,7 +19,7 @@ class StallTolerantClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ticked_at = clock.monotonic_ms()
-        self._awake_ms = 0  # at the last tick
+        self._awake_ms = 0  # this clock's time at the last tick
 
     def tick(self) -> None:
         """Count the time since the last tick.  Called every 250 ms."""

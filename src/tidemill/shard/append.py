@@ -1,4 +1,4 @@
-"""Appending a batch to a partition: check it, recognize duplicates, assign offsets, stamp and propose it.
+"""Appends batches to a partition: checks them, recognizes duplicates, assigns offsets, stamps and proposes them.
 
 Idempotent producers follow KIP-98 and KIP-360.
 """

@@ -162,7 +162,7 @@ class CatchUp:
                 self._send_chunk(member, pull, parts)
 
         def failed(error: BaseException) -> None:
-            self._reading.discard(member)  # the member pulls again
+            self._reading.discard(member)  # the member will repeat its pull
             raise error
 
         self._jobs.submit(read, done, failed)

@@ -21,8 +21,8 @@ class CommitWaiters:
 
     def add(self, index: int, waiter: Waiter) -> None:
         """
-        Append `waiter` for the entry at `index`.  An `index` below that of the last waiter, as of a duplicate that
-        waits for its original, is not moved forward in the queue.
+        Add `waiter` to the end of the queue, also if `index` is lower than the last one in it: a duplicate batch waits
+        for the entry of its original.
         """
         self._waiting.append((index, waiter))
 

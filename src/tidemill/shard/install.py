@@ -90,7 +90,7 @@ class Install:
         self._is_stopped = True
 
     def tick(self, now_ms: int) -> None:
-        """Called a few times a second."""
+        """Repeat an unanswered pull, or a write for which the disk was full.  Called a few times a second."""
         self._now_ms = now_ms
         if self.stage is Stage.PULLING and now_ms - self._asked_ms >= RETRY_MS:
             self._pull()
@@ -121,7 +121,7 @@ class Install:
         self._write(lambda: files.write(chunk.partition, chunk.offset, chunk.payload))
 
     def row_is_durable(self) -> None:
-        """Begin to clean the files: the INSTALLING row that lists what they keep has become durable."""
+        """Begin to clean the files, because the INSTALLING row, which lists the part to keep, has become durable."""
         if self.stage is not Stage.JOURNALING:
             return
         if self._next is not None:

@@ -1,4 +1,4 @@
-"""Find offsets by timestamp, for ListOffsets.  The functions may wait for the disk, so they run off the event loop."""
+"""Finds offsets by timestamp, for ListOffsets.  The functions may wait for the disk, so they run off the event loop."""
 
 from typing import Final, NamedTuple
 
@@ -30,7 +30,7 @@ def first_at_or_after(partition: Partition, timestamp: int, end_offset: int) -> 
     if header is None:
         return None
     found = _within(partition, header, timestamp, end_offset)
-    if found is None:  # only a record below the log start matched; a later batch has no records below it
+    if found is None:  # only a record below the log start matched; the next batch has no such records
         header = log.first_at_or_after(timestamp, end_offset, header.end_offset)
         found = None if header is None else _within(partition, header, timestamp, end_offset)
     return found
@@ -80,7 +80,10 @@ def _within(partition: Partition, found: BatchHeader, timestamp: int, end_offset
 
 
 def _kept_records(partition: Partition, found: BatchHeader, end_offset: int) -> list[Record]:
-    """Return the records of a batch that are not below the log start.  Such batches are rare, so decoding is fine."""
+    """
+    Return the records of a batch that are not below the log start.  Only one batch can reach below it, so decoding is
+    fast enough.
+    """
     log_start = partition.log.log_start
     batch = _batch_at(partition, max(found.base_offset, log_start), end_offset)
     return [] if batch is None else [record for record in read_records(batch) if record.offset >= log_start]

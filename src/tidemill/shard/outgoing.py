@@ -1,4 +1,4 @@
-"""Send messages to the other replicas, in order, with the bytes of their entries.
+"""Sends messages to the other replicas, in order, with the bytes of their entries.
 
 Bytes that are no longer in memory are read from the segments, off the event loop if they are not in the page cache.
 Later messages to the same replica wait for such a read; the leader's window for the replica bounds their number.

@@ -34,7 +34,7 @@ class Pending(Generic[T]):
     def __init__(self) -> None:
         self.is_done = False
         self.failure: BaseException | None = None
-        self._value: T | None = None  # until a callback takes it
+        self._value: T | None = None  # the value, until it is passed to a callback
         self._then: Callable[[T], None] | None = None
         self._failed: Callable[[BaseException], None] | None = None
 

@@ -15,17 +15,17 @@ from tidemill.shard.commit_waiters import Waiter
 
 class ReadIndex:
     """
-    Invariant: `_next` is empty unless a round is in flight.
+    The readers that wait for one leader's confirmation.  Invariant: `_next` is empty unless a round is in flight.
     """
 
     __slots__ = ("_next", "_replica", "_round", "_send", "waiting")
 
     def __init__(self, replica: Replica, send: Callable[[], None]) -> None:
-        """`send` sends the messages of a round that `replica` has ready."""
+        """`send` sends the messages that `replica` has ready, such as those of a new round."""
         self._replica = replica
         self._send = send
         self._round = 0
-        self.waiting: list[Waiter] = []  # for the round in flight
+        self.waiting: list[Waiter] = []  # readers of the round in flight
         self._next: list[Waiter] = []
 
     def wait(self, waiter: Waiter) -> None:

@@ -32,7 +32,7 @@ from tidemill.storage.journal.block import Report
 from tidemill.storage.journal.shard_log import ShardLog
 from tidemill.storage.store import Store
 
-YIELD_MS: Final = 30_000  # between two attempts, because a voter without a better copy transfers leadership back
+YIELD_MS: Final = 30_000  # between two `_yield_leadership`: a voter whose copy is no better yields it back
 NEAR_ROWS: Final = 64  # a replica that lags by at most this may vote or lead: the missing rows are in flight
 
 
@@ -40,18 +40,18 @@ class ShardObserver(Protocol):
     """The broker that hosts a shard, and must know whether the shard serves and whether it is damaged."""
 
     def serving_changed(self, shard: "Shard") -> None:
-        """`shard.is_serving` has changed."""
+        """Called when `shard.is_serving` has changed."""
         ...
 
     def damage_changed(self, shard: "Shard") -> None:
-        """The shard's files on this broker were found damaged, or have been repaired."""
+        """Called when the shard's files on this broker were found damaged, or have been repaired."""
         ...
 
 
 class Shard:
     """
-    One shard on this broker.  Runs on the event loop.  While `is_serving` is false, the shard accepts no Produce
-    request, and its high watermarks may be outdated.
+    One shard on this broker.  Runs on the event loop.  While `is_serving` is False, the shard accepts no records, and
+    its high watermarks may be outdated.
     """
 
     __slots__ = (
@@ -142,7 +142,7 @@ class Shard:
         self._is_stopped = False
         self._led = False  # whether the replica led at the last `_resume`
         self._served = False  # `is_serving`, as last reported to the observer
-        self._is_damaged = False  # as last reported to the observer
+        self._is_damaged = False  # whether the replica is damaged, as last reported to the observer
         self._yields_from = 0
         uncommitted = [entry for entry in log.entries if entry.index > log.commit_index]
         self._uncommitted = Uncommitted(uncommitted)

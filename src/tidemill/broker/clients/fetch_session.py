@@ -5,10 +5,10 @@
     id 0, epoch −1                ─▶ no session
     id, epoch −1                  ─▶ the session ends
 
-The number of sessions is bounded.  If it is reached, a new session replaces the least recently used one, but only if
-that one has not been used for two minutes; otherwise the new client is served without a session.  So clients do not
-evict each other in turn, as KIP-227 demands.  The number of partitions in all sessions is bounded in the same way, and
-the number of partitions in one session has a lower bound of its own.
+The number of sessions is bounded.  At the bound, a new session replaces the least recently used one, but only if that
+one has not been used for two minutes; otherwise the new client is served without a session.  So clients do not evict
+each other in turn, as KIP-227 demands.  The number of partitions in all sessions is bounded in the same way.  A single
+session has at most `SESSION_PARTITIONS_MAX` partitions.
 """
 
 from typing import Final

@@ -47,7 +47,7 @@ class Pipelines:
     __slots__ = ("_refused",)
 
     def __init__(self) -> None:
-        self._refused: dict[TopicPartition, _Refused] = {}  # the first refused batch of each; the latest refusal last
+        self._refused: dict[TopicPartition, _Refused] = {}  # the first refused batch of each; newest last
 
     def __bool__(self) -> bool:
         return bool(self._refused)

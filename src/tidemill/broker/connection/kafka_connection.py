@@ -89,9 +89,9 @@ class KafkaConnection:
         self._frames = FrameBuffer(frame_bytes_max)
         self._wire = ServerConnection(OFFERED)
         self._awaited: dict[RequestEnvelope, Pending[Message | None]] = {}
-        self._in_flight_bytes = 0  # of awaited requests whose bytes stay in memory
+        self._in_flight_bytes = 0  # bytes of those awaited requests that must stay in memory
         self._out: list[Buffer] = []
-        self._out_bytes = 0  # in `_out`
+        self._out_bytes = 0  # bytes in `_out`
         self._held_bytes = 0  # bytes of responses that wait for the response to an earlier request
         self._turn_requests = 0  # requests begun since the last turn of this connection
         self._turn_bytes = 0  # bytes sent since the last turn

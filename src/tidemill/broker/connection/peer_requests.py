@@ -1,4 +1,4 @@
-"""PeerRequests: handles requests of other brokers: their own and their clients' for the controller, and transfers.
+"""PeerRequests: handles the requests of other brokers to the controller, and their requests for leadership transfers.
 
 If a request for the controller arrives at a broker that is not the controller, the response is empty.  It tells the
 sender that the request was not handled, so the sender looks for the controller again.

@@ -65,4 +65,4 @@ class ControllerCore:
 
     @property
     def snapshot_first_offset(self) -> int | None:
-        return None  # snapshots are not recorded in the state; the log start moves with the next one
+        return None  # the state does not record snapshots; the log start moves with the next one

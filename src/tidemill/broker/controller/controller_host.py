@@ -1,4 +1,4 @@
-"""ControllerHost: runs the controller if this broker leads the metadata shard, and tracks contact to it if not.
+"""ControllerHost: runs the controller if this broker leads the metadata shard, and tracks contact with it if not.
 
     submit ─▶ controller.decide ─▶ records ─▶ append ─▶ replay … commit ─▶ applied to the image ─▶ response
 
@@ -23,7 +23,7 @@ from tidemill.model.internal_topics import InternalTopic
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.shard.shard import Shard
 
-STALE_MS: Final = 3_000  # without contact to a controller for this time, the image is stale; elections take less
+STALE_MS: Final = 3_000  # without contact with a controller for this time, the image is stale; elections take less
 
 
 class ControllerHost:
@@ -59,7 +59,7 @@ class ControllerHost:
         self._says_it_leads = says_it_leads
         self._hosted: HostedPartition[Command, ControllerCore] | None = None  # while this broker is the controller
         self._grown_with: frozenset[BrokerId] = frozenset()  # live brokers when growth was last planned
-        self._contact_at: int | None = None  # last tick with contact to the controller; initially the first tick
+        self._contact_at: int | None = None  # last tick with contact with the controller; initially the first tick
 
     # Leadership.
 
@@ -95,8 +95,8 @@ class ControllerHost:
 
     def tick(self) -> None:
         """
-        Note whether there is contact to the controller; on the controller, plan replicas of internal topics on brokers
-        that have become available.  Called a few times a second.
+        Note whether there is contact with the controller.  On the controller, also plan replicas of internal topics on
+        brokers that have become available.  Called a few times a second.
         """
         if self.is_current or self._contact_at is None:
             self._contact_at = self._stall_tolerant_clock.monotonic_ms()
@@ -169,7 +169,7 @@ class ControllerHost:
             return False
         if shard.replica.leads:
             return self._hosted is not None
-        # The leader that this replica followed last may have stepped down, and its successor may have no contact to us.
+        # The leader that this replica followed last may have stepped down, and this broker may not hear its successor.
         leader = shard.replica.leader
         return leader is not None and self._says_it_leads() == leader.broker_id and self._hears_this(leader)
 

@@ -2,8 +2,8 @@
 
     ask ─▶ controller: offset of all acknowledged metadata? ─▶ wait until the image has reached that offset ─▶ True
 
-Data may be deleted because of the image only if it does.  Contact with the controller is not enough: after a stop or a
-network partition, this broker's log lags for a while.
+Only then may this broker delete data on the basis of its image.  Contact with the controller is not enough: after a
+stop or a network partition, this broker's log lags for a while.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """MetadataQuorumStatus: how far each replica of the metadata shard is, as its leader sees it.
 
-Tidemill's followers do not fetch as Kafka's do, so the times mean something else.  A follower is heard at each tick at
-which its broker is alive, and caught up at each such tick at which its disk has everything that is committed.
+Tidemill's followers do not fetch as Kafka's do, so the times have another meaning.  A follower counts as heard at each
+tick at which its broker is alive, and as caught up if its disk also has everything that is committed.
 """
 
 from dataclasses import dataclass

@@ -32,7 +32,7 @@ BATCH_RECORDS_MAX: Final = 1_000  # in one batch; further records of a Result ar
 BATCH_BYTES_MAX: Final = 1 << 20  # in one batch, unless a single record is larger
 SNAPSHOT_RECORDS_MIN: Final = 10_000  # no snapshot is taken while the log has fewer records
 SNAPSHOT_GROWTH: Final = 4  # nor while the log has fewer than this many times the records of a snapshot
-LOAD_RETRY_S: Final = 5.0  # after a read found damage, which may be in the read and not in the files
+LOAD_RETRY_S: Final = 5.0  # after a read found damage, which a second read may not confirm
 NOT_NOW_MS: Final = 1_000  # retry interval of a deadline while nothing may be appended
 TIMER_MS_MAX: Final = 24 * 3_600_000  # longest timer that is passed to the event loop; a core may be called early
 
@@ -131,7 +131,7 @@ class HostedPartition(Generic[RequestT, CoreT]):
             self._cannot_load(str(found))
             if isinstance(found, SegmentDamaged):
                 self.partition.shard.damage.suspect(found)
-                self._machine.call_later(LOAD_RETRY_S, self._load_again)  # not reached if the replica is damaged
+                self._machine.call_later(LOAD_RETRY_S, self._load_again)  # without effect if leadership is lost
             return
         records, end_offset = found
         if end_offset <= self._load_from:

@@ -8,7 +8,7 @@ v4  counts of -1 mean the broker's defaults (KIP-464)
 v5  the response has counts and configuration (KIP-525)
 v7  topic ids
 
-timeout_ms is ignored, because the wait is bounded anyway: a controller without contact to a majority steps down after
+timeout_ms is ignored, because the wait is bounded anyway: a controller without contact with a majority steps down after
 two seconds and then answers, and the request waits for leaders for at most five seconds.
 """
 

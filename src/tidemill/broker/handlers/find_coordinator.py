@@ -6,7 +6,7 @@ The first request creates the topic.  There are no transactions and no share gro
 with errors that clients do not retry.
 
 v1  key_type
-v4  many keys at once (KIP-699)
+v4  many keys in one request (KIP-699)
 v6  key type 2: share groups (KIP-932)
 """
 

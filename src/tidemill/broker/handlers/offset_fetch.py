@@ -47,7 +47,7 @@ class _Asked:
         self.wants_all = topics is None
         self.topics: list[Topic] = []
         self.partitions: list[TopicPartitionId] = []
-        self.answers: list[Partition] = []  # to `partitions`, in the same order
+        self.answers: list[Partition] = []  # the responses to `partitions`, in the same order
         self._wanted = topics or ()
 
     def resolve(self, image: ClusterImage) -> None:

@@ -57,7 +57,7 @@ class _Awaited(Pending[Response | None]):
         super().__init__()
         self.response: Response | None = response
         self._unknown: dict[int, tuple[PartitionResponse, PartitionShard, int, Waiter]] = {}  # third item: log index
-        self._begun = 0  # appends so far; −1 when all have begun
+        self._begun = 0  # number of appends so far; −1 when all have begun
         self._deadlines = deadlines
         self._timeout_ms = max(timeout_ms, 0)
 

@@ -1,7 +1,7 @@
 """DrainLeadership: a broker that should not lead transfers its shards to other brokers.
 
 A broker drains its leadership while one of these conditions holds:
-  - its metadata is stale, and a peer has contact to the controller;
+  - its metadata is stale, and a peer has contact with the controller;
   - it has not become ready in time after its start, so clients cannot reach it;
   - its disk is full, so it refuses every write.
 
@@ -18,7 +18,7 @@ from tidemill.broker.shards.free_space import FreeSpace
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.model.clock import Clock
 
-READY_MS: Final = 3_000  # a broker with contact to its peers is ready sooner after its start
+READY_MS: Final = 3_000  # a broker with contact with its peers is ready sooner after its start
 RETRY_MS: Final = 5_000  # between two attempts to transfer: the other brokers may drain, too
 
 

@@ -22,7 +22,7 @@ from tidemill.raft.quorum import has_majority
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import Identity
 
-HEARD_MS: Final = 1_000  # four ticks; clients are told only leaders whose last heartbeat is at most this old
+HEARD_MS: Final = 1_000  # four ticks; clients are referred only to leaders whose last heartbeat is at most this old
 LISTED_MS: Final = 9_000
 """
 A broker is listed to clients for this long after its last heartbeat, as with Kafka's `broker.session.timeout.ms`.
@@ -204,8 +204,8 @@ class Cluster:
         """
         Return whether the broker is this one, or has sent a heartbeat within `HEARD_MS`.
 
-        A client that is told a leader which has just become silent waits until its requests time out; it is better to
-        report no leader.
+        A client that is referred to a leader that has just become silent waits until its requests time out; it is
+        better to report no leader.
         """
         if broker_id == self._identity.broker_id:
             return True

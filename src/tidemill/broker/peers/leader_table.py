@@ -1,4 +1,4 @@
-"""The leader table: the shards that this broker leads, and the shards that its peers report to lead.
+"""The leader table: the shards that this broker leads, and the shards that its peers report that they lead.
 
 Each broker sends the changes of its own part to its peers.  All entries are hints.  Two brokers may believe that they
 lead a shard: the higher term wins, and a lower term never replaces a known one.

@@ -50,7 +50,7 @@ class LeaderWaiters:
     ) -> None:
         """
         `has_known_leader` returns whether the shard has a leader, or will never get one.
-        `is_leaderless` returns whether the shard exists and has no leader that clients may be told.
+        `is_leaderless` returns whether the shard exists and has no leader to which clients may be referred.
         """
         self._image = image
         self._has_known_leader = has_known_leader
@@ -58,7 +58,7 @@ class LeaderWaiters:
         self._clock = clock
         self._call_later = call_later
         self._waiting: dict[_Waiter, None] = {}
-        self._until_ms: dict[ShardId, int] = {}  # by shard without a leader: when Metadata stops waiting for it
+        self._until_ms: dict[ShardId, int] = {}  # shard without a leader → time when Metadata stops waiting for it
 
     def wait_for_topics(self, topics: Sequence[str], callback: Callable[[], None]) -> None:
         """
@@ -73,8 +73,8 @@ class LeaderWaiters:
 
     def wait_for_leaders(self, shards: Iterable[ShardId], callback: Callable[[], None]) -> None:
         """
-        Call `callback` once: immediately if each of `shards` has a leader or has had no leader for `LEADERS_MS_MAX`,
-        else when that has come true.
+        Call `callback` once, when each of `shards` has a leader or was first found without a leader `LEADERS_MS_MAX`
+        ago.  That may be immediately.
         """
         self._forget_led_shards()
         now_ms = self._clock.monotonic_ms()
@@ -124,6 +124,6 @@ class LeaderWaiters:
             waiter.callback()
 
     def _forget_led_shards(self) -> None:
-        """Forget the wait of each shard that has a leader: if the shard loses it, requests may wait again."""
+        """Forget the deadline of each shard that has a leader: if it loses the leader, requests may wait again."""
         for shard_id in [it for it in self._until_ms if not self._is_leaderless(it)]:
             del self._until_ms[shard_id]

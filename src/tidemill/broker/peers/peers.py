@@ -54,7 +54,7 @@ class _Peer:
         self.heard_at = now_ms  # time of the last frame of any kind
         self.heartbeat_at = heartbeat_at  # time of the last heartbeat, possibly on an earlier connection
         self.told_version = 0  # version of this broker's leader table that the peer was last sent
-        self.flags = frames.DRAINING  # of the last heartbeat; until the first one, the peer gets no leadership
+        self.flags = frames.DRAINING  # of the last heartbeat; before the first one, the peer gets no leadership
         # Out-of-sync replicas of the shards that the peer leads; None: not reported yet.
         self.lagging: frozenset[Lagging] | None = None
         self.out: list[Buffer] = []
@@ -137,7 +137,7 @@ class Peers:
         return self.is_alive(voter) and bool(self._by_key[voter].flags & frames.HEARS_YOU)
 
     def has_controller_contact(self) -> bool:
-        """Return whether a live peer reports contact to the controller."""
+        """Return whether a live peer reports contact with the controller."""
         return any(self._by_key[voter].flags & frames.HEARS_CONTROLLER for voter in self.alive())
 
     def was_alive(self, voter: ReplicaKey, within_ms: int) -> bool:

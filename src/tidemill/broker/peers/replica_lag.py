@@ -28,9 +28,10 @@ class _Led:
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
         self.commit_index = shard.replica.commit_index  # at the last check
-        self.near_at: dict[ReplicaKey, int] = {}  # when each last had everything committed at the previous check
+        # Time of the last check at which each replica had everything that was committed at the check before it.
+        self.near_at: dict[ReplicaKey, int] = {}
         self.lagging: list[Lagging] = []
-        self.is_at_rest = False  # whether every undamaged live voter has everything that is committed
+        self.is_at_rest = False  # whether every replica that can be in sync has everything that is committed
 
 
 class ReplicaLag:
@@ -55,7 +56,7 @@ class ReplicaLag:
         """The result of the last check."""
 
     def serving_changed(self, shard: Shard) -> None:
-        """Start or stop to check `shard`: this broker has started or stopped serving it as its leader."""
+        """Start or stop checking `shard`: this broker has started or stopped serving it as its leader."""
         self._led.pop(shard.shard_id, None)
         if shard.is_serving:
             self._led[shard.shard_id] = _Led(shard)

@@ -23,7 +23,7 @@ from tidemill.wire.messages.fetch import Response
 PartitionResponse = Response.Topic.Partition
 Read = tuple[list[Buffer], int]
 NOTHING: Final[Read] = ([], 0)
-NEW_LEADERS_SINCE: Final = 16  # v12 has the field, but clients use it from v16 on
+NEW_LEADERS_SINCE: Final = 16  # the response has a field for leaders since v12, but clients use it from v16 on
 ENOUGH_BYTES: Final = 4 << 20
 """
 A response with this many bytes, and with at least the request's min_bytes, takes no further partitions.
@@ -145,7 +145,7 @@ class DelayedFetch(Pending[Response]):
             found = self._read(key, wanted, partition, room, is_first=total == 0)
             if found is None:
                 to_read.append((key, wanted, partition, max(room, 1)))
-                answers.append((key, wanted, _answer(partition, key, [])))  # used if the other partitions are enough
+                answers.append((key, wanted, _answer(partition, key, [])))  # used if the others have enough bytes
                 continue
             if isinstance(found, int):
                 answers.append((key, wanted, _refused(key, found)))

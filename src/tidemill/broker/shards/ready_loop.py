@@ -3,9 +3,9 @@
     turn:     gather the rows of all shards into a block ──▶ journal thread: write and sync it
     written:  every shard in the block advances ──▶ another turn
 
-A turn begins no block while one is in flight, because rows that arrive meanwhile make the next block larger.  Only if
-the queued rows fill a whole block already, a second one begins.  For the same reason, the turn after a written block
-runs after the callbacks that are already scheduled.
+While a block is in flight, a turn begins another one only if the queued rows fill a whole block: otherwise, rows that
+arrive in the meantime make the next block larger.  For the same reason, the turn after a written block runs after the
+callbacks that are already scheduled.
 
 Another thread writes blocks back to the segments, several blocks per write-back.  A third thread runs checkpoints,
 growth of the ring and removal of files, one step at a time, so that a checkpoint never holds the disk for longer than
@@ -30,8 +30,8 @@ SYNC_MS_MAX: Final = 1_000  # if a block takes longer, the disk counts as hangin
 CHECKPOINT_MS: Final = 10_000  # between two checkpoints while rows are written; bounds what a restart must read
 WRITE_BACK_BYTES: Final = 1 << 20
 """
-Blocks that together have this size are written back immediately, or those that have twice this size on a broker that
-writes mostly as a follower.  Fewer bytes wait in memory until the next tick.
+Blocks are written back as soon as they have this size together, or twice this size on a broker that writes mostly as a
+follower.  Fewer bytes wait in memory until the next tick.
 """
 
 
@@ -52,7 +52,7 @@ class ReadyLoop:
     ) -> None:
         """
         `failed` ends the process, because a failed sync is never retried (rule J8).  `stall_tolerant_clock` measures
-        whether the disk hangs, because a process that gets no CPU time also learns late that a sync has ended.
+        for how long the disk has not responded: a process that gets no CPU time also learns late that a sync has ended.
         """
         self._store = store
         self._shards = shards
@@ -123,7 +123,7 @@ class ReadyLoop:
         return not in_flight or (in_flight < IN_FLIGHT_BLOCKS_MAX and self._store.has_full_block)
 
     def _start(self, *, empty: bool = False) -> bool:
-        """Start to write a block.  Return False if no rows are queued, or if the ring has no room for them."""
+        """Begin writing a block.  Return False if no rows are queued, or if the ring has no room for them."""
         is_first = not self._store.in_flight
         block = self._store.gather(empty=empty)
         if block is None:

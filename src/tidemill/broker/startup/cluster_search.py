@@ -1,4 +1,4 @@
-"""ClusterSearch: a starting broker without contact to the controller asks all brokers to which it is connected.
+"""ClusterSearch: a starting broker without contact with the controller asks all brokers to which it is connected.
 
     Join, with directory and broker id ─▶ any broker ─▶ the controller ─▶ addresses of all brokers: more connections
                   ▲                                          │        └──▶ refused: another directory has the id

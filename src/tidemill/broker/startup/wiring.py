@@ -117,7 +117,7 @@ async def _begin_again(
         "journal set aside",
         directories=", ".join(
             name for name in disk.list("") if name.startswith(ASIDE)
-        ),  # all of them, because an earlier start may have been interrupted
+        ),  # all such directories, because an earlier start may have been interrupted
         bytes=size,
         then="this broker is a new voter; delete those directories when every topic is served again",
     )
