@@ -37,9 +37,8 @@ class BatchProblem(NamedTuple):
 
     error_code: int
     message: str
-    max_timestamp: int | None = (
-        None  # the right one, if only the header's is wrong: the caller stamps it and accepts, as Kafka does
-    )
+    # The right one, if only the header's is wrong: the caller stamps it and accepts, as Kafka does.
+    max_timestamp: int | None = None
 
 
 def checked_header(

@@ -48,9 +48,8 @@ class RecordPrinter:
         self._count_left = count_max
         self._as_json = as_json
         self._starts, self._ends = self._bounds(position)
-        self._unfinished = set(
-            self._starts
-        )  # assigned partitions with records still to print; with --follow it never becomes empty
+        # Assigned partitions with records still to print; with --follow it never becomes empty.
+        self._unfinished = set(self._starts)
         self._assigned = False
         self._next_offsets: dict[int, int] = {}  # per partition, the uncommitted offset after the last printed record
         config = client_config(

@@ -41,10 +41,9 @@ class Progress:
     commit_sent: int = 0
     serial_sent: int = 0
     state: ProgressState = ProgressState.PROBE
-    repair_floor: tuple[int, int] | None = (
-        None  # a damaged member: term and index that a snapshot must reach to repair it;
-    )
-    # it counts nowhere until then
+    # Of a damaged member: the term and index that a snapshot must reach to repair it.  Until then the member does not
+    # count for any majority.
+    repair_floor: tuple[int, int] | None = None
     is_waiting: bool = False  # a probe is in flight
     is_offered: bool = False  # a snapshot was offered, and the member has pulled bytes of it recently
     snapshot_index: int = 0  # of that snapshot; entries after it are kept in memory for this member

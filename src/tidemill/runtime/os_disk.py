@@ -21,9 +21,8 @@ AROUND_CACHE_BYTES_MIN: Final = 128 << 10  # below this, copying into the page c
 READ_AHEAD_SIZE_MIN: Final = 512 << 10
 READ_AHEAD_BYTES: Final = 8 << 20  # read ahead for the following reads
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_NOWAIT_UNSUPPORTED: Final = frozenset(
-    {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS}
-)  # the file system does not support RWF_NOWAIT
+# The file system does not support RWF_NOWAIT.
+_NOWAIT_UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 
 
 class OsDisk:

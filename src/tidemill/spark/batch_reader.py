@@ -20,9 +20,8 @@ class BatchReader(DataSourceReader):
     """Plans and reads a batch query.  It is pickled to every executor with options and schema, without connections."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        row_schema.chosen_columns(
-            schema, has_headers=options.has_headers
-        )  # refuse an unknown column before any task starts
+        # Refuse an unknown column before any task starts.
+        row_schema.chosen_columns(schema, has_headers=options.has_headers)
         self._options = options
         self._schema = schema
 

@@ -49,9 +49,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         make_offset_reader: Callable[[SourceOptions], OffsetReader] = OffsetReader,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        row_schema.chosen_columns(
-            schema, has_headers=options.has_headers
-        )  # refuse an unknown column before any task starts
+        # Refuse an unknown column before any task starts.
+        row_schema.chosen_columns(schema, has_headers=options.has_headers)
         self._options = options
         self._schema = schema
         self._make_offset_reader = make_offset_reader

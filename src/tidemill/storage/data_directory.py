@@ -22,9 +22,8 @@ class Identity:
     broker_id: BrokerId
     directory_id: DirectoryId
     journal_key: bytes
-    is_initial_voter: bool = (
-        True  # it bootstrapped the cluster; a broker that joined learns the metadata log from others
-    )
+    # It bootstrapped the cluster; a broker that joined learns the metadata log from others.
+    is_initial_voter: bool = True
 
     @property
     def voter(self) -> ReplicaKey:

@@ -25,9 +25,8 @@ CHUNK_BYTES_MIN: Final = 4 * 1024  # the memory of an idle connection; the chunk
 CHUNK_BYTES_MAX: Final = FRAME_SHARED_MAX + 4  # the largest shared frame with its size prefix
 ROOM_MIN: Final = 1024  # a chunk with less free space than this is replaced before the next read
 OWN_BYTES_INITIAL_MIN: Final = 16 * 1024  # the least initial buffer of a large frame
-OWN_BYTES_INITIAL_MAX: Final = (
-    2 * 1024 * 1024
-)  # the most initial buffer: twice what clients put into a request by default
+# The most initial buffer: twice what clients put into a request by default.
+OWN_BYTES_INITIAL_MAX: Final = 2 * 1024 * 1024
 OWN_BYTES_FAST_GROWTH_MAX: Final = 256 * 1024  # a buffer grows fourfold up to this size, then twofold
 
 _SIZE: Final = Struct(">i")
@@ -60,9 +59,8 @@ class FrameBuffer:
         self.frame_bytes_max = frame_bytes_max  # writable: it may be lower until the peer is authenticated
         self._limit_name = limit_name
         self._chunk_bytes = CHUNK_BYTES_MIN
-        self._initial_bytes = (
-            OWN_BYTES_INITIAL_MIN  # initial buffer of a large frame: the largest frame so far, within bounds
-        )
+        # Initial buffer of a large frame: the largest frame so far, within bounds.
+        self._initial_bytes = OWN_BYTES_INITIAL_MIN
         self._buffer = bytearray()
         self._view = memoryview(self._buffer)
         self._filled = 0  # bytes received into the buffer

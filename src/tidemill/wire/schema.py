@@ -26,9 +26,8 @@ from tidemill.wire.response_errors import ErrorFinder, compile_error_finder
 from tidemill.wire.source import Source
 
 _REQUIRED: Final = object()
-_INLINE_BYTES_MAX: Final = (
-    4096  # a body up to this size is copied after its header: cheaper than a further buffer for the socket
-)
+# A body up to this size is copied after its header: cheaper than a further buffer for the socket.
+_INLINE_BYTES_MAX: Final = 4096
 
 Part = bytes | bytearray | memoryview
 """A piece of an encoded message; pieces are sent one after the other.  It must not change once handed out."""
@@ -75,9 +74,8 @@ class MessageType(type):
 
 def _named(name: str, annotation: Any, declared: Field) -> Field:
     may_be_none = NoneType in get_args(annotation)
-    is_tagged_struct = declared.tag is not None and isinstance(
-        declared.kind, type
-    )  # None is never on the wire: it means not sent
+    # None is never on the wire: it means not sent.
+    is_tagged_struct = declared.tag is not None and isinstance(declared.kind, type)
     nullable_since = declared.nullable_since
     if may_be_none and nullable_since is None and not is_tagged_struct:
         nullable_since = declared.since

@@ -200,10 +200,8 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
     assert {200} == {status for status, _ in answers.values()}
     metrics = dict(line.rsplit(b" ", 1) for line in answers["/metrics"][1].splitlines() if not line.startswith(b"#"))
     assert b"3.0" == metrics[b"tidemill_produce_records_total"]
-    assert (b"2.0", b"2.0") == (
-        metrics[b"tidemill_topics"],
-        metrics[b"tidemill_shards"],
-    )  # including the metadata topic
+    # Including the metadata topic.
+    assert (b"2.0", b"2.0") == (metrics[b"tidemill_topics"], metrics[b"tidemill_shards"])
     assert float(metrics[b"tidemill_connections"]) >= 1
 
 

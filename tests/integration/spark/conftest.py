@@ -65,9 +65,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(warehouse))
         .config("spark.ui.showConsoleProgress", "false")
-        .config(
-            "spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1"
-        )  # queries are short, so start-up time dominates
+        # Queries are short, so start-up time dominates.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
     )
     running = configured.getOrCreate()
     running.sparkContext.setLogLevel("FATAL")

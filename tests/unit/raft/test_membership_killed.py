@@ -25,9 +25,8 @@ from tidemill.raft.voters import IllegalChange, Membership, step_towards
 BEFORE, ADDED = (1, 2, 3), 4
 PLANNED = (2, 3, 4)
 EVERYBODY = (*BEFORE, ADDED)
-ROUNDS_MAX = (
-    20  # of delivering all messages; a change that takes more rounds, or a round that takes more steps, is stuck
-)
+# Of delivering all messages; a change that takes more rounds, or a round that takes more steps, is stuck.
+ROUNDS_MAX = 20
 STEPS_MAX = 1_000
 ORDERS = range(2)
 BOOTSTRAPPED = Membership(tuple(voter(number) for number in BEFORE))

@@ -270,7 +270,7 @@ class Cluster:
         if self.leaders.leader(shard_id) is not None:
             return True
         shard = self._shards().get(shard_id)
-        # A shard that cannot be repaired never gets a leader, so no request may wait for one.
+        # A shard whose damage cannot be repaired will never have a leader.
         return shard is not None and shard.log.damage is not None and not shard.damage.is_repairable
 
     def _is_leaderless(self, shard_id: ShardId) -> bool:

@@ -51,11 +51,11 @@ class _Peer:
 
     def __init__(self, link: Link, now_ms: int, heartbeat_at: int | None) -> None:
         self.link = link
-        self.heard_at = now_ms  # time of the last frame of any kind
-        self.heartbeat_at = heartbeat_at  # time of the last heartbeat, possibly on an earlier connection
-        self.told_version = 0  # version of this broker's leader table that the peer was last sent
-        self.flags = frames.DRAINING  # of the last heartbeat; before the first one, the peer gets no leadership
-        # Out-of-sync replicas of the shards that the peer leads; None: not reported yet.
+        self.heard_at = now_ms  # the last frame of any kind
+        self.heartbeat_at = heartbeat_at  # the last heartbeat, maybe on an earlier connection
+        self.told_version = 0  # of the leader table, as last sent
+        self.flags = frames.DRAINING  # of its last heartbeat; before the first no shard relies on it
+        # Out of sync, of the shards that it leads; None: not reported yet.
         self.lagging: frozenset[Lagging] | None = None
         self.out: list[Buffer] = []
         self.out_bytes = 0

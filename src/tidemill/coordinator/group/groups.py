@@ -91,9 +91,8 @@ class Groups:
             for member in group.members.values():
                 rebalance.renew_session(group, member, decision)
             if len(group.members) > self._settings.size_max:
-                rebalance.prepare(
-                    group, decision
-                )  # The limit was lowered; the members that join first keep their place.
+                # The limit was lowered; the members that join first keep their place.
+                rebalance.prepare(group, decision)
         for group_id in self._state.offsets.group_ids():
             if group_id not in self._groups:
                 self._groups[group_id] = ClassicGroup(group_id, timestamps.append_time)

@@ -94,9 +94,8 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
     member = group.members[current]
     old_leader = group.leader or ""
     fenced = Joined(error_code=errors.FENCED_INSTANCE_ID, member_id=current)
-    rebalance.answer_join(
-        group, member, decision, fenced
-    )  # Of two processes with the same instance id, the later one wins.
+    # Of two processes with the same instance id, the later one wins.
+    rebalance.answer_join(group, member, decision, fenced)
     rebalance.answer_sync(member, decision, Synced(error_code=errors.FENCED_INSTANCE_ID))
     decision.deadlines.cancel(group.session_key(current))
     group.replace_static(member, new_member_id)

@@ -31,10 +31,9 @@ _HEADER: Final = Struct(">4sIH2xIQQIQQ")  # 52 bytes
 _AFTER_CRC: Final = 8
 _SHARD: Final = Struct(">QBQ")
 _BOUNDARY: Final = Struct(">QQq")
-_PLACE: Final = Struct(">Iq")  # damaged from: partition, offset
-_INSTALLING: Final = Struct(
-    ">QQQQ"
-)  # the snapshot's index and term; those of the last row that this replica had before
+_DAMAGED: Final = Struct(">Iq")  # damaged from: partition, offset
+# The snapshot's index and term; those of the last row that this replica had before.
+_INSTALLING: Final = Struct(">QQQQ")
 NOTHING_QUEUED: Final = QueuedRows()
 
 
@@ -73,15 +72,15 @@ def _encode_damage(log: ShardLog) -> bytes:
     problem = (log.damage or "").encode() if log.is_marked else b""
     if not problem:
         return COUNT.pack(0)
-    places = b"".join([_PLACE.pack(*place) for place in log.marked.items()])
-    return COUNT.pack(len(problem)) + problem + COUNT.pack(len(log.marked)) + places
+    positions = b"".join([_DAMAGED.pack(*position) for position in log.marked.items()])
+    return COUNT.pack(len(problem)) + problem + COUNT.pack(len(log.marked)) + positions
 
 
 def _read_damage(reader: ByteReader, log: ShardLog) -> None:
     problem = reader.bytes(reader.count())
     if problem:
         log.damage, log.is_marked = problem.decode(), True
-        log.marked = dict(reader.numbers(_PLACE) for _ in range(reader.count()))  # type: ignore[misc]
+        log.marked = dict(reader.numbers(_DAMAGED) for _ in range(reader.count()))  # type: ignore[misc]
 
 
 def encode_closed(shard_id: ShardId, closed: ClosedShard) -> bytes:

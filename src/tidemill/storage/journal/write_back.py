@@ -24,9 +24,8 @@ class WriteBackQueue:
         self._waiting_bytes = 0
         self.running: WriteBack | None = None
         self.found_disk_full = False  # only the next checkpoint writes back until that has succeeded
-        self.mostly_follower_writes = (
-            False  # more than half of the last write-back was of shards that other brokers lead
-        )
+        # More than half of the last write-back was of shards that other brokers lead.
+        self.mostly_follower_writes = False
 
     def add(self, block: Block) -> None:
         """The block is durable."""

@@ -73,8 +73,7 @@ def test_a_leader_whose_transfer_fails_goes_on_leading() -> None:
 
     for _ in range(4):
         world.pass_time(500)
-        assert shard.accepts_writes or shard.transfer_leadership(
-            world[2].broker.identity.voter
-        )  # a repeated request does not extend the transfer
+        # A repeated request does not extend the transfer.
+        assert shard.accepts_writes or shard.transfer_leadership(world[2].broker.identity.voter)
 
     assert ([False, False], True, True) == (during, shard.accepts_writes, shard.is_serving)
