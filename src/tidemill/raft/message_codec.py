@@ -42,7 +42,7 @@ _HEAD: Final = Struct(">BB2xIQ")  # kind, flags, entries, term
 _VOTE_REQUEST: Final = Struct(">QQ")
 _APPEND: Final = Struct(">QQQQ")
 _APPEND_ANSWER: Final = Struct(">QQQQQQ")
-_OFFER: Final = Struct(">QQqII")  # index, its term, append time, length of the members, CRC of members and partitions
+_OFFER: Final = Struct(">QQqII")  # index, its term, append time, length of the members, CRC of members and state
 _PULL: Final = Struct(">QIq")
 _ENTRY: Final = Struct(">QQB3xIqIIqI")
 _BODY_BYTES: Final = {
@@ -92,9 +92,9 @@ def encode(message: Message) -> list[Buffer]:
             return [_HEAD.pack(DAMAGED, 0, 0, message.term) + body]
         case SnapshotOffer():
             members = message.membership.encode()
-            crc = crc32c(message.partitions, crc32c(members))
+            crc = crc32c(message.state, crc32c(members))
             body = _OFFER.pack(message.index, message.index_term, message.append_time, len(members), crc)
-            return [_HEAD.pack(SNAPSHOT_OFFER, 0, 0, message.term) + body + members, message.partitions]
+            return [_HEAD.pack(SNAPSHOT_OFFER, 0, 0, message.term) + body + members, message.state]
         case SnapshotPull():
             body = _PULL.pack(message.index, message.partition, message.offset)
             return [_HEAD.pack(SNAPSHOT_PULL, 0, 0, message.term) + body]
@@ -204,7 +204,7 @@ def _decode_offer(data: memoryview, term: int) -> SnapshotOffer:
         index_term=index_term,
         append_time=append_time,
         membership=Membership.decode(data[at : at + members_bytes]),
-        partitions=data[at + members_bytes :],
+        state=data[at + members_bytes :],
     )
 
 

@@ -80,7 +80,7 @@ class SnapshotOffer:
     index_term: int
     append_time: int  # of the entry at `index`
     membership: Membership  # in force at `index`
-    partitions: Buffer = field(repr=False)  # opaque here: the state of partitions and of shard state machines
+    state: Buffer = field(repr=False)  # opaque here: the state of partitions and of shard state machines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

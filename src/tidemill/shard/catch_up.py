@@ -36,7 +36,7 @@ class Snapshot:
     append_time: int
     membership: Membership
     end_offsets: dict[int, int]
-    partitions: bytes
+    state: bytes  # of partitions and of shard state machines
 
 
 def snapshot_of(log: ShardLog) -> Snapshot:
@@ -58,7 +58,7 @@ def snapshot_of(log: ShardLog) -> Snapshot:
         append_time=log.committed_append_time,
         membership=[membership for at, membership in log.memberships if at <= index][-1],
         end_offsets={state.partition: state.end_offset for state in states},
-        partitions=encode_partitions(states) + encode_sections(log.machines, index, index),
+        state=encode_partitions(states) + encode_sections(log.machines, index, index),
     )
 
 
@@ -95,7 +95,7 @@ class CatchUp:
             index_term=snapshot.term,
             append_time=snapshot.append_time,
             membership=snapshot.membership,
-            partitions=snapshot.partitions,
+            state=snapshot.state,
         )
         self._send(member, offer)
 

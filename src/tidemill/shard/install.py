@@ -156,7 +156,7 @@ class Install:
 
         def cut() -> list[PartitionState] | SegmentDamaged | str:
             try:
-                reader = ByteReader(memoryview(offer.partitions))
+                reader = ByteReader(memoryview(offer.state))
                 partitions = reader.partitions()
                 self._sections = reader.data[reader.at :]
                 read_sections(reader, machines)  # refuses an unknown section before any file is cut

@@ -55,7 +55,7 @@ SIMPLE = st.one_of(
         index_term=NUMBERS,
         append_time=NUMBERS,
         membership=MEMBERSHIPS,
-        partitions=st.binary(max_size=99),
+        state=st.binary(max_size=99),
     ),
 )  # fmt: skip
 
@@ -146,7 +146,7 @@ def test_bytes_of_a_chunk_are_not_copied() -> None:
 def test_a_corrupted_snapshot_offer_is_rejected() -> None:
     """A corrupted or truncated offer must not reach a disk."""
     data = joined(
-        SnapshotOffer(term=5, index=7, index_term=3, append_time=9, membership=Membership(()), partitions=b"files")
+        SnapshotOffer(term=5, index=7, index_term=3, append_time=9, membership=Membership(()), state=b"files")
     )
     changed = data[:-1] + b"x"
 

@@ -58,7 +58,7 @@ class ModelCatchUp:
             index_term=memory.term_at(index),
             append_time=0,
             membership=[membership for at, membership in memory.memberships if at <= index][-1],
-            partitions=b"".join(_START.pack(*start) for start in starts),
+            state=b"".join(_START.pack(*start) for start in starts),
         )
 
     def answer(self, member: ReplicaKey, pull: SnapshotPull) -> tuple[ReplicaKey, Message]:
@@ -132,7 +132,7 @@ class ModelInstall:
         self._queue(self._row)
 
     def keep(self, content: tuple[Record, ...], offer: SnapshotOffer) -> int:
-        theirs = list(_START.iter_unpack(offer.partitions))
+        theirs = list(_START.iter_unpack(offer.state))
         meeting = meeting_offset(term_starts(content), len(content) + 1, theirs, offer.index + 1)
         return 0 if meeting is None else meeting - 1
 
