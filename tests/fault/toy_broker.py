@@ -28,7 +28,7 @@ def main() -> None:
         print(json.dumps(row), flush=True)
 
     settings = settings_from(file=None, environment=os.environ, sets=arguments.set)
-    run(settings, ready=ready, as_json=True, more_coordinators=(MEMBER_SETS,))
+    run(settings, ready=ready, as_json=True, extra_coordinators=(MEMBER_SETS,))
 
 
 if __name__ == "__main__":

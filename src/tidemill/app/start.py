@@ -64,18 +64,18 @@ def run(
     *,
     ready: Callable[[Ready], None],
     as_json: bool,
-    more_coordinators: Sequence[AnyRegistration] = (),
+    extra_coordinators: Sequence[AnyRegistration] = (),
 ) -> None:
     """Run a broker until SIGINT or SIGTERM.
 
-    `ready` is called once the broker serves.  `more_coordinators` are hosted beside those of every broker.  Raises
+    `ready` is called once the broker serves.  `extra_coordinators` are hosted beside those of every broker.  Raises
     StartProblem when the broker cannot start.
     """
     raise_open_files_limit()
     stopping = asyncio.Event()
 
     async def main(loop: asyncio.AbstractEventLoop) -> None:
-        await _Process(settings, loop, as_json=as_json, more_coordinators=more_coordinators).run(ready, stopping)
+        await _Process(settings, loop, as_json=as_json, extra_coordinators=extra_coordinators).run(ready, stopping)
 
     event_loop.run(main, stop=stopping.set)
 
@@ -87,10 +87,10 @@ class _Process:
         loop: asyncio.AbstractEventLoop,
         *,
         as_json: bool,
-        more_coordinators: Sequence[AnyRegistration],
+        extra_coordinators: Sequence[AnyRegistration],
     ) -> None:
         self.settings = settings
-        self.more_coordinators = more_coordinators
+        self.extra_coordinators = extra_coordinators
         self.loop = loop
         self.clock = OsClock()
         named = {} if settings.broker_id is None else {"broker": int(settings.broker_id)}  # several may share a stderr
@@ -183,7 +183,7 @@ class _Process:
         for key in self.settings.ineffective_keys:
             self.events.warning("setting has no effect", key=key)
         try:
-            return wiring.make(identity, store, settings.static, machine, self.more_coordinators)
+            return wiring.make(identity, store, settings.static, machine, self.extra_coordinators)
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
             raise StartProblem(f"{where}: {problem}") from problem
 

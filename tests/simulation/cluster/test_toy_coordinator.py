@@ -75,7 +75,7 @@ def test_what_a_toy_coordinator_acknowledged_survives_its_leaders(seed: int) -> 
     Its leader is killed, or loses power or contact to the others, with requests in flight, again and again.  The next
     leader has every acknowledged member, and none that was never sent.
     """
-    run = ClusterRun(seed, knobs(3).without_faults(), more_coordinators=(MEMBER_SETS,))
+    run = ClusterRun(seed, knobs(3).without_faults(), extra_coordinators=(MEMBER_SETS,))
     random = Random(seed)
     for machine in run.machines:
         machine.start()

@@ -178,13 +178,13 @@ class BrokerWorld:
         options: StoreOptions = OPTIONS,
         endpoints: tuple[Endpoint, ...] = (Endpoint(LISTENER, "127.0.0.1", 9092, "PLAINTEXT"),),
         reads: bool = True,
-        more_coordinators: Sequence[AnyRegistration] = (),
+        extra_coordinators: Sequence[AnyRegistration] = (),
     ) -> None:
         """`reads` False: the reader threads do nothing until it is set; `writes` does the same for the journal."""
         self.reads = reads
         self.writes = True
         self.static = static
-        self.more_coordinators = more_coordinators
+        self.extra_coordinators = extra_coordinators
         self.options = options
         self.endpoints = endpoints
         self.disk = disk or SimulatedDisk()
@@ -218,7 +218,7 @@ class BrokerWorld:
 
         async def up() -> Broker:
             identity, store, _ = await wiring.open_directory(self.disk, None, (), machine, self.options)
-            broker = wiring.make(identity, store, self.static, machine, self.more_coordinators)
+            broker = wiring.make(identity, store, self.static, machine, self.extra_coordinators)
             await wiring.bring_up(broker)
             await wiring.register_broker(broker, self.endpoints, None)
             return broker

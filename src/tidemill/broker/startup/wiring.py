@@ -155,13 +155,13 @@ def make(
     store: Store,
     static: Mapping[str, str],
     machine: Machine,
-    more_coordinators: Sequence[AnyRegistration] = (),
+    extra_coordinators: Sequence[AnyRegistration] = (),
 ) -> Broker:
     """
-    Create a broker with the shards in its store.  The broker has no connections yet and does not listen.
-    `more_coordinators` are hosted in addition to `COORDINATORS`.
+    Create a broker with the shards in its store; it has no connections yet and does not listen.
+    `extra_coordinators` are hosted beside those of every broker.
     """
-    broker = Broker(store, identity, static, machine, (*COORDINATORS, *more_coordinators))
+    broker = Broker(store, identity, static, machine, (*COORDINATORS, *extra_coordinators))
     controller = broker.controller
     shard = broker.shard_table.open_metadata(broker.image, is_initial_voter=identity.is_initial_voter)
     if shard.log.damage is not None and not shard.damage.is_repairable:

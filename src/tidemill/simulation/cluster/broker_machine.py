@@ -61,7 +61,7 @@ class BrokerMachine:
         clock_rate: float,
         join: tuple[str, ...],
         machine_types: tuple[MachineType, ...] = (),
-        more_coordinators: Sequence[AnyRegistration] = (),
+        extra_coordinators: Sequence[AnyRegistration] = (),
     ) -> None:
         """
         The broker bootstraps a cluster, or joins the one at `join` if that is not empty.  Its clocks run faster or
@@ -94,7 +94,7 @@ class BrokerMachine:
         self._clock_rate = clock_rate
         self._join = join
         self._broker_id = broker_id
-        self._more_coordinators = more_coordinators
+        self._extra_coordinators = extra_coordinators
         self._fate_of_crash: Fate | None = None  # None: the process dies, the machine keeps its power
 
     @property
@@ -148,7 +148,7 @@ class BrokerMachine:
             )
             self._note_recovered(store)
             self.voter = identity.voter
-            broker = wiring.make(identity, store, self._static, machine, self._more_coordinators)
+            broker = wiring.make(identity, store, self._static, machine, self._extra_coordinators)
         except (DiskFull, SyncFailed) as problem:
             failed(problem)
             return

@@ -45,11 +45,11 @@ class ClusterRun:
         knobs: ClusterKnobs | None = None,
         machine_types: tuple[MachineType, ...] = (),
         *,
-        more_coordinators: Sequence[AnyRegistration] = (),
+        extra_coordinators: Sequence[AnyRegistration] = (),
     ) -> None:
-        """`machine_types` and `more_coordinators` are hosted beside those of every broker."""
+        """`machine_types` and `extra_coordinators` are hosted beside those of every broker."""
         self.seed = seed
-        self._more_coordinators = more_coordinators
+        self._extra_coordinators = extra_coordinators
         self.random = Random(seed)
         self.knobs = ClusterKnobs.draw(self.random) if knobs is None else knobs
         self.timeline = Timeline()
@@ -130,7 +130,7 @@ class ClusterRun:
             clock_rate=self.knobs.clock_rate,
             join=(f"broker-1:{PEER_PORT}",) if number > 1 else (),
             machine_types=self._machine_types,
-            more_coordinators=self._more_coordinators,
+            extra_coordinators=self._extra_coordinators,
         )
         machine.pace.sync_us = self.knobs.sync_us
         return machine

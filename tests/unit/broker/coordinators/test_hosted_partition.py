@@ -371,7 +371,7 @@ def test_a_registered_topic_is_created_and_found() -> None:
     """
     By the name that the registration gives, with the keys that it names.
     """
-    world = BrokerWorld({"offsets.topic.num.partitions": "3"}, more_coordinators=(MEMBER_SETS,))
+    world = BrokerWorld({"offsets.topic.num.partitions": "3"}, extra_coordinators=(MEMBER_SETS,))
     replies: list[Any] = []
 
     world.broker.coordinators.of(MEMBER_SETS).ask("k", Add("k", ("a",)), replies.append)
