@@ -84,9 +84,9 @@ class RecordPrinter:
         nearest = min(max(offset, earliest[partition]), ends[partition])
         if nearest != offset:
             bounds = f"{earliest[partition]} to {ends[partition]}"
-            told = f"{self._topic}-{partition} has no offset {offset}; starting at {nearest} (it has {bounds})"
-            row = json.dumps({"event": "start offset adjusted", "message": told}, ensure_ascii=False)
-            print(row if self._as_json else f"tidemill: {told}", file=sys.stderr)
+            message = f"{self._topic}-{partition} has no offset {offset}; starting at {nearest} (it has {bounds})"
+            row = json.dumps({"event": "start offset adjusted", "message": message}, ensure_ascii=False)
+            print(row if self._as_json else f"tidemill: {message}", file=sys.stderr)
         return nearest
 
     def run(self) -> None:

@@ -89,7 +89,7 @@ class Store:
         )
         self._opened_seen = -1  # `disk.opened` when no surplus of open files was left
 
-    # ── what the shards queue ──────────────────────────────────────────────────────────────────────────────────
+    # Rows that the shards queue.
 
     def open_shard(self, shard_id: ShardId, opening: ShardDescriptor) -> ShardLog:
         """Open a shard on this broker; journaled before the replica's first vote."""
@@ -175,7 +175,7 @@ class Store:
         rows = itertools.chain(self.blocks.rows, self.write_back.rows(), *[block.rows for block in blocks])
         return not any(shard == shard_id and row.kind not in (RowKind.VOTE, RowKind.DAMAGED) for shard, row in rows)
 
-    # ── bounds ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # Bounds.
 
     @property
     def batch_bytes_max(self) -> int:
@@ -188,7 +188,7 @@ class Store:
         ring = self.options.journal_first_bytes
         return min(self.batch_bytes_max, ring - ring // RESERVE_DIVISOR - PAGE_BYTES - ROW_BYTES - HEADER_BYTES)
 
-    # ── a block at a time ──────────────────────────────────────────────────────────────────────────────────────
+    # Blocks: queued rows become durable.
 
     @property
     def has_pending(self) -> bool:
@@ -225,7 +225,7 @@ class Store:
         self.write_back.add(block)
         return reports_of(block.rows, self.shards)
 
-    # ── and from there to the segments ─────────────────────────────────────────────────────────────────────────
+    # Write-back of durable blocks to the segments.
 
     def next_write_back(self, bytes_min: int) -> WriteBack | None:
         """Return the next write-back (`WriteBackQueue.next`); the caller carries it out."""
@@ -243,10 +243,10 @@ class Store:
     def write_back_done(self, write_back: WriteBack) -> None:
         self.write_back.ended(write_back)
 
-    # ── what runs beside it ────────────────────────────────────────────────────────────────────────────────────
+    # Background work: removals, checkpoints and growth of the ring.
 
     @property
-    def has_work_beside(self) -> bool:
+    def has_background_work(self) -> bool:
         """
         Return whether there may be removals, a checkpoint or growth to do.  Cheap: called for every block.
         """

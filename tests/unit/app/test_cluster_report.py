@@ -90,7 +90,7 @@ def test_a_shard_led_elsewhere_is_reported_from_the_leader_table() -> None:
     world.create("flights")
     other, shard = ReplicaKey(BrokerId(2), DirectoryId(b"2" * 16)), ShardId(1)
     world.broker.shard_table.shards[shard].stop()
-    world.broker.cluster.leaders.told(other, [(shard, 9)], is_whole=True)
+    world.broker.cluster.leaders.apply_report(other, [(shard, 9)], is_whole=True)
 
     answer = report.shards(topic="flights", leader=2, after=-1, limit=10)
 

@@ -52,36 +52,30 @@ class Pipelines:
     def __bool__(self) -> bool:
         return bool(self._refused)
 
-    def refuse(self, place: TopicPartition, batch: memoryview, code: int, now_ms: int) -> None:
-        """
-        Remember a batch that was refused with a code of `SENT_AGAIN`, or whose outcome is unknown because a new leader
-        may truncate it.
-        """
-        if len(batch) < HEADER_BYTES or len(place[0]) > NAME_LENGTH_MAX:
+    def refuse(self, partition: TopicPartition, batch: memoryview, code: int, now_ms: int) -> None:
+        """Remember a batch that was refused with one of `SENT_AGAIN`, or that a new leader may truncate."""
+        if len(batch) < HEADER_BYTES or len(partition[0]) > NAME_LENGTH_MAX:
             return
         header = read_header(batch)
         if header.producer_id == NO_PRODUCER_ID:
             return
-        first = self._refused.get(place)
+        first = self._refused.get(partition)
         if first is None or not _is_behind(first, *header[9:12]) or now_ms >= first.until_ms:
-            self._refused.pop(place, None)
+            self._refused.pop(partition, None)
             if len(self._refused) >= PARTITIONS_MAX:
                 del self._refused[next(iter(self._refused))]
-            self._refused[place] = _Refused(*header[9:12], code, now_ms + EXPECTED_MS)
+            self._refused[partition] = _Refused(*header[9:12], code, now_ms + EXPECTED_MS)
 
-    def refusal(self, place: TopicPartition, batch: memoryview, known: ProducerStates, now_ms: int) -> int:
-        """
-        Return the error code of an earlier batch that was refused and must be sent again before `batch`; 0 if `batch`
-        may be appended.
-        """
-        first = self._refused.get(place)
+    def refusal(self, partition: TopicPartition, batch: memoryview, known: ProducerStates, now_ms: int) -> int:
+        """Return the error code of a batch behind a refused one that was not sent again yet; 0 if there is none."""
+        first = self._refused.get(partition)
         if first is None or len(batch) < HEADER_BYTES:
             return errors.NONE
         header = read_header(batch)
         is_awaited = first.producer_id not in known and now_ms < first.until_ms
         if is_awaited and _is_behind(first, *header[9:12]):
             return first.code
-        del self._refused[place]
+        del self._refused[partition]
         return errors.NONE
 
 

@@ -66,14 +66,14 @@ class RetentionHost:
     def _ask(self) -> None:
         until_ms = self._machine.clock.monotonic_ms() + CURRENT_MS
 
-        def told(is_current: bool) -> None:
+        def checked(is_current: bool) -> None:
             if is_current:
                 self._current_until_ms = until_ms
                 self._resume()
             elif self._unchecked:
                 self._machine.call_later(AGAIN_S, self._resume)
 
-        self._current_image.ask(told)
+        self._current_image.ask(checked)
 
     def _resume(self) -> None:
         if self._unchecked and self._machine.clock.monotonic_ms() > self._current_until_ms:

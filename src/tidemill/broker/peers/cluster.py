@@ -244,7 +244,7 @@ class Cluster:
         if no leader is known.
         """
         shard_id = planned.shard_id
-        leader = self.leaders.said_by(shard_id)
+        leader = self.leaders.leader_key(shard_id)
         if leader is None:
             return []
         lagging = self._lag.lagging if leader == self.me else self.peers.lagging(leader)

@@ -26,8 +26,8 @@ class LeaderTable:
         self.version = 0
         self._me = me
         self._own: dict[ShardId, tuple[int, int]] = {}  # (term or 0, version of the change), oldest change first
-        self._told: dict[ReplicaKey, dict[ShardId, int]] = {}
-        # With the replica key that reported the leader, because a broker id may get a new directory.
+        self._reported: dict[ReplicaKey, dict[ShardId, int]] = {}
+        # With the replica key that reported it: the broker may have another directory by now.
         self._leaders: dict[ShardId, tuple[ReplicaKey, Leader]] = {}
         self._terms: dict[ShardId, int] = {}  # the highest term ever known
 
@@ -35,8 +35,8 @@ class LeaderTable:
         known = self._leaders.get(shard_id)
         return None if known is None else known[1]
 
-    def said_by(self, shard_id: ShardId) -> ReplicaKey | None:
-        """Return the replica key that reported itself as the shard's leader."""
+    def leader_key(self, shard_id: ShardId) -> ReplicaKey | None:
+        """Return the replica key of the leader."""
         known = self._leaders.get(shard_id)
         return None if known is None else known[0]
 
@@ -48,7 +48,7 @@ class LeaderTable:
         """Forget a shard of a deleted topic; shard ids are never reused."""
         self._own.pop(shard_id, None)
         self._leaders.pop(shard_id, None)
-        for terms in (self._terms, *self._told.values()):
+        for terms in (self._terms, *self._reported.values()):
             terms.pop(shard_id, None)
 
     # This broker's own part.
@@ -75,14 +75,11 @@ class LeaderTable:
 
     # The peers' parts.
 
-    def told(self, voter: ReplicaKey, changes: Iterable[tuple[ShardId, int]], *, is_whole: bool) -> None:
-        """
-        Apply the changes that a peer reports of its own part.  If `is_whole`, they replace everything that was known of
-        this part.
-        """
+    def apply_report(self, voter: ReplicaKey, changes: Iterable[tuple[ShardId, int]], *, is_whole: bool) -> None:
+        """Apply what a peer reports about its own part; `is_whole`: it replaces what was known."""
         if is_whole:
             self.forget(voter)
-        table = self._told.setdefault(voter, {})
+        table = self._reported.setdefault(voter, {})
         for shard_id, term in changes:
             if term:
                 table[shard_id] = term
@@ -91,13 +88,13 @@ class LeaderTable:
             self._set(voter, shard_id, term)
 
     def forget(self, voter: ReplicaKey) -> None:
-        """Forget the part of a peer whose connection is lost.  The peer reports it again on a new connection."""
-        for shard_id in self._told.pop(voter, {}):
+        """Forget the part of a peer whose connection is lost, until the peer reports it again."""
+        for shard_id in self._reported.pop(voter, {}):
             self._set(voter, shard_id, 0)
 
     def _set(self, voter: ReplicaKey, shard_id: ShardId, term: int) -> None:
         if not term:
-            if self.said_by(shard_id) == voter:
+            if self.leader_key(shard_id) == voter:
                 del self._leaders[shard_id]
             return
         if term < self._terms.get(shard_id, 0):

@@ -46,14 +46,14 @@ class _Peer:
         "link",
         "out",
         "out_bytes",
-        "told_version",
+        "sent_version",
     )
 
     def __init__(self, link: Link, now_ms: int, heartbeat_at: int | None) -> None:
         self.link = link
         self.heard_at = now_ms  # the last frame of any kind
         self.heartbeat_at = heartbeat_at  # the last heartbeat, maybe on an earlier connection
-        self.told_version = 0  # of the leader table, as last sent
+        self.sent_version = 0  # of the leader table, as last sent
         self.flags = frames.DRAINING  # of its last heartbeat; before the first no shard relies on it
         # Out of sync, of the shards that it leads; None: not reported yet.
         self.lagging: frozenset[Lagging] | None = None
@@ -211,13 +211,13 @@ class Peers:
             self._tell_leaders(peer)
 
     def _tell_leaders(self, peer: _Peer) -> None:
-        known, version = peer.told_version, self._leaders.version
+        known, version = peer.sent_version, self._leaders.version
         if known == version:
             return
-        peer.told_version = version  # set first, because `_put` may send immediately and reset it
+        peer.sent_version = version  # first, since `_put` may send at once and reset it
         changes = self._leaders.changes_since(known)
-        told = max(len(changes), known == 0)  # an empty table is sent, too: the peer may know an older table
-        for at in range(0, told, LEADERS_MAX):
+        pair_count = max(len(changes), known == 0)  # an empty table is sent, too: the peer may have an older one
+        for at in range(0, pair_count, LEADERS_MAX):
             page = tuple(changes[at : at + LEADERS_MAX])
             self._put(peer, frames.encode_leaders(frames.Leaders(known, version, page)))
             known = version  # the next page must not replace this one
@@ -246,7 +246,7 @@ class Peers:
         """
         out, peer.out, peer.out_bytes = peer.out, [], 0
         if not peer.link.send(out):
-            peer.told_version = 0
+            peer.sent_version = 0
             self._forget_asked(peer)
 
     def _give_up(self, peer: _Peer, now_ms: int) -> None:
@@ -297,7 +297,7 @@ class Peers:
                         self.receive(voter, shard_id, message_codec.decode(data))
                 case frames.Leaders(from_version, _, terms):
                     if voter is not None:
-                        self._leaders.told(voter, terms, is_whole=not from_version)
+                        self._leaders.apply_report(voter, terms, is_whole=not from_version)
                         self._owner.leaders_changed()
                 case frames.Request(correlation, data):
                     self._answer(peer, correlation, data)

@@ -51,7 +51,7 @@ class ReplicaLag:
         self._checks = 0
         self._seen_image: ClusterImage | None = None
         self._seen_alive: frozenset[ReplicaKey] = frozenset()
-        self._told: tuple[Lagging, ...] = ()
+        self._reported: tuple[Lagging, ...] = ()
         self.lagging: frozenset[Lagging] = frozenset()
         """The result of the last check."""
 
@@ -82,10 +82,10 @@ class ReplicaLag:
                 self._check_shard(led, () if planned is None else planned.replicas, alive, now_ms)
                 has_news = has_news or led.lagging != before
         if has_news:
-            told = tuple(sorted(it for led in self._led.values() for it in led.lagging))
-            if told != self._told:
-                self._told, self.lagging = told, frozenset(told)
-        return self._told
+            lagging = tuple(sorted(it for led in self._led.values() for it in led.lagging))
+            if lagging != self._reported:
+                self._reported, self.lagging = lagging, frozenset(lagging)
+        return self._reported
 
     def _check_shard(self, led: _Led, planned: Sequence[ReplicaKey], alive: frozenset[ReplicaKey], now_ms: int) -> None:
         shard_id, replica = led.shard.shard_id, led.shard.replica

@@ -203,7 +203,7 @@ class ReadyLoop:
         over growth of the ring.
         """
         self._write_back(WRITE_BACK_BYTES << self._store.mostly_follower_writes)
-        if self._is_background_busy or not self._store.has_work_beside:
+        if self._is_background_busy or not self._store.has_background_work:
             return
         removals = self._store.removal_steps()
         if removals:

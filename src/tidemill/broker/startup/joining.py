@@ -55,13 +55,13 @@ class Joining:
         links = self._links
         assert links is not None, "it has begun"
 
-        def told() -> None:
+        def on_timeout() -> None:
             problem = self._problem or links.last_failure or "no broker has answered"
             self._machine.events.warning("waiting to join", join=",".join(self._addresses), problem=problem)
             self._give_up()
             self._tell()
 
-        self._timers = [self._machine.call_later(TELL_MS / 1_000, told)]
+        self._timers = [self._machine.call_later(TELL_MS / 1_000, on_timeout)]
 
     def _give_up(self) -> None:
         """Close connections on which nothing has arrived for `GIVEN_UP_MS`.  The links then open them again."""

@@ -194,8 +194,8 @@ class ShardLog:
         machines = self.machines
         if entry.kind == BATCH:
             header = self.partitions[entry.partition].append(entry)
-            for told in machines.batch_appended if header.producer_id < 0 else machines.producer_batch_appended:
-                told(entry, header, self.commit_index)
+            for listener in machines.batch_appended if header.producer_id < 0 else machines.producer_batch_appended:
+                listener(entry, header, self.commit_index)
         elif machines.command_appended:
             self._command_appended(entry)
 
@@ -207,16 +207,16 @@ class ShardLog:
         if header is not None:
             self._place_again(self.partitions[entry.partition], entry, header.max_timestamp)
             machines = self.machines
-            for told in machines.batch_appended if header.producer_id < 0 else machines.producer_batch_appended:
-                told(entry, header, self.commit_index)
+            for listener in machines.batch_appended if header.producer_id < 0 else machines.producer_batch_appended:
+                listener(entry, header, self.commit_index)
         elif self.machines.command_appended:
             self._command_appended(entry)
 
     def _command_appended(self, entry: Entry) -> None:
         payload = entry.payload
         if entry.kind == COMMAND and payload:
-            for told in self.machines.command_appended.get(int(payload[0]), ()):
-                told(entry, None, self.commit_index)
+            for listener in self.machines.command_appended.get(int(payload[0]), ()):
+                listener(entry, None, self.commit_index)
 
     def remember(self, entry: Entry) -> None:
         """Add a row of a checkpoint.  The checkpoint's partitions and machine sections already contain its effects."""
@@ -286,7 +286,7 @@ class ShardLog:
         Set the commit index.  Committed entries leave memory, except the newest `tail_entries` and those that a member
         still needs, from `needed_index` on.
         """
-        if self.machines.hears_commits:
+        if self.machines.has_commit_listeners:
             self._entries_committed(index)
         self.commit_index = index
         self.changed = True
@@ -312,7 +312,7 @@ class ShardLog:
         """
         for entry in reversed(self.entries):
             if entry.kind == BATCH and entry.base_offset < self.partitions[entry.partition].trimmed:
-                if self.machines.hears_commits:
+                if self.machines.has_commit_listeners:
                     self._entries_committed(entry.index)
                 self.commit_index = max(self.commit_index, entry.index)
                 self._drop_old_memberships()
@@ -323,7 +323,7 @@ class ShardLog:
         machines = self.machines
         for at in range(self.commit_index + 1, index + 1):
             entry = self.entry_at(at)
-            if entry.kind != BATCH or machines.hears_committed_batches:
+            if entry.kind != BATCH or machines.has_batch_commit_listeners:
                 machines.entry_committed(entry)
 
     def _drop_old_memberships(self) -> None:

@@ -10,9 +10,8 @@ A machine type is registered once per broker (`MachineRegistry`); every open sha
 
 The machine's state is saved as one section of the shard (`storage/machine/machine_sections.py`) in checkpoints,
 snapshot offers and INSTALLED rows.  A section is the state as of the last entry that the checkpoint or snapshot covers.
- What was changed at commit is as of the commit index; what was changed at append carries the log index of its entry,
- because
-a truncation or a commit may follow.  After a start, later entries reach the machine through the same calls.
+What was changed at commit is as of the commit index; what was changed at append carries the log index of its entry,
+because a truncation or a commit may follow.  After a start, later entries reach the machine through the same calls.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -139,8 +138,8 @@ class ShardMachines:
         "batch_appended",
         "by_number",
         "command_appended",
-        "hears_commits",
-        "hears_committed_batches",
+        "has_batch_commit_listeners",
+        "has_commit_listeners",
         "producer_batch_appended",
         "registry",
     )
@@ -155,19 +154,20 @@ class ShardMachines:
         self.command_appended: dict[int, tuple[_Appended, ...]] = _of_commands(appended)
         self._batch_committed: tuple[_Committed, ...] = _of_batches(committed, Batches.ALL)
         self._command_committed: dict[int, tuple[_Committed, ...]] = _of_commands(committed)
-        self.hears_committed_batches = bool(self._batch_committed)
-        self.hears_commits = bool(self._batch_committed or self._command_committed)
+        self.has_batch_commit_listeners = bool(self._batch_committed)
+        self.has_commit_listeners = bool(self._batch_committed or self._command_committed)
 
     def entry_committed(self, entry: Entry) -> None:
         """
-        Called in order for committed entries, if `hears_commits`; for batches only if `hears_committed_batches`.
+        Called in order for committed entries, if `has_commit_listeners`; for batches only if
+        `has_batch_commit_listeners`.
         """
         if entry.kind == BATCH:
-            for told in self._batch_committed:
-                told(entry)
+            for listener in self._batch_committed:
+                listener(entry)
         elif entry.kind == COMMAND and entry.payload:
-            for told in self._command_committed.get(int(entry.payload[0]), ()):
-                told(entry)
+            for listener in self._command_committed.get(int(entry.payload[0]), ()):
+                listener(entry)
 
     def truncated(self, from_index: int) -> None:
         for machine in self.by_number.values():
@@ -185,11 +185,12 @@ class ShardMachines:
 
 def _of_batches(listeners: Sequence[tuple[Interest, T]], wanted: Batches) -> tuple[T, ...]:
     """Return the listeners of batches that are at least `wanted`: a listener of all batches is in both sets."""
-    return tuple(told for interest, told in listeners if interest.batches >= wanted)
+    return tuple(listener for interest, listener in listeners if interest.batches >= wanted)
 
 
 def _of_commands(listeners: Sequence[tuple[Interest, T]]) -> dict[int, tuple[T, ...]]:
     commands = sorted({command for interest, _ in listeners for command in interest.commands})
     return {
-        command: tuple(told for interest, told in listeners if command in interest.commands) for command in commands
+        command: tuple(listener for interest, listener in listeners if command in interest.commands)
+        for command in commands
     }

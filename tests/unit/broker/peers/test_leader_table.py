@@ -13,11 +13,11 @@ def test_a_lower_term_is_ignored() -> None:
     A stale leader reports it, also after its successor was lost.
     """
     table = LeaderTable(ME)
-    table.told(OTHER, [(SHARD, 5)], is_whole=True)
-    table.told(THIRD, [(SHARD, 4)], is_whole=True)
+    table.apply_report(OTHER, [(SHARD, 5)], is_whole=True)
+    table.apply_report(THIRD, [(SHARD, 4)], is_whole=True)
     before = table.leader(SHARD)
     table.forget(OTHER)
-    table.told(THIRD, [(SHARD, 4)], is_whole=True)
+    table.apply_report(THIRD, [(SHARD, 4)], is_whole=True)
 
     assert (Leader(OTHER.broker_id, 5), None) == (before, table.leader(SHARD))
 
@@ -31,12 +31,12 @@ def test_a_deleted_shard_is_forgotten() -> None:
         shard_id = ShardId(number)
         table.leads(shard_id, 1)
         table.leads(shard_id, 0)
-        table.told(OTHER, [(shard_id, 2)], is_whole=False)
+        table.apply_report(OTHER, [(shard_id, 2)], is_whole=False)
         table.deleted(shard_id)
 
     assert [] == table.changes_since(1)
     assert {} == table.led_counts()
-    assert [0, 0, 0, 0] == [len(kept) for kept in (table._own, table._leaders, table._terms, table._told[OTHER])]
+    assert [0, 0, 0, 0] == [len(kept) for kept in (table._own, table._leaders, table._terms, table._reported[OTHER])]
 
 
 def test_the_end_of_an_old_connection_does_not_remove_a_leader_with_a_new_directory() -> None:
@@ -44,8 +44,8 @@ def test_the_end_of_an_old_connection_does_not_remove_a_leader_with_a_new_direct
     A host lost power, its old connection stays half open for 10 s, and the broker leads again from an empty disk.
     """
     table, other_disk = LeaderTable(ME), ReplicaKey(OTHER.broker_id, DirectoryId(b"n" * 16))
-    table.told(OTHER, [(SHARD, 4)], is_whole=True)
-    table.told(other_disk, [(SHARD, 6)], is_whole=True)
+    table.apply_report(OTHER, [(SHARD, 4)], is_whole=True)
+    table.apply_report(other_disk, [(SHARD, 6)], is_whole=True)
 
     table.forget(OTHER)
 

@@ -167,5 +167,5 @@ def test_a_batch_without_listeners_reaches_no_machine() -> None:
         quiet.batch_appended,
         quiet.producer_batch_appended,
         quiet.command_appended,
-        quiet.hears_commits,
+        quiet.has_commit_listeners,
     )
