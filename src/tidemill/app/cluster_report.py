@@ -5,7 +5,7 @@ from typing import Any
 
 from tidemill.broker.broker import Broker
 from tidemill.metadata.image import Shard as PlannedShard
-from tidemill.model.broker_id import ReplicaKey
+from tidemill.model.broker_id import ReplicaKey, broker_ids
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.shard.shard import Shard
 
@@ -78,7 +78,7 @@ class ClusterReport:
                     "topic": image.topics_by_id[planned.topic_id].name,
                     "first_partition": planned.first_partition,
                     "partition_count": planned.partition_count,
-                    "replicas": _numbers(planned.replicas),
+                    "replicas": broker_ids(planned.replicas),
                     "leader": None if led_by is None else led_by.broker_id,
                     "term": None if led_by is None else led_by.term,
                     **self._local_fields(planned),
@@ -102,8 +102,8 @@ class ClusterReport:
         membership = status.membership
         matches = {**status.matches, shard.replica.me: status.durable_index}
         return {
-            "voters": _numbers(membership.voters),
-            "learners": _numbers(membership.learners),
+            "voters": broker_ids(membership.voters),
+            "learners": broker_ids(membership.learners),
             "commit_index": status.commit_index,
             "last_index": status.last_index,
             "members": [
@@ -122,7 +122,3 @@ class ClusterReport:
 
     def _heartbeat_age_ms(self, voter: ReplicaKey) -> int | None:
         return 0 if voter == self._broker.identity.voter else self._broker.cluster.peers.heartbeat_age_ms(voter)
-
-
-def _numbers(voters: tuple[ReplicaKey, ...]) -> list[int]:
-    return [voter.broker_id for voter in voters]

@@ -32,7 +32,7 @@ from tidemill.batches.batch import (
 )
 from tidemill.batches.checksum import crc32c
 from tidemill.batches.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress
-from tidemill.batches.control import EndMarker, read_end_marker
+from tidemill.batches.control import AbortedTransaction, EndMarker, read_end_marker
 from tidemill.batches.native import scan
 
 if TYPE_CHECKING:
@@ -44,17 +44,6 @@ OFFSET_MAX: Final = (1 << 63) - 1
 GROUP_BYTES_MAX: Final = 64 << 20  # of records in one RecordBatch: far below the 2 GiB limit of 32-bit Arrow offsets
 BATCH_BYTES_MAX: Final = 1 << 20  # below Kafka's default `max.message.bytes` of 1,048,588
 BATCH_RECORDS_MAX: Final = (1 << 31) - 1
-
-
-class AbortedTransaction(NamedTuple):
-    """
-    An aborted transaction, as listed by a Fetch response.
-
-    Readers of committed records skip the producer's transactional batches from `first_offset` to its abort marker.
-    """
-
-    producer_id: int
-    first_offset: int
 
 
 def schema(columns: Sequence[str] | None = None, *, include_headers: bool = False) -> pa.Schema:

@@ -8,7 +8,7 @@ change, snapshots) belong to KRaft's own log and are not written.
 
 from enum import IntEnum
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidemill.batches.batch import Buffer, MalformedBatch
 from tidemill.batches.builder import build_batch
@@ -24,6 +24,17 @@ class EndMarker(IntEnum):
 
     ABORT = 0
     COMMIT = 1
+
+
+class AbortedTransaction(NamedTuple):
+    """
+    An aborted transaction, as listed by a Fetch response.
+
+    Readers of committed records skip the producer's transactional batches from `first_offset` to its abort marker.
+    """
+
+    producer_id: int
+    first_offset: int
 
 
 def build_end_marker(

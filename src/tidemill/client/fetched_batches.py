@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from tidemill.batches.batch import CONTROL, HEADER_BYTES, LENGTH_BYTES, MAGIC, TRANSACTIONAL, crc_matches
+from tidemill.batches.control import AbortedTransaction
 from tidemill.client.failures import ClientError
 
 _HEADER_FIELDS: Final = Struct(">qi4xb4xhi")  # base offset, batch length, magic, attributes, last offset delta
@@ -19,13 +20,6 @@ _PRODUCER_ID_POSITION: Final = 43
 
 class CorruptBatch(ClientError):
     """A batch was damaged in transit or on the broker's disk, or has an unsupported format."""
-
-
-class AbortedTransaction(NamedTuple):
-    """An aborted transaction: its producer, and the offset of its first record in the partition."""
-
-    producer_id: int
-    first_offset: int
 
 
 class FetchedBatches(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Final
 from tidemill.client.cluster_metadata import ClusterMetadata, LeaderUnknown
 from tidemill.client.failures import BrokerUnreachable, ClientError
 from tidemill.model import errors
+from tidemill.model.broker_id import CONSUMER_REPLICA_ID
 from tidemill.model.partition import TopicPartition
 from tidemill.wire.messages import list_offsets
 
@@ -13,7 +14,6 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 NO_MATCH: Final = -1  # the result for a timestamp after the last record's
 
-_CONSUMER: Final = -1  # the replica id of a consumer
 LEADER_MOVED: Final = frozenset(
     {
         errors.NOT_LEADER_OR_FOLLOWER,
@@ -97,7 +97,7 @@ def _request(cluster: ClusterMetadata, wanted: Mapping[TopicPartition, int]) -> 
             )
         )
     return list_offsets.Request(
-        replica_id=_CONSUMER,
+        replica_id=CONSUMER_REPLICA_ID,
         isolation_level=int(cluster.settings.is_read_committed),
         topics=[list_offsets.Request.Topic(name=name, partitions=parts) for name, parts in by_topic.items()],
         timeout_ms=cluster.settings.request_timeout_ms,

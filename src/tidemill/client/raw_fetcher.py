@@ -8,18 +8,19 @@ decides whether they are data loss.
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
+from tidemill.batches.control import AbortedTransaction
 from tidemill.client.back_off import BackOff
 from tidemill.client.broker_connection import BrokerConnection
 from tidemill.client.cluster_metadata import ClusterMetadata, LeaderUnknown
 from tidemill.client.failures import BrokerUnreachable, ClientError, OffsetOutOfRange, TopicRecreated
-from tidemill.client.fetched_batches import AbortedTransaction, CorruptBatch, FetchedBatches, data_batches
+from tidemill.client.fetched_batches import CorruptBatch, FetchedBatches, data_batches
 from tidemill.client.offset_lookup import EARLIEST, LATEST, LEADER_MOVED, look_up
 from tidemill.model import errors
+from tidemill.model.broker_id import CONSUMER_REPLICA_ID
 from tidemill.model.partition import TopicPartition
 from tidemill.model.topic import NO_TOPIC_ID, TopicId
 from tidemill.wire.messages import fetch
 
-_CONSUMER: Final = -1  # the replica id of a consumer
 _NO_SESSION_EPOCH: Final = -1  # a full fetch without a session, because a read concerns a single partition
 _LAST_VERSION_BY_NAME: Final = 12  # later versions identify topics by id
 _BYTES_PER_OFFSET: Final = 1_024  # the initial estimate, replaced by observed sizes
@@ -188,7 +189,7 @@ class _Request:
         )
         topic = fetch.Request.Topic(topic=position.partition.topic, topic_id=self._topic_id, partitions=[partition])
         request = fetch.Request(
-            replica_id=_CONSUMER,
+            replica_id=CONSUMER_REPLICA_ID,
             max_wait_ms=settings.fetch_wait_ms_max,
             min_bytes=1,
             max_bytes=bytes_max,

@@ -6,16 +6,15 @@ while it serves Kafka clients.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from tidemill.http.answer import Answer, json_answer, problem
 from tidemill.http.cluster_api import ClusterApi, ClusterState
+from tidemill.telemetry.prometheus import CONTENT_TYPE
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-PROMETHEUS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ObservableBroker(Protocol):
@@ -80,4 +79,4 @@ class Application:
         text = self._broker.metrics_text()
         if text is None:
             return problem(503, "/metrics is not available until this broker has joined its cluster: try again later")
-        return Answer(200, PROMETHEUS_TYPE, text)
+        return Answer(200, CONTENT_TYPE, text)

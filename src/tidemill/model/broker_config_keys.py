@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from tidemill.model.config_key import ConfigKey, Update, obeyed, refused, without_effect
-from tidemill.model.config_types import ConfigType, ConfigValue
+from tidemill.model.config_key import JAVA, OWN_CONSENSUS, ConfigKey, Update, obeyed, refused, without_effect
+from tidemill.model.config_types import INT_MAX, ConfigType, ConfigValue
 from tidemill.model.topic_config_keys import NO_QUOTAS
 
 BOOLEAN = ConfigType.BOOLEAN
@@ -13,9 +13,6 @@ LONG = ConfigType.LONG
 LIST = ConfigType.LIST
 CLASS = ConfigType.CLASS
 CLUSTER_WIDE = Update.CLUSTER_WIDE
-INT_MAX: Final = (1 << 31) - 1
-JAVA: Final = "a Java class cannot run here"
-OWN_CONSENSUS: Final = "Tidemill's own consensus runs replication and the controller, with fixed bounds"
 ONE_LOOP: Final = "a broker runs on one event loop; to use more cores, run more brokers"
 OWN_METRICS: Final = "metrics are served over HTTP, for Prometheus"
 

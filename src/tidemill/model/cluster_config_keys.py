@@ -5,9 +5,9 @@ Most have no effect or are refused, because Tidemill has a consensus implementat
 
 from typing import Final
 
-from tidemill.model.config_key import ConfigKey, Update, obeyed, refused, without_effect
-from tidemill.model.config_types import ConfigType
-from tidemill.model.topic_config_keys import LONG_MAX, NO_QUOTAS
+from tidemill.model.config_key import JAVA, OWN_CONSENSUS, ConfigKey, Update, obeyed, refused, without_effect
+from tidemill.model.config_types import LONG_MAX, ConfigType
+from tidemill.model.topic_config_keys import NO_QUOTAS
 
 BOOLEAN = ConfigType.BOOLEAN
 STRING = ConfigType.STRING
@@ -16,11 +16,9 @@ LONG = ConfigType.LONG
 LIST = ConfigType.LIST
 CLASS = ConfigType.CLASS
 CLUSTER_WIDE = Update.CLUSTER_WIDE
-JAVA: Final = "a Java class cannot run here"
 NO_KRAFT: Final = (
     "Tidemill's brokers elect their controller among themselves, without controller listeners or quorum settings"
 )
-OWN_CONSENSUS: Final = "Tidemill's own consensus runs replication and the controller, with fixed bounds"
 
 CLUSTER_KEYS: Final[tuple[ConfigKey, ...]] = (
     refused("alter.config.policy.class.name", CLASS, None, JAVA),

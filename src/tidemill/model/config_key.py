@@ -17,6 +17,10 @@ from tidemill.model.errors import KafkaError
 
 TEXT_LENGTH_MAX: Final = 32_767  # characters; the limit of a legacy Kafka string, and every broker keeps all values
 
+# Reasons that several tables of keys give.
+JAVA: Final = "a Java class cannot run here"
+OWN_CONSENSUS: Final = "Tidemill's own consensus runs replication and the controller, with fixed bounds"
+
 
 class Standing(StrEnum):
     OBEYED = "obeyed"

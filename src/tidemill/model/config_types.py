@@ -6,6 +6,10 @@ where it is used.
 
 import re
 from enum import IntEnum
+from typing import Final
+
+INT_MAX: Final = (1 << 31) - 1
+LONG_MAX: Final = (1 << 63) - 1
 
 ConfigValue = bool | int | float | str | tuple[str, ...] | None  # None: not set, and there is no default
 
@@ -29,8 +33,8 @@ class ConfigType(IntEnum):
 
 INTEGER_BOUNDS = {
     ConfigType.SHORT: (-(1 << 15), (1 << 15) - 1),
-    ConfigType.INT: (-(1 << 31), (1 << 31) - 1),
-    ConfigType.LONG: (-(1 << 63), (1 << 63) - 1),
+    ConfigType.INT: (-INT_MAX - 1, INT_MAX),
+    ConfigType.LONG: (-LONG_MAX - 1, LONG_MAX),
 }
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from tidemill.model.config_key import ConfigKey, Update, obeyed, refused, without_effect
-from tidemill.model.config_types import ConfigType
+from tidemill.model.config_types import INT_MAX, ConfigType
 from tidemill.model.group_config_keys import NO_CONSUMER_PROTOCOL, NO_SHARE_GROUPS, NO_STREAMS_GROUPS
 
 BOOLEAN = ConfigType.BOOLEAN
@@ -13,7 +13,6 @@ SHORT = ConfigType.SHORT
 LONG = ConfigType.LONG
 LIST = ConfigType.LIST
 CLUSTER_WIDE = Update.CLUSTER_WIDE
-INT_MAX: Final = (1 << 31) - 1
 COORDINATOR_ON_THE_LOOP: Final = (
     "a coordinator runs on the broker's event loop and answers as soon as its log has committed"
 )

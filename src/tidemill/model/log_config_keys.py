@@ -3,9 +3,8 @@
 from typing import Final
 
 from tidemill.model.config_key import ConfigKey, Update, obeyed, refused, without_effect
-from tidemill.model.config_types import ConfigType, ConfigValue
+from tidemill.model.config_types import LONG_MAX, ConfigType, ConfigValue
 from tidemill.model.topic_config_keys import (
-    LONG_MAX,
     NO_COMPACTION,
     NO_RECOMPRESSION,
     NO_TIERING,

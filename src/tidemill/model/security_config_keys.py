@@ -5,7 +5,7 @@ A setting that requests security is refused rather than ignored while the featur
 
 from typing import Final
 
-from tidemill.model.config_key import ConfigKey, refused, without_effect
+from tidemill.model.config_key import JAVA, ConfigKey, refused, without_effect
 from tidemill.model.config_types import ConfigType
 
 BOOLEAN = ConfigType.BOOLEAN
@@ -17,7 +17,6 @@ DOUBLE = ConfigType.DOUBLE
 LIST = ConfigType.LIST
 CLASS = ConfigType.CLASS
 PASSWORD = ConfigType.PASSWORD
-JAVA: Final = "a Java class cannot run here"
 NO_TLS: Final = "TLS listeners are not implemented yet, and clear text in their place would be unsafe"
 NO_SASL: Final = "authentication is not implemented yet, and a listener without it would be unsafe"
 

@@ -3,11 +3,10 @@
 from typing import Final
 
 from tidemill.model.config_key import ConfigKey, obeyed, refused, without_effect
-from tidemill.model.config_types import ConfigType, ConfigValue
+from tidemill.model.config_types import LONG_MAX, ConfigType, ConfigValue
 
 BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
 LONG, DOUBLE, LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
-LONG_MAX: Final = (1 << 63) - 1
 
 KIND: Final = "tidemill.kind"
 

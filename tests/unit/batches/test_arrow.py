@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.unit.batches.record_strategies import numbered, record_lists
 from tidemill.batches.arrow import (
-    AbortedTransaction,
     batches_from,
     record_batch_from,
     record_batches_from,
@@ -20,7 +19,7 @@ from tidemill.batches.batch import HEADER_BYTES, MalformedBatch, read_header
 from tidemill.batches.builder import append_record, build_batch
 from tidemill.batches.check import checked_header
 from tidemill.batches.compression import Codec, CompressionError
-from tidemill.batches.control import EndMarker, build_end_marker
+from tidemill.batches.control import AbortedTransaction, EndMarker, build_end_marker
 from tidemill.batches.records import Record, read_records
 
 ALL_COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tidemill.broker.peers.cluster import Cluster
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId
+from tidemill.model.broker_id import BrokerId, broker_ids
 
 NOBODY = -1
 
@@ -41,7 +41,7 @@ def partition_view(
     leader = cluster.leader(shard_id)
     if leader is not None and leader.broker_id not in listed:
         leader = None
-    replicas = [voter.broker_id for voter in planned.replicas]
+    replicas = broker_ids(planned.replicas)
     return PartitionView(
         error_code=errors.NONE if leader else errors.LEADER_NOT_AVAILABLE,
         leader_id=leader.broker_id if leader else NOBODY,

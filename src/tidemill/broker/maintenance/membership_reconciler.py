@@ -12,7 +12,7 @@ from tidemill.broker.peers.cluster import Cluster
 from tidemill.broker.shards.shard_table import ShardTable
 from tidemill.metadata.growth import metadata_learners
 from tidemill.metadata.image import ClusterImage
-from tidemill.model.broker_id import ReplicaKey
+from tidemill.model.broker_id import ReplicaKey, broker_list
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import IllegalChange, step_towards
@@ -61,14 +61,10 @@ class MembershipReconciler:
         except IllegalChange:
             return  # the previous change has not committed yet
         self._machine.events.event(
-            "membership", shard=shard.shard_id, voters=_numbers(step.voters), learners=_numbers(step.learners)
+            "membership", shard=shard.shard_id, voters=broker_list(step.voters), learners=broker_list(step.learners)
         )
 
     def _caught_up(self, replica: Replica) -> list[ReplicaKey]:
         matches = replica.status().matches
         near = [voter for voter, match in matches.items() if replica.commit_index - match <= NEAR_ROWS]
         return [replica.me, *filter(self._cluster.is_alive, near)]
-
-
-def _numbers(voters: tuple[ReplicaKey, ...]) -> str:
-    return ",".join(str(voter.broker_id) for voter in voters)

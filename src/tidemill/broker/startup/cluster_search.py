@@ -9,12 +9,11 @@ broker whose id now belongs to another directory is not a replica any more, and 
 any other broker the request changes nothing.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from tidemill.broker.broker import Broker
 from tidemill.broker.startup.joining import NOT_NOW, TELL_MS, refusal
-from tidemill.model.broker_id import ReplicaKey
+from tidemill.model.broker_id import ReplicaKey, broker_list
 from tidemill.model.shard import METADATA_SHARD
 from tidemill.peer import join
 from tidemill.storage.data_directory import DirectoryProblem
@@ -69,12 +68,8 @@ class ClusterSearch:
         cluster = self._broker.cluster
         heard = [voter for voter in voters if voter == cluster.me or cluster.is_alive(voter)]
         return (
-            f"the metadata has no known leader; its voters are brokers {_numbers(voters)}, of which this broker hears "
-            f"{_numbers(heard)}"
+            f"the metadata has no known leader; its voters are brokers {broker_list(voters)}, of which this broker "
+            f"hears {broker_list(heard) or 'none'}"
             if voters
             else "no leader of the metadata was found yet"
         )
-
-
-def _numbers(voters: Sequence[ReplicaKey]) -> str:
-    return ",".join(str(voter.broker_id) for voter in voters) or "none"

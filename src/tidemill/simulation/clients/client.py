@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from tidemill.model import errors
+from tidemill.model.broker_id import CONSUMER_REPLICA_ID
 from tidemill.model.topic import NO_TOPIC_ID
 from tidemill.simulation.clients.history import InvariantViolation
 from tidemill.simulation.machine.event_loop import SimulatedLoop
@@ -248,7 +249,7 @@ class Client:
     async def log_start(self, topic: str, number: int) -> int:
         asked = list_offsets.Request.Topic.Partition(partition_index=number, timestamp=EARLIEST)
         request = list_offsets.Request(
-            replica_id=-1, topics=[list_offsets.Request.Topic(name=topic, partitions=[asked])]
+            replica_id=CONSUMER_REPLICA_ID, topics=[list_offsets.Request.Topic(name=topic, partitions=[asked])]
         )
         answer = await self.ask_leader("ListOffsets", topic, number, request)
         return int(answer.offset)
