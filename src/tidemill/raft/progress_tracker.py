@@ -131,10 +131,6 @@ class ProgressTracker:
         progress.heard_at = None
         return True
 
-    def needing_install(self) -> list[ReplicaKey]:
-        """Return the members in SNAPSHOT, whether or not they were offered one."""
-        return [member for member, progress in self.members.items() if progress.state is ProgressState.SNAPSHOT]
-
     def needs_install(self, member: ReplicaKey) -> None:
         """The bytes of `member`'s next entry are gone, though its row is still in memory."""
         progress = self.members.get(member)

@@ -91,7 +91,7 @@ class Replica(ReplicaView):
         """
         self.me = me
         self.term_start_index = 0
-        self.tracker = None
+        self._tracker = None
         self.window = window
         self._outbox = []  # until the vote is durable and `ready` takes them
         self._log = OpenLog(log, Memberships(memberships), commit_index)
@@ -142,7 +142,7 @@ class Replica(ReplicaView):
             self._yield_if_full()
 
     def _tick_leader(self) -> None:
-        tracker, is_alive = self.tracker, self._elections.is_alive
+        tracker, is_alive = self._tracker, self._elections.is_alive
         assert tracker is not None, "a leader replicates"
         counted = [voter for voter in self.voters if is_alive(voter) and tracker.repair_floor(voter) is None]
         if not quorum.has_majority(self.voters, [self.me, *counted]):
@@ -180,7 +180,7 @@ class Replica(ReplicaView):
     def _became_follower(self, is_new: bool) -> None:
         if is_new:
             self._follower.match_index = 0
-        self.tracker = None
+        self._tracker = None
         self._pulls.clear()
         self._leadership_transfer.cancel()
         if self._elections.leader is not None:
@@ -189,7 +189,7 @@ class Replica(ReplicaView):
     def _became_leader(self) -> None:
         self._pressure.led_term = self.term
         self.term_start_index = self._log.last_index + 1
-        self.tracker = ProgressTracker(self.me, self._log, self.membership, self.window)
+        self._tracker = ProgressTracker(self.me, self._log, self.membership, self.window)
         self.propose(no_op(max(self._append_time, self._log.last_append_time)))
 
     def forget_leader(self) -> None:
@@ -203,8 +203,8 @@ class Replica(ReplicaView):
 
     def peer_reconnected(self, member: ReplicaKey) -> None:
         """The connection to `member`'s broker is new: messages in flight may be lost."""
-        if self.tracker is not None:
-            self.tracker.peer_reconnected(member)
+        if self._tracker is not None:
+            self._tracker.peer_reconnected(member)
 
     # Messages.
 
@@ -230,19 +230,19 @@ class Replica(ReplicaView):
             case SnapshotOffer():
                 self._follower.on_offer(sender, message)
             case SnapshotPull():
-                tracker = self.tracker
+                tracker = self._tracker
                 if message.term == elections.term and tracker and tracker.pulled(sender):
                     self._pulls.append((sender, message))
             case SnapshotChunk():
                 self._follower.on_chunk(sender, message)
 
     def _on_vote_request(self, sender: ReplicaKey, request: VoteRequest) -> None:
-        if self.tracker is not None:
-            self.tracker.peer_reconnected(sender)  # the sender does not know its leader, or knows of a later term
+        if self._tracker is not None:
+            self._tracker.peer_reconnected(sender)  # the sender does not know its leader, or knows of a later term
         self._elections.on_vote_request(sender, request, may_grant=not self._repair.is_damaged)
 
     def _on_append_answer(self, sender: ReplicaKey, answer: AppendEntriesResponse) -> None:
-        tracker = self.tracker
+        tracker = self._tracker
         if tracker is None or answer.term != self._elections.term:
             return
         if tracker.answered(sender, answer):
@@ -258,8 +258,8 @@ class Replica(ReplicaView):
         """The disk has lost entries that may have been acknowledged: stop voting and counting, and do not lead."""
         if self._repair.is_damaged:
             return
-        if self.tracker is not None:
-            matches = {it: match for it, match in self.tracker.matches.items() if it in self.voters}
+        if self._tracker is not None:
+            matches = {it: match for it, match in self._tracker.matches.items() if it in self.voters}
             able = [voter for voter in matches if self._elections.is_alive(voter)]
             if able:
                 self._outbox.append((max(able, key=lambda voter: matches[voter]), TimeoutNow(term=self.term)))
@@ -271,8 +271,8 @@ class Replica(ReplicaView):
     def _on_damaged(self, sender: ReplicaKey, message: Damaged) -> None:
         if sender == self.leader and message.term == self.term:
             self.forget_leader()  # it has stepped down
-        if self.tracker is not None:
-            self.tracker.damaged(sender, (message.last_term, message.last_index), self._now_ms)
+        if self._tracker is not None:
+            self._tracker.damaged(sender, (message.last_term, message.last_index), self._now_ms)
 
     def installed(self, membership: Membership) -> None:
         """
@@ -290,8 +290,8 @@ class Replica(ReplicaView):
         entry.index = index = log.last_index + 1
         entry.term = elections.term
         log.append(entry)
-        if entry.kind == COMMAND and self.tracker is not None:
-            self.tracker.follow(log.memberships.current)
+        if entry.kind == COMMAND and self._tracker is not None:
+            self._tracker.follow(log.memberships.current)
         return index
 
     def change_membership(self, membership: Membership, append_time: int) -> int:
@@ -308,9 +308,9 @@ class Replica(ReplicaView):
         Begin a read index round and return its number.  A read may be answered from what was committed at this moment
         once `read_index_round` has reached that number.  Ongaro's thesis §6.4.
         """
-        assert self.tracker is not None, "only a leader asks"
-        self.tracker.serial += 1
-        return self.tracker.serial
+        assert self._tracker is not None, "only a leader asks"
+        self._tracker.serial += 1
+        return self._tracker.serial
 
     def transfer_leadership(self, to: ReplicaKey) -> None:
         """Transfer leadership to the voter `to` as soon as it holds the whole log."""
@@ -324,27 +324,27 @@ class Replica(ReplicaView):
         clients that wait here for an answer have it.
         """
         target = self._leadership_transfer.target
-        if target is None or self.tracker is None:
+        if target is None or self._tracker is None:
             return
-        progress = self.tracker.members.get(target)
+        progress = self._tracker.members.get(target)
         if progress is not None and progress.match_index == self._log.last_index == self.stable_index:
             self._outbox.append((target, TimeoutNow(term=self.term)))
 
     def needs_install(self, member: ReplicaKey) -> None:
         """The bytes of `member`'s next entry are gone from this broker: offer it a snapshot."""
-        if self.tracker is not None:
-            self.tracker.needs_install(member)
+        if self._tracker is not None:
+            self._tracker.needs_install(member)
 
     def offered(self, member: ReplicaKey, index: int) -> None:
-        """The host has sent `member` the offer of a snapshot at `index`."""
-        assert self.tracker is not None, "only a leader offers"
-        self.tracker.offered(member, index)
+        """The shell has sent `member` the offer of a snapshot at `index`."""
+        assert self._tracker is not None, "only a leader offers"
+        self._tracker.offered(member, index)
 
     def _count(self) -> None:
         """Commit what a majority has on disk, if it belongs to this term."""
-        assert self.tracker is not None, "only a leader counts"
+        assert self._tracker is not None, "only a leader counts"
         log = self._log
-        index = self.tracker.majority_index(self.voters, log.durable_index)
+        index = self._tracker.majority_index(self.voters, log.durable_index)
         if index <= log.commit_index or index < self.term_start_index:
             return
         log.commit(index)
@@ -355,7 +355,7 @@ class Replica(ReplicaView):
 
     def ready(self) -> Ready:
         """Return the work that is due now, each piece of it once."""
-        elections, repair, tracker = self._elections, self._repair, self.tracker
+        elections, repair, tracker = self._elections, self._repair, self._tracker
         is_alone = tracker is None or not tracker.members
         if is_alone and not (elections.is_vote_changed or self._outbox or repair.offer or repair.chunks):
             return Ready(None, *self._log.take())

@@ -27,13 +27,13 @@ class ReplicaView:
         "_log",
         "_outbox",
         "_repair",
+        "_tracker",
         "me",
         "term_start_index",
-        "tracker",
     )
 
     me: ReplicaKey
-    tracker: ProgressTracker | None  # while this replica leads
+    _tracker: ProgressTracker | None  # while this replica leads
     term_start_index: int  # the index of the first entry of the term that this replica led last
     _elections: Elections
     _follower: Follower
@@ -128,9 +128,9 @@ class ReplicaView:
     @property
     def read_index_round(self) -> int:
         """The newest read index round that a majority has confirmed; 0 while this replica does not lead."""
-        if self.tracker is None:
+        if self._tracker is None:
             return 0
-        return self.tracker.read_index_round(self.voters)
+        return self._tracker.read_index_round(self.voters)
 
     @property
     def has_ready(self) -> bool:
@@ -140,29 +140,29 @@ class ReplicaView:
             return True
         if self._outbox and elections.is_vote_durable:
             return True
-        return self.tracker is not None and bool(self.tracker.members)
+        return self._tracker is not None and bool(self._tracker.members)
 
     @property
     def needed_index(self) -> int:
         """The first entry that a live member may still have to be sent."""
-        if self.tracker is None:
+        if self._tracker is None:
             return self._log.last_index + 1
-        return self.tracker.needed_index(self._elections.is_alive)
+        return self._tracker.needed_index(self._elections.is_alive)
 
     @property
     def needs_tick(self) -> bool:
         """Whether the passing of time alone may make this replica act, while the liveness of its peers stays as is."""
         if self._elections.role is not Role.LEADER:
             return self._repair.is_damaged or not self._elections.is_led()
-        assert self.tracker is not None, "a leader replicates"
+        assert self._tracker is not None, "a leader replicates"
         if self._leadership_transfer.target is not None or self.stable_index < self._log.last_index:
             return True
-        return self.tracker.waits_for_answers(self.commit_index, self._elections.is_alive)
+        return self._tracker.waits_for_answers(self.commit_index, self._elections.is_alive)
 
     @property
     def matches(self) -> dict[ReplicaKey, int]:
         """The match index of each other member that is not damaged; empty while this replica does not lead."""
-        return {} if self.tracker is None else self.tracker.matches
+        return {} if self._tracker is None else self._tracker.matches
 
     def status(self) -> ReplicaStatus:
         """Return a snapshot of this replica's state, and of the progress of the other members while it leads."""
@@ -174,7 +174,7 @@ class ReplicaView:
             last_index=self._log.last_index,
             durable_index=self.durable_index,
             commit_index=self.commit_index,
-            members={} if self.tracker is None else self.tracker.status(),
+            members={} if self._tracker is None else self._tracker.status(),
         )
 
     def replicated_index(self, voter_count: int) -> int:
@@ -182,7 +182,7 @@ class ReplicaView:
         Return the last entry that is stable here and on the disks of `voter_count` voters, which may be more than a
         majority.  0 if there are fewer voters, or this replica does not lead.
         """
-        if self.tracker is None:
+        if self._tracker is None:
             return 0
         log = self._log
-        return min(self.tracker.replicated_index(self.voters, log.durable_index, voter_count), log.stable_index)
+        return min(self._tracker.replicated_index(self.voters, log.durable_index, voter_count), log.stable_index)

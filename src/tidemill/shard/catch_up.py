@@ -106,14 +106,13 @@ class CatchUp:
         snapshot is too old to repair a damaged `member`; or `member` already installs a newer snapshot of an earlier
         leader, and accepts no older one.
         """
-        tracker = self._replica.tracker
-        progress = None if tracker is None else tracker.members.get(member)
-        if progress is not None and progress.match_index >= snapshot.index:
+        status = self._replica.status().members.get(member)
+        if status is not None and status.match_index >= snapshot.index:
             return True
-        repair_floor = None if progress is None else progress.repair_floor
+        repair_floor = None if status is None else status.repair_floor
         if repair_floor is not None and (snapshot.term, snapshot.index) < repair_floor:
             return True  # the member may have acknowledged later entries
-        known = 0 if progress is None else min(progress.commit_index, self._log.commit_index)
+        known = 0 if status is None else min(status.commit_index, self._log.commit_index)
         return snapshot.index < max(known, self._log.first_index - 1)
 
     def answer(self, member: ReplicaKey, pull: SnapshotPull) -> None:
@@ -184,8 +183,9 @@ class CatchUp:
         call, a member has pulled bytes that are damaged on this broker and will not be repaired: another leader may
         have them undamaged.
         """
-        tracker = self._replica.tracker
-        if self._snapshot is not None and (tracker is None or not tracker.needing_install()):
-            self._snapshot = None
+        if self._snapshot is not None:
+            members = self._replica.status().members.values()
+            if not any(member.is_installing for member in members):
+                self._snapshot = None
         is_stuck, self._is_stuck = self._is_stuck, False
         return is_stuck

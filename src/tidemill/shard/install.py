@@ -12,13 +12,13 @@ after that row, and the follower copies them again.
 from collections.abc import Callable
 from enum import StrEnum
 from struct import error
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.raft.entry import Buffer, Entry
 from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, SnapshotPull
 from tidemill.raft.replica import Replica
-from tidemill.shard.jobs import Jobs
+from tidemill.shard.jobs import Workers
 from tidemill.storage.disk import DiskFull
 from tidemill.storage.install.install_copy import ChunkRefused, InstallCopy, SnapshotContradicts
 from tidemill.storage.install.install_row import installed_row, installing_row
@@ -44,36 +44,34 @@ class Stage(StrEnum):
     FULL = "full"  # the disk is full; each tick retries the write
 
 
+class InstallOwner(Protocol):
+    """The shard, as its installs need it."""
+
+    def send(self, to: ReplicaKey, message: Message) -> None: ...
+
+    def high_watermarks(self) -> dict[int, int]:
+        """Return the high watermark of each partition: an install keeps what is below."""
+        ...
+
+    def install_changed(self) -> None:
+        """Called when an install has changed the log, before that is durable, and when the install has ended."""
+        ...
+
+    def damage_found(self, problem: SegmentDamaged) -> None:
+        """Bytes that the install was to keep are damaged."""
+        ...
+
+
 class Install:
     """The installs of one shard, one after another.  Runs on the event loop."""
 
-    def __init__(
-        self,
-        store: Store,
-        log: ShardLog,
-        replica: Replica,
-        *,
-        send: Callable[[ReplicaKey, Message], None],
-        jobs: Jobs,
-        high_watermarks: Callable[[], dict[int, int]],
-        changed: Callable[[], None],
-        failed: Callable[[BaseException], None],
-        damaged: Callable[[SegmentDamaged], None],
-    ) -> None:
-        """
-        `jobs` has one worker, so no other background work of the store runs at the same time.  `changed` is called when
-        an install has changed the log, before the change is durable, and when the install has ended.  `failed` ends the
-        process.  `damaged` is called when bytes that the install wanted to keep are damaged.
-        """
-        self._damaged = damaged
+    def __init__(self, store: Store, log: ShardLog, replica: Replica, owner: InstallOwner, workers: Workers) -> None:
+        """The background worker is a single one, so no other background work of the store runs at the same time."""
         self._store = store
         self._log = log
         self._replica = replica
-        self._send = send
-        self._jobs = jobs
-        self._high_watermarks = high_watermarks
-        self._changed = changed
-        self._failed = failed
+        self._owner = owner
+        self._workers = workers
         self.stage = Stage.IDLE
         self.refused = 0  # number of chunks that did not continue the copied bytes
         self._is_stopped = False
@@ -133,12 +131,12 @@ class Install:
         """Continue if the rows that the install waits for are durable."""
         if self.stage is Stage.DRAINING:
             if self._store.is_written_back(self._log.shard_id):
-                self._copy = InstallCopy(self._store.disk, self._log, self._high_watermarks())
+                self._copy = InstallCopy(self._store.disk, self._log, self._owner.high_watermarks())
                 self._cut()
         elif self.stage is Stage.JOURNALING and self._replica.installing is None:
             self.stage = Stage.IDLE
             self._copy = self._offer = None
-            self._changed()
+            self._owner.install_changed()
 
     # The steps.
 
@@ -170,7 +168,7 @@ class Install:
             if isinstance(found, SegmentDamaged):
                 self.stage = Stage.IDLE
                 self._copy = self._offer = None
-                self._damaged(found)  # the next install keeps only undamaged bytes
+                self._owner.damage_found(found)  # the next install keeps what is undamaged
                 return
             if isinstance(found, str):
                 self._log.damage = found  # the files are not cut: they may be the only copy left
@@ -190,7 +188,7 @@ class Install:
         if row.kind == RowKind.INSTALLED:
             assert self._offer is not None, "nothing was offered"
             self._replica.installed(self._offer.membership)
-        self._changed()
+        self._owner.install_changed()
 
     def _pull(self) -> None:
         """Pull the next chunk, or finish if the snapshot is complete."""
@@ -213,7 +211,7 @@ class Install:
             self._asked_ms = self._now_ms
             if leader is not None:
                 partition, offset = self._asked
-                self._send(
+                self._owner.send(
                     leader, SnapshotPull(term=self._replica.term, index=offer.index, partition=partition, offset=offset)
                 )
 
@@ -249,4 +247,4 @@ class Install:
             if not self._is_stopped:
                 done(result)
 
-        self._jobs.submit(job, reported, self._failed)
+        self._workers.background.submit(job, reported, self._workers.failed)

@@ -30,6 +30,7 @@ from tidemill.shard.read_index import ReadIndex
 from tidemill.shard.uncommitted import BYTES_MAX, Uncommitted
 from tidemill.storage.journal.block import Report
 from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
 YIELD_MS: Final = 30_000  # between two `_yield_leadership`: a voter whose copy is no better yields it back
@@ -50,8 +51,8 @@ class ShardObserver(Protocol):
 
 class Shard:
     """
-    One shard on this broker.  Runs on the event loop.  While `is_serving` is False, the shard accepts no records, and
-    its high watermarks may be outdated.
+    One shard on this broker; it lives on the event loop, and is the `InstallOwner` of its installs.  While `is_serving`
+    is false, the shard answers no produce request and does not know its high watermark.
     """
 
     __slots__ = (
@@ -120,23 +121,13 @@ class Shard:
             log,
             self.replica,
             jobs=workers.read,
-            high_watermarks=self._high_watermarks,
+            high_watermarks=self.high_watermarks,
             changed=self._damaged,
         )
         suspect = self.damage.suspect
-        self._outgoing = Outgoing(log, self._send, workers.read, self.replica.needs_install, suspect)
-        self._catch_up = CatchUp(log, self.replica, self._send, workers.read, suspect)
-        self._install = Install(
-            store,
-            log,
-            self.replica,
-            send=self._send,
-            jobs=workers.background,
-            high_watermarks=self._high_watermarks,
-            changed=self._install_changed,
-            failed=workers.failed,
-            damaged=self.damage.mark,
-        )
+        self._outgoing = Outgoing(log, self.send, workers.read, self.replica.needs_install, suspect)
+        self._catch_up = CatchUp(log, self.replica, self.send, workers.read, suspect)
+        self._install = Install(store, log, self.replica, self, workers)
         self.damage.mark_found()
         self.needs_tick = True  # False while the shard is idle, so that idle shards cost nothing
         self._is_stopped = False
@@ -444,11 +435,11 @@ class Shard:
 
     # Callbacks of installs (a leader's `shard/catch_up.py`, a follower's `shard/install.py`) and of `shard/damage.py`.
 
-    def _send(self, to: ReplicaKey, message: Message) -> None:
+    def send(self, to: ReplicaKey, message: Message) -> None:
         self.needs_tick = True
         self._transport.send(self.shard_id, to, message)
 
-    def _high_watermarks(self) -> dict[int, int]:
+    def high_watermarks(self) -> dict[int, int]:
         return {number: partition.high_watermark for number, partition in self.partitions.items()}
 
     def _damaged(self) -> None:
@@ -457,8 +448,12 @@ class Shard:
         self.wake()
         self._resume()
 
-    def _install_changed(self) -> None:
-        """Adapt the high watermarks: an install has changed the log and the partitions, or has ended."""
+    def damage_found(self, problem: SegmentDamaged) -> None:
+        """An install has read damaged bytes that it was to keep."""
+        self.damage.mark(problem)
+
+    def install_changed(self) -> None:
+        """An install has changed the log and the partitions, or has ended."""
         self._uncommitted.clear()
         is_there = self.replica.installing is None
         for partition in self.partitions.values():

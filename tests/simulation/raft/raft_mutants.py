@@ -123,7 +123,7 @@ def confirms_reads_without_a_round() -> Iterator[None]:
     """A replica that believes that it leads confirms reads at once."""
 
     def at_once(self: Any) -> int:
-        return 0 if self.tracker is None else int(self.tracker.serial)
+        return 0 if self._tracker is None else int(self._tracker.serial)
 
     with patch.object(Replica, "read_index_round", property(at_once)):
         yield
@@ -294,7 +294,7 @@ def counts_other_replicas(who: Callable[[Replica], Iterable[Any]]) -> Iterator[N
 
     def generous(self: Any) -> None:
         ranked = sorted(
-            (self.durable_index if it == self.me else self.tracker.matches.get(it, 0) for it in who(self)),
+            (self.durable_index if it == self.me else self._tracker.matches.get(it, 0) for it in who(self)),
             reverse=True,
         )
         with patch.object(quorum, "reached_by_majority", lambda voters, _: ranked[quorum.majority(voters) - 1]):
@@ -309,8 +309,8 @@ def a_learner_counts() -> AbstractContextManager[None]:
 
 
 def voters_and_removed(replica: Replica) -> list[Any]:
-    assert replica.tracker is not None, "only a leader counts"
-    return [it for it in (replica.me, *replica.tracker.members) if it not in replica.membership.learners]
+    assert replica._tracker is not None, "only a leader counts"
+    return [it for it in (replica.me, *replica._tracker.members) if it not in replica.membership.learners]
 
 
 @contextmanager

@@ -21,12 +21,14 @@ from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 from tidemill.shard.catch_up import CatchUp
 from tidemill.shard.install import RETRY_MS, Install
+from tidemill.shard.jobs import Workers
 from tidemill.shard.outgoing import Outgoing
 from tidemill.simulation.machine.disk import SimulatedDisk
 from tidemill.simulation.machine.jobs import SimulatedJobs
 from tidemill.storage.journal.block import Block
 from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.partition.partition_log import PartitionLog
+from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.recovery import initialize_directory, open_store
 
 LEADER = ReplicaKey(BrokerId(1), DirectoryId(b"l" * 16))
@@ -44,7 +46,7 @@ MESSAGES_MAX = 500  # per turn
 
 
 class Side:
-    """One broker, as far as one shard and its disk are concerned."""
+    """One broker, as far as one shard and its disk are concerned; `InstallOwner`."""
 
     def __init__(self, me: ReplicaKey, disk: SimulatedDisk) -> None:
         self.me = me
@@ -62,7 +64,7 @@ class Side:
         """Make a replica of the present log."""
         log = self.log
         self.jobs = SimulatedJobs()
-        self.high_watermarks = high_watermarks(log)
+        self.marks = high_watermarks(log)
         self.replica = Replica(
             me=self.me,
             memberships=list(log.memberships),
@@ -75,20 +77,16 @@ class Side:
         )
         self.outgoing = Outgoing(log, self.send, self.jobs, self._gone, _raise)
         self.catch_up = CatchUp(log, self.replica, self.send, self.jobs, _raise)
-        self.install = Install(
-            self.store,
-            log,
-            self.replica,
-            send=self.send,
-            jobs=self.jobs,
-            high_watermarks=lambda: self.high_watermarks,
-            changed=self._changed,
-            failed=_raise,
-            damaged=_raise,
-        )
+        self.install = Install(self.store, log, self.replica, self, Workers(self.jobs, self.jobs, _raise))
 
-    def _changed(self) -> None:
-        self.high_watermarks = high_watermarks(self.log)
+    def high_watermarks(self) -> dict[int, int]:
+        return self.marks
+
+    def install_changed(self) -> None:
+        self.marks = high_watermarks(self.log)
+
+    def damage_found(self, problem: SegmentDamaged) -> None:
+        raise problem
 
     def _gone(self, member: ReplicaKey) -> None:
         self.replica.needs_install(member)
@@ -191,7 +189,7 @@ class Side:
                 if offset > log.partitions[number].log_start:
                     self.store.trim(log, number, offset)
         log.commit(stable)
-        self.high_watermarks = high_watermarks(log)
+        self.marks = high_watermarks(log)
 
     # Actions of a script.
 
@@ -313,7 +311,7 @@ class Pair:
 
     def begin_again(self) -> None:
         """Reset the leader's progress for a follower that was opened from another disk and has acknowledged nothing."""
-        tracker = self.leader.replica.tracker
+        tracker = self.leader.replica._tracker
         assert tracker is not None, "it leads"
         tracker.members[FOLLOWER] = Progress(next_index=self.leader.log.last_index + 1)
         self.leader.out.clear()

@@ -37,7 +37,7 @@ def explore(seed: int) -> int:
     """Return how many disks were opened.  Raise `LostPromise` if one breaks a promise."""
     pair = Pair(seed)
     follower = pair.follower
-    pair.marks = dict(follower.high_watermarks)
+    pair.marks = dict(follower.marks)
     crashed: dict[bytes, tuple[SimulatedDisk, str]] = {}
     watch(follower.disk, crashed)
     finish(pair, follower, "the run")
