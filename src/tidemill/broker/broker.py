@@ -39,7 +39,6 @@ from tidemill.model.internal_topics import all_internal_topics
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import TopicId
 from tidemill.peer.frame import DRAINING, HEARS_CONTROLLER
-from tidemill.shard.jobs import Workers
 from tidemill.shard.partition import Partition
 from tidemill.shard.shard import Shard
 from tidemill.storage.data_directory import Identity
@@ -83,44 +82,30 @@ class Broker:
         self.metrics = Metrics()
         self.configs = TopicConfigs(identity.broker_id, static)
         self.image_follower = ImageFollower(call_soon=machine.turns.call_soon, failed=machine.failed)
+        self.cluster = Cluster(identity, machine, self, stall_tolerant_clock=self.stall_tolerant_clock)
         self.controller = ControllerHost(
             self.image_follower,
+            self.cluster,
             machine,
             broker_id=identity.broker_id,
             static=static,
             internal_topics=all_internal_topics(it.topic for it in registrations),
-            stall_tolerant_clock=self.stall_tolerant_clock,
-            live=lambda: self.cluster.live(),
-            hears_this=lambda voter: self.cluster.peers.hears_this(voter),
-            says_it_leads=lambda: self.cluster.says_it_leads(METADATA_SHARD),
-        )
-        self.cluster = Cluster(
-            identity,
-            machine,
-            self,
             stall_tolerant_clock=self.stall_tolerant_clock,
         )
         self.shard_table = ShardTable(
             store,
             identity.voter,
             self.configs,
-            clock=machine.clock,
-            entropy=machine.entropy,
+            machine,
             wake=self._wake,
             transport=self.cluster,
             observer=self.cluster,
-            workers=Workers(machine.read_jobs, machine.background_jobs, machine.failed),
         )
         self.ready_loop = ReadyLoop(
             store,
             self.shard_table.shards,
-            turns=machine.turns,
-            clock=machine.clock,
+            machine,
             stall_tolerant_clock=self.stall_tolerant_clock,
-            journal_jobs=machine.journal_jobs,
-            write_back_jobs=machine.write_back_jobs,
-            background_jobs=machine.background_jobs,
-            failed=machine.failed,
             metrics=self.metrics,
         )
         self.free_space = FreeSpace(store, self.metrics, machine.events)

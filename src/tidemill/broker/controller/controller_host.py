@@ -13,13 +13,15 @@ from tidemill.broker.controller.controller_core import ControllerCore
 from tidemill.broker.controller.image_follower import ImageFollower
 from tidemill.broker.coordinators.hosted_partition import HostedPartition
 from tidemill.broker.machine import Machine
+from tidemill.broker.peers.cluster import Cluster
 from tidemill.metadata.brokers import GrowReplicas
 from tidemill.metadata.controller import Command, Controller
 from tidemill.metadata.result import Result
 from tidemill.model import errors
-from tidemill.model.broker_id import BrokerId, ReplicaKey
+from tidemill.model.broker_id import BrokerId
 from tidemill.model.clock import Clock
 from tidemill.model.internal_topics import InternalTopic
+from tidemill.model.shard import METADATA_SHARD
 from tidemill.shard.pending import OUTCOME_UNKNOWN, OutcomeUnknown, Pending
 from tidemill.shard.shard import Shard
 
@@ -32,31 +34,22 @@ class ControllerHost:
     def __init__(
         self,
         follower: ImageFollower,
+        cluster: Cluster,
         machine: Machine,
         *,
         broker_id: BrokerId,
         static: Mapping[str, str],
         internal_topics: tuple[InternalTopic, ...],
         stall_tolerant_clock: Clock,
-        live: Callable[[], frozenset[BrokerId]],
-        hears_this: Callable[[ReplicaKey], bool],
-        says_it_leads: Callable[[], BrokerId | None],
     ) -> None:
-        """
-        `live` returns this broker and all peers that are alive.  `hears_this` returns whether a broker is alive and
-        receives this broker's heartbeats.  `says_it_leads` returns the live broker that reports that it leads the
-        metadata shard.
-        """
         self.on_lead: Callable[[], None] = _nothing  # called when this broker becomes the controller
         self._follower = follower
+        self._cluster = cluster
         self._machine = machine
         self._broker_id = broker_id
         self._static = static
         self._internal_topics = internal_topics
         self._stall_tolerant_clock = stall_tolerant_clock
-        self._live = live
-        self._hears_this = hears_this
-        self._says_it_leads = says_it_leads
         self._hosted: HostedPartition[Command, ControllerCore] | None = None  # while this broker is the controller
         self._grown_with: frozenset[BrokerId] = frozenset()  # live brokers when growth was last planned
         self._contact_at: int | None = None  # last tick with contact with the controller; initially the first tick
@@ -88,7 +81,7 @@ class ControllerHost:
             entropy=self._machine.entropy,
             internal_topics=self._internal_topics,
         )
-        core = ControllerCore(controller, self._live)
+        core = ControllerCore(controller, self._cluster.live)
         self._hosted = HostedPartition(shard.partitions[0], core, self._machine, self)
         self._hosted.begin()
         self.on_lead()
@@ -105,7 +98,7 @@ class ControllerHost:
             self.serving_changed()  # the log could not be read before
         if not self.accepts_writes or not image.cluster_id:
             return
-        live = self._live()
+        live = self._cluster.live()
         able = frozenset(it.broker_id for it in image.registered() if it.broker_id in live)
         if not able <= self._grown_with:
             self.submit(GrowReplicas())
@@ -171,7 +164,9 @@ class ControllerHost:
             return self._hosted is not None
         # The leader that this replica followed last may have stepped down, and this broker may not hear its successor.
         leader = shard.replica.leader
-        return leader is not None and self._says_it_leads() == leader.broker_id and self._hears_this(leader)
+        if leader is None or self._cluster.reported_leader(METADATA_SHARD) != leader.broker_id:
+            return False
+        return self._cluster.peers.has_two_way_contact(leader)
 
     @property
     def is_stale(self) -> bool:

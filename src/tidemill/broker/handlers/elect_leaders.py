@@ -61,7 +61,7 @@ class _Awaited(Pending[Response]):
         """Remove the moves whose new leader is known.  Called when the leader table may have changed."""
         cluster = self._context.broker.cluster
         for shard_id, to in [*self._moves.items()]:
-            if cluster.says_it_leads(shard_id) == to:
+            if cluster.reported_leader(shard_id) == to:
                 del self._moves[shard_id]
         if not self._moves:
             self._complete_if_done()
@@ -90,7 +90,7 @@ def handle(request: Request, context: RequestContext) -> Response | Pending[Resp
     broker = context.broker
     leaders: dict[ShardId, BrokerId] = {}
     for shard_id in broker.image.shards:
-        leader = broker.cluster.says_it_leads(shard_id)
+        leader = broker.cluster.reported_leader(shard_id)
         if leader is not None:
             leaders[shard_id] = leader
     asked = request.topic_partitions

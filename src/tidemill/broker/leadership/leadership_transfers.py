@@ -38,7 +38,7 @@ class LeadershipTransfers:
         by_leader: dict[BrokerId, list[Move]] = {}
         unled = []
         for shard_id, to in moves:
-            leader = self._cluster.says_it_leads(shard_id)
+            leader = self._cluster.reported_leader(shard_id)
             if leader is None:
                 unled.append(shard_id)
             else:

@@ -60,8 +60,8 @@ class ClusterOwner(Protocol):
 
 class Cluster:
     """
-    Implements `RaftTransport` and `ShardObserver` for this broker's shards, and `PeersOwner` for the links to other
-    brokers.
+    Implements `RaftTransport` and `ShardObserver` for the shards here, `PeersOwner` for the links to other brokers, and
+    the views of `LeaderWaiters` and `ReplicaLag`.
     """
 
     def __init__(
@@ -76,18 +76,10 @@ class Cluster:
         self.address = ""  # host:port of the peer listener; empty until it is bound
         self.join: Sequence[str] = ()  # addresses to connect to, in addition to those in the image
         self.leaders = LeaderTable(identity.voter)
-        self._lag = ReplicaLag(
-            image=self._image, shards=self._shards, alive=lambda: self.peers.alive(), clock=stall_tolerant_clock
-        )
+        self._lag = ReplicaLag(self, stall_tolerant_clock)
         self.peers = Peers(self, self.leaders, clock=stall_tolerant_clock, call_soon=machine.turns.call_soon)
         self.watchers: dict[Callable[[], None], None] = {}  # called when the image or the leader table has changed
-        self.leader_waiters = LeaderWaiters(
-            image=self._image,
-            has_known_leader=self._has_known_leader,
-            is_leaderless=self._is_leaderless,
-            clock=machine.clock,
-            call_later=machine.call_later,
-        )
+        self.leader_waiters = LeaderWaiters(self, machine)
         self._identity = identity
         self._incarnation = int.from_bytes(machine.entropy.random_bytes(8)) >> 1
         self._events = machine.events
@@ -114,11 +106,16 @@ class Cluster:
         """Return the out-of-sync replicas of the shards that this broker leads."""
         return self._lag.check()
 
-    def _image(self) -> ClusterImage:
+    @property
+    def image(self) -> ClusterImage:
         return self._owner.image
 
-    def _shards(self) -> dict[ShardId, Shard]:
+    @property
+    def shards(self) -> dict[ShardId, Shard]:
         return self._owner.shards
+
+    def alive_peers(self) -> frozenset[ReplicaKey]:
+        return self.peers.alive()
 
     def follow(self, before: ClusterImage, image: ClusterImage) -> None:
         if before.brokers is not image.brokers:
@@ -134,7 +131,7 @@ class Cluster:
         if self.peers.links is None:
             return
         addresses = dict.fromkeys(self.join)
-        for broker in self._image().brokers.values():
+        for broker in self.image.brokers.values():
             if broker.broker_id != self._identity.broker_id:
                 addresses |= dict.fromkeys(peer_addresses(broker.endpoints))
         addresses.pop(self.address, None)
@@ -142,12 +139,12 @@ class Cluster:
 
     def addresses(self) -> list[str]:
         """Return the peer addresses of the registered brokers, as host:port."""
-        return [address for broker in self._image().brokers.values() for address in peer_addresses(broker.endpoints)]
+        return [address for broker in self.image.brokers.values() for address in peer_addresses(broker.endpoints)]
 
     def stop(self) -> None:
         self.leader_waiters.stop()
 
-    # `RaftTransport`, `ShardObserver`.
+    # `RaftTransport`.
 
     def is_alive(self, voter: ReplicaKey) -> bool:
         return self.peers.is_alive(voter)
@@ -209,7 +206,7 @@ class Cluster:
         """
         if broker_id == self._identity.broker_id:
             return True
-        known = self._image().brokers.get(broker_id)
+        known = self.image.brokers.get(broker_id)
         age_ms = None if known is None else self.peers.heartbeat_age_ms(known.voter)
         return age_ms is not None and age_ms <= HEARD_MS
 
@@ -217,12 +214,12 @@ class Cluster:
         """Return whether the broker is this one or a live peer.  Other brokers cannot lead."""
         if broker_id == self._identity.broker_id:
             return True
-        known = self._image().brokers.get(broker_id)
+        known = self.image.brokers.get(broker_id)
         return known is not None and self.peers.is_alive(known.voter)
 
     def is_listed(self, broker_id: BrokerId) -> bool:
-        """Return whether responses to clients list the broker: it is up, or was up within the last `LISTED_MS`."""
-        known = self._image().brokers.get(broker_id)
+        """Whether clients get its endpoints: it is up, or was within `LISTED_MS`."""
+        known = self.image.brokers.get(broker_id)
         return self.is_up(broker_id) or (known is not None and self.peers.was_alive(known.voter, LISTED_MS))
 
     @property
@@ -232,7 +229,7 @@ class Cluster:
 
         If not, this broker itself is isolated, and cannot know which other brokers are down.
         """
-        shard = self._shards().get(METADATA_SHARD)
+        shard = self.shards.get(METADATA_SHARD)
         if shard is None:
             return False
         voters = shard.replica.voters
@@ -266,24 +263,24 @@ class Cluster:
         """
         self.leader_waiters.wait_for_topics(topics, callback)
 
-    def _has_known_leader(self, shard_id: ShardId) -> bool:
+    def has_known_leader(self, shard_id: ShardId) -> bool:
         if self.leaders.leader(shard_id) is not None:
             return True
-        shard = self._shards().get(shard_id)
+        shard = self.shards.get(shard_id)
         # A shard whose damage cannot be repaired will never have a leader.
         return shard is not None and shard.log.damage is not None and not shard.damage.is_repairable
 
-    def _is_leaderless(self, shard_id: ShardId) -> bool:
-        return shard_id in self._image().shards and self.leader(shard_id) is None
+    def is_leaderless(self, shard_id: ShardId) -> bool:
+        return shard_id in self.image.shards and self.leader(shard_id) is None
 
-    def says_it_leads(self, shard_id: ShardId) -> BrokerId | None:
-        """Return the broker that reports that it leads the shard; None if there is none, or if it is not up."""
+    def reported_leader(self, shard_id: ShardId) -> BrokerId | None:
+        """Return the broker that reports itself as the leader of a shard and is up."""
         leader = self.leaders.leader(shard_id)
         return None if leader is None or not self.is_up(leader.broker_id) else leader.broker_id
 
     def controller(self) -> ReplicaKey | None:
-        """Return the leader of the metadata shard that this broker's replica follows; None if it knows of none."""
-        shard = self._shards().get(METADATA_SHARD)
+        """Return the leader of the metadata shard as far as this broker knows; None when it knows of none."""
+        shard = self.shards.get(METADATA_SHARD)
         return None if shard is None else shard.replica.leader
 
 

@@ -11,10 +11,10 @@ connection are handled in order, and a shard that stays without a leader must no
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from tidemill.broker.machine import Machine
 from tidemill.metadata.image import ClusterImage
-from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
 
 TOPICS_MS_MAX: Final = 5_000  # after this, the response is sent without leaders, and clients ask again
@@ -38,25 +38,26 @@ class _Waiter:
         self.timer: Any = None
 
 
+class LeaderView(Protocol):
+    """What this broker knows of the cluster's topics and leaders."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    def has_known_leader(self, shard_id: ShardId) -> bool:
+        """Whether the shard has a leader, or will never have one."""
+        ...
+
+    def is_leaderless(self, shard_id: ShardId) -> bool:
+        """Whether the shard exists and has no leader that clients can be sent to."""
+        ...
+
+
 class LeaderWaiters:
-    def __init__(
-        self,
-        *,
-        image: Callable[[], ClusterImage],
-        has_known_leader: Callable[[ShardId], bool],
-        is_leaderless: Callable[[ShardId], bool],
-        clock: Clock,
-        call_later: Callable[[float, Callable[[], None]], Any],
-    ) -> None:
-        """
-        `has_known_leader` returns whether the shard has a leader, or will never get one.
-        `is_leaderless` returns whether the shard exists and has no leader to which clients may be referred.
-        """
-        self._image = image
-        self._has_known_leader = has_known_leader
-        self._is_leaderless = is_leaderless
-        self._clock = clock
-        self._call_later = call_later
+    def __init__(self, view: LeaderView, machine: Machine) -> None:
+        self._view = view
+        self._clock = machine.clock
+        self._call_later = machine.call_later
         self._waiting: dict[_Waiter, None] = {}
         self._until_ms: dict[ShardId, int] = {}  # shard without a leader → time when Metadata stops waiting for it
 
@@ -67,7 +68,7 @@ class LeaderWaiters:
         """
 
         def is_awaited(shard_id: ShardId) -> bool:
-            return not self._has_known_leader(shard_id)
+            return not self._view.has_known_leader(shard_id)
 
         self._wait(_Waiter(callback, [*topics], [], is_awaited), TOPICS_MS_MAX)
 
@@ -80,11 +81,11 @@ class LeaderWaiters:
         now_ms = self._clock.monotonic_ms()
         until_ms = {
             shard_id: self._until_ms.setdefault(shard_id, now_ms + LEADERS_MS_MAX)
-            for shard_id in filter(self._is_leaderless, shards)
+            for shard_id in filter(self._view.is_leaderless, shards)
         }
         awaited = [shard_id for shard_id, deadline_ms in until_ms.items() if deadline_ms > now_ms]
         longest_ms = max((until_ms[shard_id] - now_ms for shard_id in awaited), default=0)
-        self._wait(_Waiter(callback, [], awaited, self._is_leaderless), longest_ms)
+        self._wait(_Waiter(callback, [], awaited, self._view.is_leaderless), longest_ms)
 
     def check(self) -> None:
         """Release the requests that need not wait any longer.  Called when the image or a leader has changed."""
@@ -106,10 +107,8 @@ class LeaderWaiters:
         self._waiting[waiter] = None
 
     def _is_over(self, waiter: _Waiter) -> bool:
-        """
-        Remove the topics and shards that `waiter` need not wait for any longer.  Return whether none of them is left.
-        """
-        topics, shards, image = waiter.topics, waiter.shards, self._image()
+        """Remove from the waiter what it need not wait for any longer; True when nothing is left."""
+        topics, shards, image = waiter.topics, waiter.shards, self._view.image
         while topics and (topic := image.topic(topics[-1])) is not None:
             topics.pop()
             shards += topic.shard_ids
@@ -124,6 +123,6 @@ class LeaderWaiters:
             waiter.callback()
 
     def _forget_led_shards(self) -> None:
-        """Forget the deadline of each shard that has a leader: if it loses the leader, requests may wait again."""
-        for shard_id in [it for it in self._until_ms if not self._is_leaderless(it)]:
+        """A shard that loses its leader again is waited for again."""
+        for shard_id in [it for it in self._until_ms if not self._view.is_leaderless(it)]:
             del self._until_ms[shard_id]

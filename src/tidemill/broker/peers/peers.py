@@ -132,8 +132,8 @@ class Peers:
         """Return whether the peer is alive and does not drain its leadership."""
         return self.is_alive(voter) and not self._by_key[voter].flags & frames.DRAINING
 
-    def hears_this(self, voter: ReplicaKey) -> bool:
-        """Return whether the peer is alive and counts this broker as alive: messages arrive in both directions."""
+    def has_two_way_contact(self, voter: ReplicaKey) -> bool:
+        """Whether the peer is alive and counts this broker as alive: messages pass both ways."""
         return self.is_alive(voter) and bool(self._by_key[voter].flags & frames.HEARS_YOU)
 
     def has_controller_contact(self) -> bool:

@@ -5,8 +5,8 @@ replica that is not a voter, is damaged, installs a snapshot, or is on a dead br
 leader can tell, because a lagging replica learns of commits late.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from tidemill.metadata.image import ClusterImage
 from tidemill.model.broker_id import BrokerId, ReplicaKey
@@ -34,18 +34,23 @@ class _Led:
         self.is_at_rest = False  # whether every replica that can be in sync has everything that is committed
 
 
+class LagView(Protocol):
+    """What this broker knows of replicas, here and elsewhere."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def shards(self) -> dict[ShardId, Shard]:
+        """The replicas on this broker."""
+        ...
+
+    def alive_peers(self) -> frozenset[ReplicaKey]: ...
+
+
 class ReplicaLag:
-    def __init__(
-        self,
-        *,
-        image: Callable[[], ClusterImage],
-        shards: Callable[[], dict[ShardId, Shard]],
-        alive: Callable[[], frozenset[ReplicaKey]],
-        clock: Clock,
-    ) -> None:
-        self._image = image
-        self._shards = shards
-        self._alive = alive
+    def __init__(self, view: LagView, clock: Clock) -> None:
+        self._view = view
         self._clock = clock
         self._led: dict[ShardId, _Led] = {}
         self._checks = 0
@@ -67,12 +72,12 @@ class ReplicaLag:
         object is returned.
         """
         now_ms = self._clock.monotonic_ms()
-        image, alive = self._image(), self._alive()
+        image, alive = self._view.image, self._view.alive_peers()
         self._checks += 1
         is_rest_over = image is not self._seen_image or alive != self._seen_alive or self._checks % RESTED_TICKS == 0
         self._seen_image, self._seen_alive = image, alive
         if is_rest_over:
-            shards = self._shards()
+            shards = self._view.shards
             self._led = {shard_id: led for shard_id, led in self._led.items() if shards.get(shard_id) is led.shard}
         has_news = is_rest_over
         for shard_id, led in self._led.items():

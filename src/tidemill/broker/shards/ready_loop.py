@@ -15,10 +15,9 @@ one sync.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from tidemill.broker.machine import Turns
+from tidemill.broker.machine import Machine
 from tidemill.model.clock import Clock
 from tidemill.model.shard import ShardId
-from tidemill.shard.jobs import Jobs
 from tidemill.shard.shard import Shard
 from tidemill.storage.disk import DiskFull, File
 from tidemill.storage.journal.block import IN_FLIGHT_BLOCKS_MAX, Block, Report, WriteBack
@@ -40,34 +39,29 @@ class ReadyLoop:
         self,
         store: Store,
         shards: dict[ShardId, Shard],
+        machine: Machine,
         *,
-        turns: Turns,
-        clock: Clock,
         stall_tolerant_clock: Clock,
-        journal_jobs: Jobs,
-        write_back_jobs: Jobs,
-        background_jobs: Jobs,
-        failed: Callable[[BaseException], None],
         metrics: Metrics,
     ) -> None:
         """
-        `failed` ends the process, because a failed sync is never retried (rule J8).  `stall_tolerant_clock` measures
-        for how long the disk has not responded: a process that gets no CPU time also learns late that a sync has ended.
+        `stall_tolerant_clock` decides whether the disk hangs: a process that was given no CPU also learns late of a
+        finished sync.  `machine.failed` ends the process: a failed sync is never retried (rule J8).
         """
         self._store = store
         self._shards = shards
-        self._turns = turns
-        self._clock = clock
+        self._turns = machine.turns
+        self._clock = machine.clock
         self._stall_tolerant_clock = stall_tolerant_clock
-        self._journal_jobs = journal_jobs
-        self._write_back_jobs = write_back_jobs
-        self._background_jobs = background_jobs
-        self._failed = failed
+        self._journal_jobs = machine.journal_jobs
+        self._write_back_jobs = machine.write_back_jobs
+        self._background_jobs = machine.background_jobs
+        self._failed = machine.failed
         self._metrics = metrics
         self._is_scheduled = False
         self._is_background_busy = False
         self._is_stopping = False
-        self._written_at = self._checkpoint_at = clock.monotonic_ms()
+        self._written_at = self._checkpoint_at = machine.clock.monotonic_ms()
         self._started_at = self._write_back_at = self._step_at = stall_tolerant_clock.monotonic_ms()
         self._idle_waiters: list[Callable[[], None]] = []
 

@@ -8,11 +8,10 @@ metadata never deletes data.
 from collections.abc import Callable
 from typing import Final
 
+from tidemill.broker.machine import Machine
 from tidemill.metadata.image import ClusterImage, Topic
 from tidemill.metadata.topic_configs import TopicConfigs
 from tidemill.model.broker_id import ReplicaKey
-from tidemill.model.clock import Clock
-from tidemill.model.entropy import Entropy
 from tidemill.model.shard import METADATA_SHARD, ShardId
 from tidemill.model.topic import METADATA_TOPIC, METADATA_TOPIC_ID, TopicId
 from tidemill.raft.messages import AppendEntries, Message, SnapshotChunk, SnapshotOffer
@@ -39,26 +38,25 @@ class ShardTable:
         store: Store,
         me: ReplicaKey,
         configs: TopicConfigs,
+        machine: Machine,
         *,
-        clock: Clock,
-        entropy: Entropy,
         wake: Callable[[], None],
         transport: RaftTransport,
         observer: ShardObserver,
-        workers: Workers,
     ) -> None:
+        """`wake` is called when a shard has queued something for the journal."""
         self.shards: dict[ShardId, Shard] = {}
         self.topics: dict[str, dict[int, Partition]] = {}  # topic name → partition number → partition on this broker
         self._store = store
         self._me = me
         self._configs = configs
-        self._clock = clock
-        self._entropy = entropy
+        self._clock = machine.clock
+        self._entropy = machine.entropy
         self._wake = wake
         self._transport = transport
         self._observer = observer
-        self._workers = workers
-        self.is_electing = False  # whether a shard has no leader, and waits until it may campaign
+        self._workers = Workers(machine.read_jobs, machine.background_jobs, machine.failed)
+        self.is_electing = False  # a shard here has no leader, and waits until it may campaign
         self._alive: frozenset[ReplicaKey] = frozenset()
         self._early: dict[tuple[ShardId, ReplicaKey], Message] = {}
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}

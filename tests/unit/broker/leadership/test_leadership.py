@@ -274,6 +274,6 @@ def test_clients_are_not_sent_to_a_leader_that_has_just_fallen_silent() -> None:
     assert [1, 0] == [led[0], led[-1]]
     assert world[2].broker.cluster.is_up(BrokerId(1))
     (shard_id,) = topic.shard_ids
-    assert world[2].broker.cluster.says_it_leads(shard_id) == 1  # which leadership transfers and elections use
+    assert world[2].broker.cluster.reported_leader(shard_id) == 1  # which leadership transfers and elections use
     world.pass_time(1_000)
-    assert world[2].broker.cluster.says_it_leads(shard_id) != 1
+    assert world[2].broker.cluster.reported_leader(shard_id) != 1

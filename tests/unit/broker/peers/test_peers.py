@@ -302,8 +302,8 @@ def test_a_heartbeat_tells_whether_its_receiver_is_alive(linked: Linked) -> None
         linked.turn()
     told = [it.flags & frames.HEARS_YOU for it in linked.link.sections() if isinstance(it, frames.Heartbeat)]
     linked.hear()
-    before = linked.peers.hears_this(OTHER)
+    before = linked.peers.has_two_way_contact(OTHER)
     linked.hear(flags=frames.HEARS_YOU)
 
     assert [frames.HEARS_YOU] * (SILENT_MS // 250) + [0] == told
-    assert (False, True) == (before, linked.peers.hears_this(OTHER))
+    assert (False, True) == (before, linked.peers.has_two_way_contact(OTHER))

@@ -29,12 +29,13 @@ class Led:
         self.alive = {OTHER}
         self.planned = [ME, OTHER]
         self.shard: Any = SimpleNamespace(shard_id=SHARD, replica=self.replica, is_serving=True, needs_tick=False)
-        image: Any = SimpleNamespace(shards={SHARD: SimpleNamespace(replicas=self.planned)})
+        self.image: Any = SimpleNamespace(shards={SHARD: SimpleNamespace(replicas=self.planned)})
         self.shards = {SHARD: self.shard}
-        self.lag = ReplicaLag(
-            image=lambda: image, shards=lambda: self.shards, alive=lambda: frozenset(self.alive), clock=self.clock
-        )
+        self.lag = ReplicaLag(self, self.clock)
         self.lag.serving_changed(self.shard)
+
+    def alive_peers(self) -> frozenset[ReplicaKey]:
+        return frozenset(self.alive)
 
     def status(self) -> Any:
         return SimpleNamespace(members={member: it.status() for member, it in self.members.items()})
