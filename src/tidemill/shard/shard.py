@@ -8,13 +8,14 @@
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Protocol
 
 from tidemill.model.broker_id import ReplicaKey
 from tidemill.model.shard import ShardId
 from tidemill.model.topic_config import TopicConfig
-from tidemill.raft.entry import BATCH, Command, Entry, log_start, read_log_start
-from tidemill.raft.messages import Message
+from tidemill.raft.entry import BATCH, COMMAND, Command, Entry, log_start, read_log_start
+from tidemill.raft.messages import AppendEntries, Message
 from tidemill.raft.replica import Replica
 from tidemill.raft.voters import Membership
 from tidemill.shard.catch_up import CatchUp
@@ -30,6 +31,7 @@ from tidemill.shard.read_index import ReadIndex
 from tidemill.shard.uncommitted import BYTES_MAX, Uncommitted
 from tidemill.storage.journal.block import Report
 from tidemill.storage.journal.shard_log import ShardLog
+from tidemill.storage.machine.shard_machine import UnknownCommand
 from tidemill.storage.partition.segment import SegmentDamaged
 from tidemill.storage.store import Store
 
@@ -218,10 +220,34 @@ class Shard:
         self.needs_tick = self.replica.needs_tick or self._install.stage is not Stage.IDLE
 
     def receive(self, sender: ReplicaKey, message: Message) -> None:
-        if not self._is_stopped:
+        if self._is_stopped:
+            return
+        if isinstance(message, AppendEntries):
+            self._receive_entries(sender, message)
+        else:
             self.replica.receive(sender, message)
-            self.needs_tick = True
-            self._resume()
+        self.needs_tick = True
+        self._resume()
+
+    def _receive_entries(self, sender: ReplicaKey, append: AppendEntries) -> None:
+        """
+        Pass on the entries before the first command that this program does not know.  The replica then counts as
+        damaged, as after an offer with an unknown section: it keeps its files, and neither votes nor acknowledges.
+        """
+        replica, registry = self.replica, self.log.machines.registry
+        for at, entry in enumerate(append.entries):
+            if entry.kind == COMMAND:
+                try:
+                    registry.check_command(self.shard_id, entry)
+                except UnknownCommand as problem:
+                    commit_index = min(append.commit_index, append.prev_index + at)
+                    replica.receive(sender, replace(append, entries=append.entries[:at], commit_index=commit_index))
+                    is_taken = append.term == replica.term and replica.installing is None and not replica.is_damaged
+                    if is_taken:
+                        self.log.damage = str(problem)
+                        replica.mark_damaged()
+                    return
+        replica.receive(sender, append)
 
     def peer_restarted(self, voter: ReplicaKey) -> None:
         """Take note that the process of `voter`'s broker has restarted."""

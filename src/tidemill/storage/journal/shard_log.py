@@ -229,6 +229,8 @@ class ShardLog:
 
     def _note(self, entry: Entry) -> None:
         assert entry.index == self.last_index + 1, f"{entry} does not follow entry {self.last_index}"
+        if entry.kind == COMMAND:
+            self.machines.registry.check_command(self.shard_id, entry)
         self.changed = True
         self.last_index = entry.index
         if entry.term != self._term_starts[-1][1]:

@@ -20,7 +20,9 @@ from enum import IntEnum
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from tidemill.batches.batch import BatchHeader
-from tidemill.raft.entry import BATCH, COMMAND, Entry
+from tidemill.model.shard import ShardId
+from tidemill.raft.entry import BATCH, COMMAND, Command, Entry
+from tidemill.storage.data_directory import DirectoryProblem
 from tidemill.storage.partition.partition_log import PartitionLog
 
 
@@ -105,15 +107,32 @@ class MachineType:
     at_commit: Interest = NOTHING
 
 
+class UnknownCommand(DirectoryProblem):
+    """A shard's log has a command that this version of the program does not know."""
+
+
 class MachineRegistry:
-    """The machine types of a broker, by number."""
+    """The machine types of a broker, by number.  `commands` holds every command that this broker can apply."""
 
     def __init__(self, types: Iterable[MachineType]) -> None:
         self.types: dict[int, MachineType] = {}
+        self.commands = {int(command) for command in Command}
         for it in types:
             assert it.number not in self.types, f"machine number {it.number} is registered twice"
             assert it.at_commit.batches != Batches.OF_PRODUCERS, "the producer of a batch is not known at commit"
             self.types[it.number] = it
+            self.commands |= it.at_append.commands | it.at_commit.commands
+
+    def check_command(self, shard_id: ShardId, entry: Entry) -> None:
+        """
+        Raise UnknownCommand if `entry` is a command that no machine is registered for.  A replica that skipped it would
+        differ from the others.
+        """
+        if entry.kind == COMMAND and entry.payload and entry.payload[0] not in self.commands:
+            raise UnknownCommand(
+                f"entry {entry.index} of shard {shard_id} is command {entry.payload[0]}, which this program does not "
+                "know: a newer version wrote it; run that version or a later one"
+            )
 
     def make(self, partitions: Mapping[int, PartitionLog]) -> "ShardMachines":
         """Make the machines of one shard."""

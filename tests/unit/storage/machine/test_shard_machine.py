@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tidemill.raft.entry import COMMAND, Entry
+from tidemill.storage.journal.row import RowKind
 from tidemill.storage.machine.machine_sections import (
     UnknownSection,
     encode_section,
@@ -16,7 +17,14 @@ from tidemill.storage.machine.machine_sections import (
     read_sections,
 )
 from tidemill.storage.machine.producer_machine import default_machines
-from tidemill.storage.machine.shard_machine import Batches, Interest, MachineRegistry, MachineType, ShardMachines
+from tidemill.storage.machine.shard_machine import (
+    Batches,
+    Interest,
+    MachineRegistry,
+    MachineType,
+    ShardMachines,
+    UnknownCommand,
+)
 from tidemill.storage.partition.partition_state import ByteReader
 
 EIGHT = Interest(commands=frozenset((8,)))
@@ -56,10 +64,10 @@ def recorded(
     return machine, it
 
 
-def with_machine(make_hand: Callable[..., Any], it: MachineType) -> Any:
-    """A store whose shards are made with this machine too."""
+def with_machines(make_hand: Callable[..., Any], *types: MachineType) -> Any:
+    """A store whose shards are made with these machines too."""
     hand = make_hand()
-    hand.store.machines = default_machines(1_000, it)
+    hand.store.machines = default_machines(1_000, *types)
     hand.store.shards.clear()
     return hand
 
@@ -73,7 +81,8 @@ def command(hand: Any, number: int) -> None:
 def test_a_machine_is_given_the_commands_it_asks_for(make_hand: Callable[..., Any]) -> None:
     """Other commands and batches cause no call; truncation reports the first index that is gone."""
     machine, it = recorded()
-    hand = with_machine(make_hand, it)
+    _, other = recorded(91, at_append=Interest(commands=frozenset((7,))), at_commit=Interest())
+    hand = with_machines(make_hand, it, other)
     log = hand.store.shards.setdefault(1, _shard(hand))
     for number in (7, 8, 8, 8):
         command(hand, number)
@@ -93,7 +102,7 @@ def test_a_machine_is_given_the_batches_it_asks_for(
 ) -> None:
     """All of them, those with a producer id, or none; at append and at commit."""
     machine, it = recorded(at_append=Interest(batches), at_commit=Interest(Batches.ALL))
-    hand = with_machine(make_hand, it)
+    hand = with_machines(make_hand, it)
     log = hand.store.shards.setdefault(1, _shard(hand))
     hand.append(1)
     hand.append(1, producer_id=9, producer_epoch=0, base_sequence=0)
@@ -102,6 +111,32 @@ def test_a_machine_is_given_the_batches_it_asks_for(
 
     assert appended == [index for call, index in machine.calls if call == "appended"]
     assert [1, 2] == [index for call, index in machine.calls if call == "committed"]
+
+
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_a_start_refuses_an_unknown_command(make_hand: Callable[..., Any], *, is_checkpointed: bool) -> None:
+    """It stands in the journal, or among the entries of a checkpoint; the message names number and entry."""
+    from tests.unit.storage.conftest import ME, SHARD
+
+    hand = make_hand()
+    hand.store.machines = default_machines(1_000, recorded()[1])
+    hand.store.shards.clear()
+    log = hand.store.shards.setdefault(SHARD, _shard(hand))
+    hand.store.blocks.rows.put_control_row(SHARD, Entry(RowKind.OPENED, log.opening.encode()))
+    hand.store.vote(SHARD, log, 1, ME)
+    command(hand, 8)
+    hand.write()
+    if is_checkpointed:
+        hand.checkpoint()
+
+    with pytest.raises(UnknownCommand, match=r"entry 1 of shard 1 is command 8, .*: a newer version wrote it"):
+        hand.restarted()
+
+
+def test_an_unknown_command_never_joins_a_log(hand: Any) -> None:
+    """A leader that proposes one has a defect: the other replicas could not apply it."""
+    with pytest.raises(UnknownCommand):
+        command(hand, 8)
 
 
 def _shard(hand: Any) -> Any:
