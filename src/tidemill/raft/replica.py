@@ -336,7 +336,7 @@ class Replica(ReplicaView):
             self._tracker.needs_install(member)
 
     def offered(self, member: ReplicaKey, index: int) -> None:
-        """The shell has sent `member` the offer of a snapshot at `index`."""
+        """The host has sent `member` the offer of a snapshot at `index`."""
         assert self._tracker is not None, "only a leader offers"
         self._tracker.offered(member, index)
 

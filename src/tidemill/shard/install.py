@@ -168,7 +168,7 @@ class Install:
             if isinstance(found, SegmentDamaged):
                 self.stage = Stage.IDLE
                 self._copy = self._offer = None
-                self._owner.damage_found(found)  # the next install keeps what is undamaged
+                self._owner.damage_found(found)  # the next install keeps only undamaged bytes
                 return
             if isinstance(found, str):
                 self._log.damage = found  # the files are not cut: they may be the only copy left

@@ -53,8 +53,8 @@ class ShardObserver(Protocol):
 
 class Shard:
     """
-    One shard on this broker; it lives on the event loop, and is the `InstallOwner` of its installs.  While `is_serving`
-    is false, the shard answers no produce request and does not know its high watermark.
+    One shard on this broker, and the `InstallOwner` of its installs.  Runs on the event loop.  While `is_serving` is
+    False, the shard accepts no records, and its high watermarks may be outdated.
     """
 
     __slots__ = (
@@ -475,11 +475,11 @@ class Shard:
         self._resume()
 
     def damage_found(self, problem: SegmentDamaged) -> None:
-        """An install has read damaged bytes that it was to keep."""
+        """Mark damage: an install has read damaged bytes that it wanted to keep."""
         self.damage.mark(problem)
 
     def install_changed(self) -> None:
-        """An install has changed the log and the partitions, or has ended."""
+        """Adapt the high watermarks: an install has changed the log and the partitions, or has ended."""
         self._uncommitted.clear()
         is_there = self.replica.installing is None
         for partition in self.partitions.values():

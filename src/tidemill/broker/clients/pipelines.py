@@ -53,7 +53,10 @@ class Pipelines:
         return bool(self._refused)
 
     def refuse(self, partition: TopicPartition, batch: memoryview, code: int, now_ms: int) -> None:
-        """Remember a batch that was refused with one of `SENT_AGAIN`, or that a new leader may truncate."""
+        """
+        Remember a batch that was refused with a code of `SENT_AGAIN`, or whose outcome is unknown because a new leader
+        may truncate it.
+        """
         if len(batch) < HEADER_BYTES or len(partition[0]) > NAME_LENGTH_MAX:
             return
         header = read_header(batch)
@@ -67,7 +70,10 @@ class Pipelines:
             self._refused[partition] = _Refused(*header[9:12], code, now_ms + EXPECTED_MS)
 
     def refusal(self, partition: TopicPartition, batch: memoryview, known: ProducerStates, now_ms: int) -> int:
-        """Return the error code of a batch behind a refused one that was not sent again yet; 0 if there is none."""
+        """
+        Return the error code of an earlier batch that was refused and must be sent again before `batch`; 0 if `batch`
+        may be appended.
+        """
         first = self._refused.get(partition)
         if first is None or len(batch) < HEADER_BYTES:
             return errors.NONE

@@ -51,8 +51,8 @@ Buffer = bytes | bytearray | memoryview
 IN_FLIGHT_MAX: Final = 1_000  # unanswered requests of one connection; librdkafka sends up to 1,000,000 by default
 IN_FLIGHT_BYTES_MAX: Final = 64 << 20  # bytes that these requests keep; a quarter of `REQUESTS_BYTES_MAX`
 PIPELINED: Final = produce.API.key
-ANSWERS_BYTES_MAX: Final = 1 << 20  # unsent, before further requests begin
-TURN_REQUESTS_MAX: Final = 128  # of one connection in one turn of the loop, then other connections are served
+ANSWERS_BYTES_MAX: Final = 1 << 20  # bytes of unsent responses at which no further request begins
+TURN_REQUESTS_MAX: Final = 128  # requests of one connection in one turn; then other connections are served
 # Smaller responses are counted in `ConnectionMemory` only when the client stops reading.
 UNREAD_BYTES_MIN: Final = 16 << 10
 

@@ -60,8 +60,8 @@ class ClusterOwner(Protocol):
 
 class Cluster:
     """
-    Implements `RaftTransport` and `ShardObserver` for the shards here, `PeersOwner` for the links to other brokers, and
-    the views of `LeaderWaiters` and `ReplicaLag`.
+    Implements `RaftTransport` and `ShardObserver` for this broker's shards, `PeersOwner` for the links to other
+    brokers, and the views of `LeaderWaiters` and `ReplicaLag`.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class Cluster:
         return known is not None and self.peers.is_alive(known.voter)
 
     def is_listed(self, broker_id: BrokerId) -> bool:
-        """Whether clients get its endpoints: it is up, or was within `LISTED_MS`."""
+        """Return whether responses to clients list the broker: it is up, or was up within the last `LISTED_MS`."""
         known = self.image.brokers.get(broker_id)
         return self.is_up(broker_id) or (known is not None and self.peers.was_alive(known.voter, LISTED_MS))
 
@@ -267,19 +267,19 @@ class Cluster:
         if self.leaders.leader(shard_id) is not None:
             return True
         shard = self.shards.get(shard_id)
-        # A shard whose damage cannot be repaired will never have a leader.
+        # A shard that cannot be repaired never gets a leader, so no request may wait for one.
         return shard is not None and shard.log.damage is not None and not shard.damage.is_repairable
 
     def is_leaderless(self, shard_id: ShardId) -> bool:
         return shard_id in self.image.shards and self.leader(shard_id) is None
 
     def reported_leader(self, shard_id: ShardId) -> BrokerId | None:
-        """Return the broker that reports itself as the leader of a shard and is up."""
+        """Return the broker that reports that it leads the shard; None if there is none, or if it is not up."""
         leader = self.leaders.leader(shard_id)
         return None if leader is None or not self.is_up(leader.broker_id) else leader.broker_id
 
     def controller(self) -> ReplicaKey | None:
-        """Return the leader of the metadata shard as far as this broker knows; None when it knows of none."""
+        """Return the leader of the metadata shard that this broker's replica follows; None if it knows of none."""
         shard = self.shards.get(METADATA_SHARD)
         return None if shard is None else shard.replica.leader
 

@@ -27,7 +27,7 @@ class LeaderTable:
         self._me = me
         self._own: dict[ShardId, tuple[int, int]] = {}  # (term or 0, version of the change), oldest change first
         self._reported: dict[ReplicaKey, dict[ShardId, int]] = {}
-        # With the replica key that reported it: the broker may have another directory by now.
+        # With the replica key that reported the leader, because a broker id may get a new directory.
         self._leaders: dict[ShardId, tuple[ReplicaKey, Leader]] = {}
         self._terms: dict[ShardId, int] = {}  # the highest term ever known
 
@@ -36,7 +36,7 @@ class LeaderTable:
         return None if known is None else known[1]
 
     def leader_key(self, shard_id: ShardId) -> ReplicaKey | None:
-        """Return the replica key of the leader."""
+        """Return the replica key that reported itself as the shard's leader."""
         known = self._leaders.get(shard_id)
         return None if known is None else known[0]
 
@@ -76,7 +76,10 @@ class LeaderTable:
     # The peers' parts.
 
     def apply_report(self, voter: ReplicaKey, changes: Iterable[tuple[ShardId, int]], *, is_whole: bool) -> None:
-        """Apply what a peer reports about its own part; `is_whole`: it replaces what was known."""
+        """
+        Apply the changes that a peer reports of its own part.  If `is_whole`, they replace everything that was known of
+        this part.
+        """
         if is_whole:
             self.forget(voter)
         table = self._reported.setdefault(voter, {})
@@ -88,7 +91,7 @@ class LeaderTable:
             self._set(voter, shard_id, term)
 
     def forget(self, voter: ReplicaKey) -> None:
-        """Forget the part of a peer whose connection is lost, until the peer reports it again."""
+        """Forget the part of a peer whose connection is lost.  The peer reports it again on a new connection."""
         for shard_id in self._reported.pop(voter, {}):
             self._set(voter, shard_id, 0)
 

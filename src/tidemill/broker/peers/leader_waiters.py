@@ -107,7 +107,9 @@ class LeaderWaiters:
         self._waiting[waiter] = None
 
     def _is_over(self, waiter: _Waiter) -> bool:
-        """Remove from the waiter what it need not wait for any longer; True when nothing is left."""
+        """
+        Remove the topics and shards that `waiter` need not wait for any longer.  Return whether none of them is left.
+        """
         topics, shards, image = waiter.topics, waiter.shards, self._view.image
         while topics and (topic := image.topic(topics[-1])) is not None:
             topics.pop()
@@ -123,6 +125,6 @@ class LeaderWaiters:
             waiter.callback()
 
     def _forget_led_shards(self) -> None:
-        """A shard that loses its leader again is waited for again."""
+        """Forget the deadline of each shard that has a leader: if it loses the leader, requests may wait again."""
         for shard_id in [it for it in self._until_ms if not self._view.is_leaderless(it)]:
             del self._until_ms[shard_id]

@@ -51,11 +51,11 @@ class _Peer:
 
     def __init__(self, link: Link, now_ms: int, heartbeat_at: int | None) -> None:
         self.link = link
-        self.heard_at = now_ms  # the last frame of any kind
-        self.heartbeat_at = heartbeat_at  # the last heartbeat, maybe on an earlier connection
-        self.sent_version = 0  # of the leader table, as last sent
-        self.flags = frames.DRAINING  # of its last heartbeat; before the first no shard relies on it
-        # Out of sync, of the shards that it leads; None: not reported yet.
+        self.heard_at = now_ms  # time of the last frame of any kind
+        self.heartbeat_at = heartbeat_at  # time of the last heartbeat, possibly on an earlier connection
+        self.sent_version = 0  # version of this broker's leader table that the peer was last sent
+        self.flags = frames.DRAINING  # of the last heartbeat; before the first one, the peer gets no leadership
+        # Out-of-sync replicas of the shards that the peer leads; None: not reported yet.
         self.lagging: frozenset[Lagging] | None = None
         self.out: list[Buffer] = []
         self.out_bytes = 0
@@ -133,7 +133,7 @@ class Peers:
         return self.is_alive(voter) and not self._by_key[voter].flags & frames.DRAINING
 
     def has_two_way_contact(self, voter: ReplicaKey) -> bool:
-        """Whether the peer is alive and counts this broker as alive: messages pass both ways."""
+        """Return whether the peer is alive and counts this broker as alive: messages arrive in both directions."""
         return self.is_alive(voter) and bool(self._by_key[voter].flags & frames.HEARS_YOU)
 
     def has_controller_contact(self) -> bool:
@@ -214,9 +214,9 @@ class Peers:
         known, version = peer.sent_version, self._leaders.version
         if known == version:
             return
-        peer.sent_version = version  # first, since `_put` may send at once and reset it
+        peer.sent_version = version  # set first, because `_put` may send immediately and reset it
         changes = self._leaders.changes_since(known)
-        pair_count = max(len(changes), known == 0)  # an empty table is sent, too: the peer may have an older one
+        pair_count = max(len(changes), known == 0)  # an empty table is sent, too: the peer may know an older table
         for at in range(0, pair_count, LEADERS_MAX):
             page = tuple(changes[at : at + LEADERS_MAX])
             self._put(peer, frames.encode_leaders(frames.Leaders(known, version, page)))

@@ -45,8 +45,9 @@ class ReadyLoop:
         metrics: Metrics,
     ) -> None:
         """
-        `stall_tolerant_clock` decides whether the disk hangs: a process that was given no CPU also learns late of a
-        finished sync.  `machine.failed` ends the process: a failed sync is never retried (rule J8).
+        `machine.failed` ends the process, because a failed sync is never retried (rule J8).  `stall_tolerant_clock`
+        measures for how long the disk has not responded: a process that gets no CPU time also learns late that a sync
+        has ended.
         """
         self._store = store
         self._shards = shards

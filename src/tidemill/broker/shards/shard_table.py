@@ -28,7 +28,7 @@ JITTER_MS_MAX: Final = 300
 FIRST_JITTER_MS: Final = 200  # head start of the preferred leader in the first election of a new shard
 EARLY_MAX: Final = 1_000  # messages kept for shards that are not open yet: the newest of each shard and sender
 
-# Kept early, these messages would keep whole frames in memory, and their senders repeat them.
+# Not kept for a shard that is not open yet: they would keep whole frames in memory, and their senders repeat them.
 _WITH_BYTES: Final = (AppendEntries, SnapshotOffer, SnapshotChunk)
 
 
@@ -56,7 +56,7 @@ class ShardTable:
         self._transport = transport
         self._observer = observer
         self._workers = Workers(machine.read_jobs, machine.background_jobs, machine.failed)
-        self.is_electing = False  # a shard here has no leader, and waits until it may campaign
+        self.is_electing = False  # whether a shard has no leader, and waits until it may campaign
         self._alive: frozenset[ReplicaKey] = frozenset()
         self._early: dict[tuple[ShardId, ReplicaKey], Message] = {}
         self._names: dict[TopicId, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}

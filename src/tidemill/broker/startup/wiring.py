@@ -158,8 +158,8 @@ def make(
     extra_coordinators: Sequence[AnyRegistration] = (),
 ) -> Broker:
     """
-    Create a broker with the shards in its store; it has no connections yet and does not listen.
-    `extra_coordinators` are hosted beside those of every broker.
+    Create a broker with the shards in its store.  The broker has no connections yet and does not listen.
+    `extra_coordinators` are hosted in addition to `COORDINATORS`.
     """
     broker = Broker(store, identity, static, machine, (*COORDINATORS, *extra_coordinators))
     controller = broker.controller
