@@ -1,4 +1,4 @@
-"""The tally of one election, or of the pre-vote before it: the voters that have granted and refused their vote.
+"""The tally of one election, or of the pre-vote before it: the voters that granted and refused their vote.
 
 A pre-vote asks whether a majority would vote for this replica, and changes no term (Ongaro's thesis §9.6).  An election
 follows in the next term.
@@ -12,7 +12,8 @@ class Election:
     def __init__(self, me: ReplicaKey, *, is_pre: bool, is_transfer: bool = False) -> None:
         self.is_pre = is_pre
         self.is_transfer = is_transfer
-        self._granted = {me} if is_pre else set[ReplicaKey]()  # in an election its own vote counts once it is durable
+        # In an election the candidate's own vote is counted only once it is durable.
+        self._granted = {me} if is_pre else set[ReplicaKey]()
         self._refused: set[ReplicaKey] = set()
 
     def count(self, voter: ReplicaKey, *, is_granted: bool) -> None:

@@ -1,31 +1,31 @@
-"""When a replica without a live leader campaigns.
+"""The timer that decides when a replica without a live leader campaigns.
 
-Only a tick tells a replica the time, and a sleeping replica is not ticked.  So a pause that begins between two ticks is
-kept as a duration, and becomes a deadline at the next tick.  Otherwise a replica that was woken after an hour would
+Only a tick tells a replica the time, and an idle replica is not ticked.  So a pause that begins between two ticks is
+kept as a duration, and becomes a deadline at the next tick.  Otherwise a replica that is woken after an hour would
 measure the pause from its last tick, and abandon the election that woke it.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-ELECTION_MS: Final = 1_000  # an election that is undecided for so long is repeated;
-FIRST_ELECTION_MS: Final = 125  # the first ones sooner: the pause doubles with every attempt, up to ELECTION_MS
-ATTEMPTS_MAX: Final = 8  # more are not counted: the pause has stopped growing
+ELECTION_MS: Final = 1_000  # the longest pause before an undecided election is repeated, without jitter
+FIRST_ELECTION_MS: Final = 125  # the first such pause; it doubles with every attempt, up to ELECTION_MS
+ATTEMPTS_MAX: Final = 8  # further attempts are not counted: the pause has stopped growing
 
 
 class ElectionTimer:
     """
-    Invariant: at most one of `_deadline` and `_pause_ms` is set; neither means that the next tick draws the pause.
+    Invariant: at most one of `_deadline` and `_pause_ms` is set.  If neither is, the next tick draws the pause.
     """
 
     __slots__ = ("_attempts", "_deadline", "_jitter_ms", "_pause_ms")
 
     def __init__(self, jitter_ms: Callable[[], int]) -> None:
-        """`jitter_ms` draws the random part of each pause, so that replicas do not campaign all at once."""
+        """`jitter_ms` draws the random part of each pause, so that replicas do not all campaign at the same time."""
         self._jitter_ms = jitter_ms
         self._deadline: int | None = None
         self._pause_ms: int | None = None
-        self._attempts = 0  # to be elected, since the last live leader
+        self._attempts = 0  # campaigns since the last live leader
 
     def reset(self) -> None:
         """Start over: the next tick draws a new pause."""
@@ -42,7 +42,7 @@ class ElectionTimer:
         self._attempts = min(self._attempts + 1, ATTEMPTS_MAX)
 
     def voted(self) -> None:
-        """Begin the pause that gives a candidate, which this replica has voted for, the time to win."""
+        """Begin the pause that gives the candidate that this replica has voted for the time to win."""
         self._wait(ELECTION_MS + self._jitter_ms())
 
     def _wait(self, pause_ms: int) -> None:
@@ -50,8 +50,8 @@ class ElectionTimer:
 
     def is_due(self, now_ms: int, *, is_only_voter: bool, is_leader_leaving: bool) -> bool:
         """
-        Whether to campaign now.  The only voter does not wait.  `is_leader_leaving`: the leader is alive and no longer
-        a voter; it gets ELECTION_MS more, to commit its own removal.
+        Return whether to campaign now.  The only voter does not wait.  `is_leader_leaving`: the leader is alive but no
+        longer a voter; the first pause is then longer by ELECTION_MS, so that the leader can commit its own removal.
         """
         if self._deadline is None:
             if self._pause_ms is not None:

@@ -1,4 +1,4 @@
-"""Elections: the term, the vote in it, and the leader of it, as one replica knows them.
+"""Elections: the current term, this replica's vote in it, and its leader, as one replica knows them.
 
 Ongaro & Ousterhout 2014 §5.2 and §5.4.1; Ongaro's thesis §9.6 for the pre-vote and §4.2.3 for refusing to disturb a
 live leader.
@@ -10,9 +10,9 @@ live leader.
 Invariants:
 - `is_vote_durable` is false from the moment the term or the vote changes until the journal has synced it.  `Replica`
   holds back every message meanwhile, so no peer hears of a term or a vote that a crash could make this replica forget.
-- A candidate counts its own vote once that is durable, like the vote of any other voter.
+- A candidate counts its own vote only once the vote is durable, as other voters answer only then.
 - A replica with a live leader grants no vote, whatever the term, unless that leader asked for the election
-  (`is_transfer`).  It asks the leader instead whether it still leads: the leader may have stepped down unheard.
+  (`is_transfer`).  Instead, it asks the leader whether it still leads: the message that it stepped down may be lost.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ Alive = Callable[[ReplicaKey], bool]
 
 
 def none_alive(_: ReplicaKey) -> bool:
-    """The liveness of the peers before the first tick."""
+    """Return False: before the first tick, no peer is known to be alive."""
     return False
 
 
@@ -64,8 +64,9 @@ class Elections:
         became_leader: Callable[[], None],
     ) -> None:
         """
-        Messages go to `outbox`, which is held back until the vote is durable.  `became_follower` is called after every
-        step back to the role of a follower, with True when the leader, or the role, was another before.
+        Messages are added to `outbox`, whose owner holds them back until the vote is durable.  `became_follower` is
+        called whenever this replica starts to follow or learns its leader; the argument says whether the role or the
+        leader has changed, or no leader is known.
         """
         self.role = Role.FOLLOWER
         self.term = term
@@ -73,7 +74,7 @@ class Elections:
         self.leader: ReplicaKey | None = None  # of `term`, as far as this replica knows
         self.is_vote_changed = False  # since `take_vote`
         self.is_vote_durable = True
-        self.is_alive: Alive = none_alive  # at the last tick
+        self.is_alive: Alive = none_alive  # as given by the last tick
         self._me = me
         self._log = log
         self._outbox = outbox
@@ -83,7 +84,7 @@ class Elections:
         self._timer = ElectionTimer(jitter_ms)
 
     def is_led(self) -> bool:
-        """Whether this replica knows a live leader."""
+        """Return whether this replica knows a live leader, which may be itself."""
         if self.role is Role.LEADER:
             return True
         return self.leader in self._log.memberships.current.voters and self.is_alive(self.leader)
@@ -102,7 +103,7 @@ class Elections:
     # Campaigns.
 
     def campaign(self, *, is_transfer: bool) -> None:
-        """Run a pre-vote; the only voter, and the target of a leadership transfer, go without one."""
+        """Start a pre-vote, or an election if this replica is the only voter or the target of a leadership transfer."""
         self._timer.attempted()
         self.leader = None
         if is_transfer or len(self._log.memberships.current.voters) == 1:
@@ -131,7 +132,7 @@ class Elections:
         )
 
     def _decide(self) -> None:
-        """Act on the votes, if they suffice by now or can no longer suffice."""
+        """End the election or the pre-vote if the votes counted so far have won or lost it."""
         election, voters = self._election, self._log.memberships.current.voters
         if election is None:
             return
@@ -152,14 +153,14 @@ class Elections:
     # Followers.
 
     def follow(self, term: int, leader: ReplicaKey | None) -> None:
-        """Become a follower of `leader`, None if it is not known yet, and start the election timer over."""
+        """Become a follower of `leader`, which is None if it is not known yet, and restart the election timer."""
         if term > self.term:
             self._set_vote(term, None)
         self._step_back(leader)
         self._timer.reset()
 
     def _step_back(self, leader: ReplicaKey | None) -> None:
-        """Follow, and keep the timer: a candidate that has lost campaigns again when it would have anyway."""
+        """Become a follower without restarting the timer: a candidate that has lost campaigns again when it expires."""
         is_new = leader is None or leader != self.leader or self.role is not Role.FOLLOWER
         self.role = Role.FOLLOWER
         self.leader = leader
@@ -167,7 +168,7 @@ class Elections:
         self._became_follower(is_new)
 
     def observe_term(self, message: Message) -> None:
-        """Adopt the higher term of `message`, unless the message is a vote or a pre-vote that changes nothing here."""
+        """Adopt the higher term of `message`, unless it is a pre-vote, or a vote request despite a live leader."""
         if isinstance(message, VoteRequest):
             may_ignore = message.is_pre or (self.is_led() and not message.is_transfer)
         else:  # a granted pre-vote names the term that was asked about
@@ -184,7 +185,7 @@ class Elections:
         """
         log = self._log
         if sender == self.leader:
-            self.leader = None  # it has stepped down, or was restarted
+            self.leader = None  # a leader that requests votes has stepped down or was restarted
         is_up_to_date = (request.last_term, request.last_index) >= (log.last_term, log.last_index)
         may_change = not self.is_led() or request.is_transfer
         if not may_change and self.role is Role.FOLLOWER:
@@ -208,7 +209,10 @@ class Elections:
         return self.voted_for in (None, candidate) and self.leader in (None, candidate)
 
     def _yields_to(self, other: ReplicaKey) -> bool:
-        """Two simultaneous candidates would split the votes: the one that is listed first among the voters goes on."""
+        """
+        Return whether this candidate gives way to `other`: two simultaneous candidates would split the votes, so only
+        the one that is listed first among the voters continues.
+        """
         me, voters = self._me, self._log.memberships.current.voters
         return other in voters and (me not in voters or voters.index(other) < voters.index(me))
 
@@ -217,15 +221,16 @@ class Elections:
 
     def _question_leader(self) -> None:
         """
-        Ask the leader whether it still leads: its broker is alive, but it may have stepped down unheard.  A leader that
-        leads answers with an Append as well, which follows the VoteAnswer and restores the belief in it.
+        Ask the leader whether it still leads: its broker is alive, but the leader may have stepped down without this
+        replica's knowledge.  Its VoteResponse makes this replica forget it; if it still leads, an AppendEntries follows
+        that makes this replica follow it again.
         """
         assert self.leader is not None, "there is no leader to ask"
         self._outbox.append((self.leader, self._vote_request(self.term + 1, is_pre=True, is_transfer=False)))
 
     def on_vote_answer(self, sender: ReplicaKey, answer: VoteResponse) -> None:
         if sender == self.leader and self.role is Role.FOLLOWER:
-            self.leader = None  # until it is heard from again
+            self.leader = None  # until the leader sends an AppendEntries, which shows that it still leads
         election = self._election
         if election is None or answer.is_pre != election.is_pre:
             return
@@ -243,12 +248,12 @@ class Elections:
         self.is_vote_durable = False
 
     def take_vote(self) -> Vote:
-        """Return the term and the vote, which have changed since the last call."""
+        """Return the term and the vote, and note that they were handed out."""
         self.is_vote_changed = False
         return Vote(self.term, self.voted_for)
 
     def vote_is_durable(self, vote: Vote | None) -> None:
-        """Take the report that `vote` is durable.  It is ignored if the vote has changed since."""
+        """Note that `vote` is durable; ignore it if the vote has changed since."""
         if self.is_vote_durable or self.is_vote_changed or vote != Vote(self.term, self.voted_for):
             return
         self.is_vote_durable = True

@@ -1,7 +1,7 @@
 """One entry of a shard's log, as Raft, storage and peers know it.
 
-An entry is a record batch of one partition, a reference to one, or a command (which takes no offset).  Storage writes
-an entry as a row of the journal; rows that are not entries have kinds of their own (`storage/journal/row.py`).
+An entry is a record batch of one partition, a reference to a batch, or a command (which takes no offset).  Storage
+writes an entry as a row of the journal; control rows have other kinds (`storage/journal/row.py`).
 """
 
 from enum import IntEnum
@@ -76,10 +76,10 @@ class Entry:
         self.append_time = append_time  # ms since the epoch; never decreases within a shard
         self.index = index
         self.term = term
-        # The position of the bytes on this replica.  Never sent to a peer, and never compared.
+        # Where this replica's segment holds the bytes.  The position is never sent to a peer, and never compared.
         self.segment_base = 0
         self.position = 0
-        self.header: BatchHeader | None = None  # of a BATCH, read before its offset and epoch were stamped
+        self.header: BatchHeader | None = None  # a BATCH's header, as it was before offset and epoch were stamped
         self.crc: int | None = None  # of the payload, once `checksum` has computed it
 
     def checksum(self) -> int:

@@ -1,12 +1,12 @@
-"""A follower's side of replication: what it takes from its leader, and what it acknowledges.
+"""A follower's side of replication: which entries and snapshots it takes from its leader and acknowledges.
 
 Ongaro & Ousterhout 2014 §5.3 and §7.  The leader's side is `raft/progress_tracker.py`.
 
 Invariants:
-- `match_index` is how far the log is known to match the leader's; it starts over with every leader.
-- A follower acknowledges the lower one of `match_index` and the log's `durable_index`, and nothing while it installs a
+- `match_index` is the index up to which the log is known to match the leader's; it is reset for every new leader.
+- A follower acknowledges the lower of `match_index` and the log's `durable_index`, and nothing while it installs a
   snapshot or is damaged.
-- Committed entries match those of every leader; so does an installed snapshot.
+- Committed entries match those of every leader, and so does an installed snapshot.
 """
 
 from tidemill.model.broker_id import ReplicaKey
@@ -38,7 +38,7 @@ class Follower:
         self.match_index = 0
 
     def follow(self, leader: ReplicaKey) -> None:
-        """Take `leader` for the leader of this term: it has sent a message that only a leader sends."""
+        """Accept `leader` as the leader of this term: it has sent a message that only a leader sends."""
         elections = self._elections
         if elections.role is not Role.FOLLOWER or elections.leader != leader:
             assert elections.role is not Role.LEADER, f"{leader} and {self._me} lead term {elections.term}"
@@ -71,7 +71,7 @@ class Follower:
         self.match_index = max(self.match_index, prev_index + len(append.entries))
         log.commit(min(append.commit_index, self.match_index))
         if append.serial or log.durable_index >= self.match_index:
-            self.acknowledge(append.serial)  # else `Replica.advance` does, once the entries are durable
+            self.acknowledge(append.serial)  # otherwise `Replica.advance` does so once the entries are durable
 
     def _reject(self, sender: ReplicaKey, append: AppendEntries) -> None:
         log = self._log
@@ -87,7 +87,7 @@ class Follower:
         self._outbox.append((sender, rejection))
 
     def acknowledge(self, serial: int) -> None:
-        """Tell the leader how far the log matches its own and is durable here."""
+        """Tell the leader how far this log matches the leader's and is durable."""
         leader, log = self._elections.leader, self._log
         assert leader is not None, "there is no leader to answer"
         match, durable = self.match_index, log.durable_index
@@ -122,7 +122,7 @@ class Follower:
             self._answer_installing()
 
     def _answer_installing(self) -> None:
-        """Tell the leader which snapshot is committed: a new leader may not know, and would offer an older one."""
+        """Tell the leader which snapshot is being installed: a new leader might otherwise offer an older one."""
         leader, snapshot = self._elections.leader, self._repair.snapshot
         assert leader is not None and snapshot is not None, "there is no leader, or no install"
         answer = AppendEntriesResponse(term=self._elections.term, commit_index=snapshot[0], is_installing=True)
@@ -136,7 +136,7 @@ class Follower:
             repair.chunks.append(chunk)
 
     def installed(self, membership: Membership) -> None:
-        """The row that ends the install is queued, and the host's log begins behind the snapshot."""
+        """Note that the row that ends the install is queued, and that the host's log begins after the snapshot."""
         repair = self._repair
         assert repair.snapshot is not None, "nothing was offered"
         self._log.installed(repair.snapshot[0], membership, is_damaged=repair.is_damaged)
@@ -144,7 +144,7 @@ class Follower:
         self.match_index = 0
 
     def install_is_durable(self) -> None:
-        """The replica is whole, and may acknowledge the snapshot."""
+        """Note that the installed snapshot is durable: the replica is whole, and may acknowledge the snapshot."""
         assert self._repair.snapshot is not None, "nothing was offered"
         self.match_index = self._repair.snapshot[0]
         self._repair.finish()
@@ -152,7 +152,7 @@ class Follower:
     # Damage.
 
     def report_damage(self, now_ms: int) -> None:
-        """Tell every member of the damage, twice a second until it is repaired."""
+        """Report the damage to every member, at most twice a second."""
         if self._repair.is_report_due(now_ms):
             report = self._damage_report()
             self._outbox += [(member, report) for member in self._log.memberships.current.members if member != self._me]

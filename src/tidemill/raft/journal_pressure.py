@@ -2,8 +2,8 @@
 
 Entries of a leader whose journal is full become durable on other brokers but not on its own disk, so the leader may not
 serve them.  A replica does not campaign while its journal is full.  After FULL_MS a leader asks one voter after another
-to campaign, until one of them leads.  It continues to ask after it has stepped down: followers that do not know this
-yet still take it for the leader, because its broker is alive.
+to campaign, until one of them leads.  It continues to ask after it has stepped down: followers that have not learned of
+this still consider it the leader, because its broker is alive.
 """
 
 from collections.abc import Sequence
@@ -25,26 +25,26 @@ class JournalPressure:
 
     def __init__(self) -> None:
         self._full_since: int | None = None
-        self._attempts = 0  # to yield, since `_full_since`
-        self.led_term = 0  # the term that this replica led last, until it hears of another leader; 0: none
+        self._attempts = 0  # attempts to yield since `_full_since`
+        self.led_term = 0  # the last term that this replica led, until it learns of another leader; 0: none
 
     @property
     def is_full(self) -> bool:
         return self._full_since is not None
 
     def tick(self, now_ms: int, ticked_ms: int, *, is_full: bool) -> None:
-        """`ticked_ms` is the time of the previous tick: a gap of FULL_MS or more starts a new series."""
+        """Note whether the journal is full.  A gap of FULL_MS since `ticked_ms`, the last tick, starts a new series."""
         if not is_full:
             self._full_since, self._attempts = None, 0
         elif self._full_since is None or now_ms - ticked_ms >= FULL_MS:
             self._full_since, self._attempts = now_ms, 0
 
     def is_yield_due(self, now_ms: int) -> bool:
-        """Whether to ask the next voter to campaign: every FULL_MS, while the journal stays full."""
+        """Return whether to ask the next voter to campaign: every FULL_MS, while the journal stays full."""
         return self._full_since is not None and now_ms - self._full_since >= FULL_MS * (self._attempts + 1)
 
     def next_successor(self, able: Sequence[ReplicaKey]) -> ReplicaKey | None:
-        """Return the voters of `able` in turn, one per call; None when `able` is empty."""
+        """Return the next voter of `able`, round robin; None when `able` is empty."""
         attempt = self._attempts
         self._attempts += 1
         return able[attempt % len(able)] if able else None

@@ -1,4 +1,4 @@
-"""The port to the log that the host keeps: what a replica reads of it."""
+"""The port through which a replica reads the log that its host keeps."""
 
 from typing import Protocol
 
@@ -7,13 +7,13 @@ from tidemill.raft.entry import Entry
 
 class LogView(Protocol):
     """
-    All of the log is durable when a replica is opened on it.  Afterwards the host applies what `Replica.ready` returns
-    at once, before it is durable; every later read sees the changed log.
+    The whole log is durable when a replica is opened on it.  Afterwards the host applies the changes that
+    `Replica.ready` returns immediately, before they are durable, and every later read sees the changed log.
     """
 
     @property
     def first_index(self) -> int:
-        """The first index whose entry is still in memory; the term of the entry before it is known, too."""
+        """The first index whose entry is still in memory.  The term of the entry before it is also known."""
         ...
 
     @property

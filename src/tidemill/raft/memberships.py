@@ -1,7 +1,7 @@
 """The memberships that a log holds: the committed one, and changes that may still be truncated.  Ongaro's thesis §4.1.
 
-A change is in force from the moment its entry is appended, whether or not it is committed.  Truncating the entry puts
-the membership before it back in force.
+A change is in force from the moment its entry is appended, whether or not it is committed.  Truncating the entry
+restores the previous membership.
 """
 
 from tidemill.model.broker_id import ReplicaKey
@@ -26,7 +26,7 @@ class Memberships:
         return self._by_index[-1][0]
 
     def has_voter(self, member: ReplicaKey) -> bool:
-        """Whether `member` votes in the current membership or in one that a truncation can bring back."""
+        """Return whether `member` votes in the current membership or in one that a truncation can restore."""
         return any(member in membership.voters for _, membership in self._by_index)
 
     def append(self, index: int, membership: Membership) -> None:
@@ -39,7 +39,7 @@ class Memberships:
         self.current = self._by_index[-1][1]
 
     def commit(self, index: int) -> None:
-        """Drop the memberships that can no longer come back, now that the log is committed up to `index`."""
+        """Note that the log is committed up to `index`, and drop the memberships that no truncation can restore."""
         while len(self._by_index) > 1 and self._by_index[1][0] <= index:
             del self._by_index[0]
 

@@ -60,11 +60,11 @@ _OPEN_ENDED: Final = (APPEND_ENTRIES, SNAPSHOT_OFFER, SNAPSHOT_CHUNK)
 
 
 class MalformedMessage(ValueError):
-    """The bytes from a peer are not a message, or were damaged in transit.  Its connection is closed."""
+    """The bytes from a peer are not a message, or were damaged in transit.  The connection to the peer is closed."""
 
 
 def encode(message: Message) -> list[Buffer]:
-    """Return the parts of one message, the payloads of entries among them.  Every entry must have its payload."""
+    """Return the parts of an encoded message; payloads are parts of their own.  Every entry must have its payload."""
     match message:
         case AppendEntries():
             return _encode_append(message)

@@ -2,9 +2,9 @@
 
     candidate ──▶ voters        VoteRequest      ◀── VoteResponse
     leader ─────▶ members       AppendEntries    ◀── AppendEntriesResponse
-    leader ─────▶ voter         TimeoutNow: campaign at once
-    leader ─────▶ member        SnapshotOffer, when the member's next entry is not in the leader's memory any more
-    member ─────▶ leader        SnapshotPull: bytes of one partition, from an offset on    ◀── SnapshotChunk
+    leader ─────▶ voter         TimeoutNow: campaign immediately
+    leader ─────▶ member        SnapshotOffer, when the member's next entry is no longer in the leader's memory
+    member ─────▶ leader        SnapshotPull: request batches of one partition from an offset on    ◀── SnapshotChunk
     member ─────▶ leader        AppendEntriesResponse: the snapshot is durable
     damaged ────▶ members       Damaged: do not count me, and offer me a snapshot if you lead
 
@@ -50,25 +50,25 @@ class AppendEntriesResponse:
     match_index: int = 0  # the log matches the leader's up to here, and is durable
     commit_index: int = 0
     rejected_index: int = 0  # the `prev_index` that did not match; 0: accepted
-    hint_index: int = 0  # after a rejection, the last index that may match,
-    hint_term: int = 0  # and the term of the entry there
-    is_installing: bool = False  # a snapshot is being installed; until then no entry is taken
+    hint_index: int = 0  # after a rejection, the last index that may match
+    hint_term: int = 0  # the term of the entry at `hint_index`
+    is_installing: bool = False  # the sender is installing a snapshot, and takes no entries until it has finished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeoutNow:
-    """The receiver shall campaign at once, without a pre-vote: the leader of `term` transfers leadership to it."""
+    """The leader of `term` transfers leadership: the receiver shall campaign immediately, without a pre-vote."""
 
     term: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged:
-    """The sender has lost entries that it may have acknowledged.  Repeated until it is repaired."""
+    """The sender has lost entries that it may have acknowledged.  It repeats this message until it is repaired."""
 
     term: int
-    last_index: int  # of the last entry it may have acknowledged: only a snapshot that reaches it repairs the sender
-    last_term: int
+    last_index: int  # the last entry that the sender may have acknowledged; the repairing snapshot must reach it
+    last_term: int  # the term of that entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class SnapshotOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotPull:
-    """A request for batches of a snapshot.  The member repeats it, so that loss, delay and duplication do no harm."""
+    """A request for batches of a snapshot.  The member repeats it until it has them, so a lost message does no harm."""
 
     term: int
     index: int  # the snapshot's

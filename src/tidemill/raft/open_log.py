@@ -1,16 +1,16 @@
-"""A replica's log as the core sees it: the host's log, changed by what `ready` has not handed out yet.
+"""A replica's log as the core sees it: the host's log, and the changes that `ready` has not handed out yet.
 
     first_index            commit_index        _kept_last            last_index
     ├── in the host's log ───┴───────────────────┼── new, not handed out ──┤
-                                    durable_index may lie anywhere; an install can leave it behind commit_index
+                            durable_index may be anywhere; after an install it can be lower than commit_index
 
 A truncation that has not been handed out hides the end of the host's log: `_kept_last` is the last entry of it that
 still belongs to this log.
 
 Invariants:
 - Entries up to `commit_index` are never truncated.
-- Everything up to `durable_index` is on this disk, and is what the log holds now: a truncation lowers it.
-- `memberships` follows the entries: appending a change puts it in force, truncating it takes it back.
+- The entries up to `durable_index` are on this replica's disk, as the log holds them now.  A truncation lowers it.
+- `memberships` follows the entries: appending a change puts it in force, truncating it restores the one before.
 """
 
 from tidemill.raft.entry import COMMAND, Command, Entry
@@ -49,7 +49,7 @@ class OpenLog:
 
     @property
     def stable_index(self) -> int:
-        """The last entry that is both committed and durable here."""
+        """The last entry that is committed, and durable on this replica's disk."""
         committed, durable = self.commit_index, self.durable_index
         return committed if committed < durable else durable
 
@@ -69,15 +69,15 @@ class OpenLog:
 
     def holds(self, index: int, term: int) -> bool:
         """
-        Whether the log holds the entry of `term` at `index`.  If it does, it matches any other log that holds that
-        entry, up to there (the log matching property).
+        Return whether the log holds the entry of `term` at `index`.  If it does, it matches every other log that holds
+        that entry, up to and including the entry (the log matching property).
         """
         return self.first_index - 1 <= index <= self.last_index and self.term_at(index) == term
 
     def probable_match(self, index: int, term: int) -> int:
         """
         Return the last index, not above `index`, whose term is not above `term`.  After a mismatch the leader goes back
-        that far at once, instead of one entry at a time.
+        that far in one step, instead of one entry at a time.
         """
         index = min(index, self.last_index)
         while index >= self.first_index and self.term_at(index) > term:
@@ -97,8 +97,8 @@ class OpenLog:
 
     def append_missing(self, entries: tuple[Entry, ...]) -> None:
         """
-        Append a leader's entries, as far as they are new.  Truncate only where an entry differs: a late message may
-        hold less than the log does by now.
+        Append those of a leader's entries that the log lacks.  Truncate only where an entry differs: a late message may
+        end before the log does.
         """
         for at, entry in enumerate(entries):
             if entry.index <= self.last_index:
@@ -127,8 +127,9 @@ class OpenLog:
 
     def installed(self, index: int, membership: Membership, *, is_damaged: bool) -> None:
         """
-        The host's log begins behind a snapshot at `index` now.  Until the snapshot is durable, `durable_index` is what
-        was committed before, because an install truncates nothing else; of a damaged log, less than the snapshot.
+        Note that the host's log now begins after a snapshot at `index`.  Until the snapshot is durable, `durable_index`
+        is the stable index from before the install, because an install truncates only entries after that.  For a
+        damaged log it is also lower than `index`.
         """
         assert not self.has_changed, "entries that were not handed out are lost"
         self._kept_last = self._kept.last_index
@@ -140,7 +141,7 @@ class OpenLog:
         self.commit_index = index
 
     def take(self) -> tuple[int | None, list[Entry]]:
-        """Hand out the index to truncate from, and the entries to append then.  Both are the host's from now on."""
+        """Hand out the index to truncate from, if any, and the entries to append afterwards."""
         truncate_from, self._truncate_from = self._truncate_from, None
         new, self._new = self._new, []
         self._kept_last += len(new)

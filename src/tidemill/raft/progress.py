@@ -2,12 +2,12 @@
 
 PROBE      The leader does not know where the logs match.  One message is in flight at a time.
 REPLICATE  The logs match.  Messages are pipelined, up to the window.
-SNAPSHOT   The member's next entry is not in the leader's memory any more, or the member is installing.  No entries
-           are sent; the member pulls a snapshot.
+SNAPSHOT   The member's next entry is no longer in the leader's memory, or the member is installing a snapshot.  The
+           leader sends no entries; the member pulls a snapshot.
 
-       accepted                  lost
+       accepted             message lost
 PROBE ──────────▶ REPLICATE ──────────────▶ PROBE
-  └──── next entry is gone ────▶ SNAPSHOT ──── it has the snapshot ────▶ REPLICATE
+  └── next entry not in memory ──▶ SNAPSHOT ── member has the snapshot ──▶ REPLICATE
 """
 
 from collections import deque
@@ -36,19 +36,20 @@ class Window:
 @dataclass(slots=True, kw_only=True)
 class Progress:
     next_index: int  # the next entry to send
-    match_index: int = 0  # the member holds the leader's log up to here, durably
+    match_index: int = 0  # the member's durable log matches the leader's up to this index
     commit_index: int = 0  # as the member reported it
-    commit_sent: int = 0
-    serial_sent: int = 0
+    commit_sent: int = 0  # the highest commit index sent to the member
+    serial_sent: int = 0  # the newest read index round sent to the member
     state: ProgressState = ProgressState.PROBE
-    # Of a damaged member: the term and index that a snapshot must reach to repair it.  Until then the member does not
-    # count for any majority.
+    # Only for a damaged member: the term and index that a snapshot must reach to repair it.  A damaged member does not
+    # count towards a majority.
     repair_floor: tuple[int, int] | None = None
     is_waiting: bool = False  # a probe is in flight
     is_offered: bool = False  # a snapshot was offered, and the member has pulled bytes of it recently
-    snapshot_index: int = 0  # of that snapshot; entries after it are kept in memory for this member
-    heard_at: int | None = None  # the last response, or the first message sent after all were answered (ms on the
-    # tick's clock); None: after the last tick
+    snapshot_index: int = 0  # of the offered snapshot; entries after it are kept in memory for this member
+    # When the member last responded, or when the oldest unanswered message was sent, in ms on the tick's clock.  None
+    # until the next tick sets it.
+    heard_at: int | None = None
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)  # last index and bytes of each message
     in_flight_bytes: int = 0
 
@@ -68,7 +69,7 @@ class Progress:
         return self.is_waiting or bool(self.in_flight)
 
     def sent(self, last_index: int, size: int) -> None:
-        """A message of `size` bytes has left, with entries up to `last_index`."""
+        """Note that a message of `size` bytes, with entries up to `last_index`, was sent."""
         if not self.is_owed:
             self.heard_at = None
         if self.state is ProgressState.PROBE:
@@ -79,7 +80,7 @@ class Progress:
             self.next_index = last_index + 1
 
     def accepted(self, match_index: int) -> bool:
-        """The member holds the log up to `match_index`.  Return whether that is further than was known."""
+        """Note that the member holds the log up to `match_index`.  Return whether its match index has advanced."""
         self.is_waiting = False
         self.repair_floor = None
         while self.in_flight and self.in_flight[0][0] <= match_index:
@@ -94,7 +95,7 @@ class Progress:
         return is_news
 
     def install(self) -> None:
-        """Switch to SNAPSHOT, and discard what is known of messages in flight."""
+        """Switch to SNAPSHOT, and forget the messages in flight."""
         if self.state is not ProgressState.SNAPSHOT:
             self.probe(self.next_index)
             self.state = ProgressState.SNAPSHOT
@@ -102,14 +103,14 @@ class Progress:
             self.snapshot_index = 0
 
     def damaged(self, repair_floor: tuple[int, int]) -> None:
-        """The member is damaged: its acknowledgements do not count any more, and it needs a snapshot."""
+        """Note that the member is damaged: its acknowledgements no longer count, and it needs a snapshot."""
         self.match_index = 0
         self.repair_floor = repair_floor
         self.install()
 
     @property
     def needed_index(self) -> int:
-        """The first entry that the member may still have to be sent."""
+        """The first entry that the leader may still have to send to the member."""
         return max(self.match_index, self.snapshot_index if self.state is ProgressState.SNAPSHOT else 0) + 1
 
     def probe(self, next_index: int) -> None:
@@ -122,5 +123,5 @@ class Progress:
         self.in_flight_bytes = 0
 
     def probe_again(self) -> None:
-        """Probe from where the logs are known to match; if they are not, repeat the last probe."""
+        """Probe after the match index; if no match is known, repeat the last probe."""
         self.probe(self.match_index + 1 if self.match_index else self.next_index)

@@ -1,7 +1,7 @@
-"""A leader's side of replication: the progress of every other member, and what a majority has.
+"""A leader's side of replication: the progress of every other member, and the entries that a majority has.
 
 Ongaro & Ousterhout 2014 §5.3.  The follower's side is `raft/follower.py`; `raft/progress.py` has the states of one
-member.  Created when a term is won, and dropped when it ends: nothing in it is durable.
+member.  A tracker is created when a replica becomes leader and dropped when it steps down; nothing in it is durable.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from tidemill.raft.progress import Progress, ProgressState, Window
 from tidemill.raft.status import MemberStatus
 from tidemill.raft.voters import Membership
 
-RETRY_MS: Final = 500  # a message that is unanswered for so long counts as lost
+RETRY_MS: Final = 500  # a message without a response for this time counts as lost
 ENTRY_OVERHEAD_BYTES: Final = 80  # what an entry costs beside its payload
 
 
@@ -31,7 +31,7 @@ class ProgressTracker:
         self.follow(membership)
 
     def follow(self, membership: Membership) -> None:
-        """Adopt `membership`: begin to probe new members, and forget those that have left."""
+        """Adopt `membership`: begin to probe new members, and forget removed ones."""
         for member in membership.members:
             if member != self._me and member not in self.members:
                 self.members[member] = Progress(next_index=self._log.last_index + 1)
@@ -48,7 +48,7 @@ class ProgressTracker:
         return {member: it.match_index for member, it in self.members.items() if it.repair_floor is None}
 
     def status(self) -> dict[ReplicaKey, MemberStatus]:
-        """Return what is known of each other member."""
+        """Return the status of each other member."""
         return {member: progress.status() for member, progress in self.members.items()}
 
     def read_index_round(self, voters: tuple[ReplicaKey, ...]) -> int:
@@ -62,7 +62,7 @@ class ProgressTracker:
         return quorum.reached_by_majority(voters, {**self.matches, self._me: durable_index})
 
     def replicated_index(self, voters: tuple[ReplicaKey, ...], durable_index: int, voter_count: int) -> int:
-        """Return the last entry on the disks of `voter_count` of `voters`; 0 if there are not as many."""
+        """Return the last entry on the disks of `voter_count` of `voters`; 0 if there are fewer voters."""
         if len(voters) < voter_count:
             return 0
         reached = {**self.matches, self._me: durable_index}
@@ -81,12 +81,12 @@ class ProgressTracker:
         rejected = answer.rejected_index
         if progress.state is ProgressState.SNAPSHOT and (rejected or answer.match_index + 1 < self._log.first_index):
             if not rejected and answer.match_index >= progress.snapshot_index:
-                progress.is_offered = False  # it has that snapshot, and its next entry is gone: offer a newer one
+                progress.is_offered = False  # the member's next entry has left memory meanwhile: offer a newer snapshot
             return False
         if not rejected:
             progress.heard_at = None
             return progress.accepted(answer.match_index)
-        # In REPLICATE the logs match: the message came late, or one before it was lost, and `retry` repeats that.
+        # In REPLICATE the logs match: the message was late, or an earlier message was lost and `retry` will repeat it.
         if progress.state is ProgressState.PROBE and rejected == progress.next_index - 1:
             progress.heard_at = None
             meeting = self._log.probable_match(min(answer.hint_index, rejected - 1), answer.hint_term)
@@ -94,7 +94,7 @@ class ProgressTracker:
         return False
 
     def peer_reconnected(self, member: ReplicaKey) -> None:
-        """The connection to `member` is new: messages in flight may be lost."""
+        """Note that the connection to `member` is new: messages in flight may be lost."""
         progress = self.members.get(member)
         if progress is not None:
             progress.is_offered = False
@@ -102,7 +102,7 @@ class ProgressTracker:
                 progress.probe_again()
 
     def offered(self, member: ReplicaKey, index: int) -> None:
-        """A snapshot at `index` was offered to `member`."""
+        """Note that a snapshot at `index` was offered to `member`."""
         progress = self.members.get(member)
         if progress is not None:
             progress.is_offered = True
@@ -110,7 +110,10 @@ class ProgressTracker:
             progress.heard_at = None
 
     def damaged(self, member: ReplicaKey, repair_floor: tuple[int, int], now_ms: int) -> None:
-        """`member` reports damage.  It repeats the report until it is repaired: an offer may have been lost."""
+        """
+        Take a damage report of `member`.  If the member still repeats it RETRY_MS after an offer, the offer may have
+        been lost: offer again.
+        """
         progress = self.members.get(member)
         if progress is not None:
             self._serials.pop(member, None)
@@ -124,7 +127,7 @@ class ProgressTracker:
         return None if progress is None else progress.repair_floor
 
     def pulled(self, member: ReplicaKey) -> bool:
-        """Whether a pull from `member` is to be answered: it is a member in SNAPSHOT."""
+        """Note a pull from `member`, and return whether to answer it: only if the member is in SNAPSHOT."""
         progress = self.members.get(member)
         if progress is None or progress.state is not ProgressState.SNAPSHOT:
             return False
@@ -132,18 +135,18 @@ class ProgressTracker:
         return True
 
     def needs_install(self, member: ReplicaKey) -> None:
-        """The bytes of `member`'s next entry are gone, though its row is still in memory."""
+        """Switch `member` to SNAPSHOT: the bytes of its next entry were removed, though its row is still in memory."""
         progress = self.members.get(member)
         if progress is not None:
             progress.install()
 
     def needed_index(self, is_alive: Callable[[ReplicaKey], bool]) -> int:
-        """Return the first entry that a live member may still have to be sent."""
+        """Return the first entry that the leader may still have to send to a live member."""
         needed = [progress.needed_index for member, progress in self.members.items() if is_alive(member)]
         return min(needed, default=self._log.last_index + 1)
 
     def retry(self, now_ms: int, commit_index: int, is_alive: Callable[[ReplicaKey], bool]) -> None:
-        """Repeat what a live member has left unanswered for RETRY_MS, and tell it what is committed."""
+        """Repeat messages that a live member has not answered for RETRY_MS, and report the commit index again."""
         for member, progress in self.members.items():
             if progress.heard_at is None:
                 progress.heard_at = now_ms
@@ -157,7 +160,7 @@ class ProgressTracker:
                 progress.probe_again()
 
     def waits_for_answers(self, commit_index: int, is_alive: Callable[[ReplicaKey], bool]) -> bool:
-        """Whether a live member may need a retry."""
+        """Return whether a live member may need a retry."""
         return any(
             self._is_owed(member, progress, commit_index) and is_alive(member)
             for member, progress in self.members.items()
@@ -173,7 +176,7 @@ class ProgressTracker:
         )
 
     def messages(self, term: int, commit_index: int) -> Iterator[tuple[ReplicaKey, AppendEntries]]:
-        """Yield what may be sent now.  A member whose next entry is not in memory any more switches to SNAPSHOT."""
+        """Yield the messages that may be sent now.  A member whose next entry is not in memory switches to SNAPSHOT."""
         log = self._log
         for member, progress in self.members.items():
             while progress.may_send(self._window):
@@ -202,7 +205,7 @@ class ProgressTracker:
                 )
 
     def _entries_from(self, progress: Progress) -> tuple[list[Entry], int]:
-        """Return the entries of the next message, and their bytes.  Probes have some, too: most probes are accepted."""
+        """Return the next message's entries, and their size.  Probes carry entries, too: most probes are accepted."""
         window, log = self._window, self._log
         entries: list[Entry] = []
         size = 0

@@ -10,18 +10,18 @@ def majority(voters: Collection[ReplicaKey]) -> int:
 
 
 def has_majority(voters: Collection[ReplicaKey], agreeing: Iterable[ReplicaKey]) -> bool:
-    """Whether a majority of `voters` is in `agreeing`; duplicates and other members do not count."""
+    """Return whether a majority of `voters` is in `agreeing`; duplicates and other members do not count."""
     agreeing = set(agreeing)
     return sum(voter in agreeing for voter in voters) >= majority(voters)
 
 
 def cannot_win(voters: Collection[ReplicaKey], refusing: Iterable[ReplicaKey]) -> bool:
-    """Whether so many voters have refused that the rest is not a majority."""
+    """Return whether so many of `voters` are in `refusing` that the others are no majority."""
     refusing = set(refusing)
     return sum(voter in refusing for voter in voters) > len(voters) - majority(voters)
 
 
 def reached_by_majority(voters: Collection[ReplicaKey], reached: Mapping[ReplicaKey, int]) -> int:
-    """Return the greatest number that a majority of `voters` has reached; a voter missing in `reached` is at 0."""
+    """Return the greatest index that a majority of `voters` has reached; a voter that `reached` lacks is at 0."""
     ranked = sorted((reached.get(voter, 0) for voter in voters), reverse=True)
     return ranked[majority(voters) - 1]

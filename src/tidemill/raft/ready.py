@@ -10,7 +10,7 @@ from tidemill.raft.messages import Message, SnapshotChunk, SnapshotOffer, Snapsh
 
 @dataclass(slots=True)
 class Vote:
-    """The current term, and the vote in it.  Durable before any message leaves."""
+    """The current term, and the vote in it.  It must be durable before any message is sent."""
 
     term: int
     voted_for: ReplicaKey | None
@@ -19,15 +19,17 @@ class Vote:
 @dataclass(slots=True)
 class Ready:
     """
-    One turn's work, in the order in which the host must begin it.  Nothing in it waits for a sync of the same turn: a
+    One turn's work, in the order in which the host must begin it.  No part of it waits for a sync of the same turn: a
     message that depends on a sync is returned by a later `ready`.
+
+    The vote, the truncation and the entries go to the journal, where one sync makes them durable for all shards.
     """
 
-    vote: Vote | None = None  # goes to the journal,
-    truncate_from: int | None = None  # with the first index that is truncated,
-    entries: list[Entry] = field(default_factory=list)  # and then these, in one sync for all shards
+    vote: Vote | None = None  # None: unchanged
+    truncate_from: int | None = None  # the first index to remove; None: truncate nothing
+    entries: list[Entry] = field(default_factory=list)  # to append after the truncation
     messages: Sequence[tuple[ReplicaKey, Message]] = ()
-    installs: Sequence[ReplicaKey] = ()  # members to offer a snapshot to; then call `Replica.offered`
+    installs: Sequence[ReplicaKey] = ()  # members to which to offer a snapshot; then call `Replica.offered`
     pulls: Sequence[tuple[ReplicaKey, SnapshotPull]] = ()  # requests to answer with a chunk, or with a newer offer
     offer: SnapshotOffer | None = None  # a snapshot to install; rows queued before it still belong to the log
-    chunks: Sequence[SnapshotChunk] = ()  # of the snapshot that is being installed
+    chunks: Sequence[SnapshotChunk] = ()  # parts of the snapshot that is being installed

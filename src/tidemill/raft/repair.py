@@ -1,4 +1,4 @@
-"""What keeps a replica from taking entries: damaged files, and a snapshot that is being installed.
+"""The two reasons for which a replica takes no entries: its files are damaged, or it is installing a snapshot.
 
     WHOLE ── a segment is not what was written ──▶ DAMAGED ─┐
       │                                                     │ a snapshot offer is accepted
@@ -7,42 +7,43 @@
     WHOLE ◀── the INSTALLED row is durable ── INSTALLED ◀── INSTALLING
                                               (the row is queued)
 
-A damaged replica neither votes nor counts.  One that installs votes with the log that it had before, takes no entry,
-and does not campaign.  `docs/raft.md` has the rules and their reasons.
+A damaged replica neither votes nor counts towards a majority.  A replica that installs a snapshot votes with the log
+that it had before, takes no entry, and does not campaign.  `docs/raft.md` has the rules and their reasons.
 """
 
 from typing import Final
 
 from tidemill.raft.messages import SnapshotChunk, SnapshotOffer
 
-DAMAGED_MS: Final = 500  # a damaged replica repeats its report this often
+DAMAGED_MS: Final = 500  # the interval at which a damaged replica repeats its report
 
 
 class Repair:
     """
-    Invariant: while `snapshot` is set, the log holds no entry that was taken after the offer.
+    Invariant: while `snapshot` is set, the log holds no entry that arrived after the snapshot offer.
     """
 
     __slots__ = ("_reported_ms", "chunks", "is_damaged", "is_installed", "offer", "snapshot")
 
     def __init__(self, *, snapshot: tuple[int, int] | None, is_damaged: bool) -> None:
-        self.snapshot = snapshot  # index and term of what is being installed, from the offer until it is durable
-        self.is_installed = False  # the row that ends the install is queued, and not durable yet
+        self.snapshot = snapshot  # index and term of the snapshot that is being installed, until it is durable
+        self.is_installed = False  # the row that ends the install is queued, but not durable yet
         self.is_damaged = is_damaged  # until an install is durable
         self.offer: SnapshotOffer | None = None  # for the host: `Replica.ready` takes it
-        self.chunks: list[SnapshotChunk] = []  # likewise, of that snapshot
+        self.chunks: list[SnapshotChunk] = []  # parts of the snapshot, for the host: `Replica.ready` takes them
         self._reported_ms: int | None = None
 
     # Damage.
 
     def mark_damaged(self) -> None:
         if self.is_installed:
-            self.snapshot, self.is_installed = None, False  # the journal holds the end of that install before the mark
+            # The row that ends the install precedes the mark in the journal, so that install is complete.
+            self.snapshot, self.is_installed = None, False
         self.is_damaged = True
         self._reported_ms = None
 
     def is_report_due(self, now_ms: int) -> bool:
-        """Whether to tell the members of the damage now; if so, the time counts as reported."""
+        """Return whether to report the damage to the members now; if so, note `now_ms` as the time of the report."""
         if self._reported_ms is not None and now_ms - self._reported_ms < DAMAGED_MS:
             return False
         self._reported_ms = now_ms
@@ -51,7 +52,10 @@ class Repair:
     # Installs.
 
     def accepts_writes(self, offer: SnapshotOffer) -> bool:
-        """A newer snapshot replaces an older one until the row that ends the install is queued."""
+        """
+        Return whether to install the offered snapshot.  A newer snapshot replaces an older one, until the row that ends
+        the install is queued.
+        """
         return self.snapshot is None or (offer.index >= self.snapshot[0] and not self.is_installed)
 
     def begin(self, offer: SnapshotOffer) -> None:
@@ -59,11 +63,11 @@ class Repair:
         self.offer = offer
 
     def installed(self) -> None:
-        """The row that ends the install is queued."""
+        """Note that the row that ends the install is queued."""
         self.is_installed = True
         self.chunks.clear()
 
     def finish(self) -> None:
-        """That row is durable: the replica is whole."""
+        """Note that the row that ends the install is durable: the replica is whole."""
         self.snapshot = None
         self.is_damaged = self.is_installed = False

@@ -8,20 +8,20 @@ reports what of that work is durable.
         ▲                                │                               │                           │
         └────────── a leader, a higher term, or an election lost ────────┴── no live majority ───────┘
 
-Each concern has a part of its own; the replica routes messages and time to them:
+Each concern has its own part; the replica routes messages and time to them:
 
-    open_log              entries; what is committed and durable; the memberships that the log holds
+    open_log              entries; the commit index and the durable index; the memberships that the log holds
     elections             term, vote, role and leader; pre-votes and campaigns
-    follower              while this replica follows: what it takes and acknowledges
-    replication           while this replica leads: the progress of every other member
+    follower              while this replica follows: the entries that it takes and acknowledges
+    progress_tracker      while this replica leads: the progress of every other member
     leadership_transfer   while this replica leads: a transfer under way
     journal_pressure      a journal that is full, and yielding leadership because of it
     repair                damaged files, and a snapshot that is being installed
 
-Invariants of the whole; the parts have theirs, and `docs/raft.md` says what breaking them would cost:
-- No message leaves before the term and the vote are durable.  A single voter leads only then.
+Invariants of the whole.  Each part has its own, and `docs/raft.md` says what breaking them would cost:
+- No message is sent before the term and the vote are durable.  A single voter becomes leader only then.
 - A leader counts its own log up to `durable_index` and no further, and commits only entries of its own term by
-  counting; entries before them commit with them.
+  counting.  Earlier entries commit with them.
 - A report of durability names an entry by term and index, and is ignored if the log no longer holds that entry.
 - Liveness is tracked per pair of brokers and passed to `tick`: a shard has no heartbeats, and an idle replica sends
   nothing.  Only `tick` knows the time, and what happens between two ticks is timed by the later one.
@@ -64,7 +64,7 @@ DEFAULT_WINDOW: Final = Window()
 
 
 class Replica(ReplicaView):
-    """The five verbs, and what the host reports beside them.  One shard has one replica per member."""
+    """The five verbs, and the other events that the host reports.  A shard has one replica per member."""
 
     __slots__ = ("_append_time", "_now_ms", "_pressure", "_pulls", "window")
 
@@ -83,17 +83,17 @@ class Replica(ReplicaView):
         is_damaged: bool = False,
     ) -> None:
         """
-        Open a replica on what recovery has found.
+        Open a replica on the state that recovery has read.
 
         `memberships` holds each membership with the log index from which it is in force; the first is committed.
         `jitter_ms` draws the random part of the election timeout.  `installing` is the index and term of a snapshot
-        whose install was not finished.  `is_damaged`: the disk no longer holds everything that `log` lists.
+        whose install was not finished.  `is_damaged`: the disk no longer holds all entries that `log` lists.
         """
         self.me = me
         self.term_start_index = 0
         self._tracker = None
         self.window = window
-        self._outbox = []  # until the vote is durable and `ready` takes them
+        self._outbox = []  # messages, held back until the vote is durable; then `ready` takes them
         self._log = OpenLog(log, Memberships(memberships), commit_index)
         self._elections = Elections(
             me=me,
@@ -112,18 +112,18 @@ class Replica(ReplicaView):
             me=me, log=self._log, elections=self._elections, repair=self._repair, outbox=self._outbox
         )
         self._pulls: list[tuple[ReplicaKey, SnapshotPull]] = []
-        self._now_ms = 0  # at the last tick
-        self._append_time = 0  # likewise
+        self._now_ms = 0  # the time of the last tick
+        self._append_time = 0  # the append time given by the last tick
 
     # Time.
 
     def tick(self, now_ms: int, append_time: int, is_alive: Alive, *, is_journal_full: bool = False) -> None:
         """
-        Deliver the time, a few times a second while the shard is awake.
+        Deliver the time, a few times a second while `needs_tick`.
 
-        `now_ms` is monotonic, `append_time` the wall clock's.  `is_alive` tells whether another member's broker turns
-        its loop, syncs its journal, and serves this shard.  `is_journal_full`: entries wait here because the journal
-        has no room for them; votes do not wait.
+        `now_ms` is monotonic, `append_time` is wall-clock time in ms.  `is_alive` tells whether another member's broker
+        turns its loop, syncs its journal, and serves this shard.  `is_journal_full`: entries wait on this broker
+        because the journal has no room for them; votes do not wait.
         """
         elections = self._elections
         self._pressure.tick(now_ms, self._now_ms, is_full=is_journal_full)
@@ -146,7 +146,8 @@ class Replica(ReplicaView):
         assert tracker is not None, "a leader replicates"
         counted = [voter for voter in self.voters if is_alive(voter) and tracker.repair_floor(voter) is None]
         if not quorum.has_majority(self.voters, [self.me, *counted]):
-            self._elections.follow(self.term, None)  # the others may have elected a leader that this one cannot hear
+            # Without contact to a majority, this leader would not hear that the others have elected another one.
+            self._elections.follow(self.term, None)
             return
         self._leadership_transfer.tick(self._now_ms)
         self._continue_transfer()
@@ -166,8 +167,8 @@ class Replica(ReplicaView):
 
     def _may_campaign(self) -> bool:
         """
-        Whether this replica may campaign.  One whose removal is not committed may: perhaps no other member has the
-        entry that removes it.
+        Return whether this replica may campaign.  It may even after an entry that removes it from the voters, until
+        that entry commits: perhaps no other member has the entry.
         """
         if self._repair.snapshot is not None or self._repair.is_damaged:
             return False
@@ -193,11 +194,11 @@ class Replica(ReplicaView):
         self.propose(no_op(max(self._append_time, self._log.last_append_time)))
 
     def forget_leader(self) -> None:
-        """Follow no leader in this term any more, without campaigning: the leader may not lead."""
+        """Stop following the leader of this term, without campaigning: it may no longer lead."""
         self._elections.leader = None
 
     def peer_restarted(self, member: ReplicaKey) -> None:
-        """The process of `member`'s broker has restarted: it leads nothing, whatever this replica believes."""
+        """Note that `member`'s broker has restarted, which ended its leaderships."""
         if self.leader == member:
             self.forget_leader()
 
@@ -248,14 +249,17 @@ class Replica(ReplicaView):
         if tracker.answered(sender, answer):
             self._count()
         if answer.is_installing:
-            self._log.commit(min(answer.commit_index, self._log.last_index))  # an earlier leader committed that much
+            self._log.commit(min(answer.commit_index, self._log.last_index))  # an earlier leader has committed this
         if self._leadership_transfer.target is not None:
             self._continue_transfer()
 
     # Damage and installs: `raft/repair.py`, `raft/follower.py`.
 
     def mark_damaged(self) -> None:
-        """The disk has lost entries that may have been acknowledged: stop voting and counting, and do not lead."""
+        """
+        Note that the disk has lost entries that may have been acknowledged: stop voting, acknowledging and leading
+        until a snapshot has repaired this replica.
+        """
         if self._repair.is_damaged:
             return
         if self._tracker is not None:
@@ -276,15 +280,15 @@ class Replica(ReplicaView):
 
     def installed(self, membership: Membership) -> None:
         """
-        The host's log now begins behind the snapshot, with `membership` in force.  The snapshot counts once `advance`
-        reports it durable.
+        Note that the host's log now begins after the snapshot, with `membership` in force.  This replica acknowledges
+        the snapshot once `advance` reports it durable.
         """
         self._follower.installed(membership)
 
     # Leading.
 
     def propose(self, entry: Entry) -> int:
-        """Append `entry` to the log of the term that this replica leads, and return its index.  Only a leader may."""
+        """Append `entry` to the log in the current term, and return its index.  Only a leader may call this."""
         elections, log = self._elections, self._log
         assert elections.role is Role.LEADER, f"proposed to a {elections.role}"
         entry.index = index = log.last_index + 1
@@ -305,8 +309,8 @@ class Replica(ReplicaView):
 
     def request_read_index(self) -> int:
         """
-        Begin a read index round and return its number.  A read may be answered from what was committed at this moment
-        once `read_index_round` has reached that number.  Ongaro's thesis §6.4.
+        Begin a read index round and return its number.  Once `read_index_round` has reached the number, a read may be
+        answered from the entries that were committed when this was called.  Ongaro's thesis §6.4.
         """
         assert self._tracker is not None, "only a leader asks"
         self._tracker.serial += 1
@@ -320,8 +324,8 @@ class Replica(ReplicaView):
 
     def _continue_transfer(self) -> None:
         """
-        Tell the target to campaign once it holds the whole log.  The log is also committed and durable here by then:
-        clients that wait here for an answer have it.
+        Tell the target to campaign if it holds the whole log, and the log is committed and durable on this broker, too:
+        clients that wait for their entries are then answered before leadership moves.
         """
         target = self._leadership_transfer.target
         if target is None or self._tracker is None:

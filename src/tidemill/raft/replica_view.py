@@ -83,7 +83,7 @@ class ReplicaView:
 
     @property
     def durable_index(self) -> int:
-        """The last entry that is on this disk, as is everything before it."""
+        """The index up to which all entries are on this replica's disk."""
         return self._log.durable_index
 
     @property
@@ -92,13 +92,16 @@ class ReplicaView:
 
     @property
     def match_index(self) -> int:
-        """The last entry up to which the log is known to match the leader's, while this replica follows."""
+        """The index up to which the log is known to match the leader's, while this replica follows."""
         return self._follower.match_index
 
     @property
     def stable_index(self) -> int:
-        """The last entry that is committed and durable here: what may be applied, served and removed."""
-        log = self._log  # not `log.stable_index`: every produce and fetch asks
+        """
+        The index up to which entries are committed, and durable on this replica's disk: they may be applied, served and
+        removed.
+        """
+        log = self._log  # computed inline instead of by `log.stable_index`, because every produce and fetch reads it
         committed, durable = log.commit_index, log.durable_index
         return committed if committed < durable else durable
 
@@ -110,8 +113,8 @@ class ReplicaView:
     @property
     def is_confirmed(self) -> bool:
         """
-        Whether this leader may serve: an entry of its own term is committed and durable here.  The peers can commit
-        that entry while the disk here is behind; more is committed then than may be applied here.
+        Whether this leader may serve: an entry of its own term is committed, and durable on its own disk.  The peers
+        can commit that entry before it is durable here; until it is, this leader may not apply it.
         """
         return self._elections.role is Role.LEADER and self._log.stable_index >= self.term_start_index
 
@@ -122,7 +125,7 @@ class ReplicaView:
 
     @property
     def transfer_target(self) -> ReplicaKey | None:
-        """The target of a leadership transfer that is under way."""
+        """The target of the leadership transfer that is under way; None if none is."""
         return self._leadership_transfer.target
 
     @property
@@ -151,7 +154,7 @@ class ReplicaView:
 
     @property
     def needs_tick(self) -> bool:
-        """Whether the passing of time alone may make this replica act, while the liveness of its peers stays as is."""
+        """Whether a tick may make this replica act even if the liveness of its peers has not changed."""
         if self._elections.role is not Role.LEADER:
             return self._repair.is_damaged or not self._elections.is_led()
         assert self._tracker is not None, "a leader replicates"
@@ -165,7 +168,7 @@ class ReplicaView:
         return {} if self._tracker is None else self._tracker.matches
 
     def status(self) -> ReplicaStatus:
-        """Return a snapshot of this replica's state, and of the progress of the other members while it leads."""
+        """Return this replica's current state, and the progress of the other members while it leads."""
         return ReplicaStatus(
             role=self._elections.role,
             term=self._elections.term,
@@ -179,8 +182,8 @@ class ReplicaView:
 
     def replicated_index(self, voter_count: int) -> int:
         """
-        Return the last entry that is stable here and on the disks of `voter_count` voters, which may be more than a
-        majority.  0 if there are fewer voters, or this replica does not lead.
+        Return the index of the last entry that is stable on this replica and on the disks of `voter_count` voters,
+        which may exceed a majority; 0 if there are fewer voters, or this replica does not lead.
         """
         if self._tracker is None:
             return 0

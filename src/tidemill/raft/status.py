@@ -1,4 +1,4 @@
-"""What a replica knows of its shard at one moment, for reports and decisions outside `raft`."""
+"""A replica's knowledge of its shard at one moment, for reports and decisions outside `raft`."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from tidemill.raft.voters import Membership
 
 @dataclass(slots=True)
 class MemberStatus:
-    """What a leader knows of another member.  Read-only; not frozen, because a tick builds one per replica."""
+    """A leader's knowledge of another member.  Read-only; not frozen, because frozen classes are slower to create."""
 
-    match_index: int  # the member has the log up to here on its disk, as the leader has it
+    match_index: int  # the member's durable log matches the leader's up to this index
     commit_index: int  # as the member reported it
     is_installing: bool  # the member needs a snapshot, or installs one
-    repair_floor: tuple[int, int] | None  # a damaged member: term and index that a snapshot must reach to repair it
+    repair_floor: tuple[int, int] | None  # if damaged: the term and index that a snapshot must reach to repair it
 
     @property
     def is_damaged(self) -> bool:

@@ -2,20 +2,21 @@
 
 A change is an entry of the log.  It is in force from the moment it is appended, until it is truncated.
 
-The controller plans the voters, and the shard's leader gets there in single steps (`step_towards`).  The order of the
-steps maximizes the failures that the shard survives on the way, and lets a member that is down delay no other:
+The controller plans the voters, and the shard's leader reaches the plan in single steps (`step_towards`).  The order of
+the steps maximizes the number of failures that the shard survives in between, and a member that is down delays no other
+member:
 
-1. Learners do not count.  So learners that are not planned are removed first, and missing ones are all added at once;
-   the first that catches up is promoted first.
-2. A voter whose broker has another directory by now never answers again.  It is removed before anything else is
-   promoted: {1, 2, 3old} needs both of the others, and so does {1, 2}, but {1, 2, 3old, 3new} would need three of them
-   and be unavailable if 3new failed before its promotion has committed.
-3. Promotion precedes removal: on the way from {1, 2, 3} to {1, 2, 4}, {1, 2, 3, 4} survives one failure, as before, but
-   {1, 2} would survive none while 4 learns.
+1. Learners do not count towards a majority.  So learners that are not planned are removed first, and all missing ones
+   are added before any is promoted; the first that catches up is promoted first.
+2. A voter whose broker has a new directory never answers again.  It is removed before any member is promoted:
+   {1, 2, 3old} needs both other voters for a majority, and so does {1, 2}, but {1, 2, 3old, 3new} would need three and
+   be unavailable if 3new failed before its promotion committed.
+3. Promotion precedes removal: between {1, 2, 3} and {1, 2, 4}, the voters {1, 2, 3, 4} survive one failure, as before,
+   but {1, 2} would survive none while 4 learns.
 4. A removal that leads from an even number of voters to an odd one costs nothing: four voters survive one failure, like
-   three.  So a plan that replaces many voters never has more of them than planned, plus one.
-5. A voter is removed only if the remaining voters that have caught up are a majority, and lagging voters go first:
-   {1, 2, 3} on the way to {1}, with 3 down, must not become {1, 3}.
+   three.  So however many voters a plan replaces, there is never more than one voter above the planned number.
+5. A voter is removed only if the remaining voters that have caught up are a majority, and lagging voters are removed
+   first: between {1, 2, 3} and {1}, with 3 down, the voters must not become {1, 3}.
 """
 
 from collections.abc import Collection
@@ -73,10 +74,11 @@ def step_towards(
     planned_learners: tuple[ReplicaKey, ...] = (),
 ) -> Membership | None:
     """
-    Return the next single step from `membership` to the `planned` voters; None if none is left, or none is safe yet.
+    Return the membership after the next single step towards the `planned` voters; None if no step is left, or no step
+    is safe yet.
 
-    `caught_up` are the voters and learners that are alive and near the end of the log, the leader among them.
-    `planned_learners` remain learners: every broker follows the metadata shard.
+    `caught_up` are the voters and learners that are alive and near the end of the log, including the leader.
+    `planned_learners` are not promoted; the metadata shard has them, because every broker receives its log.
     """
     assert planned, "a shard has at least one voter"
     voters, learners = membership.voters, membership.learners
