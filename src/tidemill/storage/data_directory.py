@@ -9,7 +9,7 @@ from tidemill.storage import paths
 from tidemill.storage.disk import Disk
 
 FORMAT: Final = 2
-"""Of the directory as a whole.  Format 1 had checkpoints without sections of state machines."""
+"""The format of the directory as a whole.  Format 1 had checkpoints without sections of state machines."""
 
 
 class DirectoryProblem(Exception):
@@ -22,7 +22,7 @@ class Identity:
     broker_id: BrokerId
     directory_id: DirectoryId
     journal_key: bytes
-    # It bootstrapped the cluster; a broker that joined learns the metadata log from others.
+    # The broker bootstrapped the cluster.  A broker that joined later learns the metadata log from the others.
     is_initial_voter: bool = True
 
     @property
@@ -31,7 +31,7 @@ class Identity:
 
 
 def read_identity(disk: Disk) -> Identity | None:
-    """Return the identity of the directory; None when it has none yet.  Raises DirectoryProblem."""
+    """Return the identity of the directory; None if it has none yet.  Raises DirectoryProblem."""
     if not disk.exists(paths.IDENTITY):
         return None
     file = disk.open(paths.IDENTITY)

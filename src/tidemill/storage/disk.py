@@ -1,8 +1,8 @@
-"""The disk port: every operation that storage uses, and what it may assume about each.
+"""The disk port: every operation that storage uses, and the guarantees on which it may rely.
 
 A write is in the page cache when it returns, and on disk when a later `sync` of the same file has returned.
-A name (made, renamed or removed) is on disk when a later `sync_directory` of its directory has returned.
-Until then a power loss may undo either, page by page and name by name; in a torn page each 512 B sector is old or new.
+A change of a name (created, renamed or removed) is on disk when a later `sync_directory` of its directory has returned.
+Until then a power loss may undo it, page by page and name by name; in a torn page each 512 B sector is old or new.
 Paths are relative to the data directory, with `/` between their parts; the data directory itself is `""`.  A path that
 could lead out of the data directory raises ValueError (`storage/disk_path.py`), and so does any use of a closed file.
 
@@ -18,13 +18,13 @@ Buffer = bytes | bytearray | memoryview
 
 
 class DiskFull(OSError):
-    """The disk has no room.  An unknown part of the write was done; the write may be retried."""
+    """The disk has no room.  An unknown part of the write may be done; the write may be retried."""
 
 
 class SyncFailed(OSError):
     """
-    A sync failed.  What it should have made durable may be lost although the page cache still shows it, so the process
-    must stop.
+    A sync failed.  The data that it covered may be lost although the page cache still shows it, so the process must
+    stop.
     """
 
 
@@ -36,7 +36,7 @@ class File(Protocol):
         ...
 
     def write_around(self, position: int, parts: Sequence[Buffer]) -> None:
-        """Write like `write`.  The bytes may bypass the page cache: no reader is expected soon."""
+        """Write like `write`.  The bytes may bypass the page cache, because no reader is expected soon."""
         ...
 
     def write_durably(self, position: int, parts: Sequence[Buffer]) -> None:
@@ -50,7 +50,7 @@ class File(Protocol):
         ...
 
     def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
-        """Read like `read` without waiting for the disk; return None when that is not possible.
+        """Read like `read`, but return None instead of waiting for the disk.
 
         The buffer belongs to the caller.  It may be a `bytearray`, which saves a copy into `bytes`.
         """
@@ -63,7 +63,7 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make every earlier write and truncate durable.  Raises SyncFailed; never call it again after that."""
+        """Make every earlier write and truncate durable.  Raises SyncFailed; after that, never call it again."""
         ...
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class File(Protocol):
 class Disk(Protocol):
     @property
     def opened(self) -> int:
-        """The number of times that a file was opened.  While it stays the same, no further file was opened."""
+        """The number of times that a file was opened.  If it is unchanged, no file was opened in between."""
         ...
 
     def open(self, path: str, *, create: bool = False) -> File:
@@ -87,12 +87,12 @@ class Disk(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def list(self, path: str) -> Sequence[str]:
-        """Return the names in a directory, sorted; none when the directory does not exist."""
+        """Return the names in a directory, sorted; none if the directory does not exist."""
         ...
 
     def make_directory(self, path: str) -> None:
         """
-        Make a directory and its parents, if they are missing.  Raises FileExistsError when a file has one of the names.
+        Make a directory and its parents, if they are missing.  Raises FileExistsError if a file has one of the names.
         """
         ...
 
@@ -122,13 +122,15 @@ class Disk(Protocol):
 
 
 def remove_if_there(disk: Disk, path: str) -> None:
-    """Remove a file that another thread may also remove: a stale file of a truncation whose shard is being closed."""
+    """
+    Remove a file if it exists.  Another thread may remove it, too: both a truncation and the closing of its shard do.
+    """
     with suppress(FileNotFoundError):
         disk.remove(path)
 
 
 def remove_if_empty(disk: Disk, path: str) -> None:
-    """Remove a topic's directory, unless another thread has put a partition into it meanwhile."""
+    """Remove a topic's directory if it exists and is empty: another thread may have put a partition into it."""
     try:
         disk.remove_directory(path)
     except OSError as error:

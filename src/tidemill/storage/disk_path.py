@@ -3,11 +3,11 @@
 from typing import Final
 
 LOCK_NAME: Final = "LOCK"
-"""Reserved name in the data directory: the file whose lock owns the directory.  Never listed, never opened as data."""
+"""The name of the file whose lock gives a process the data directory.  It is never listed, and never opened as data."""
 
 
 def path_parts(path: str) -> tuple[str, ...]:
-    """Return the names from the data directory down; none for the directory itself.  Raises ValueError."""
+    """Return the names in `path`; none for the data directory itself.  Raises ValueError."""
     if path == "":
         return ()
     parts = tuple(path.split("/"))
@@ -20,7 +20,7 @@ def path_parts(path: str) -> tuple[str, ...]:
 
 
 def file_parts(path: str) -> tuple[str, ...]:
-    """Return the names like `path_parts`.  Raises ValueError also for the data directory itself."""
+    """Return the names in `path`, as `path_parts` does.  Raises ValueError for the data directory itself, too."""
     parts = path_parts(path)
     if not parts:
         raise ValueError("the data directory itself can be neither opened, renamed nor removed")

@@ -1,7 +1,7 @@
 """Initialize an empty data directory, or recover one from its checkpoint and journal.
 
-Implements rules R1 to R6 of `docs/formats/journal.md`, in their order.  Recovery does not trust the page cache: after
-replay, it writes and syncs again whatever it will report as durable.
+Recovery follows rules R1 to R6 of `docs/formats/journal.md`, in their order.  It does not trust the page cache: after
+replay, it writes and syncs again everything that it will report as durable.
 """
 
 from dataclasses import dataclass, field
@@ -50,14 +50,14 @@ FIRST_FILE = 1
 
 class JournalDamaged(Exception):
     """
-    Synced blocks, or both checkpoints, cannot be read.  The lost bytes may have held anything, votes too, so the broker
-    must take part as another replica (rule R7 of `docs/formats/journal.md`).
+    Synced blocks, or both checkpoints, cannot be read.  The lost bytes may have contained votes, so the broker must
+    rejoin as a new replica (rule R7 of `docs/formats/journal.md`).
     """
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What recovery found and did, for the event log."""
+    """A report on recovery, for the event log."""
 
     blocks: int = 0
     rows: int = 0
@@ -67,7 +67,7 @@ class RecoveryReport:
 
 
 def check_nothing_lost(disk: Disk) -> None:
-    """Raise DirectoryProblem if a directory without an identity holds topics: then the identity was lost."""
+    """Raise DirectoryProblem if a directory without an identity holds topics: its identity must have been lost."""
     if disk.list(paths.TOPICS):
         raise DirectoryProblem(
             f"{paths.IDENTITY} is missing, but {paths.TOPICS}/ is not empty: restore it, or use an empty log.dirs; "
@@ -77,8 +77,8 @@ def check_nothing_lost(disk: Disk) -> None:
 
 def initialize_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     """
-    Make everything that a directory with an identity has: one journal file, and an empty checkpoint.  A crash at any
-    point is harmless: it may be repeated as long as there is no identity, or one with another key.  Raises
+    Create the contents of a new directory, except for its identity: one journal file and an empty checkpoint.  A crash
+    at any point is harmless: the call may be repeated as long as there is no identity, or one with another key.  Raises
     DirectoryProblem.
     """
     check_nothing_lost(disk)
@@ -87,7 +87,7 @@ def initialize_directory(disk: Disk, key: bytes, options: StoreOptions) -> None:
     for name in disk.list(paths.JOURNAL):
         disk.remove(f"{paths.JOURNAL}/{name}")
     size = options.journal_first_bytes
-    for _ in prepare_file(disk, size, step_bytes=size):  # in one step: nothing else uses the disk yet
+    for _ in prepare_file(disk, size, step_bytes=size):  # a single step, because nothing else uses the disk yet
         pass
     disk.rename(paths.JOURNAL_NEXT, paths.journal_file(FIRST_FILE))
     disk.sync_directory(paths.JOURNAL)
@@ -98,8 +98,8 @@ def open_store(
     disk: Disk, key: bytes, options: StoreOptions, machines: MachineRegistry | None = None
 ) -> tuple[Store, RecoveryReport]:
     """
-    Recover the store of an initialized directory.  `machines` are the shard state machines; by default those that ship.
-    Raises JournalDamaged and DirectoryProblem; never cuts what was synced.
+    Recover the store of an initialized directory.  `machines` are the shard state machines, by default those that ship.
+    Raises JournalDamaged and DirectoryProblem.  Synced blocks are never cut.
     """
     cache = TailCache(options.cache_bytes_max)
     machines = machines or default_machines(options.producer_expiration_ms)
@@ -117,7 +117,7 @@ def open_store(
 
 
 def open_ring(disk: Disk) -> list[RingFile]:
-    """Open the journal files, in the order of their numbers.  Raises JournalDamaged when one is missing or short."""
+    """Open the journal files, in the order of their numbers.  Raises JournalDamaged if one is missing or too short."""
     numbers = sorted(n for name in disk.list(paths.JOURNAL) if (n := paths.journal_number(name)) is not None)
     if numbers != list(range(FIRST_FILE, FIRST_FILE + len(numbers))) or not numbers:
         raise JournalDamaged(
@@ -134,18 +134,18 @@ def open_ring(disk: Disk) -> list[RingFile]:
 
 
 class Walked(NamedTuple):
-    """A whole block of the journal.  Its bytes are read again when they are needed, to bound memory."""
+    """A complete block that was replayed.  Its bytes are read again when they are needed, to bound memory."""
 
     place: JournalPosition
     header: BlockHeader
 
 
 class Replayed(NamedTuple):
-    """The final state that checkpoint and journal lead to."""
+    """The state after the checkpoint and all complete blocks of the journal."""
 
     store: Store
-    walked: list[Walked]  # the whole blocks behind the checkpoint
-    closings: list[ShardLog]  # shards that those blocks close: their files may be there still
+    walked: list[Walked]  # the complete blocks after the checkpoint
+    closings: list[ShardLog]  # shards that these blocks close; their files may still exist
 
 
 def replay(
@@ -158,7 +158,7 @@ def replay(
     ring: list[RingFile],
     found: RecoveryReport,
 ) -> Replayed:
-    """Rule R1, first half: replay all whole blocks behind the checkpoint in sequence, to the final state."""
+    """Replay all complete blocks after the checkpoint, in sequence (rule R1, first half)."""
     journal = Journal(disk, ring, head=checkpoint.head, sequence=checkpoint.sequence)
     store = Store(disk, key, options, cache, journal, machines, checkpoint.shards, checkpoint.closed)
     store.checkpoints.number, store.checkpoints.sequence = checkpoint.number, checkpoint.sequence
@@ -197,13 +197,13 @@ def _replay_row(replayed: Replayed, shard_id: ShardId, row: Entry) -> None:
         return
     log = store.shards.get(shard_id)
     if log is None:
-        return  # closed: rows that were queued before CLOSED may come after it
+        return  # the shard is closed; rows that were queued before CLOSED may be written after it
     if kind in (Kind.BATCH, Kind.COMMAND):
         assert row.payload is not None, f"{row} has no bytes"
         if kind == BATCH:
             header = read_header(row.payload)
             log.replay(row, header)
-            row.payload = None  # a view would keep the whole block in memory
+            row.payload = None  # the payload is a view, which would keep the whole block in memory
         else:
             row.payload = bytes(row.payload)
             log.replay(row, None)
@@ -225,7 +225,7 @@ def _replay_row(replayed: Replayed, shard_id: ShardId, row: Entry) -> None:
 
 
 def _check_damage(ring: list[RingFile], key: bytes, sequence: int) -> None:
-    """Rules R5 and R6: raise JournalDamaged if the first block that cannot be read was synced."""
+    """Raise JournalDamaged if the first block that cannot be read was synced (rules R5 and R6)."""
     synced = newest_synced(ring, key)
     if synced > sequence:
         raise JournalDamaged(
@@ -235,7 +235,7 @@ def _check_damage(ring: list[RingFile], key: bytes, sequence: int) -> None:
 
 
 def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newest: Walked | None) -> None:
-    """Rule R2: write checkpoint and newest block again; a kill may have left them in the page cache only."""
+    """Write checkpoint and newest block again: a kill may have left them in the page cache only (rule R2)."""
     write_checkpoint(disk, checkpoint.number, checkpoint.data)
     disk.sync_directory(paths.JOURNAL)
     if newest is None:
@@ -254,7 +254,7 @@ def _write_again(disk: Disk, checkpoint: Checkpoint, ring: list[RingFile], newes
 
 
 def _act(replayed: Replayed, found: RecoveryReport) -> None:
-    """Rule R1, second half, with R3 and R4: make the files match the replayed state."""
+    """Make the files match the replayed state (rule R1, second half, and rules R3 and R4)."""
     store, walked, closings = replayed
     disk = store.disk
     for log in store.shards.values():
@@ -277,8 +277,8 @@ def _act(replayed: Replayed, found: RecoveryReport) -> None:
 
 def _check_files(disk: Disk, log: ShardLog) -> set[Segment]:
     """
-    Return the segments that do not hold everything that the checkpoint covers.  Runs before anything is written, which
-    would hide a gap.
+    Return the segments that lack bytes that the checkpoint covers.  This runs before recovery writes to segments,
+    because later writes would hide a gap.
     """
     damaged = set()
     for number, partition in log.partitions.items():
@@ -303,7 +303,7 @@ def _problem_of(disk: Disk, segment: Segment) -> str | None:
 
 
 def _size(disk: Disk, path: str) -> int:
-    """Return the size of a file and close it at once: there may be more segments than a process can open."""
+    """Return the size of a file.  The file is closed again, because a process cannot keep all segments open."""
     file = disk.open(path)
     try:
         return file.size()
@@ -313,8 +313,9 @@ def _size(disk: Disk, path: str) -> int:
 
 def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
     """
-    Rule R3: write the bytes of all rows behind the checkpoint again, without comparing.  The intact segments of a
-    damaged shard as well: only the journal may hold their ends, and the next checkpoint frees it.
+    Write the bytes of all rows after the checkpoint to the segments again, without comparing them (rule R3).  This
+    includes the intact segments of a damaged shard: perhaps only the journal holds their ends, and the next checkpoint
+    frees it.
     """
     ring = store.journal.ring
     made: dict[str, None] = {}
@@ -346,7 +347,7 @@ def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
         segment.write_back_done(segment.size)
         index = paths.index_file(segment.path)
         if store.disk.exists(index):
-            store.disk.remove(index)  # it may be of older content
+            store.disk.remove(index)  # the index may describe older content of the segment
         directory = segment.path.rpartition("/")[0]
         made |= dict.fromkeys([directory, directory.rpartition("/")[0], paths.TOPICS])
     store.dirty.add(list(segments), list(made))
@@ -366,7 +367,7 @@ def _is_final(log: ShardLog, row: Entry) -> bool:
 
 
 def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segment], found: RecoveryReport) -> None:
-    """Rule R4: cut bytes behind the ends of segments, and remove files that no row names."""
+    """Cut bytes after the ends of segments, and remove files that no row names (rule R4)."""
     disk = store.disk
     known = {segment.base_offset: segment for segment in segments}
     for name in disk.list(directory):
@@ -377,7 +378,7 @@ def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segme
             store.dirty.add([], [directory])
     for segment in segments:
         if not disk.exists(segment.path):
-            continue  # damage, recorded before
+            continue  # `_check_files` has recorded this damage
         size = _size(disk, segment.path)
         if size > segment.size:
             segment.opened(disk).truncate(segment.size)
@@ -388,4 +389,4 @@ def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segme
     for segment in segments[-1:]:
         index = paths.index_file(segment.path)
         if disk.exists(index):
-            disk.remove(index)  # of a time when another segment followed this one
+            disk.remove(index)  # the index dates from a time when this segment was closed, before a truncation

@@ -1,7 +1,7 @@
 """Move everything in a data directory to a subdirectory, where an operator can inspect it.
 
-The identity is copied and also stays: if the broker is stopped before it has a new identity, the next start finds the
-rest missing and rejoins under the broker id that the cluster knows.
+The identity is copied, not moved: if the broker is stopped before it has a new identity, the next start finds only the
+old identity and rejoins under the broker id that the cluster knows.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ MOVED: Final = (paths.JOURNAL, paths.TOPICS, paths.checkpoint_file(0), paths.che
 
 
 def set_aside(disk: Disk, name: str) -> int:
-    """Move the files into subdirectory `name`, durably, if there are any.  Return their size in bytes."""
+    """Move journal, topics and checkpoints, if any, durably into subdirectory `name`.  Return their size in bytes."""
     found = [path for path in MOVED if disk.exists(path)]
     if not found:
         return 0
@@ -21,7 +21,7 @@ def set_aside(disk: Disk, name: str) -> int:
     size = 0
     _copy(disk, paths.IDENTITY, f"{name}/{paths.IDENTITY}")
     disk.sync_directory(name)
-    disk.sync_directory("")  # before anything is moved into it
+    disk.sync_directory("")  # the subdirectory must be durable before files are moved into it
     for path in found:
         size += _bytes_of(disk, path)
         disk.rename(path, f"{name}/{path}")

@@ -1,16 +1,15 @@
-"""Store: everything that one broker keeps on disk, and the order in which it gets there.  The entry point of storage.
+"""Store: everything that one broker keeps on disk, and the order in which it is written.  The entry point of storage.
 
-The event loop queues rows (`append`, `vote`, `truncate`, …) and takes them out a block at a time (`gather`).  One
-thread writes and syncs the block; then the loop calls `written`.  A second thread writes the bytes of durable blocks
-back to the segments, several blocks at once (`next_write_back`, `write_back_done`).  At most two blocks and one
-write-back are in flight.  A checkpoint runs beside that on a third thread, as a list of steps.
+The event loop queues rows (`append`, `vote`, `truncate`, …) and gathers them into blocks (`gather`).  One thread writes
+and syncs a block; then the loop calls `written`.  A second thread writes the bytes of durable blocks back to the
+segments, several blocks at a time (`next_write_back`, `write_back_done`).  At most two blocks and one write-back are in
+flight.  A third thread executes checkpoints, removals and the growth of the ring, step by step.
 
-    block_queue   queued rows, blocks in flight        removals      files that may go
-    write_back    durable blocks to segments           checkpointer  P, its state and its syncs
-    ring_growth   more files for the journal           dirty_files   what the next checkpoint syncs
+    block_queue   queued rows, blocks in flight        removals      files that may be removed
+    write_back    durable blocks to segments           checkpointer  the capture at P, and its syncs
+    ring_growth   more files for the journal           dirty_files   files that the next checkpoint syncs
 
-The rules are in `docs/formats/journal.md`.  Nothing here blocks, except the steps, `Block.write` and
-`WriteBack.execute`.
+The rules are in `docs/formats/journal.md`.  No method blocks, except the steps, `Block.write` and `WriteBack.execute`.
 """
 
 import itertools
@@ -44,20 +43,20 @@ from tidemill.storage.partition.tail_cache import TailCache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """Sizes are bytes; sizes of files are multiples of a page."""
+    """The sizes of files, blocks and caches, in bytes; sizes of files are multiples of a page."""
 
     journal_first_bytes: int = 16 << 20  # small, so that the first start is quick
     journal_file_bytes: int = 64 << 20
     journal_bytes_max: int = 512 << 20
     block_bytes_max: int = 4 << 20
     cache_bytes_max: int = 64 << 20
-    checkpoint_bytes: int = 128 << 20  # of journal in use, after which a checkpoint begins; at most half the ring
+    checkpoint_bytes: int = 128 << 20  # a checkpoint begins when this much of the journal, or half of it, is in use
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     tail_entries: int = TAIL_ENTRIES  # committed entries of each shard that stay in memory
 
 
 class Store:
-    """`shards` are the open shards, `closed` those that were closed: their term and vote stay."""
+    """The state of a broker's disk.  `shards` are the open shards; `closed` keeps term and vote of closed shards."""
 
     def __init__(
         self,
@@ -87,12 +86,12 @@ class Store:
         self.growth = RingGrowth(
             disk, journal, file_bytes=options.journal_file_bytes, bytes_max=options.journal_bytes_max
         )
-        self._opened_seen = -1  # `disk.opened` when no surplus of open files was left
+        self._opened_seen = -1  # `disk.opened` when there was last no surplus of open files
 
-    # Rows that the shards queue.
+    # ── rows that shards queue ─────────────────────────────────────────────────────────────────────────────────
 
     def open_shard(self, shard_id: ShardId, opening: ShardDescriptor) -> ShardLog:
-        """Open a shard on this broker; journaled before the replica's first vote."""
+        """Open a shard on this broker.  Its OPENED row is queued before the replica's first vote."""
         assert shard_id not in self.shards and shard_id not in self.closed, f"shard {shard_id} has been opened before"
         log = ShardLog(self.disk, self.cache, shard_id, opening, self.machines)
         self.shards[shard_id] = log
@@ -100,7 +99,7 @@ class Store:
         return log
 
     def close_shard(self, shard_id: ShardId) -> None:
-        """Close a shard; its files are removed once that is journaled."""
+        """Close a shard.  Its files are removed once its CLOSED row is durable."""
         log = self.shards.pop(shard_id)
         for partition in log.partitions.values():
             partition.is_closed = True
@@ -125,14 +124,14 @@ class Store:
 
     def truncate(self, log: ShardLog, from_index: int) -> None:
         """
-        Cut the entries from `from_index` on, here and, once that is journaled, after a restart.  Entries that no block
-        holds leave the queue; if no block holds any of them, no row is needed.
+        Remove the entries from `from_index` on.  Entries that no block holds yet are dropped from the queue.  If a
+        block may hold some of them, queue a TRUNCATE row, so that recovery removes them, too.
         """
         rows = self.blocks.rows
         is_journaled = rows.cut(log.shard_id, from_index)
         truncated = log.truncate(from_index)
         for segment in truncated.removed:
-            segment.file = None  # dropped: a segment of the same name may follow
+            segment.file = None  # a new segment may get the same name
         if is_journaled:
             rows.put_control_row(log.shard_id, Entry(RowKind.TRUNCATE, b"", index=from_index))
         stale = [segment.path for segment in truncated.removed]
@@ -142,34 +141,35 @@ class Store:
         self.checkpoints.begin_again()
 
     def trim(self, log: ShardLog, partition: int, offset: int) -> None:
-        """Trim the partition's log below `offset`; segments are removed once that is journaled."""
+        """Trim the partition's log below `offset`.  Segments are removed once the TRIMMED row is durable."""
         it = log.partitions[partition]
         removed = it.trim(offset)
         log.changed = True
         row = Entry(RowKind.TRIMMED, b"", partition=partition, base_offset=offset, record_count=1)
-        row.segment_base = it.first_base  # recovery may meet the row before batches that were appended before it
+        row.segment_base = it.first_base  # in recovery, the row may precede batches that were appended before the trim
         self.blocks.rows.put_control_row(log.shard_id, row)
         self.removals.add_segments(self.blocks.rows.control_rows_queued, removed)
         self.checkpoints.begin_again()
 
     def mark_damage(self, log: ShardLog, partition: int, offset: int, problem: str) -> None:
         """
-        Record that the files of `partition` are not what was written, from the segment that holds `offset` on.  The
-        files stay as they are until an install replaces them; a checkpoint may contain this before the row is durable.
+        Record that the files of `partition` are damaged from the segment that holds `offset` on.  The files remain
+        unchanged until an install replaces them.  A checkpoint may contain the mark before its row is durable.
         """
         log.mark_damage(partition, offset, problem)
-        self.blocks.rows.put(log.shard_id, [damage_row(partition, offset, problem)])  # in order with rows of installs
+        # Queued among the entries and not as a control row, to keep the order with rows of installs.
+        self.blocks.rows.put(log.shard_id, [damage_row(partition, offset, problem)])
 
     def install(self, log: ShardLog, row: Entry) -> None:
         """
-        Apply and queue a row of an install.  What the row says about files must be synced.  The row may be larger than
-        the ring, so it is queued in parts.
+        Apply and queue a row of an install.  The file contents that the row describes must be synced.  The row may be
+        larger than the ring, so it is queued in parts.
         """
         apply_install_row(log, row)
         self.blocks.rows.put(log.shard_id, split_install_row(row, self.options.block_bytes_max // 4))
 
     def is_written_back(self, shard_id: ShardId) -> bool:
-        """Return whether everything queued of a shard is in its segments, and nothing in flight touches its files."""
+        """Return whether a shard's queued entries are all in its segments, so that no write to its files is pending."""
         capture = self.checkpoints.capture
         blocks = [*self.blocks.in_flight, *([] if capture is None else capture.write_back.blocks)]
         rows = itertools.chain(self.blocks.rows, self.write_back.rows(), *[block.rows for block in blocks])
@@ -179,16 +179,16 @@ class Store:
 
     @property
     def batch_bytes_max(self) -> int:
-        """The largest batch whose block fits into the ring; a larger one would wait forever."""
+        """The size of the largest batch whose block fits into the ring; a larger batch would wait forever."""
         return self.journal.row_bytes_max - ROW_BYTES - HEADER_BYTES
 
     @property
     def replicated_batch_bytes_max(self) -> int:
-        """The largest batch that the ring of every broker takes: rings grow independently."""
+        """The size of the largest batch that fits into every broker's ring, even into one that has not grown yet."""
         ring = self.options.journal_first_bytes
         return min(self.batch_bytes_max, ring - ring // RESERVE_DIVISOR - PAGE_BYTES - ROW_BYTES - HEADER_BYTES)
 
-    # Blocks: queued rows become durable.
+    # ── from rows to durable blocks ────────────────────────────────────────────────────────────────────────────
 
     @property
     def has_pending(self) -> bool:
@@ -207,12 +207,12 @@ class Store:
 
     @property
     def is_journal_full(self) -> bool:
-        """Return whether the last `gather` found no room in the ring for entries that wait."""
+        """Whether the last `gather` found no room in the ring for waiting entries."""
         return self.blocks.is_journal_full
 
     @property
     def is_quiescent(self) -> bool:
-        """Return whether nothing is queued and the newest block is known to be synced by a block behind it."""
+        """Whether nothing is queued, and an empty block records that the newest block with rows is synced."""
         return self.blocks.is_quiescent
 
     def gather(self, *, empty: bool = False) -> Block | None:
@@ -220,15 +220,15 @@ class Store:
         return self.blocks.gather(empty=empty)
 
     def written(self, block: Block) -> list[Report]:
-        """The block is durable.  Return what that means for each shard."""
+        """Note that the block is durable.  Return a report for each shard concerned."""
         self.blocks.written(block)
         self.write_back.add(block)
         return reports_of(block.rows, self.shards)
 
-    # Write-back of durable blocks to the segments.
+    # ── from durable blocks to segments ────────────────────────────────────────────────────────────────────────
 
     def next_write_back(self, bytes_min: int) -> WriteBack | None:
-        """Return the next write-back (`WriteBackQueue.next`); the caller carries it out."""
+        """Return the next write-back (`WriteBackQueue.next`); the caller executes it."""
         return self.write_back.next(bytes_min, self.checkpoints.awaited_sequence)
 
     @property
@@ -237,29 +237,29 @@ class Store:
 
     @property
     def mostly_follower_writes(self) -> bool:
-        """Return whether most of the last write-back was of shards that other brokers lead."""
+        """Whether at least half of the bytes of the last write-back belonged to shards that other brokers lead."""
         return self.write_back.mostly_follower_writes
 
     def write_back_done(self, write_back: WriteBack) -> None:
         self.write_back.ended(write_back)
 
-    # Background work: removals, checkpoints and growth of the ring.
+    # ── background work ────────────────────────────────────────────────────────────────────────────────────────
 
     @property
     def has_background_work(self) -> bool:
         """
-        Return whether there may be removals, a checkpoint or growth to do.  Cheap: called for every block.
+        Whether there may be removals, a checkpoint or growth to do.  Cheap, because it is read for every block.
         """
         journal = self.journal
         return bool(self.removals or self.checkpoints.capture or journal.used * 2 > journal.capacity)
 
     def removal_steps(self) -> list[Step]:
-        """Return the removals that may be done now; none while a write-back could make the files again."""
+        """Return the removals that may be executed now; none while a write-back could create the files again."""
         return [] if self.is_writing_back else self.removals.steps(self.blocks.facts_synced)
 
     @property
     def wants_checkpoint(self) -> bool:
-        """Return whether enough of the ring is in use.  The caller decides about time."""
+        """Whether enough of the ring is in use for a checkpoint.  The caller may also begin one after some time."""
         threshold = min(self.options.checkpoint_bytes, self.journal.capacity // 2)
         return not self.is_checkpointing and self.journal.used >= threshold
 
@@ -269,25 +269,27 @@ class Store:
 
     @property
     def can_checkpoint(self) -> bool:
-        """Return whether no checkpoint runs and a block is newer than the last one."""
+        """Whether no checkpoint is running and a block is newer than the last checkpoint."""
         return not self.is_checkpointing and self.journal.sequence > self.checkpoints.sequence
 
     def begin_checkpoint(self) -> None:
         self.checkpoints.begin()
 
     def checkpoint_steps(self) -> Iterator[None] | None:
-        """Return the work of the checkpoint for another thread (`Checkpointer.steps`); None until it can begin."""
+        """Return the steps of the checkpoint for another thread (`Checkpointer.steps`); None until it can begin."""
         return self.checkpoints.steps()
 
     def checkpointed(self) -> None:
         self.checkpoints.finished()
 
     def checkpoint_failed(self) -> None:
-        """The disk was full."""
+        """Note that the checkpoint failed because the disk was full."""
         self.checkpoints.failed()
 
     def close_surplus_files(self) -> None:
-        """Called a few times a second.  Does nothing as long as no further file was opened."""
+        """
+        Close open segment files above the limit.  Called a few times a second; does nothing unless a file was opened.
+        """
         opened = self.disk.opened
         if opened == self._opened_seen:
             return
@@ -304,14 +306,14 @@ class Store:
         return self.growth.is_wanted(self.blocks.in_flight)
 
     def growth_steps(self) -> Iterator[File | None]:
-        """Return the work of preparing a journal file, for another thread; pass what it yields last to `grown`."""
+        """Return the steps that prepare a journal file, for another thread; pass the last value yielded to `grown`."""
         return self.growth.steps()
 
     def grown(self, file: File | None) -> None:
         self.growth.finished(file)
 
     def close(self) -> None:
-        """Close the files.  A clean stop has written its last block and checkpoint before."""
+        """Close the files.  Before this, a clean stop writes its last block and checkpoint."""
         for log in self.shards.values():
             log.close()
         for ring_file in self.journal.ring:

@@ -1,1 +1,1 @@
-"""Checkpoints: what they contain, and how one is taken while blocks are written; `checkpointer` is the entry point."""
+"""Checkpoints: their contents, and how one is taken while blocks are written; `checkpointer` is the entry point."""

@@ -1,4 +1,4 @@
-"""The bytes of a checkpoint: the state of exactly the blocks up to P.  Byte table: `docs/formats/journal.md`."""
+"""The encoding of a checkpoint: the state after exactly the blocks up to P.  Byte table: `docs/formats/journal.md`."""
 
 from dataclasses import dataclass, field
 from struct import Struct, error
@@ -39,7 +39,7 @@ NOTHING_QUEUED: Final = QueuedRows()
 
 @dataclass(slots=True)
 class ClosedShard:
-    """What is kept of a closed shard: without it, a term could be voted in twice."""
+    """The term and vote of a closed shard.  Without them, a shard opened again could vote twice in a term."""
 
     term: int
     voted_for: ReplicaKey | None
@@ -56,7 +56,7 @@ class Checkpoint:
 
 
 def encode_checkpoint(key: bytes, number: int, sequence: int, head: JournalPosition, sections: list[bytes]) -> bytes:
-    """Return the file's bytes.  `sequence` is P, `head` where the block after P begins."""
+    """Return the file's bytes.  `sequence` is P, and `head` is the position at which the block after P begins."""
     body = b"".join([COUNT.pack(len(section)) + section for section in sections])
     header = _HEADER.pack(MAGIC, 0, VERSION, len(sections), number, sequence, head.number, head.position, len(body))
     crc = crc32c(body, crc32c(header[_AFTER_CRC:], crc32c(key)))
@@ -68,7 +68,10 @@ def _encode_vote(voter: ReplicaKey | None) -> bytes:
 
 
 def _encode_damage(log: ShardLog) -> bytes:
-    """Encode damage only if the journal has a DAMAGED row: otherwise restoring a missing file would not help."""
+    """
+    Encode the shard's damage, but only if a DAMAGED row marks it.  Unmarked damage is not stored, so that an operator
+    can repair it by restoring a missing file.
+    """
     problem = (log.damage or "").encode() if log.is_marked else b""
     if not problem:
         return COUNT.pack(0)
@@ -147,8 +150,8 @@ def decode_checkpoint(
     disk: Disk, cache: TailCache, key: bytes, data: bytes, machines: MachineRegistry
 ) -> Checkpoint | None:
     """
-    Return the state that `data` holds; None when it is not a whole checkpoint of this directory.  Raises
-    DirectoryProblem for another version or an unknown section, and struct.error when the bytes do not add up.
+    Return the state in `data`; None if it is not a complete checkpoint of this directory.  Raises DirectoryProblem for
+    another version or an unknown section, and struct.error if the lengths are inconsistent.
     """
     if len(data) < _HEADER.size or data[:4] != MAGIC:
         return None
@@ -191,7 +194,7 @@ def _read_shard(reader: ByteReader, log: ShardLog) -> None:
 
 
 def _measure_batches(log: ShardLog) -> None:
-    """Set the sizes of batches: a row says where its batch begins, the next row of the segment where it ends."""
+    """Set the sizes of batches: a batch ends where the next batch of its segment begins."""
     ends = {
         (it.partition, segment.base_offset): segment.size for it in log.partitions.values() for segment in it.segments
     }
@@ -212,7 +215,7 @@ def _read_installing(reader: ByteReader, log: ShardLog) -> None:
 
 
 def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes, machines: MachineRegistry) -> Checkpoint | None:
-    """Return the newer of the two checkpoints that are whole; None when neither is.  Raises DirectoryProblem."""
+    """Return the newer one of the complete checkpoints; None if there is none.  Raises DirectoryProblem."""
     found = []
     for parity in (0, 1):
         path = paths.checkpoint_file(parity)
@@ -231,7 +234,7 @@ def newest_checkpoint(disk: Disk, cache: TailCache, key: bytes, machines: Machin
 
 
 def write_checkpoint(disk: Disk, number: int, data: bytes) -> None:
-    """Overwrite the older of the two files.  File and name are durable when this returns."""
+    """Overwrite the older of the two checkpoint files.  The file and its name are durable when this returns."""
     file = disk.open(paths.checkpoint_file(number), create=True)
     try:
         file.write(0, [data])

@@ -1,4 +1,4 @@
-"""When a checkpoint is taken, of which state, and what it syncs before the journal is freed (rules C1 and C2).
+"""The steps of taking a checkpoint: capture the state, sync the segments, free the journal (rules C1 and C2).
 
     begin ──▶ the state up to P is captured ──▶ P is durable and written back ──▶ steps, on another thread ──▶ finished
                                                                                                           └──▶ failed
@@ -38,11 +38,11 @@ class CheckpointCapture:
         self.is_running = False
         self.segments: dict[Segment, None] = {}
         self.directories: dict[str, None] = {}
-        self.write_back = WriteBack([], [])  # what earlier write-backs left because the disk was full
+        self.write_back = WriteBack([], [])  # blocks that could not be written back earlier because the disk was full
 
 
 class Checkpointer:
-    """Lives on the loop, except for the steps."""
+    """Used on the event loop, except for the steps, which run on another thread."""
 
     def __init__(
         self,
@@ -66,25 +66,28 @@ class Checkpointer:
         self._removals = removals
         self._dirty = dirty
         self.number = 0  # of the newest durable checkpoint
-        self.sequence = 0  # its P
+        self.sequence = 0  # P of the newest durable checkpoint
         self.capture: CheckpointCapture | None = None
 
     @property
     def awaited_sequence(self) -> int | None:
-        """The block that must be written back before the checkpoint can go on."""
+        """The block that must be written back before the checkpoint can continue; None if there is none."""
         return None if self.capture is None else self.capture.sequence
 
     def begin(self) -> None:
         """
-        Choose P and capture the state now, before a later row changes it.  Changes of rows that are only queued are
-        taken back out of it (`queued_rows.py`): those rows may wait for the room that this checkpoint makes.
+        Choose P and capture the state now, before a later row changes it.  The captured state excludes the changes of
+        rows that are only queued (`queued_rows.py`): those rows may wait for the room that this checkpoint makes.
         """
         assert self.capture is None, "a checkpoint is under way"
         self.capture = CheckpointCapture()
         self.capture_state()
 
     def begin_again(self) -> None:
-        """Capture the state again: what was truncated or trimmed just now will never be written back."""
+        """
+        Discard the captured state, so that it is captured again: it contains batches that have just been truncated or
+        trimmed, and will never be written back.
+        """
         if self.capture is not None and not self.capture.is_running:
             self.capture = CheckpointCapture()
 
@@ -104,8 +107,8 @@ class Checkpointer:
 
     def steps(self) -> Iterator[None] | None:
         """
-        Return the work of the checkpoint, a step at a time, for another thread; call `finished` or `failed` after it.
-        None until P is durable and written back, and while the steps run.
+        Return the steps of the checkpoint for another thread; call `finished` or `failed` afterwards.  Return None
+        until P is durable and written back, and while the steps are running.
         """
         if self.capture is not None and self.capture.sequence is None:
             self.capture_state()
@@ -118,14 +121,15 @@ class Checkpointer:
         capture.is_running = True
         dirty, capture.directories = self._dirty.take()
         here = {s for log in self._shards.values() for p in log.partitions.values() for s in p.segments}
-        capture.segments = {segment: None for segment in dirty if segment in here}  # the others are being removed
+        capture.segments = {segment: None for segment in dirty if segment in here}  # other segments are being removed
         if write_back.found_disk_full:
             capture.write_back = write_back.take_all()
-            capture.segments |= dict.fromkeys(run.segment for run in capture.write_back.runs)  # their files stay open
+            # Segments of a capture are not closed, so the sync uses the file that was written.
+            capture.segments |= dict.fromkeys(run.segment for run in capture.write_back.runs)
         return self._execute(capture, [(segment, segment.file) for segment in capture.segments])
 
     def _execute(self, capture: CheckpointCapture, segments: list[tuple[Segment, File | None]]) -> Iterator[None]:
-        """Rule C2: segments, then directories, then the checkpoint's own file."""
+        """Sync the segments, then the directories, then write the checkpoint's own file (rule C2)."""
         assert capture.sequence is not None and capture.head is not None, "P has not been chosen"
         disk, write_back = self._disk, capture.write_back
         write_back.remove_stale_files(disk)
@@ -133,7 +137,8 @@ class Checkpointer:
             write_back_run(disk, run, write_back.changed_directories)
             yield
         for segment, known in segments:
-            sync_segment(segment, known)  # also a segment that was truncated since: the row that says so may be lost
+            # A segment that was truncated meanwhile is synced, too: the TRUNCATE row may still be lost.
+            sync_segment(segment, known)
             if segment.is_closed and segment.on_disk:
                 save_index(disk, segment)
             yield
@@ -147,7 +152,7 @@ class Checkpointer:
         yield
 
     def finished(self) -> None:
-        """The steps are done: the journal up to P is free."""
+        """Note that the steps have succeeded, and free the journal up to P."""
         capture = self.capture
         assert capture is not None and capture.sequence is not None, "no checkpoint is under way"
         self.number += 1
@@ -159,7 +164,7 @@ class Checkpointer:
         self.capture = None
 
     def failed(self) -> None:
-        """The disk was full: P stays where it was, and the next checkpoint does everything that this one had to do."""
+        """Note that the disk was full: the journal is not freed, and the next checkpoint repeats the work."""
         capture = self.capture
         assert capture is not None, "no checkpoint is under way"
         self.capture = None
@@ -169,7 +174,7 @@ class Checkpointer:
 
 
 def _section_of(log: ShardLog, queued: QueuedRows | None) -> bytes | None:
-    """Return the shard's section; None when the shard's OPENED row is only queued."""
+    """Return the shard's section; None if the shard's OPENED row is only queued."""
     if log.changed and log.installing is None:
         log.machines.forget_expired(log.commit_index, log.committed_append_time)
     if queued is not None:
@@ -181,7 +186,7 @@ def _section_of(log: ShardLog, queued: QueuedRows | None) -> bytes | None:
 
 
 def sync_segment(segment: Segment, known: File | None = None) -> None:
-    """Sync the segment's file.  `known` was its file when the checkpoint decided to sync it."""
+    """Sync the segment's file.  `known` is the open file that the segment had when the checkpoint's steps began."""
     file = known or segment.file
     if file is not None:
         file.sync()

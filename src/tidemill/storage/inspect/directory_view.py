@@ -1,7 +1,7 @@
 """A read-only view of a data directory as the next start would find it, for `tidemill log`.
 
-A broker may be running in the directory.  Then the view may be outdated, and what looks damaged may only be newer: a
-caller that judges must look again in a newer view.
+A broker may be running in the directory.  Then the view may be outdated, and bytes that look damaged may just be newer
+than the view, so a caller must check apparent damage again in a newer view.
 """
 
 from dataclasses import dataclass, field
@@ -26,10 +26,10 @@ class DirectoryView:
     checkpoint: Checkpoint
     ring: list[RingFile]
     shards: dict[ShardId, ShardLog] = field(default_factory=dict)
-    """After replay.  `segment.written` is how much each file must hold; the rest is in the journal as well."""
+    """The shards after replay.  Each file must hold `segment.written` bytes; the journal also has all later bytes."""
     walked: list[Walked] = field(default_factory=list)
     end_file: str = ""
-    """Where the block after the last whole one would begin."""
+    """The journal file in which the block after the last complete one would begin."""
     end_position: int = 0
     sequence: int = 0
     synced: int = 0
@@ -44,8 +44,8 @@ class DirectoryView:
 
 def view_directory(disk: Disk, machines: MachineRegistry | None = None) -> DirectoryView:
     """
-    Replay checkpoint and journal.  Raises DirectoryProblem when the directory has no identity, and JournalDamaged when
-    it has no whole checkpoint.
+    Replay checkpoint and journal.  Raises DirectoryProblem if the directory has no identity, and JournalDamaged if it
+    has no complete checkpoint.
     """
     identity = read_identity(disk)
     if identity is None:

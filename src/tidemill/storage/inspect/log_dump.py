@@ -1,7 +1,7 @@
 """`tidemill log dump`: the rows of the journal and the batches of the segments, in the order of the files.
 
-Read-only; a broker may be running in the directory.  Only CRCs are checked; `storage/inspect/log_verify.py` checks the
-rest.
+Read-only; a broker may be running in the directory.  Only CRCs are checked; `storage/inspect/log_verify.py` checks
+offsets, epochs and checkpoints, too.
 """
 
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ def _segment_batches(disk: Disk, path: str, topic: str, partition: str) -> Itera
     try:
         file = disk.open(path)
     except FileNotFoundError:
-        return  # removed by the broker since the directory was read
+        return  # a running broker has removed the file since the directory was listed
     try:
         for position, _, header in walk(file, path, 0, file.size(), paths.segment_base(path.rpartition("/")[2]) or 0):
             data = file.read(position, header.size_bytes)

@@ -1,8 +1,9 @@
-"""`tidemill log verify`: checks checkpoints, journal, and every batch that the newest checkpoint covers.
+"""`tidemill log verify`: check the checkpoints, the journal, and every batch that the newest checkpoint covers.
 
 Read-only; a broker may be running in the directory.  Three things are not damage: a torn tail of the journal, bytes
-that were never synced, and bytes of rows behind the checkpoint, which a start writes again from the journal.  What
-looks damaged is checked again in a newer view, because a running broker may have moved on between two reads.
+that were never synced, and segment bytes of rows after the checkpoint, which the next start writes again from the
+journal.  Apparent damage is checked again in a newer view, because a running broker may have changed the files between
+two reads.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ VIEWS_MAX: Final = 3  # damage is reported if three successive views show it
 
 
 class Damage(NamedTuple):
-    """Bytes that are not what was written.  Offsets are -1 when they are not known."""
+    """A range of bytes that differ from the bytes that were written.  Unknown offsets are -1."""
 
     file: str
     position: int
@@ -37,7 +38,7 @@ class Damage(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """What was checked and found in the newest view."""
+    """The result for the newest view: counts of what was checked, and the damage that was found."""
 
     shards: int = 0
     segments: int = 0
@@ -48,7 +49,7 @@ class Verified:
 
 
 def verify(disk: Disk) -> Verified:
-    """Check the directory.  Raises DirectoryProblem when it is not a data directory."""
+    """Check the directory and return the result.  Raises DirectoryProblem if it is not a data directory."""
     verified = _verify_once(disk)
     for _ in range(VIEWS_MAX - 1):
         if not verified.damages:
@@ -122,7 +123,7 @@ def _partition_damages(disk: Disk, log: PartitionLog, verified: Verified) -> Ite
 def _segment_damages(
     file: File, segment: Segment, log: PartitionLog, end_offset: int, verified: Verified
 ) -> Iterator[Damage]:
-    """Check every batch of a segment: its CRC, its offset, and its epoch against the table."""
+    """Check every batch of a segment: its CRC, its offset, and its epoch against the epoch table."""
     expected = segment.base_offset
     position, end = 0, segment.written
     data, start = b"", 0

@@ -1,1 +1,1 @@
-"""Snapshot installs: the rows that frame one, and the copy of its bytes."""
+"""Snapshot installs: the rows that begin and end an install, and the copy of the snapshot's bytes."""

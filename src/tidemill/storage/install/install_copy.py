@@ -1,7 +1,7 @@
-"""Bring a shard's files to a snapshot: cut what differs, copy what is missing, sync everything.
+"""Make a shard's files equal to a snapshot: cut batches that differ, write missing batches, sync everything.
 
-The shard's own `PartitionLog`s are not touched: they change when the rows of the install are queued.  So the methods
-may run off the event loop, one call at a time, while nothing is appended to the shard.
+The shard's own `PartitionLog`s do not change here, but when the rows of the install are queued.  So the methods may run
+off the event loop, one call at a time, while nothing is appended to the shard.
 
     begin ──▶ INSTALLING is durable ──▶ clean ──▶ write … ──▶ sync ──▶ INSTALLED
       ▲                                                         │
@@ -25,11 +25,11 @@ from tidemill.storage.partition.tail_cache import TailCache
 
 
 class SnapshotContradicts(Exception):
-    """The committed log of this replica differs from the leader's snapshot: nothing is cut."""
+    """The committed log of this replica differs from the leader's snapshot.  Nothing was cut."""
 
 
 class ChunkRefused(ValueError):
-    """The chunk does not hold the batches that follow.  Nothing was written; the install pulls them again."""
+    """The chunk does not hold the next batches.  Nothing was written; the install pulls them again."""
 
 
 class InstallCopy:
@@ -37,8 +37,8 @@ class InstallCopy:
 
     def __init__(self, disk: Disk, log: ShardLog, high_watermarks: dict[int, int]) -> None:
         """
-        Everything of `log` must be durable and written back.  `high_watermarks` are the ends of what is committed here,
-        by partition.  Damaged segments, and everything behind them, are dropped first.
+        All entries of `log` must be durable and written back.  `high_watermarks` maps each partition to the end of its
+        records that this replica knows to be committed.  Damaged segments, and all segments after them, are dropped.
         """
         self._disk = disk
         self._high_watermarks = dict(high_watermarks)
@@ -55,13 +55,15 @@ class InstallCopy:
             damaged_from = log.damaged_from(number)
             if damaged_from is not None and damaged_from < copy.end_offset:
                 _keep_whole(copy, damaged_from)
-                self._high_watermarks[number] = min(high_watermarks[number], copy.end_offset)  # others have the rest
+                # The dropped records are committed on other replicas.
+                self._high_watermarks[number] = min(high_watermarks[number], copy.end_offset)
             self._unsynced |= dict.fromkeys(copy.segments)
 
     def begin(self, theirs: list[PartitionState]) -> list[PartitionState]:
         """
-        Sync the files and return what is kept of each partition, for INSTALLING.  `theirs` are the snapshot's
-        partitions.  Waits for the disk.  Raises SnapshotContradicts and SegmentDamaged.
+        Sync the files, cut them down to batches that the snapshot also has, and return the resulting partitions for the
+        INSTALLING row.  `theirs` are the snapshot's partitions.  Waits for the disk.  Raises SnapshotContradicts and
+        SegmentDamaged.
         """
         if sorted(self._logs) != sorted(state.partition for state in theirs):
             raise SnapshotContradicts(f"the snapshot is of partitions {[it.partition for it in theirs]}")
@@ -73,7 +75,7 @@ class InstallCopy:
         return [log.state() for log in self._logs.values()]
 
     def _keep(self, ours: PartitionLog, theirs: PartitionState) -> None:
-        """Cut `ours` where epoch and offset differ from `theirs`; begin empty where the logs share nothing."""
+        """Cut `ours` where it begins to differ from `theirs` in epoch and offset; empty it if they share nothing."""
         meeting = meeting_offset(
             [start[:2] for start in ours.epochs.starts],
             ours.end_offset,
@@ -109,11 +111,11 @@ class InstallCopy:
         return segment, position
 
     def clean(self) -> None:
-        """Once INSTALLING is durable, remove files that it does not name, and cut bytes behind segment ends."""
+        """Remove files that INSTALLING does not name, and cut bytes after segment ends.  INSTALLING must be durable."""
         disk = self._disk
         for log in self._logs.values():
             known = {segment.base_offset for segment in log.segments}
-            grows = max(known, default=None)  # its saved index will not match the content
+            grows = max(known, default=None)  # batches will be added to this segment, so its saved index is stale
             for name in disk.list(log.directory):
                 base_offset = paths.segment_base(name)
                 is_index = name.endswith(".index")
@@ -125,7 +127,7 @@ class InstallCopy:
                     file.truncate(segment.size)
 
     def next_pull(self) -> tuple[int, int] | None:
-        """Return partition and offset of the next missing batch; None when nothing is missing."""
+        """Return partition and offset of the next missing batch; None if no batch is missing."""
         for number, log in self._logs.items():
             if log.end_offset < self._theirs[number].end_offset:
                 return number, log.end_offset
@@ -159,12 +161,12 @@ class InstallCopy:
 
     def _in_place(self, log: PartitionLog, batches: list[memoryview]) -> list[tuple[memoryview, BatchHeader]]:
         """
-        Return each batch with its header.  Raises ChunkRefused unless their offsets are dense, their epochs are those
-        of the snapshot's table, and their CRCs match.
+        Return each batch with its header.  Raises ChunkRefused unless the offsets are dense, the epochs agree with the
+        snapshot's epoch table, and the CRCs match.
         """
         epochs, end_offset_max = self._epochs[log.partition], self._theirs[log.partition].end_offset
         expected = log.end_offset
-        is_first = not log.segments  # its first batch may begin below the log start
+        is_first = not log.segments  # the first batch of a partition may begin below the log start
         placed = []
         for batch in batches:
             (span,) = spans(batch)
@@ -183,7 +185,7 @@ class InstallCopy:
         return placed
 
     def flush(self) -> None:
-        """Write what `write` has accepted.  Raises DiskFull; call it again to retry."""
+        """Write the batches that `write` has accepted.  Raises DiskFull; call it again to retry."""
         while self._unwritten:
             run = self._unwritten[0]
             write_back_run(self._disk, run, [])
@@ -192,7 +194,7 @@ class InstallCopy:
             del self._unwritten[0]
 
     def sync(self) -> None:
-        """Make everything written, and the names of the files, durable.  Waits for the disk."""
+        """Make all written bytes, and the names of the files, durable.  Waits for the disk."""
         for segment in self._unsynced:
             if segment.size:
                 segment.opened(self._disk).sync()
@@ -209,15 +211,15 @@ class InstallCopy:
             self._disk.sync_directory(directory)
 
     def _save_index(self, segment: Segment) -> None:
-        with suppress(DiskFull):  # the index is a hint: the first reader rebuilds it
+        with suppress(DiskFull):  # without an index file, the first reader rebuilds the index
             save_index(self._disk, segment)
 
     def progress(self) -> list[PartitionState]:
-        """Return the partitions as synced so far, for another INSTALLING."""
+        """Return the partitions as synced so far, for another INSTALLING row."""
         return [log.state() for log in self._logs.values()]
 
     def result(self) -> list[PartitionState]:
-        """Return the partitions for INSTALLED: this replica's files, and the leader epochs of the snapshot."""
+        """Return the partitions for the INSTALLED row: this replica's files, with the snapshot's leader epochs."""
         states = self.progress()
         for state in states:
             theirs = self._theirs[state.partition]

@@ -1,9 +1,10 @@
 """The rows of a snapshot install.  Byte table: `docs/formats/journal.md`.
 
-INSTALLING  what the partitions' files hold durably as the install begins or makes progress; it is identical with the
-            snapshot at (index, term) as far as it goes
-INSTALLED   the state of the shard when the files hold the whole snapshot; its log begins behind the snapshot
-PART        bytes of one of these rows, which follows: a row may be larger than a block, and even than the ring
+INSTALLING  the durable contents of the partitions' files when the install begins or has made progress; they are a
+            prefix of the snapshot at (index, term)
+INSTALLED   the state of the shard when the files hold the whole snapshot; the shard's log begins after the snapshot
+PART        some bytes of a following row of one of these kinds, which can be larger than a block, and even than the
+            ring
 """
 
 from struct import Struct
@@ -28,15 +29,15 @@ def installing_row(index: int, term: int, states: list[PartitionState]) -> Entry
 def installed_row(
     index: int, term: int, last_append_time: int, membership: Membership, states: list[PartitionState], sections: Buffer
 ) -> Entry:
-    """`sections` are those of the snapshot, as its offer carried them."""
+    """Return an INSTALLED row.  `sections` are the machine sections from the snapshot offer."""
     payload = _TIME.pack(last_append_time) + membership.encode() + encode_partitions(states) + sections
     return Entry(RowKind.INSTALLED, payload, index=index, term=term)
 
 
 def split_install_row(row: Entry, bytes_max: int) -> list[Entry]:
     """
-    Split a row into PART rows followed by the row itself with the rest of the bytes.  Each has at most `bytes_max`
-    bytes; its base offset says where its bytes begin in the whole.
+    Split a row into PART rows, followed by the row itself with the rest of the bytes.  Each has at most `bytes_max`
+    bytes; its base offset is the position of its first byte within the original payload.
     """
     payload = row.payload
     assert payload is not None, f"{row} has lost its bytes"
@@ -47,7 +48,7 @@ def split_install_row(row: Entry, bytes_max: int) -> list[Entry]:
 
 def apply_install_row(log: ShardLog, row: Entry) -> None:
     """
-    Apply a whole row to the shard: when it is queued, and when recovery has put it together.  Raises UnknownSection.
+    Apply a complete row to the shard: when it is queued, or when recovery has joined its parts.  Raises UnknownSection.
     """
     assert row.payload is not None, f"{row} has lost its bytes"
     reader = ByteReader(memoryview(row.payload))
@@ -62,8 +63,8 @@ def apply_install_row(log: ShardLog, row: Entry) -> None:
 
 def replay_install_row(log: ShardLog, row: Entry) -> None:
     """
-    Take the next row or part that recovery reads, and apply the row when it is complete.  If its first parts are
-    missing, the checkpoint already contains the row.
+    Replay the next install row or part of one, and apply the row once it is complete.  A row whose first parts are
+    missing is ignored: the checkpoint already contains it.
     """
     assert row.payload is not None, f"{row} has lost its bytes"
     parts = log.install_parts

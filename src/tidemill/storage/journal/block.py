@@ -1,7 +1,7 @@
 """Blocks for the journal, and write-backs of durable blocks to the segments.
 
-The event loop makes them; two threads carry them out, one for each.  Waiters for a block are notified when it is
-written.  Readers get its bytes from memory until they are written back.
+The event loop creates both.  One thread writes the blocks, another one executes the write-backs.  Waiters for a block
+are notified when it is durable.  Readers get its bytes from memory until they are written back.
 """
 
 from dataclasses import dataclass, field
@@ -17,16 +17,16 @@ from tidemill.storage.partition.segment import Segment
 
 IN_FLIGHT_BLOCKS_MAX: Final = 2
 """
-Blocks in flight to the journal: the one that is being written, and behind it a full one, which would not grow by
-waiting.  With two, the journal's thread does not idle until the event loop has handled the first.
+The limit for blocks in flight: one that is being written, and one more if it is full and so would not grow by waiting.
+The second block keeps the journal's thread busy until the event loop has handled the first.
 """
 
 
 class Report(NamedTuple):
     """
-    What became durable for a shard with a block: its newest entry in the block that the log still holds, by term and
-    index, and its newest vote in the block.  An entry that was truncated while the block was written does not count,
-    even if it was appended again since: the row that truncates it may be on disk before it (rule J9).
+    The durable state of a shard after a block: the shard's newest entry in the block that its log still holds, named by
+    term and index, and its newest vote in the block.  An entry that was truncated while the block was being written
+    does not count, even if it was appended again: the TRUNCATE row may precede it on disk (rule J9).
     """
 
     shard_id: ShardId
@@ -44,7 +44,7 @@ class Run:
     position: int
     parts: list[Buffer]
     end: int
-    is_read: bool = True  # readers are expected soon: keep the bytes in the page cache
+    is_read: bool = True  # readers are expected soon, so the bytes should stay in the page cache
     is_led: bool = True  # this broker leads the shard
 
 
@@ -56,13 +56,13 @@ class Block:
     joined: RingFile | None
     parts: list[Buffer]
     size: int  # on disk
-    control_rows_gathered: int  # control rows gathered so far, this block's included
-    stale_files: list[str] = field(default_factory=list)  # of truncations; removed before the block is written back
+    control_rows_gathered: int  # the number of control rows gathered so far, including this block's
+    stale_files: list[str] = field(default_factory=list)  # truncated segments, to be removed before the write-back
 
     def write(self, journal: Journal) -> None:
         """
-        Write the block to the journal and sync it.  Raises SyncFailed: the process must stop, and no later block is
-        written.
+        Write the block to the journal and sync it.  Raises SyncFailed; the process must then stop without writing a
+        later block.
         """
         journal.check_follows(self.sequence)
         if self.joined is not None:
@@ -73,11 +73,11 @@ class Block:
 
 @dataclass(slots=True)
 class WriteBack:
-    """A write-back of several blocks to the segments: one write for batches that follow each other."""
+    """A write-back of several blocks to the segments, with one write for each run of adjacent batches."""
 
     blocks: list[Block]  # durable, oldest first
     runs: list[Run]
-    is_full: bool = False  # the disk was full: the bytes stay in the journal and in memory, and are written back later
+    is_full: bool = False  # the disk was full: the bytes stay in the journal and in memory for a later write-back
     changed_directories: list[str] = field(default_factory=list)
 
     def execute(self, disk: Disk) -> None:
@@ -90,7 +90,7 @@ class WriteBack:
             self.is_full = True
 
     def remove_stale_files(self, disk: Disk) -> None:
-        """Remove the stale files, once: when a write-back is retried, files of these names may exist again."""
+        """Remove the stale files once.  When a write-back is retried, new files may already have these names."""
         for block in self.blocks:
             for path in block.stale_files:
                 remove_if_there(disk, path)
@@ -100,8 +100,8 @@ class WriteBack:
 
 def write_back_run(disk: Disk, run: Run, new_directories: list[str]) -> None:
     """
-    Write a run to its segment's file.  Makes file and directory if they are missing, and adds every directory in which
-    a name was made to `new_directories`.  Raises DiskFull.
+    Write a run to its segment's file.  Create the file and its directory if they are missing, and add every directory
+    that got a new name to `new_directories`.  Raises DiskFull.
     """
     segment = run.segment
     file = segment.file

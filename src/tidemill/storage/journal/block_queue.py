@@ -1,4 +1,4 @@
-"""From queued rows to blocks: what the next block holds, which blocks are in flight, and what a durable block means."""
+"""The queue between rows and blocks: the rows that wait, the blocks in flight, and the reports of durable blocks."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from tidemill.storage.journal.shard_log import ShardLog, read_vote
 
 
 class BlockQueue:
-    """Rows that wait for a block, and the blocks that are gathered and not durable yet.  Lives on the loop."""
+    """Rows that wait for a block, and gathered blocks that are not durable yet.  Used on the event loop only."""
 
     def __init__(self, key: bytes, journal: Journal, block_bytes_max: int) -> None:
         self._key = key
@@ -24,14 +24,14 @@ class BlockQueue:
         self.block_bytes_max = block_bytes_max
         self.rows = RowQueue()
         self.in_flight: deque[Block] = deque()  # oldest first
-        self.is_journal_full = False  # the last call of `gather` found no room for entries that wait
-        self.facts_synced = 0  # control rows that are durable, by the number of the newest
+        self.is_journal_full = False  # the last call of `gather` found no room for waiting entries
+        self.facts_synced = 0  # the number of the newest control row that is durable
         self._last_was_empty = False
-        self._votes_before: deque[tuple[int, ShardId, VoteBefore]] = deque()  # first the vote's number
-        self._stale_files: deque[tuple[int, str]] = deque()  # number of the control row after which the file may go
+        self._votes_before: deque[tuple[int, ShardId, VoteBefore]] = deque()  # (number of the vote's row, shard, vote)
+        self._stale_files: deque[tuple[int, str]] = deque()  # (number of the row after which to remove it, path)
 
     def put_vote(self, shard_id: ShardId, row: Entry, before: VoteBefore) -> None:
-        """Queue a vote; `before` is the vote that a checkpoint carries while this one is only queued."""
+        """Queue a vote.  `before` is the previous vote, which a checkpoint contains while `row` is only queued."""
         self.rows.put_control_row(shard_id, row)
         self._votes_before.append((self.rows.control_rows_queued, shard_id, before))
 
@@ -41,7 +41,7 @@ class BlockQueue:
         self._stale_files += [(number, path) for path in files]
 
     def votes_before(self) -> Iterator[tuple[ShardId, VoteBefore]]:
-        """Yield the shards with queued votes, and what each queued vote replaces; oldest first."""
+        """Yield the shard of each queued vote, and the vote that it replaces; oldest first."""
         for _, shard_id, before in self._votes_before:
             yield shard_id, before
 
@@ -52,13 +52,13 @@ class BlockQueue:
 
     @property
     def is_quiescent(self) -> bool:
-        """Return whether nothing is queued and a later block says that the newest block with rows is synced."""
+        """Return whether nothing is queued, and an empty block records that the newest block with rows is synced."""
         return not self.rows and (self._last_was_empty or self._journal.sequence == 0)
 
     def gather(self, *, empty: bool = False) -> Block | None:
         """
-        Take the next block out of the queue.  Return None when nothing is queued, or when the ring has no room before
-        the next checkpoint.  `empty`: make a block without rows, which moves the synced position, if none is queued.
+        Gather the next block from the queue.  Return None if nothing is queued, or the ring has no room until the next
+        checkpoint.  `empty`: if no rows are queued, return a block without rows, which advances the synced position.
         """
         if not self.rows:
             self.is_journal_full = False
@@ -85,7 +85,7 @@ class BlockQueue:
         return block
 
     def written(self, block: Block) -> None:
-        """The oldest block in flight is durable."""
+        """Note that `block`, the oldest in flight, is durable."""
         self._journal.synced = block.sequence
         self.facts_synced = block.control_rows_gathered
         self.in_flight.popleft()
@@ -93,7 +93,7 @@ class BlockQueue:
 
 
 def reports_of(rows: list[tuple[ShardId, Entry]], shards: Mapping[ShardId, ShardLog]) -> list[Report]:
-    """Return what of each shard became durable with a block of these rows."""
+    """Return a report for each shard that has an entry or a control row of interest in a durable block of `rows`."""
     newest: dict[ShardId, Entry] = {}
     votes: dict[ShardId, Vote] = {}
     installing: dict[ShardId, None] = {}
@@ -106,7 +106,7 @@ def reports_of(rows: list[tuple[ShardId, Entry]], shards: Mapping[ShardId, Shard
         elif entry.kind == RowKind.INSTALLING:
             installing[shard_id] = None
         elif entry.kind == RowKind.INSTALLED:
-            newest.setdefault(shard_id, entry)  # the last entry of the snapshot is durable, and all before it
+            newest.setdefault(shard_id, entry)  # the snapshot is durable up to its last entry
     reports = []
     for shard_id in dict.fromkeys([*newest, *votes, *installing]):
         last = newest.get(shard_id)

@@ -1,4 +1,4 @@
-"""Files and directories that changed and are not synced: the next checkpoint syncs them."""
+"""Files and directories that have changed since they were synced: the next checkpoint syncs them."""
 
 from collections.abc import Iterable
 
@@ -17,7 +17,7 @@ class DirtyFiles:
         self.directories |= dict.fromkeys(directories)
 
     def forget(self, segment: Segment) -> None:
-        """The segment is about to be removed."""
+        """Drop a segment that is about to be removed."""
         self.segments.pop(segment, None)
 
     def take(self) -> tuple[dict[Segment, None], dict[str, None]]:
@@ -27,6 +27,6 @@ class DirtyFiles:
         return segments, directories
 
     def put_back(self, segments: dict[Segment, None], directories: dict[str, None]) -> None:
-        """They were not synced: they are dirty again, before everything that changed since."""
+        """Take back files that could not be synced, before all files that changed later."""
         self.segments = segments | self.segments
         self.directories |= directories

@@ -14,7 +14,7 @@ from tidemill.storage.disk import Buffer, Disk, DiskFull, File, SyncFailed
 from tidemill.storage.journal.journal_block import PAGE_BYTES, decode_header
 
 RESERVE_DIVISOR: Final = 8  # an eighth of the ring is reserved for rows that free space (rule J7)
-ZERO_STEP_BYTES: Final = 4 << 20  # a step of preparing a file occupies the disk no longer than a block
+ZERO_STEP_BYTES: Final = 4 << 20  # one step of preparing a file: it occupies the disk no longer than a block does
 
 
 class RingFile(NamedTuple):
@@ -39,7 +39,7 @@ class JournalPosition(NamedTuple):
 
 
 class Journal:
-    """The ring's files, and which part of the ring is in use.  Sizes are bytes, multiples of a page."""
+    """The ring's files, and the part of the ring that is in use.  Sizes are in bytes, and multiples of a page."""
 
     def __init__(self, disk: Disk, ring: list[RingFile], *, head: JournalPosition, sequence: int) -> None:
         self._disk = disk
@@ -62,34 +62,34 @@ class Journal:
 
     @property
     def free_for_entries(self) -> int:
-        """The bytes that ordinary rows may use; the rest is reserved for rows that free space."""
+        """The bytes that ordinary rows may use; the other free bytes are reserved for rows that free space."""
         return self.free - self.capacity // RESERVE_DIVISOR
 
     @property
     def row_bytes_max(self) -> int:
-        """The largest row that can ever be written: in a block of its own, in an empty ring."""
+        """The size of the largest row that can ever be written: alone in a block, into an empty ring."""
         return self.capacity - self.capacity // RESERVE_DIVISOR - PAGE_BYTES
 
     @property
     def head(self) -> JournalPosition:
-        """Where the next block begins: never the end of a file, unless the ring may grow there."""
+        """The position at which the next block is reserved; at the end of a file, the block begins in the next file."""
         return JournalPosition(self.ring[self._slot].number, self._position)
 
     def resume(self, place: JournalPosition) -> None:
-        """Continue at `place`, behind the last whole block that recovery found."""
+        """Continue at `place`, after the last complete block that recovery found."""
         self._slot = next(i for i, file in enumerate(self.ring) if file.number == place.number)
         self._position = place.position
         self.synced = self.written = self.sequence
 
     def account(self, sequence: int, size: int) -> None:
-        """Count a block that recovery found as in use."""
+        """Count the space of a block that recovery found as used."""
         self._live.append((sequence, size))
         self.used += size
 
     def reserve(self, size: int) -> tuple[list[Extent], RingFile | None]:
         """
-        Reserve the extents of the next block; the caller has checked that it fits.  Also return the prepared file that
-        joins the ring for the block, if one does.
+        Return the extents of the next block, now reserved, and the prepared file that joins the ring for the block, if
+        one does.  The caller has checked that the block fits.
         """
         assert size <= self.free, f"a block of {size} B does not fit into {self.free} B"
         self.sequence += 1
@@ -131,21 +131,21 @@ class Journal:
 
     def check_follows(self, sequence: int) -> None:
         """
-        Raise SyncFailed if the block before `sequence` is not durable (rule J10): a later process may write another
-        block with the missing number, and a start after that would read this block as its successor.  Runs on the
+        Raise SyncFailed if the block before `sequence` is not durable (rule J10): after a restart, another block could
+        get the missing number, and the next recovery would take block `sequence` for its successor.  Runs on the
         journal's thread.
         """
         if self.written != sequence - 1:
             raise SyncFailed(errno.EIO, f"block {sequence} is not written: block {sequence - 1} was not")
 
     def join(self, joined: RingFile) -> None:
-        """Rename a prepared file durably (rule J1), on the journal's thread, before the block is written."""
+        """Rename a prepared file durably (rule J1), before the block is written.  Runs on the journal's thread."""
         self._disk.rename(paths.JOURNAL_NEXT, paths.journal_file(joined.number))
         self._disk.sync_directory(paths.JOURNAL)
 
 
 def write_block(extents: list[Extent], parts: list[Buffer]) -> None:
-    """Write a block's parts to its extents and sync them.  Raises SyncFailed: the process must stop then."""
+    """Write a block's parts to its extents and sync them.  Raises SyncFailed; the process must then stop."""
     if len(extents) == 1:
         extent = extents[0]
         extent.file.write_durably(extent.position, parts)
@@ -185,7 +185,7 @@ def prepare_file(disk: Disk, size: int, *, step_bytes: int = ZERO_STEP_BYTES) ->
 
 
 def read_extents(ring: list[RingFile], start: JournalPosition, size: int) -> bytes:
-    """Read `size` bytes of the ring from `start`; fewer when a file is shorter than the ring expects."""
+    """Return `size` bytes of the ring from `start`; fewer if a file is shorter than `ring` says."""
     slot = next(i for i, file in enumerate(ring) if file.number == start.number)
     position = start.position
     found = []
@@ -205,7 +205,7 @@ def read_extents(ring: list[RingFile], start: JournalPosition, size: int) -> byt
 
 
 def position_after(ring: list[RingFile], start: JournalPosition, size: int) -> JournalPosition:
-    """Return where the block after a block of `size` bytes at `start` begins."""
+    """Return the position after a block of `size` bytes at `start`."""
     slot = next(i for i, file in enumerate(ring) if file.number == start.number)
     position = start.position + size
     while position > ring[slot].size:
@@ -215,7 +215,7 @@ def position_after(ring: list[RingFile], start: JournalPosition, size: int) -> J
 
 
 def newest_synced(ring: list[RingFile], key: bytes) -> int:
-    """Return the greatest synced position in any whole block header of the ring; 0 when there is none."""
+    """Return the greatest synced position in any valid block header of the ring; 0 if there is none."""
     newest = 0
     for ring_file in ring:
         for start in range(0, ring_file.size, ZERO_STEP_BYTES):

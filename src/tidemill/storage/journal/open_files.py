@@ -1,4 +1,4 @@
-"""Bounds the number of open segment files.  A file that was closed is opened again by its next reader."""
+"""The bound for the number of open segment files.  The next reader of a closed file opens it again."""
 
 from collections.abc import Container, Iterable
 from typing import Final
@@ -11,9 +11,9 @@ OPEN_SEGMENTS_MAX: Final = 500  # half of the usual limit of 1,024 open files pe
 
 def close_surplus(shards: Iterable[ShardLog], pinned: Container[Segment]) -> bool:
     """
-    Drop the surplus files, those of closed segments first.  Return whether no surplus is left.  `pinned` segments are
-    being written or not yet synced: their sync must use the file that was written, or it would miss a write error.
-    Files are dropped, not closed: a reader may be using one.
+    Drop surplus open files, those of closed segments first.  Return whether no surplus is left.  `pinned` segments are
+    being written or not synced yet: the sync must use the same open file as the write, or it would miss a write error.
+    Files are dropped, not closed, because a reader may be using one.
     """
     opened = [
         segment

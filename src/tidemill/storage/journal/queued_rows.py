@@ -1,9 +1,9 @@
-"""Changes of rows that are queued but in no block yet: a checkpoint takes them back out of its state (rule C1).
+"""Changes by rows that are queued but in no block yet: a checkpoint must not contain them (rule C1).
 
-Rows change a shard's state when they are queued, and may wait long for room in the ring.  A checkpoint that covered
-them would wait for them, and they for the checkpoint.  So it covers the newest gathered block, and takes the changes of
-later rows back out of what it writes.  Truncations, trims and installs are not taken back: no later row undoes them,
-and what they removed may never be written to a file.
+A row changes its shard's state when it is queued, and may wait a long time for room in the ring.  If a checkpoint
+covered queued rows, it would wait for them while they wait for the room that it makes.  So it covers the rows up to the
+newest gathered block, and reverts the changes of later rows in the state that it writes.  Truncations, trims and
+installs are not reverted: no later row undoes them, and bytes that they removed may never be written to a file.
 """
 
 from collections.abc import Iterable
@@ -27,10 +27,10 @@ class VoteBefore:
 class QueuedRows:
     """The queued rows of one shard."""
 
-    first_index: int | None = None  # of the queued entries
+    first_index: int | None = None  # the log index of the first queued entry
     firsts: dict[int, Entry] = field(default_factory=dict)  # partition → its first queued batch
-    is_opening: bool = False
-    vote: VoteBefore | None = None
+    is_opening: bool = False  # the OPENED row is queued
+    vote: VoteBefore | None = None  # what the first queued vote replaces
 
 
 def queued_rows(

@@ -1,4 +1,4 @@
-"""Files that are removed once the row that allows it is durable: trimmed segments, and the files of closed shards."""
+"""Removal of trimmed segments and of closed shards' files, once the row that allows it is durable."""
 
 from collections.abc import Callable
 
@@ -12,13 +12,13 @@ Step = Callable[[], None]
 
 
 class Removals:
-    """A removal waits until the control row with its number is synced (rules D1 and D2).  Lives on the loop."""
+    """A removal waits until the control row with its number is synced (rules D1 and D2).  Used on the loop only."""
 
     def __init__(self, disk: Disk, dirty: DirtyFiles) -> None:
         self._disk = disk
         self._dirty = dirty
-        self._segments: list[tuple[int, Segment]] = []  # first the number of the row
-        self._shards: list[tuple[int, ShardLog]] = []
+        self._segments: list[tuple[int, Segment]] = []  # (number of the control row, segment)
+        self._shards: list[tuple[int, ShardLog]] = []  # (number of the control row, shard)
 
     def __bool__(self) -> bool:
         return bool(self._segments or self._shards)
@@ -30,11 +30,11 @@ class Removals:
         self._shards.append((number, log))
 
     def closing(self, control_rows_gathered: int) -> list[ShardLog]:
-        """Return the shards whose CLOSED row is only queued: no block holds it."""
+        """Return the shards whose CLOSED row is queued, but in no block yet."""
         return [log for number, log in self._shards if number > control_rows_gathered]
 
     def steps(self, facts_synced: int) -> list[Step]:
-        """Return what may be removed by now, as steps for another thread."""
+        """Return steps, for another thread, that remove the files whose control row is durable."""
         disk, dirty = self._disk, self._dirty
         steps: list[Step] = []
         while self._segments and self._segments[0][0] <= facts_synced:
@@ -55,7 +55,7 @@ class Removals:
 
 
 def remove_segment(disk: Disk, segment: Segment) -> None:
-    segment.file = None  # dropped, not closed: a reader may be using it
+    segment.file = None  # not closed explicitly: a reader may be using the file
     for path in (segment.path, paths.index_file(segment.path)):
         remove_if_there(disk, path)
 

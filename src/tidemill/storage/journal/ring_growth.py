@@ -19,8 +19,8 @@ class RingGrowth:
 
     def is_wanted(self, in_flight: Collection[Block]) -> bool:
         """
-        Return whether the ring is half full and may be larger.  A file is prepared under one name, so not before the
-        file that was prepared last has got its own: a block in flight may still have to rename it.
+        Return whether the ring is half full and may grow.  Every file is prepared under the same name, so the previous
+        one must have its final name first: a block in flight may still have to rename it.
         """
         journal = self._journal
         return (
@@ -33,12 +33,12 @@ class RingGrowth:
         )
 
     def steps(self) -> Iterator[File | None]:
-        """Prepare a file, a step at a time, on another thread.  Pass what the last step yields to `finished`."""
+        """Prepare a file, a step at a time, on another thread.  Pass the last value yielded to `finished`."""
         self._is_preparing = True
         return prepare_file(self._disk, self._file_bytes)
 
     def finished(self, file: File | None) -> None:
-        """`file` is prepared; None: the disk had no room."""
+        """Take the prepared file; None: the disk had no room."""
         self._is_preparing = False
         if file is not None:
             self._journal.prepared = file

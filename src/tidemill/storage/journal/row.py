@@ -30,7 +30,7 @@ _NAMES: Final = {int(kind): kind.name for kinds in (Kind, RowKind) for kind in k
 
 
 def kind_name(kind: int) -> str:
-    """Return the name of a row's kind, or its number in words when this version does not know it."""
+    """Return the name of a row's kind, or "kind" and its number if this version does not know it."""
     return _NAMES.get(kind, f"kind {kind}")
 
 
@@ -42,7 +42,7 @@ def encode_row(shard_id: ShardId, entry: Entry) -> bytes:
 
 
 def encode_bare_row(shard_id: ShardId, entry: Entry) -> bytes:
-    """Return the fixed part of a batch's row without its payload: the bytes are in the segment that the row names."""
+    """Return the fixed part of a batch's row that has no payload, because the segment that it names has the bytes."""
     return _encode(shard_id, entry, 0, 0)
 
 
@@ -64,7 +64,7 @@ def _encode(shard_id: ShardId, entry: Entry, length: int, crc: int) -> bytes:
 
 
 def decode_row(table: bytes | memoryview, at: int) -> tuple[ShardId, Entry, int, int]:
-    """Decode the fixed part at `at`.  Return the shard, the entry without payload, payload length and payload CRC."""
+    """Decode the fixed part at byte `at`.  Return shard, entry without payload, payload length and payload CRC."""
     (shard, index, term, kind, partition, base_offset, count, length, append_time, crc, position, segment_base) = (
         _ROW.unpack_from(table, at)
     )

@@ -1,10 +1,10 @@
-"""Rows that wait for the journal, and the order in which they leave.
+"""Rows that wait for the journal, and the order in which they are taken.
 
-Control rows (votes, truncations, openings, closings, trims) leave before every entry, in their own order: they are
-small, may use the ring's reserve (rule J7), and keep their meaning when they come earlier.  After them come entries and
-rows of installs, in the order of the queue.  Where one of them finds no room, log starts and metadata of other shards
-pass it and use the reserve.  A truncation comes before later entries of its shard, and entries that it cuts leave the
-queue if no block holds them yet.
+Control rows (votes, truncations, openings, closings, trims) are taken before all entries, in their own order: they are
+small, may use the ring's reserve (rule J7), and keep their meaning when they are written earlier.  Entries and rows of
+installs follow in the order of the queue.  If the first of them has no room, log starts and metadata of other shards
+pass it and use the reserve.  A truncation precedes later entries of its shard.  Entries that it removes are dropped
+from the queue if no block holds them yet.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ KEPT_QUARTERS: Final = 3  # of the reserve are for control rows only; log starts
 
 
 class RowQueue:
-    """`entries` also holds rows of installs.  Control rows are counted; their numbers are used to wait for one."""
+    """The waiting rows.  `entries` also holds rows of installs.  Callers wait for a control row by its number."""
 
     __slots__ = (
         "_control_rows",
@@ -38,11 +38,11 @@ class RowQueue:
     def __init__(self) -> None:
         self._control_rows: deque[tuple[ShardId, Entry]] = deque()
         self.entries: list[tuple[ShardId, Entry]] = []
-        self._passed = 0  # entries at the start of the queue that were checked and wait for room
-        self._waiting: set[ShardId] = set()  # the shards of those entries
+        self._passed = 0  # how many entries at the start of the queue were checked and wait for room
+        self._waiting: set[ShardId] = set()  # the shards of these entries
         self.bytes = 0  # of all rows
-        self.control_rows_queued = 0  # the number of the newest control row, from 1
-        self.control_rows_gathered = 0
+        self.control_rows_queued = 0  # the number of the newest queued control row, from 1
+        self.control_rows_gathered = 0  # the number of the newest control row that a block holds
 
     def __bool__(self) -> bool:
         return bool(self._control_rows or self.entries)
@@ -64,7 +64,7 @@ class RowQueue:
         self.bytes += size
 
     def cut(self, shard_id: ShardId, from_index: int) -> bool:
-        """Drop a shard's queued entries from `from_index` on.  Return whether such entries are in a block already."""
+        """Drop a shard's queued entries from `from_index` on.  Return whether a block may hold such entries already."""
         kept = []
         first: int | None = None
         for shard, row in self.entries:
@@ -73,7 +73,7 @@ class RowQueue:
                 if row.index >= from_index:
                     self.bytes -= ROW_BYTES + row.payload_bytes
                     if row.kind == BATCH:
-                        row.payload = row.header = None  # they will never be in a segment
+                        row.payload = row.header = None  # no segment will ever need the bytes
                     continue
             kept.append((shard, row))
         self.entries = kept
@@ -82,8 +82,8 @@ class RowQueue:
 
     def take(self, journal: Journal, bytes_max: int) -> list[tuple[ShardId, Entry]]:
         """
-        Take the rows of the next block: as many as `bytes_max` and the ring have room for, but at least one if it fits
-        into the ring.
+        Take the rows of the next block: as many as fit into `bytes_max` and the ring, but at least one if it fits into
+        the ring.
         """
         control_rows, entries = self._control_rows, self.entries
         free, room = journal.free, journal.free_for_entries
@@ -97,7 +97,7 @@ class RowQueue:
             size = grown
             taken.append(control_rows.popleft())
         self.control_rows_gathered += len(taken)
-        if not control_rows:  # entries must not pass a truncation that waits
+        if not control_rows:  # entries must not be written before a waiting truncation
             count = 0
             for _, entry in entries:
                 grown = size + ROW_BYTES + entry.payload_bytes
@@ -118,8 +118,8 @@ class RowQueue:
 
     def _take_what_frees(self, taken: list[tuple[ShardId, Entry]], size: int, size_max: int) -> int:
         """
-        Add rows that help to free space from behind an entry that has no room: log starts, and metadata, of shards that
-        have no earlier row waiting.  Return the size of the block.
+        Add rows that help to free space although an earlier entry has no room: log starts and metadata rows, except of
+        shards that have an earlier row waiting.  Return the size of the block.
         """
         entries, waiting = self.entries, self._waiting
         kept = []
@@ -142,7 +142,7 @@ class RowQueue:
         return size
 
     def _requeue_passed(self) -> None:
-        """Check all waiting entries again the next time that there is no room."""
+        """Make the next `take` that finds no room check all waiting entries again."""
         self._passed = 0
         self._waiting.clear()
 

@@ -21,19 +21,19 @@ from tidemill.storage.partition.segment import Segment
 from tidemill.storage.partition.tail_cache import TailCache
 
 TAIL_ENTRIES: Final = 256
-NEEDED_ENTRIES_MAX: Final = 64 << 10  # kept in memory for a follower that lags: about 20 MB; then it needs an install
+NEEDED_ENTRIES_MAX: Final = 64 << 10  # kept in memory for lagging followers, about 20 MB; others need an install
 
 
 class Truncated(NamedTuple):
     """The segments that a truncation changed."""
 
-    removed: list[Segment]  # nothing of them is left
-    cut: list[Segment]  # they end earlier
+    removed: list[Segment]  # segments without remaining batches
+    cut: list[Segment]  # segments that end earlier now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardDescriptor:
-    """The bytes of an OPENED row: enough to recover the shard without the cluster's metadata."""
+    """The contents of an OPENED row, which suffice to recover the shard without the cluster's metadata."""
 
     topic_id: TopicId
     first_partition: int
@@ -58,8 +58,8 @@ class ShardDescriptor:
 
 class ShardLog:
     """
-    Implements the replica's `LogView`.  State changes at append, except that `commit` drops old entries from memory and
-    reports committed entries to the state machines.
+    The implementation of the replica's `LogView`.  State changes at append; `commit` only drops old entries from memory
+    and reports committed entries to the state machines.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class ShardLog:
         self.opening = opening
         self.term = 0
         self.voted_for: ReplicaKey | None = None
-        self.memberships = [(0, opening.membership)]  # (log index, membership in force from there on)
+        self.memberships = [(0, opening.membership)]  # (log index, membership in force from this index on)
         self.commit_index = 0
         self.first_index = 1
         self.last_index = 0
@@ -103,21 +103,21 @@ class ShardLog:
         self._time_before = 0  # append time of the entry before `first_index`
         self.entries: deque[Entry] = deque()  # from `first_index` to `last_index`
         self._term_starts: list[tuple[int, int]] = [(0, 0)]  # (first index, term)
-        self.is_led = True  # this broker leads the shard, so readers are expected; true until the replica knows better
+        self.is_led = True  # this broker leads the shard, so readers are expected; true until the role is known
         self.installing: tuple[int, int] | None = None  # index and term of the snapshot that is being installed
         self.install_parts: list[bytes] = []  # in recovery: the parts of a row that is not complete yet
         self.damage: str | None = None  # why this replica must not serve, vote or count
-        self.is_marked = False  # the journal has a DAMAGED row, and no install has ended since
-        self.marked: dict[int, int] = {}  # by partition: damaged from the segment that holds this offset on
-        self.damaged_unmarked: dict[int, int] = {}  # likewise, found by recovery and not journaled
-        self.changed = True  # since its checkpoint section was last encoded
-        self.section = b""
+        self.is_marked = False  # the journal has a DAMAGED row, and no install has ended after it
+        self.marked: dict[int, int] = {}  # partition → offset; damaged from the segment that holds this offset on
+        self.damaged_unmarked: dict[int, int] = {}  # the same for damage that recovery found and no row marks yet
+        self.changed = True  # since `section` was encoded
+        self.section = b""  # the shard's section of a checkpoint
         numbers = range(opening.first_partition, opening.first_partition + opening.partition_count)
         self.partitions = {number: PartitionLog(disk, cache, opening.topic_id, number) for number in numbers}
         self.machines = machines.make(self.partitions)
 
     def restore_boundary(self, index: int, term: int, append_time: int) -> None:
-        """Continue the log behind (index, term); entries up to there are not kept.  `append_time` is that entry's."""
+        """Continue the log after the entry (index, term, append_time), and drop all entries in memory."""
         self.last_append_time = self._time_before = append_time
         self.first_index = index + 1
         self.last_index = index
@@ -144,8 +144,8 @@ class ShardLog:
 
     def begin_install(self, index: int, term: int, states: list[PartitionState]) -> None:
         """
-        Take over the partitions of an INSTALLING row: what is kept is identical with the snapshot.  Entries and machine
-        state are dropped; the last entry's index and term stay known, because votes claim them.
+        Adopt the partitions of an INSTALLING row, which keep only batches that the snapshot also has.  Drop entries and
+        machine state, but keep the last entry's index and term: this replica claims them in elections.
         """
         committed = self.commit_index
         self.restore_boundary(self.last_index, self.term_at(self.last_index), self.last_append_time)
@@ -160,7 +160,7 @@ class ShardLog:
         self.changed = True
 
     def end_install(self, index: int, term: int, last_append_time: int, membership: Membership) -> None:
-        """Begin the log behind the snapshot that the partitions hold now."""
+        """Begin the log after the snapshot, which the partitions now hold."""
         self.restore_boundary(index, term, last_append_time)
         self.memberships = [(index, membership)]
         self.installing = None
@@ -183,7 +183,7 @@ class ShardLog:
         return self.entry_at(self.commit_index).append_time if is_here else self._time_before
 
     def term_start(self, index: int) -> tuple[int, int]:
-        """Return (first known index of the term, term) for the entry at `index`."""
+        """Return the term of the entry at `index`, after the first known index of that term."""
         return self._term_starts[bisect_right(self._term_starts, index, key=lambda start: start[0]) - 1]
 
     def append(self, entry: Entry) -> None:
@@ -200,7 +200,7 @@ class ShardLog:
             self._command_appended(entry)
 
     def replay(self, entry: Entry, header: BatchHeader | None) -> None:
-        """Add an entry as `append` does, in recovery: a batch already has its position.  `header` is the batch's."""
+        """Add an entry in recovery, as `append` does.  A batch already has its position, and `header` is its header."""
         if entry.term != self._term_starts[-1][1]:
             self._begin_epochs(entry)
         self._note(entry)
@@ -223,7 +223,7 @@ class ShardLog:
         self._note(entry)
 
     def _begin_epochs(self, entry: Entry) -> None:
-        """The first entry of a term begins an epoch in every partition, each at its own end offset."""
+        """Begin the epoch of a term's first entry in every partition, each at its own end offset."""
         for partition in self.partitions.values():
             partition.epochs.begin(entry.term, partition.end_offset, entry.index)
 
@@ -255,7 +255,7 @@ class ShardLog:
         log.end_offset = entry.base_offset + entry.record_count
 
     def truncate(self, from_index: int) -> Truncated:
-        """Cut the entries from `from_index` on; none of them may be committed."""
+        """Remove the entries from `from_index` on; none of them may be committed."""
         assert from_index > self.commit_index, f"entry {from_index} of shard {self.shard_id} is committed"
         self.changed = True
         removed: list[Segment] = []
@@ -285,8 +285,8 @@ class ShardLog:
 
     def commit(self, index: int, needed_index: int | None = None, tail_entries: int = TAIL_ENTRIES) -> None:
         """
-        Set the commit index.  Committed entries leave memory, except the newest `tail_entries` and those that a member
-        still needs, from `needed_index` on.
+        Set the commit index.  Drop committed entries from memory, except the newest `tail_entries` and the entries from
+        `needed_index` on, which a member still needs.
         """
         if self.machines.has_commit_listeners:
             self._entries_committed(index)
@@ -308,9 +308,9 @@ class ShardLog:
 
     def note_trimmed(self) -> None:
         """
-        Raise the commit index to what was trimmed: only committed entries are.  Without this, a leader could neither
-        send entries whose bytes are gone nor offer a snapshot that contains them.  Called when recovery has replayed
-        all rows, because a trim may come before batches below it.
+        Raise the commit index to the last trimmed entry: only committed entries are trimmed.  Without this, a leader
+        could neither send entries whose bytes were removed nor offer a snapshot that contains them.  Call it after
+        recovery has replayed all rows, because the row of a trim may precede rows of batches below the trimmed offset.
         """
         for entry in reversed(self.entries):
             if entry.kind == BATCH and entry.base_offset < self.partitions[entry.partition].trimmed:
@@ -321,7 +321,7 @@ class ShardLog:
                 return
 
     def _entries_committed(self, index: int) -> None:
-        """Report the entries behind the commit index, up to `index`, to the machines."""
+        """Report the entries after the commit index, up to `index`, to the machines."""
         machines = self.machines
         for at in range(self.commit_index + 1, index + 1):
             entry = self.entry_at(at)
@@ -333,7 +333,7 @@ class ShardLog:
             del self.memberships[0]
 
     def holds(self, entry: Entry) -> bool:
-        """Return whether this very entry is in the log: neither truncated nor dropped from memory."""
+        """Return whether the log holds this `Entry` object: it was neither truncated nor dropped from memory."""
         at = entry.index - self.first_index
         return 0 <= at < len(self.entries) and self.entries[at] is entry
 
@@ -342,8 +342,8 @@ class ShardLog:
 
     def payload_of(self, entry: Entry, *, may_wait: bool) -> Buffer | None:
         """
-        Return the entry's bytes, from memory or its segment; None when that needs the disk and `may_wait` is false.
-        Raises OffsetGone when they were trimmed, and SegmentDamaged instead of returning other bytes.
+        Return the entry's bytes, from memory or its segment; None if that needs the disk and `may_wait` is false.
+        Raises OffsetGone if the entry was trimmed, and SegmentDamaged if the segment's bytes are damaged.
         """
         if entry.payload is not None:
             return entry.payload

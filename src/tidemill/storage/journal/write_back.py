@@ -1,7 +1,7 @@
-"""From durable blocks to segments: several blocks at once, one write for batches that follow each other.
+"""Write-back: durable blocks are copied to the segments, several blocks at a time, adjacent batches in one write.
 
-The bytes of a block stay in memory until they are written back.  A write-back never includes what was truncated,
-trimmed or closed since its blocks were gathered.
+The bytes of a block stay in memory until they are written back.  A write-back never includes batches that were
+truncated, trimmed or closed after their blocks were gathered.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from tidemill.storage.partition.segment import Segment
 
 
 class WriteBackQueue:
-    """Durable blocks whose bytes are not in the segments yet, and the write-back in flight.  Lives on the loop."""
+    """Durable blocks whose bytes are not in the segments yet, and the write-back in flight.  Used on the loop only."""
 
     def __init__(self, shards: Mapping[ShardId, ShardLog], dirty: DirtyFiles) -> None:
         self._shards = shards
@@ -23,12 +23,12 @@ class WriteBackQueue:
         self._waiting: list[Block] = []  # oldest first
         self._waiting_bytes = 0
         self.running: WriteBack | None = None
-        self.found_disk_full = False  # only the next checkpoint writes back until that has succeeded
-        # More than half of the last write-back was of shards that other brokers lead.
+        self.found_disk_full = False  # if so, only checkpoints write back, until one has succeeded
+        # At least half of the bytes of the last write-back belonged to shards that other brokers lead.
         self.mostly_follower_writes = False
 
     def add(self, block: Block) -> None:
-        """The block is durable."""
+        """Add a block that is durable."""
         self._waiting.append(block)
         self._waiting_bytes += block.size
 
@@ -39,8 +39,8 @@ class WriteBackQueue:
 
     def next(self, bytes_min: int, awaited_sequence: int | None) -> WriteBack | None:
         """
-        Begin a write-back of everything that waits.  Return None while one is running, while the disk is full, and
-        while less than `bytes_min` waits, unless a checkpoint waits for block `awaited_sequence`.
+        Begin a write-back of all waiting blocks.  Return None while a write-back is running, while the disk is full,
+        and while fewer than `bytes_min` bytes wait, unless a checkpoint waits for block `awaited_sequence`.
         """
         if self.running is not None or self.found_disk_full or not self._waiting:
             return None
@@ -56,7 +56,7 @@ class WriteBackQueue:
         return not waiting or waiting[0].sequence > sequence
 
     def take_all(self) -> WriteBack:
-        """Return a write-back of everything that waits."""
+        """Return a write-back of all waiting blocks."""
         blocks, self._waiting = self._waiting, []
         self._waiting_bytes = 0
         runs = self._runs(blocks)
@@ -94,7 +94,7 @@ class WriteBackQueue:
         return done + list(runs.values())
 
     def ended(self, write_back: WriteBack) -> None:
-        """The write-back in flight has ended, or has found the disk full."""
+        """Take the result of the write-back in flight: it has finished, or found the disk full."""
         self.running = None
         self._dirty.add((), write_back.changed_directories)
         if write_back.is_full:
@@ -104,7 +104,7 @@ class WriteBackQueue:
             self.done(write_back)
 
     def done(self, write_back: WriteBack) -> None:
-        """The bytes are in the segments: the entries may leave memory."""
+        """Note that the segments hold the bytes of `write_back`, and drop the bytes from memory."""
         for run in write_back.runs:
             run.segment.write_back_done(run.end)
         self._dirty.add((run.segment for run in write_back.runs), ())
@@ -114,13 +114,13 @@ class WriteBackQueue:
                     entry.payload = entry.header = None
 
     def put_back(self, blocks: list[Block]) -> None:
-        """The blocks were not written back: they come first, so that a file that is read has no holes."""
+        """Put back blocks that were not written back, before all others: files must be written without holes."""
         self._waiting = blocks + self._waiting
         self._waiting_bytes += sum(block.size for block in blocks)
 
 
 def segment_at(log: ShardLog, entry: Entry) -> Segment | None:
-    """Return the segment of a batch; None when the segment was trimmed or truncated since."""
+    """Return the segment of a batch; None if the segment has been trimmed or truncated."""
     segments = log.partitions[entry.partition].segments
     for segment in reversed(segments):
         if segment.base_offset == entry.segment_base:

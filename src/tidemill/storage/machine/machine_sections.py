@@ -2,7 +2,7 @@
 
 Byte table: `docs/formats/journal.md`.  A section is (machine number, version, length, bytes); its bytes are
 (partition, length, bytes) for each partition that has state.  A machine without state in the shard has no section, so
-a directory needs a feature only once that feature was used in it.
+an older program can read a directory until a newer feature has been used in it.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def encode_section(number: int, version: int, saved: Mapping[int, bytes]) -> byt
 def read_sections(reader: ByteReader, machines: ShardMachines) -> Sections:
     """
     Read the sections that begin at `reader`.  Raises UnknownSection for a machine or version that is not registered,
-    and struct.error when the bytes do not add up.
+    and struct.error if the lengths are inconsistent.
     """
     sections: Sections = {}
     for _ in range(reader.count()):

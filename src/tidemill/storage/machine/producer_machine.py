@@ -1,7 +1,7 @@
 """Producer states as a shard state machine (number 2).
 
-The state of a partition is `PartitionLog.producers`, so that the append path checks a batch for a retry without asking
-the machine.  Producer states change at append: a retry that arrives before the original has committed must be found.
+The state of a partition is `PartitionLog.producers`, so that the append path can check a batch for a retry without the
+machine.  Producer states change at append, to recognize a retry that arrives before the original has committed.
 Section: `docs/formats/journal.md`.
 """
 
@@ -32,7 +32,7 @@ class ProducerStateMachine:
         self._producers = {number: partition.producers for number, partition in partitions.items()}
 
     def appended(self, entry: Entry, header: BatchHeader | None, commit_index: int) -> None:
-        """A batch with a producer id joined the log, or joins it again in recovery."""
+        """Note a batch with a producer id that was appended to the log, or replayed by recovery."""
         assert header is not None, f"{entry} is not a batch"
         first = header.base_sequence
         last = (first + entry.record_count - 1) % SEQUENCE_MODULUS
@@ -86,7 +86,7 @@ def decode_producers(data: bytes) -> dict[int, Window]:
 
 
 def producer_states(expiration_ms: int = PRODUCER_EXPIRATION_MS) -> MachineType:
-    """Producers without a batch for `expiration_ms` of append time are forgotten."""
+    """Return the machine type.  A producer is forgotten `expiration_ms` after the append time of its last batch."""
     return MachineType(
         number=MachineNumber.PRODUCER_STATES,
         version=VERSION,
@@ -96,5 +96,5 @@ def producer_states(expiration_ms: int = PRODUCER_EXPIRATION_MS) -> MachineType:
 
 
 def default_machines(expiration_ms: int = PRODUCER_EXPIRATION_MS, *more: MachineType) -> MachineRegistry:
-    """Return the machines of a broker: producer states, and `more`."""
+    """Return a broker's registry of machines: producer states, and `more`."""
     return MachineRegistry([producer_states(expiration_ms), *more])

@@ -1,17 +1,18 @@
 """Shard state machines: state that a replica derives from the entries of its shard's log.
 
 A machine type is registered once per broker (`MachineRegistry`); every open shard has one instance of each type
-(`ShardMachines`).  An instance changes in three places only, which are the columns of the state table in
+(`ShardMachines`).  An instance changes on three events only, which are the columns of the state table in
 `docs/ARCHITECTURE.md`:
 
-    append      an entry joined the log; the change can still be undone by a truncation
+    append      an entry was added to the log; a truncation can still undo the change
     commit      an entry is committed and durable on this replica; the change is final
-    truncation  entries were cut; the machine takes back what they changed at append, and nothing else
+    truncation  entries were removed; the machine undoes the changes that they caused at append, and nothing else
 
 The machine's state is saved as one section of the shard (`storage/machine/machine_sections.py`) in checkpoints,
 snapshot offers and INSTALLED rows.  A section is the state as of the last entry that the checkpoint or snapshot covers.
-What was changed at commit is as of the commit index; what was changed at append carries the log index of its entry,
-because a truncation or a commit may follow.  After a start, later entries reach the machine through the same calls.
+State that changes at commit is as of the commit index.  State that changes at append carries the log index of its
+entry, because a truncation or a commit may follow.  After a start, later entries reach the machine through the same
+calls.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,7 +40,7 @@ class MachineNumber(IntEnum):
 
 
 class Batches(IntEnum):
-    """Which record batches a machine is given."""
+    """The record batches that a machine is given."""
 
     NONE = 0
     OF_PRODUCERS = 1  # those that carry a producer id
@@ -47,7 +48,7 @@ class Batches(IntEnum):
 
 
 class Interest(NamedTuple):
-    """The entries that a machine is given.  The log asks for nothing else, so an entry without listeners is free."""
+    """The entries that a machine is given.  An entry that interests no machine costs no calls."""
 
     batches: Batches = Batches.NONE
     commands: frozenset[int] = frozenset()  # by the first byte of the command
@@ -61,44 +62,44 @@ class ShardStateMachine(Protocol):
 
     def appended(self, entry: Entry, header: BatchHeader | None, commit_index: int) -> None:
         """
-        `entry` has joined the log; its payload is present.  `header` is the header of a batch, None for a command.
-        Entries up to `commit_index` will never be truncated.
+        Note that `entry` was added to the log; its payload is present.  `header` is the header of a batch, and None for
+        a command.  Entries up to `commit_index` will never be truncated.
         """
         ...
 
     def committed(self, entry: Entry) -> None:
         """
-        `entry` is committed, and every entry before it was reported.  The payload of a command is present; the bytes
-        of a batch may have left memory, so a machine that needs them keeps what it needs when the batch is appended.
+        Note that `entry` is committed; every entry before it was reported.  The payload of a command is present.  The
+        bytes of a batch may have left memory, so a machine that needs them must keep them when the batch is appended.
         """
         ...
 
     def truncated(self, from_index: int) -> None:
-        """Entries from `from_index` on were cut; none of them was committed."""
+        """Note that the entries from `from_index` on were removed; none of them was committed."""
         ...
 
     def forget_expired(self, commit_index: int, committed_append_time: int) -> None:
         """
-        Drop state that has expired by append time (ms).  Called before a checkpoint.  Only committed entries may
-        decide: what an entry that may be truncated says must not make replicas differ.
+        Drop state that has expired by append time (ms).  Called before a checkpoint.  Only committed entries may decide
+        what expires: an entry that can be truncated would make replicas differ.
         """
         ...
 
     def save(self, commit_index: int, last_index: int) -> Mapping[int, bytes]:
         """
-        Return the section, bytes by partition: the state without the entries behind `last_index`.  Partitions without
-        state are left out.  `commit_index` is the last index that was reported as committed.
+        Return the section, as bytes by partition: the state without the changes of entries after `last_index`.
+        Partitions without state are omitted.  `commit_index` is the last index that was reported as committed.
         """
         ...
 
     def load(self, saved: Mapping[int, bytes]) -> None:
-        """Replace the state by a section.  Partitions that are missing have no state.  Raises struct.error."""
+        """Replace the state by a section.  Partitions that `saved` lacks have no state.  Raises struct.error."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineType:
-    """A kind of machine: how its section is marked, how it is made for a shard, and which entries it is given."""
+    """A kind of machine: the number and version of its section, its factory, and the entries that it is given."""
 
     number: int
     version: int  # of its section
@@ -146,9 +147,9 @@ T = TypeVar("T")
 
 class ShardMachines:
     """
-    The machines of one shard, and for each kind of entry the calls that it causes.  `ShardLog` makes the calls at
-    append itself: `batch_appended` for a batch without a producer id, `producer_batch_appended` for one with a producer
-    id, and `command_appended` by command.
+    The machines of one shard, and for each kind of entry the methods to call.  At append, `ShardLog` itself calls the
+    methods in `batch_appended` for a batch without a producer id, in `producer_batch_appended` for a batch with one,
+    and in `command_appended` for a command.
     """
 
     __slots__ = (
@@ -178,8 +179,8 @@ class ShardMachines:
 
     def entry_committed(self, entry: Entry) -> None:
         """
-        Called in order for committed entries, if `has_commit_listeners`; for batches only if
-        `has_batch_commit_listeners`.
+        Report a committed entry to the machines that want it.  Called in log order, and only if `hears_commits`; for
+        batches only if `hears_committed_batches`.
         """
         if entry.kind == BATCH:
             for listener in self._batch_committed:

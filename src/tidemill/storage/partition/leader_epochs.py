@@ -1,9 +1,8 @@
-"""Leader epochs of one partition: which offsets were written in which term.  KIP-101, KIP-279.; rule A4 of
-`docs/raft.md`.
+"""Leader epochs of one partition: which offsets were written in which term.
 
-The table holds (epoch, start offset, log index), ascending in all columns.  When the first entry of a term is appended
-to the shard, every partition gets a row that starts at its end offset, whether or not the entry is a batch of it.  A
-truncation of the entry removes the row.
+KIP-101, KIP-279; rule A4 of `docs/raft.md`.  The table holds (epoch, start offset, log index), ascending in all
+columns.  When the first entry of a term is appended to the shard, every partition gets a row that starts at its end
+offset, whether or not the entry is a batch of that partition.  A truncation of the entry removes the row.
 """
 
 from bisect import bisect_right
@@ -23,8 +22,9 @@ class EpochStart(NamedTuple):
 
 def uncovered(starts: list[EpochStart], term_start: tuple[int, int], end_offset: int) -> list[EpochStart]:
     """
-    Return the table after a truncation.  `term_start` is (first index, term) of the last entry that is left.  Its row
-    may be missing: a later epoch with the same start offset replaced it.  Then it starts at the end offset.
+    Return the table after a truncation.  `term_start` is (first index, term) for the last remaining entry.  If a later,
+    truncated epoch with the same start offset had replaced the row of that term, add the row again.  It starts at the
+    end offset.
     """
     first_index, term = term_start
     latest = starts[-1].epoch if starts else UNDEFINED_EPOCH
@@ -36,8 +36,8 @@ def meeting_offset(
 ) -> int | None:
     """
     Return the offset up to which two logs of a partition are identical, given their tables of (epoch, start offset);
-    None when they share no record.  An epoch has one leader, which never truncates in it: logs that share an offset of
-    an epoch are identical up to it.  KIP-101.
+    None if they share no record.  An epoch has one leader, which truncates nothing during it, so logs that both have an
+    offset of an epoch are identical up to that offset.  KIP-101.
     """
     their_spans = {epoch: (start, end) for epoch, start, end in _spans(theirs, their_end)}
     for epoch, start, end in reversed(_spans(ours, our_end)):
@@ -67,7 +67,7 @@ class LeaderEpochs:
         return self.starts[-1].epoch if self.starts else UNDEFINED_EPOCH
 
     def begin(self, epoch: int, start_offset: int, log_index: int) -> None:
-        """Add a row for `epoch`.  It replaces a row with the same start offset: that epoch wrote nothing here."""
+        """Add a row for `epoch`.  It replaces a row with the same start offset, whose epoch has no records."""
         assert epoch > self.latest, f"epoch {epoch} after {self.latest}"
         kept = [start for start in self.starts if start.start_offset != start_offset]
         self.starts = [*kept, EpochStart(epoch, start_offset, log_index)]
@@ -77,7 +77,7 @@ class LeaderEpochs:
         self.starts = [start for start in self.starts if start.log_index < log_index]
 
     def advance(self, log_start_offset: int) -> None:
-        """Drop the rows below the log start; the row that covers it stays and starts there."""
+        """Drop the rows below the log start; the row that covers the log start remains and then starts at it."""
         covering = bisect_right(self.starts, log_start_offset, key=lambda start: start.start_offset) - 1
         if covering >= 0:
             kept = self.starts[covering:]
@@ -92,15 +92,15 @@ class LeaderEpochs:
         return epoch, starts[at].start_offset if at < len(starts) else OFFSET_MAX
 
     def span_from(self, offset: int) -> tuple[int, int]:
-        """Return `span_at` for `offset`, or for the start of the table if that is greater: the log start may move."""
+        """Return `span_at` for `offset`, or for the table's start if that is greater: the log start may have moved."""
         starts = self.starts
         return LeaderEpochs(starts).span_at(max(offset, starts[0].start_offset) if starts else offset)
 
     def end_offset(self, epoch: int, end_offset: int) -> tuple[int, int]:
         """
-        Return (epoch, end offset) of the largest epoch that is not above `epoch`, as OffsetForLeaderEpoch answers it.
-        `end_offset` is the partition's.  An epoch newer than the table is undefined; for an older one the table's first
-        start offset is returned.
+        Return (epoch, end offset) of the largest epoch that is not above `epoch`, for OffsetForLeaderEpoch.  The
+        argument `end_offset` is the partition's.  For an epoch newer than the table, return undefined values; for an
+        older one, the table's first start offset.
         """
         if epoch == UNDEFINED_EPOCH or not self.starts or epoch > self.latest:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

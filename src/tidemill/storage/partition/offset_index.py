@@ -1,8 +1,8 @@
-"""A sparse index of one segment: offsets → positions, and timestamps → offsets.  A hint: readers check what they find.
+"""A sparse index of one segment: offsets → positions, and timestamps → offsets.  Readers check the batches it leads to.
 
 It has one point per `index.interval.bytes`, as in Kafka.  A point is (offset relative to the segment, position, largest
-timestamp before the point).  For the last point the leader epoch is known as well.  A segment that has a batch of this
-epoch at this offset is identical before it (Raft's log matching), so the last point identifies the index's segment.
+timestamp before the point).  The last point also has a leader epoch.  Two segments that have a batch of the same epoch
+at the same offset are identical before it (Raft's log matching), so the last point identifies the index's segment.
 """
 
 from array import array
@@ -20,16 +20,16 @@ _Columns = tuple["array[int]", "array[int]", "array[int]", int]
 
 
 class OffsetIndex:
-    """Positions are bytes in the segment's file; timestamps are ms and never decrease from point to point."""
+    """Positions are in bytes from the start of the segment's file; timestamps are in ms and never decrease."""
 
     __slots__ = ("_columns", "next_position")
 
     def __init__(self) -> None:
         # Offsets, positions, timestamps, and the epoch of the batch at the last point.  Other threads search and save
-        # while the event loop adds points: so columns only grow, `offsets` last because searches begin there, and a
-        # truncation replaces them.
+        # the index while the event loop adds points.  So columns only grow, `offsets` last because a search begins
+        # with it, and a truncation replaces the columns.
         self._columns: _Columns = (array("I"), array("I"), array("q"), UNKNOWN_EPOCH)
-        self.next_position = 0  # a batch at or behind this position gets a point
+        self.next_position = 0  # the next batch at or after this position gets a point
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -47,7 +47,7 @@ class OffsetIndex:
 
     @property
     def last_point(self) -> tuple[int, int, int]:
-        """(relative offset, position, epoch) of the last point.  Every segment with a batch has a point."""
+        """The last point: (relative offset, position, epoch).  Every segment with a batch has a point."""
         offsets, positions, _, epoch = self._columns
         return offsets[-1], positions[-1], epoch
 
@@ -67,7 +67,7 @@ class OffsetIndex:
         return (offsets[at], positions[at]) if at >= 0 else (0, 0)
 
     def truncate(self, size: int, interval_bytes: int) -> None:
-        """Drop the points behind `size`, the segment's new end."""
+        """Drop the points at or after `size`, the segment's new end."""
         offsets, positions, timestamps, last_epoch = self._columns
         keep = bisect_left(positions, size)
         epoch = last_epoch if keep == len(positions) else UNKNOWN_EPOCH
@@ -77,8 +77,8 @@ class OffsetIndex:
     def encode(self) -> bytes | None:
         """
         Return the index file of a closed segment: magic, version (2), CRC of the rest (4), epoch of the last point (4),
-        count (4), then the three columns, big-endian.  None when the last point's epoch is unknown: then the file could
-        not be matched with its segment.
+        count (4), then the three columns, big-endian.  None if the last point's epoch is unknown, because a reader of
+        the file could then not tell whether it belongs to its segment.
         """
         offsets, positions, timestamps, epoch = self._columns
         count = len(offsets)
@@ -94,7 +94,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, data: bytes, segment_size: int) -> "OffsetIndex | None":
-        """Return the index in `data`; None when it is not whole, or has points behind `segment_size`."""
+        """Return the index in `data`; None if `data` is not intact, or has a point at or after `segment_size`."""
         if len(data) < _HEAD_BYTES or data[:4] != _MAGIC or int.from_bytes(data[4:6]) != VERSION:
             return None
         count = int.from_bytes(data[14:18])

@@ -1,9 +1,9 @@
 """One partition's batches: their positions in segments, and how they are read.
 
-An appended batch can be read at once: from memory until its bytes are in the segment, and for as long as the tail cache
-keeps it.  Bytes from disk are checked before they leave the broker: the CRC of every batch, and what the CRC does not
-cover, which are the offset (it continues the batch before), the magic and the leader epoch (rule S2
-of `docs/formats/journal.md`).
+An appended batch can be read immediately: from memory until its bytes are in the segment, and for as long as the tail
+cache keeps it.  Bytes from disk are checked before they leave the broker: the CRC of every batch, and the fields that
+the CRC does not cover, which are the offset (it must continue the previous batch), the magic and the leader epoch (rule
+S2 of `docs/formats/journal.md`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -37,8 +37,8 @@ from tidemill.storage.partition.segment import Segment, SegmentDamaged, load_ind
 from tidemill.storage.partition.tail_cache import Tail, TailCache
 
 SEGMENT_POSITION_MAX: Final = (1 << 32) - 1  # positions are 4 B in rows and indexes
-READ_PLACES_MAX: Final = 32  # positions at which readers will continue, per partition; other readers use the index
-UNREAD_BYTES_MAX: Final = 256 << 20  # appended without a read from a segment, after which none is expected soon
+READ_PLACES_MAX: Final = 32  # remembered positions at which readers will continue; other readers use the index
+UNREAD_BYTES_MAX: Final = 256 << 20  # after this many bytes appended without a segment read, none is expected soon
 _LAST_OFFSET_DELTA: Final = Struct(">i")
 _LAST_OFFSET_DELTA_AT: Final = 23
 _unpack_checked: Final = Struct(">qiibI2xi").unpack_from  # base offset, length, epoch, magic, CRC, last offset delta
@@ -50,7 +50,7 @@ class OffsetGone(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """When a partition begins a new segment, and how dense its indexes are."""
+    """The settings for when a partition begins a new segment, and how dense its indexes are."""
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3_600_000
@@ -90,19 +90,20 @@ class PartitionLog:
         self.directory = paths.partition_directory(topic_id, partition)
         self.config = DEFAULT_LOG_CONFIG
         self.log_start = 0
-        self.trimmed = 0  # trimmed: below this offset nothing is kept, checked or sent
+        self.trimmed = 0  # records below this offset are not kept, checked or sent
         self.end_offset = 0
         self.is_closed = False  # the shard was closed on this broker
-        self.segments: list[Segment] = []  # appended to in place, cut by replacing it: reader threads iterate over it
+        # Reader threads iterate over the list: segments are appended in place, but removed by replacing the list.
+        self.segments: list[Segment] = []
         self.epochs = LeaderEpochs()
-        self.producers = ProducerStates()  # maintained by the shard's machines; here for the append path
+        self.producers = ProducerStates()  # maintained by the shard's machines, and read by the append path
         self.tail: Tail = {}
-        self.unread_bytes = 0  # appended since the last read from a segment
+        self.unread_bytes = 0  # bytes appended since the last read from a segment
         self._places: deque[tuple[int, Segment, int]] = deque(maxlen=READ_PLACES_MAX)
 
     @property
     def is_read(self) -> bool:
-        """Return whether readers use the segments and not only the tail: then writes should stay in the page cache."""
+        """Whether readers use the segments and not only the tail, so that writes should stay in the page cache."""
         return self.unread_bytes <= UNREAD_BYTES_MAX
 
     @property
@@ -124,14 +125,14 @@ class PartitionLog:
         return header
 
     def allocate(self, size: int, max_timestamp: int, base_offset: int, epoch: int) -> tuple[Segment, int]:
-        """Assign segment and position to the next batch.  `size` is bytes, `max_timestamp` ms."""
+        """Assign a segment and a position to the next batch.  `size` is in bytes, `max_timestamp` in ms."""
         segment = self.segments[-1] if self.segments else None
         if segment is None or self._is_full(segment, size, max_timestamp, base_offset):
             segment = self._next_segment(base_offset)
         return segment, segment.allocate(size, max_timestamp, base_offset, self.config.index_interval_bytes, epoch)
 
     def state(self) -> PartitionState:
-        """Return the state of the files."""
+        """Return the state of the partition's files."""
         return PartitionState(
             partition=self.partition,
             log_start=self.log_start,
@@ -143,8 +144,8 @@ class PartitionLog:
 
     def restore(self, state: PartitionState) -> None:
         """
-        Take over the state after an install or from a checkpoint: the files hold exactly this, durably.  Segments that
-        continue keep their objects, because a checkpoint may hold them as dirty.
+        Adopt the state of an install row or a checkpoint, which the files durably hold.  Segments that are kept keep
+        their objects, because a checkpoint may refer to them as dirty.
         """
         self.log_start, self.trimmed, self.end_offset = state.log_start, state.trimmed, state.end_offset
         known = {segment.base_offset: segment for segment in self.segments}
@@ -169,7 +170,7 @@ class PartitionLog:
         self._places = deque(maxlen=READ_PLACES_MAX)
 
     def _is_full(self, segment: Segment, size: int, max_timestamp: int, base_offset: int) -> bool:
-        """Return whether a new segment must begin, as Kafka's `LogSegment.shouldRoll`: by size, age or index range."""
+        """Return whether a new segment must begin: by size, age or index range, as in Kafka's `LogSegment`."""
         config = self.config
         grown = segment.size + size
         if not segment.size:
@@ -193,7 +194,7 @@ class PartitionLog:
         return segment
 
     def truncate(self, entry: Entry) -> list[Segment]:
-        """Cut the BATCH `entry` and everything behind it.  Return the segments of which nothing is left."""
+        """Remove the BATCH `entry` and all batches after it.  Return the segments that no longer hold any batch."""
         self.end_offset = entry.base_offset
         kept = bisect_right(self.segments, entry.segment_base, key=lambda segment: segment.base_offset)
         removed = self.segments[kept:]
@@ -205,7 +206,8 @@ class PartitionLog:
             last.is_closed = False
         for base_offset in [base for base in self.tail if base >= self.end_offset]:
             del self.tail[base_offset]
-        self._places = deque(maxlen=READ_PLACES_MAX)  # replaced: a running read notes its position in the old one
+        # Replaced and not cleared, so that a running read notes its outdated position only in the old deque.
+        self._places = deque(maxlen=READ_PLACES_MAX)
         return removed
 
     @property
@@ -215,8 +217,8 @@ class PartitionLog:
 
     def trim(self, offset: int, first_base: int | None = None) -> list[Segment]:
         """
-        Trim the log below `offset`.  Return the segments that held nothing else.  In recovery, `first_base` is the base
-        offset of the first segment that was kept then; later rows may have added segments since.
+        Trim the log below `offset`.  Return the segments that held only trimmed records.  In recovery, `first_base` is
+        the base offset of the first segment that the original trim kept: rows of later batches may precede the trim's.
         """
         self.trimmed = max(self.trimmed, offset)
         self.log_start = max(self.log_start, offset)
@@ -240,14 +242,14 @@ class PartitionLog:
         for at, segment in enumerate(segments):
             end = segments[at + 1].base_offset if at + 1 < len(segments) else self.end_offset
             if end > offset or segment.base_offset == end:
-                return at  # an empty segment stays: the next batch makes its file, which must not be removed then
+                return at  # an empty segment is kept: the next batch creates its file, which a removal would delete
         return len(segments)
 
     def read(self, offset: int, bytes_max: int, end_offset: int, *, may_wait: bool) -> tuple[list[Buffer], int] | None:
         """
-        Read whole batches from the one that holds `offset`, up to `end_offset` and about `bytes_max` but at least one.
-        Return them and their size in bytes; None when that needs the disk and `may_wait` is false.  Raises OffsetGone,
-        and SegmentDamaged instead of returning wrong bytes.
+        Read whole batches, from the one that holds `offset` up to `end_offset`: about `bytes_max`, but at least one.
+        Return the batches and their size in bytes; None if that needs the disk and `may_wait` is false.  Raises
+        OffsetGone, and SegmentDamaged instead of returning wrong bytes.
         """
         if offset >= end_offset:
             return [], 0
@@ -283,8 +285,8 @@ class PartitionLog:
         return batches, size
 
     def _batch_in_tail_around(self, offset: int) -> Buffer | None:
-        """Return the batch in memory that contains `offset` behind its first record.  Called before reads from disk."""
-        bases = list(self.tail)  # ascending: appended and truncated at the end, evicted at the beginning
+        """Return the batch in memory that contains `offset`, but not as its first record; None if there is none."""
+        bases = list(self.tail)  # ascending: batches are added and truncated at the end, and evicted at the start
         at = bisect_left(bases, offset) - 1
         batch = self.tail.get(bases[at]) if at >= 0 else None
         return batch if batch is not None and read_header(batch).end_offset > offset else None
@@ -336,16 +338,17 @@ class PartitionLog:
     ) -> tuple[int, int]:
         """
         Check the batches in `data` from `offset` on.  Return the size of the whole batches below `end_offset`, and the
-        offset behind them.  Raises SegmentDamaged if the first batch is damaged.
+        offset after them.  Raises SegmentDamaged if the first batch is damaged.
         """
         at = 0
         expected = offset
         if len(data) < HEADER_BYTES:
             raise SegmentDamaged(segment.path, start, offset, f"the file ends at byte {start + len(data)}")
-        # The table begins at the log start, which may lie in the middle of the first batch.
+        # The epoch table begins at the log start, which may lie in the middle of the first batch.
         epoch, epoch_end = self.epochs.span_from(offset)
         with memoryview(data) as view:
-            while at + HEADER_BYTES <= len(data) and expected < end_offset:  # bytes behind it may be changing right now
+            # Batches from `end_offset` on are not checked: their bytes may be changing right now.
+            while at + HEADER_BYTES <= len(data) and expected < end_offset:
                 base_offset, batch_length, leader_epoch, magic, crc, last_offset_delta = _unpack_checked(data, at)
                 end = at + batch_length + LENGTH_BYTES
                 if end > len(data) and at:
@@ -362,7 +365,7 @@ class PartitionLog:
                     and crc32c(view[at + CRC_START : end]) == crc
                 ):
                     if at:
-                        break  # the batches before it are whole; the next read begins here and raises
+                        break  # return the intact batches before this one; the next read begins at this one and raises
                     raise SegmentDamaged(segment.path, start, offset, _problem_of(data, offset, epoch))
                 if next_offset > end_offset:
                     break
@@ -377,8 +380,9 @@ class PartitionLog:
 
     def place_of(self, offset: int, may_wait: bool) -> tuple[Segment, int, int] | None:
         """
-        Return segment, position and base offset of the batch that holds `offset`; None when that needs the disk.  If no
-        file holds it yet, the base offset returned is `offset` itself.  Raises OffsetGone and SegmentDamaged.
+        Return segment, position and base offset of the batch that holds `offset`; None if that needs the disk and
+        `may_wait` is false.  If no file holds the batch yet, the returned base offset is `offset` itself.  Raises
+        OffsetGone and SegmentDamaged.
         """
         for remembered in tuple(self._places):  # copied in one step: other threads append to it
             if remembered[0] == offset:
@@ -422,8 +426,8 @@ class PartitionLog:
 
     def with_largest_timestamp(self, end_offset: int, start_offset: int = 0) -> BatchHeader | None:
         """
-        Return the header of the batch with the largest timestamp between `start_offset` and `end_offset`; of several,
-        the first.  May wait for the disk.
+        Return the header of the batch with the largest timestamp between `start_offset` and `end_offset`, the first one
+        if there are several.  May wait for the disk.
         """
         start_offset = max(start_offset, self.log_start)
         largest = None
@@ -446,8 +450,8 @@ class PartitionLog:
 
     def _walked(self, segment: Segment, timestamp: int) -> Iterator[BatchHeader]:
         """
-        Yield the headers of a segment's batches from where the time index points: from the file as far as it is
-        written, then from memory, and from the file again for batches that left memory meanwhile.
+        Yield the headers of a segment's batches, beginning at the time index's point for `timestamp`: from the file as
+        far as it is written, then from memory, and from the file again for batches that have left memory meanwhile.
         """
         position = 0
         offset = segment.base_offset
@@ -468,7 +472,7 @@ class PartitionLog:
             batch = self.tail.get(offset)
             if batch is None:
                 if segment.written <= position:
-                    return  # truncated meanwhile
+                    return  # the batch was truncated meanwhile
                 continue
             header = read_header(batch)
             yield header
@@ -481,7 +485,7 @@ class PartitionLog:
 
 
 def _problem_of(data: bytes | bytearray, offset: int, epoch: int) -> str:
-    """Return what is wrong with the batch at the start of `data`, where `offset` of `epoch` was expected."""
+    """Describe the problem of the batch at the start of `data`, where `offset` of `epoch` was expected."""
     header = read_header(data)
     if not HEADER_BYTES <= header.size_bytes <= len(data):
         return f"a batch of {header.size_bytes} B does not fit"

@@ -1,7 +1,7 @@
-"""The state of a partition's files, as bytes: in checkpoints, snapshot offers and the rows of an install.
+"""The state of a partition's files, as encoded in checkpoints, snapshot offers and the rows of an install.
 
-State that entries build beyond the files is in the sections of shard state machines
-(`storage/machine/machine_sections.py`). Byte table: `docs/formats/journal.md`.
+Other state that entries build is in the sections of shard state machines (`storage/machine/machine_sections.py`).
+Byte table: `docs/formats/journal.md`.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class PartitionState:
     log_start: int
     trimmed: int
     end_offset: int
-    segments: list[SegmentState] = field(default_factory=list)  # empty in a snapshot: each replica cuts its own
+    segments: list[SegmentState] = field(default_factory=list)  # empty in a snapshot: segments differ per replica
     epochs: list[EpochStart] = field(default_factory=list)
 
     def holds(self, offset: int) -> bool:
@@ -41,7 +41,7 @@ class PartitionState:
 
 
 class ByteReader:
-    """A cursor over bytes whose CRC has been checked.  Raises struct.error when they end early."""
+    """A cursor over bytes whose CRC has been checked.  Its methods raise struct.error if the bytes end early."""
 
     def __init__(self, data: bytes | memoryview, at: int = 0) -> None:
         self.data = data

@@ -1,10 +1,10 @@
 """The idempotent producers of a partition: the newest batches of each, to tell a retry from a gap.  KIP-98, KIP-360.
 
-A window holds the batches of a producer that are not committed yet, and before them its five newest committed batches.
-So after any truncation the window is the state as of the last entry that is left, and nothing has to be read again.
-Batches are identified by the log index of their entry.  Producers expire by the append times of committed entries,
-never by a clock or by an entry that may be truncated: replicas with equal logs agree on which producers have expired,
-even if they forget them at different times.
+A window holds the uncommitted batches of a producer, and before them its five newest committed batches.  So after any
+truncation the window is the state as of the last remaining entry, and no batch has to be read again.  Batches are
+identified by the log index of their entry.  Producers expire by the append times of committed entries, never by a clock
+or by an entry that may be truncated: replicas with equal logs agree on the expired producers, even if they forget them
+at different times.
 """
 
 from collections import deque
@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from tidemill.model import errors
 
-WINDOW_BATCHES: Final = 5  # Kafka's: an idempotent client has at most five requests in flight
-PRODUCERS_KEPT: Final = 100  # of a partition, even if they have expired: less than 100 KiB
+WINDOW_BATCHES: Final = 5  # as in Kafka: an idempotent client has at most five requests in flight
+PRODUCERS_KEPT: Final = 100  # per partition, even if they have expired; they take less than 100 KiB
 NO_PRODUCER_ID: Final = -1
 SEQUENCE_MODULUS: Final = 1 << 31
 
@@ -30,7 +30,7 @@ class ProducerBatch(NamedTuple):
 
 
 class Duplicate(NamedTuple):
-    """A retry of a batch that is in the log already."""
+    """The batch in the log of which the checked batch is a retry."""
 
     base_offset: int
     log_index: int  # the retry is answered when this entry has committed
@@ -54,7 +54,7 @@ class ProducerStates:
     def check(self, producer_id: int, epoch: int, first_sequence: int, record_count: int) -> int | Duplicate:
         """
         Check a batch against the producer's window.  Return 0 to append it, a Duplicate to answer it as a retry, or an
-        error code to refuse it.  A window counts as long as it is remembered, whatever its age.
+        error code to refuse it.  A window is used as long as it is remembered, however old it is.
         """
         window = self._producers.get(producer_id)
         if not window:
@@ -75,7 +75,7 @@ class ProducerStates:
         return errors.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def append(self, producer_id: int, batch: ProducerBatch, committed_index: int) -> None:
-        """Add an appended batch, and drop batches that no truncation can bring back."""
+        """Add an appended batch, and drop batches that no truncation can make one of the five newest again."""
         window = self._producers.get(producer_id)
         if window is None:
             window = self._producers[producer_id] = deque()
@@ -94,9 +94,8 @@ class ProducerStates:
 
     def silent(self, committed_index: int, before_ms: int) -> set[int]:
         """
-        Return the producers whose newest batch is committed and was appended before `before_ms`.  The newest
-        `PRODUCERS_KEPT` are never returned: when a clock jumps by days, a producer may still retry a batch that it
-        sent a second ago.
+        Return the producers whose newest batch is committed and was appended before `before_ms`, except the newest
+        PRODUCERS_KEPT: after a clock has jumped by days, a producer may still retry a batch that it sent a second ago.
         """
         producers = self._producers
         old = [
@@ -116,7 +115,7 @@ class ProducerStates:
             del self._producers[producer_id]
 
     def saved(self, committed_index: int, last_index: int) -> dict[int, tuple[ProducerBatch, ...]]:
-        """Return the windows as of `committed_index`, with all batches after it up to `last_index`."""
+        """Return the windows as of `committed_index`, plus all later batches up to `last_index`."""
         state = {}
         for producer_id, window in self._producers.items():
             batches = [batch for batch in window if batch.log_index <= last_index]
@@ -129,12 +128,12 @@ class ProducerStates:
         self._producers = {producer_id: deque(batches) for producer_id, batches in state.items()}
 
     def newest(self) -> dict[int, ProducerBatch]:
-        """Return the newest batch of each producer, as DescribeProducers shows it."""
+        """Return the newest batch of each producer, for DescribeProducers."""
         return {producer_id: window[-1] for producer_id, window in self._producers.items()}
 
 
 def _newest_committed(window: deque[ProducerBatch], committed_index: int) -> int:
-    """Return the log index of the window's newest committed batch; 0 when none is committed."""
+    """Return the log index of the window's newest committed batch; 0 if none is committed."""
     last = window[-1].log_index
     if last <= committed_index:
         return last

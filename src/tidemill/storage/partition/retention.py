@@ -1,8 +1,9 @@
-"""Retention by time and by size: which segments of a partition expire, a pure function like Kafka's `UnifiedLog`.
+"""Retention by time and by size: which segments of a partition expire, a pure function with the rules of Kafka.
 
-Whole segments expire, oldest first.  By time: a segment whose newest record timestamp is older than the retention time;
-the first segment that is not ends the search, so a record from the future keeps the segments behind it.  By size: the
-oldest segment, as long as the rest still has at least the retention size.  Only committed segments expire.
+Whole segments expire, oldest first.  By time, a segment expires if its newest record timestamp is older than the
+retention time.  The first segment that does not expire ends the search, so a record with a future timestamp also keeps
+all later segments.  By size, the oldest segment expires as long as the others still have at least the retention size.
+Only committed segments expire.
 
 Unlike in Kafka, a segment without any record timestamp never expires by time: file times change when files are copied.
 """
@@ -43,7 +44,7 @@ def retained_from(
     retention_ms: int = UNBOUNDED,
     retention_bytes: int = UNBOUNDED,
 ) -> int | None:
-    """Return the first offset that is kept; None when nothing expires."""
+    """Return the first offset that is kept; None if no segment expires."""
     kept_from = None
     left_bytes = sum(segment.size_bytes for segment in segments)
     for segment in segments:

@@ -1,4 +1,4 @@
-"""A segment: a file of consecutive batches of one partition, and nothing else."""
+"""A segment: a file that holds consecutive batches of one partition, and nothing else."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,13 +10,13 @@ from tidemill.storage.disk import Disk, File
 from tidemill.storage.partition.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from tidemill.storage.partition.partition_state import SegmentState
 
-WALK_BYTES: Final = 256 << 10  # read ahead while walking headers: a few small batches, or the header of a large one
+WALK_BYTES: Final = 256 << 10  # the size of a read while walking: some small batches, or the header of a large one
 UNKNOWN_TIMESTAMP: Final = -1
 _NEVER: Final = 1 << 62
 
 
 class SegmentDamaged(OSError):
-    """The bytes of a segment are not what was written.  The message names file, position and offset."""
+    """The bytes of a segment differ from the bytes that were written.  The message names file, position and offset."""
 
     def __init__(self, path: str, position: int, offset: int, problem: str) -> None:
         super().__init__(f"{path}: at byte {position} (offset {offset}): {problem}")
@@ -27,8 +27,8 @@ class SegmentDamaged(OSError):
 
 class Segment:
     """
-    Sizes and positions are bytes.  A batch is assigned its position at once (`size`); its bytes are written to the
-    file later (`written`).
+    Sizes and positions are in bytes.  A batch gets its position, at `size`, when it is appended; its bytes are written
+    to the file later (`written`).
     """
 
     __slots__ = (
@@ -58,15 +58,15 @@ class Segment:
         self.path = paths.segment_file(directory, base_offset)
         self.base_offset = base_offset
         self.size = size  # of all appended batches
-        self.max_timestamp = max_timestamp  # the largest of all records, also of those that were cut
-        self.created_at = created_at  # the largest timestamp of its first batch; `segment.ms` counts from it
-        self.written = size  # bytes up to here are in the file
-        self.truncated_to = _NEVER  # where the segment was cut during the write-back in flight
+        self.max_timestamp = max_timestamp  # of all records, including truncated ones
+        self.created_at = created_at  # the largest timestamp of the first batch; `segment.ms` counts from it
+        self.written = size  # the file holds the bytes up to this position
+        self.truncated_to = _NEVER  # the position at which the segment was cut during the write-back in flight
         self.on_disk = size > 0
         self.is_closed = False  # another segment follows
         self.file: File | None = None
-        self.cuts = 0  # the number of times that the end was moved other than by an append
-        self._index = None if size else (OffsetIndex(), 0)  # with the value of `cuts` that it was made for
+        self.cuts = 0  # how often the end was moved other than by an append
+        self._index = None if size else (OffsetIndex(), 0)  # the index, and the value of `cuts` for which it is valid
 
     @property
     def index(self) -> OffsetIndex | None:
@@ -75,12 +75,13 @@ class Segment:
         return made[0] if made is not None and made[1] == self.cuts else None
 
     def keep_index(self, index: OffsetIndex, cuts: int) -> None:
-        """Keep an index that was made when the segment had `cuts` cuts; it is ignored after more.  Any thread."""
+        """Keep an index that is valid for this value of `cuts`; after a further cut it is ignored.  Any thread."""
         self._index = index, cuts
 
     def opened(self, disk: Disk) -> File:
         """
-        Return the open file.  It must exist: only the write-back makes files.  Any thread.  Raises SegmentDamaged.
+        Return the open file.  Any thread may call this.  Raises SegmentDamaged if the file is missing: only the
+        write-back creates files.
         """
         file = self.file
         if file is None:
@@ -104,14 +105,14 @@ class Segment:
         return position
 
     def cut(self, size: int, interval_bytes: int) -> None:
-        """Cut the batches from position `size` on.  Their bytes may stay in the file until they are overwritten."""
+        """Remove the batches from position `size` on.  Their bytes may remain in the file until they are replaced."""
         index = self.index
         self.size = size
         self.written = min(self.written, size)
         self.truncated_to = min(self.truncated_to, size)
         if index is not None:
             index.truncate(size, interval_bytes)
-        self.cuts += 1  # last: a thread that reads this number also sees the new end
+        self.cuts += 1  # set after `size`, so that a thread that reads the new number also sees the new end
         if index is not None:
             self._index = index, self.cuts
 
@@ -119,18 +120,18 @@ class Segment:
         return SegmentState(self.base_offset, self.size, self.max_timestamp, self.created_at)
 
     def restore(self, state: SegmentState) -> None:
-        """Take over the state after an install: the file was cut or extended, durably."""
+        """Adopt the state from an install, which has durably cut or extended the file."""
         self.size = self.written = state.size
         self.max_timestamp, self.created_at = state.max_timestamp, state.created_at
         self.truncated_to = _NEVER
         self.on_disk = True
-        self.cuts += 1  # last, as in `cut`
+        self.cuts += 1  # set last, as in `cut`
 
     def write_back_begins(self) -> None:
         self.truncated_to = _NEVER
 
     def write_back_done(self, end: int) -> None:
-        """Bytes up to `end` are in the file, except what was cut during the write-back."""
+        """Note that the bytes up to `end` are in the file, except bytes that were cut during the write-back."""
         self.written = max(self.written, min(end, self.truncated_to, self.size))
 
     def close(self) -> None:
@@ -143,9 +144,9 @@ def walk(file: File, path: str, position: int, end: int, offset: int) -> Iterato
     """
     Yield position, base offset and header of every batch from `position`, where the batch of `offset` begins, to `end`.
 
-    Base offsets are counted, because the one in the header is not covered by the CRC.  If the two differ and the CRC of
-    the batch before does not match, its record count cannot be trusted, and the header's offset is used.  Otherwise
-    only lengths are checked.  Raises SegmentDamaged.
+    Base offsets are counted from batch to batch, because the CRC does not cover the one in the header.  If they differ
+    and the CRC of the previous batch does not match, that batch's record count cannot be trusted, and the header's
+    offset is used.  Otherwise only lengths are checked.  Raises SegmentDamaged.
     """
     chunk = b""
     start = before = position
@@ -168,12 +169,12 @@ def walk(file: File, path: str, position: int, end: int, offset: int) -> Iterato
 
 
 def _is_whole(file: File, position: int, size: int) -> bool:
-    """Return whether the CRC of the batch of `size` bytes at `position` matches; true for no batch."""
+    """Return whether the CRC of the batch of `size` bytes at `position` matches; true if `size` is 0."""
     return not size or crc_matches(file.read(position, size))
 
 
 def _read_start(file: File, position: int) -> tuple[int, int]:
-    """Return base offset and epoch of the batch at `position`; -1 for both when the file ends before."""
+    """Return base offset and epoch of the batch at `position`; -1 for both if the file ends within its header."""
     data = file.read(position, HEADER_BYTES)
     if len(data) < HEADER_BYTES:
         return -1, -1
@@ -183,8 +184,8 @@ def _read_start(file: File, position: int) -> tuple[int, int]:
 
 def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
     """
-    Load the segment's index from its file, or build it from the batch headers if the file is not whole or belongs to an
-    earlier segment of the same base offset.  May wait for the disk.
+    Load the segment's index from its index file, or build it from the batch headers if that file is damaged or belongs
+    to an earlier segment with the same base offset.  May wait for the disk.
     """
     while True:
         cuts = segment.cuts
@@ -196,8 +197,8 @@ def load_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex
 
 def _kept_index(disk: Disk, segment: Segment, written: int) -> OffsetIndex | None:
     """
-    Return the index in the segment's index file; None if it is not this segment's.  Bytes behind `written` are not
-    part of the segment yet, or not any more.
+    Return the index in the segment's index file; None if it does not belong to this segment.  Bytes after `written` are
+    not part of the segment: they were truncated or are not written back yet.
     """
     try:
         file = disk.open(paths.index_file(segment.path))
@@ -216,8 +217,8 @@ def _kept_index(disk: Disk, segment: Segment, written: int) -> OffsetIndex | Non
 
 def built_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetIndex:
     """
-    Build the index from the batch headers.  May wait for the disk.  The index ends before damage: a reader that looks
-    for a later batch walks from there, and gets SegmentDamaged.
+    Build the index from the batch headers.  May wait for the disk.  The index ends before the first damaged batch: a
+    reader that looks for a later batch walks from the last point, and gets SegmentDamaged.
     """
     index = OffsetIndex()
     max_timestamp = UNKNOWN_TIMESTAMP
@@ -231,7 +232,7 @@ def built_index(disk: Disk, segment: Segment, interval_bytes: int) -> OffsetInde
 
 
 def save_index(disk: Disk, segment: Segment) -> None:
-    """Write a closed segment's index file.  It is not synced: it is a hint that has a CRC and names its segment."""
+    """Write a closed segment's index file.  It needs no sync: `load_index` checks its CRC and its last point."""
     index = segment.index
     data = None if index is None else index.encode()
     if data is None:

@@ -1,4 +1,4 @@
-"""The newest batches of all partitions, in memory.  Bounded, except for batches that are not written back yet."""
+"""A cache of the newest batches of all partitions.  It is bounded, except for batches that are not written back yet."""
 
 from collections import deque
 from typing import Final
@@ -8,11 +8,11 @@ from tidemill.storage.disk import Buffer
 
 Tail = dict[int, Buffer]  # the batches of one partition by base offset
 
-BATCH_OVERHEAD_BYTES: Final = 430  # of Python objects per batch; it dominates for small batches
+BATCH_OVERHEAD_BYTES: Final = 430  # memory of the Python objects of a batch; it dominates for small batches
 
 
 class TailCache:
-    """First in, first out.  A batch that is not written back yet (its entry still has a payload) stays."""
+    """First in, first out.  A batch that is not written back yet (its entry still has a payload) is not evicted."""
 
     __slots__ = ("_batches", "_gone", "bytes", "bytes_max")
 
@@ -20,7 +20,7 @@ class TailCache:
         self.bytes_max = bytes_max
         self.bytes = 0  # including the overhead
         self._batches: deque[tuple[Tail, Entry, Buffer]] = deque()
-        self._gone: dict[int, Tail] = {}  # by `id`, which is unique while the tail is referenced here
+        self._gone: dict[int, Tail] = {}  # forgotten tails by `id`, which is unique while this dict references the tail
 
     def add(self, tail: Tail, entry: Entry) -> None:
         payload = entry.payload
@@ -47,7 +47,7 @@ class TailCache:
         self._gone[id(tail)] = tail
 
     def sweep(self) -> None:
-        """Free the batches of forgotten tails, of many partitions at once.  Called a few times a second."""
+        """Free the batches of all forgotten tails in one pass.  Called a few times a second."""
         if not self._gone:
             return
         kept: deque[tuple[Tail, Entry, Buffer]] = deque()
