@@ -1,9 +1,9 @@
 """The sections of a frame between two brokers.  Byte table: `docs/formats/peer.md`.
 
-A frame carries everything that one turn of the event loop produced for one broker, for all shards.  The bytes of
-messages, requests and responses are neither copied nor parsed here: they are parts of what is written, and views on
-what was received.  Sections of unknown kinds and unknown tags of a heartbeat are skipped, so that a feature can add
-them without a new protocol version.
+A frame carries everything that one turn of the event loop produced for one broker, for all shards.  This module neither
+copies nor parses the bytes of messages, requests and responses: encoding keeps them as parts, and decoding returns
+views of the received frame.  Sections of unknown kinds and unknown tags of a heartbeat are skipped, so that a feature
+can add them without a new protocol version.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,10 +26,10 @@ DRAINING: Final = 1
 HEARS_CONTROLLER: Final = 2
 """The sender is the controller, or has contact with it."""
 HEARS_YOU: Final = 4
-"""The sender receives from this broker; a network partition may cut only one direction."""
+"""The sender receives heartbeats of the receiver; a network partition may cut only one direction."""
 
 FRAME_BYTES_MAX: Final = 64 << 20
-"""The total size of a frame's sections; the rest is sent in the next frame."""
+"""The limit for the total size of a frame's sections; further sections are sent in the next frame."""
 
 _SECTION: Final = Struct(">BI")  # kind, length of the body
 _U32: Final = Struct(">I")
@@ -52,7 +52,7 @@ class Heartbeat:
     leader_version: int
     """The version of the sender's leader table."""
     flags: int
-    """LEAVES_OFFICE, HEARS_CONTROLLER, HEARS_YOU; unknown flags are ignored."""
+    """DRAINING, HEARS_CONTROLLER, HEARS_YOU; unknown flags are ignored."""
     lagging: tuple[tuple[ShardId, BrokerId], ...]
     """Out-of-sync replicas of the shards that the sender leads: (shard, broker), ascending."""
 
@@ -160,7 +160,7 @@ def _decode(kind: int, body: memoryview) -> Section:
 
 
 def _decode_heartbeat(body: memoryview) -> Heartbeat:
-    """A field that the sender left out keeps its default: zero, or no replicas."""
+    """Decode a heartbeat.  A field that the sender has omitted keeps its default: zero, or no replicas."""
     heartbeat = Heartbeat(0, 0, ())
     at = 0
     while at < len(body):

@@ -1,5 +1,6 @@
-"""The identity of a broker process, exchanged when a connection to another broker starts.  Format:
-`docs/formats/peer.md`.
+"""The identity of a broker process, which both ends of a new connection between brokers exchange.
+
+Format: `docs/formats/peer.md`.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from tidemill.model.broker_id import BrokerId, DirectoryId, ReplicaKey
 
 DIRECTORY_ID_BYTES: Final = 16
 TEXT_BYTES_MAX: Final = 1024
-"""Limit for cluster id and address each; a DNS name has at most 253, and handshake frames 4 KiB."""
+"""The limit for the cluster id, and for the address.  A DNS name has at most 253 bytes, a handshake frame 4 KiB."""
 
 _HEAD: Final = Struct(">B3xi16sQHH")  # has a voter, broker id, directory id, incarnation, lengths of the two strings
 
@@ -32,7 +33,7 @@ class Hello:
 
 
 def encode_hello(hello: Hello) -> bytes:
-    """Encode a Hello; ValueError when a string is too long."""
+    """Encode a Hello.  Raises ValueError if a string is too long."""
     texts = [hello.cluster_id.encode(), hello.address.encode()]
     for name, text in zip(("cluster id", "address"), texts, strict=True):
         if len(text) > TEXT_BYTES_MAX:

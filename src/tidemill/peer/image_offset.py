@@ -1,4 +1,7 @@
-"""ImageOffset: the end of the committed metadata log.  The controller answers after it has confirmed its leadership."""
+"""ImageOffset: a broker asks for the end of the committed metadata log.
+
+The controller answers after it has confirmed its leadership.
+"""
 
 from tidemill.wire.primitives import INT16, INT64, STRING
 from tidemill.wire.schema import Api, Message, field

@@ -5,7 +5,7 @@ directions, are made on the event loop's thread.
 
     dialled or accepted, and proven ──▶ owner.linked ──▶ received … ──▶ lost(why), once, the last call
 
-The owner never has two links to one voter: a replaced link is `lost` before the new one is `linked`.
+The owner never has two links to one voter: `lost` is called for a replaced link before `linked` for the new one.
 """
 
 from collections.abc import Collection, Sequence
@@ -57,8 +57,9 @@ class Links(Protocol):
         ...
 
     async def listen(self) -> str:
-        """Accept links from other brokers; return the advertised host:port.  A broker that only asks to join does not
-        listen.
+        """Accept links from other brokers, and return the advertised host:port.
+
+        A broker that has not joined a cluster yet does not listen.
         """
         ...
 
@@ -75,9 +76,9 @@ class LinkOwner(Protocol):
         ...
 
     def linked(self, link: Link) -> str | None:
-        """Take a new link, which can be used at once.
+        """Take a new link, which can be used immediately.
 
-        Return None, or a sentence that refuses the link: the link is then closed without a call of `lost`.
+        Return None to accept it, or the reason for refusing it: the link is then closed without a call of `lost`.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Register: a member of the cluster registers its endpoints.  The controller answers.
+"""Register: a broker of the cluster registers its endpoints with the controller.
 
 DUPLICATE_BROKER_REGISTRATION: the broker id belongs to another directory.
 """
@@ -25,7 +25,7 @@ class Request(Message):
 class Response(Message):
     error_code: int = field(INT16, default=0)
     error_message: str | None = field(STRING, default=None)
-    image_offset: int = field(INT64, tag=0, default=0)  # metadata log offset; the answer reflects the log before it
+    image_offset: int = field(INT64, tag=0, default=0)  # metadata log offset; the response reflects the log before it
 
 
 API = Api(key=10_001, versions=range(1), flexible_from=0, request=Request, response=Response)

@@ -1,4 +1,4 @@
-"""One connection between two brokers, free of I/O: bytes to frames and back.  Format: `docs/formats/peer.md`.
+"""One connection between two brokers, free of I/O: it converts bytes to frames and back.  `docs/formats/peer.md`.
 
     dialler   Opening: versions, dial number, nonce ─▶
                                      ◀─ Opening: versions, nonce, proof of the cluster key   acceptor
@@ -80,8 +80,8 @@ class Session:
     ) -> None:
         """Create one end.
 
-        `dial` numbers the dials of one process in ascending order; None for the accepting end.  `nonce` is NONCE_BYTES
-        of fresh, unpredictable bytes.  With `expected`, every other voter is refused.
+        `dial` numbers the dials of one process in ascending order; it is None for the accepting end.  `nonce` is
+        NONCE_BYTES of fresh, unpredictable bytes.  If `expected` is given, every other voter is refused.
         """
         assert key and len(nonce) == NONCE_BYTES
         self.ours = ours
@@ -116,7 +116,7 @@ class Session:
             raise self._oversize(error) from error
 
     def received(self, count: int) -> list[Buffer]:
-        """Process `count` bytes received into the last buffer, and return what the handshake sends in response.
+        """Process `count` bytes received into the last buffer, and return the handshake's response, if any.
 
         Raises PeerRefused.
         """
@@ -148,7 +148,7 @@ class Session:
         return self._seal(FRAME, parts)
 
     def farewell(self, why: str) -> list[Buffer]:
-        """Return what may be sent before closing.  The reason is sent only to an end that has proven the key."""
+        """Return the bytes to send before closing.  They contain `why` only if the other end has proven the key."""
         if self._is_proven:
             return self._seal(FAREWELL, [why.encode()[:FAREWELL_BYTES_MAX]])
         return self._version_answer

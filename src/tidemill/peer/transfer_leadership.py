@@ -1,7 +1,7 @@
-"""HandOver: the controller asks a leader to transfer the leadership of shards.  The broker answers at once.
+"""HandOver: the controller asks a leader to transfer the leadership of shards.  The leader answers immediately.
 
-`refused` has the shards that cannot be transferred: this broker does not lead them, or the target is not alive or lags
-too far behind.  The leader tables show when the other transfers are complete.
+`refused` holds the shards that cannot be transferred, because the receiver does not lead them, or the target is not
+alive or lags too far.  The leader tables show when the other transfers are complete.
 """
 
 from collections.abc import Sequence
