@@ -1,1 +1,1 @@
-"""Clients of a simulated cluster and the history of what they were told."""
+"""Clients of a simulated cluster, and the history of their requests, answers and reads."""

@@ -2,7 +2,7 @@
 The administrator of a simulated cluster: it creates and deletes topics, deletes records and elects preferred leaders.
 
 Each step is retried until it succeeds, except an election.  A topic that the administrator creates has a producer and a
-reader.  Both end before the topic is deleted.  A later topic may have the same name, and must contain nothing of the
+reader.  Both end before the topic is deleted.  A later topic may have the same name, and must contain no records of the
 earlier one.
 """
 
@@ -18,7 +18,7 @@ from tidemill.wire.messages import delete_records, elect_leaders
 
 NAMES: Final = ("arrivals", "departures")
 ELECTION_MS: Final = 2_000
-READ_S: Final = 0.2  # between checks whether everything acknowledged was read
+READ_S: Final = 0.2  # the time between checks whether all acknowledged records were read
 
 
 class _TemporaryTopic:
@@ -113,7 +113,7 @@ class Administrator:
         partition.deleted = max(partition.deleted, found.low_watermark)
 
     async def _elect(self) -> None:
-        """Ask for an election once, without a retry: it may be refused for several valid reasons."""
+        """Request an election once, without a retry: brokers may refuse it for several valid reasons."""
         request = elect_leaders.Request(topic_partitions=None, timeout_ms=ELECTION_MS)
         try:
             answer: Any = await self._client.ask_once(request)

@@ -34,7 +34,7 @@ from tidemill.wire.messages import (
 )
 from tidemill.wire.schema import Message
 
-REQUEST_S: Final = 8.0  # after which a client gives up a connection
+REQUEST_S: Final = 8.0  # a client closes a connection that has not answered within this time
 BACK_OFF_S: Final = 0.1
 EARLIEST: Final = -2
 BY_NAME: Final = 12  # the last version of Produce and Fetch that names topics
@@ -62,7 +62,7 @@ APIS: Final = {
 
 
 class Unreachable(Exception):
-    """The connection could not be made, was lost, or gave no answer in time.  The request may have been executed."""
+    """The connection failed, was lost, or gave no answer in time.  The request may have been executed."""
 
 
 class Leader(NamedTuple):
@@ -173,7 +173,7 @@ class Client:
         await asyncio.sleep(BACK_OFF_S * (0.5 + self.random.random()))
 
     async def ask_any(self, request: Message, version: int | None = None) -> Any:
-        """Return the answer of any broker, retrying until one answers."""
+        """Return the answer of a random broker; retry until one answers."""
         while True:
             try:
                 return await self.ask_once(request, version)
@@ -210,7 +210,7 @@ class Client:
         self._leaders.pop((topic, number), None)
 
     async def create_topic(self, name: str, partitions: int, replicas: int) -> None:
-        """Retry until the topic exists, even if another request created it."""
+        """Create a topic: retry until it exists, even if an earlier attempt or another request created it."""
         topic = create_topics.Request.Topic(
             name=name, num_partitions=partitions, replication_factor=replicas, assignments=(), configs=()
         )
@@ -255,7 +255,7 @@ class Client:
         return int(answer.offset)
 
     async def epoch_end(self, topic: str, number: int, epoch: int) -> tuple[int, int]:
-        """Return (epoch, end offset) as the partition's leader answers."""
+        """Return (epoch, end offset) from the answer of the partition's leader to OffsetForLeaderEpoch."""
         asked = offset_for_leader_epoch.Request.Topic.Partition(partition=number, leader_epoch=epoch)
         request = offset_for_leader_epoch.Request(
             topics=[offset_for_leader_epoch.Request.Topic(topic=topic, partitions=[asked])]
@@ -264,7 +264,7 @@ class Client:
         return found.leader_epoch, found.end_offset
 
     async def ask_leader(self, what: str, topic: str, number: int, request: Message) -> Any:
-        """Return the leader's answer for the one partition of the request, retrying as a client does."""
+        """Return the leader's answer for the request's only partition; retry after errors that a client retries."""
         while True:
             leader = await self.leader(topic, number)
             try:

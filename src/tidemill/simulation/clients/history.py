@@ -1,7 +1,7 @@
-"""What the clients of a simulated cluster were answered, and the promises that must hold.
+"""The history of what the clients of a simulated cluster sent, were answered and read, and the checks on it.
 
-Every value is sent once.  It names its sender, its partition and its number among the sender's values, so that the
-values read are sufficient for all checks.
+Every value is unique: it names its sender, its partition and its number among the sender's values.  So all checks need
+only the values that were read.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class InvariantViolation(AssertionError):
-    """A promise was broken.  The message says which one."""
+    """An invariant does not hold.  The message says which one."""
 
 
 class Read(NamedTuple):
@@ -25,8 +25,8 @@ class PartitionHistory:
     sent: dict[int, list[bytes]] = field(default_factory=dict)  # by producer id, in the order of sending
     acknowledged: dict[bytes, int] = field(default_factory=dict)  # value → offset
     read: dict[int, Read] = field(default_factory=dict)  # by offset: the first read
-    delete_asked: int = 0  # a deletion up to here was requested: records below may be gone
-    deleted: int = 0  # a deletion up to here was acknowledged: records below are gone
+    delete_asked: int = 0  # a deletion up to this offset was requested: records below it may be deleted
+    deleted: int = 0  # a deletion up to this offset was acknowledged: records below it are deleted
 
 
 class History:
@@ -40,7 +40,7 @@ class History:
         return self.partitions.setdefault((topic, number), PartitionHistory())
 
     def forget(self, topic: str) -> None:
-        """Forget a deleted topic.  A later topic of the same name has nothing in common with it."""
+        """Forget a deleted topic.  A later topic may have the same name, but shares no records with it."""
         for key in [key for key in self.partitions if key[0] == topic]:
             del self.partitions[key]
 
@@ -84,7 +84,7 @@ class History:
 
     def check_read(self, topic: str, number: int) -> None:
         """
-        Check a partition that was read to its end: every acknowledged value is there once, and in the producer's order.
+        Check a partition that was read to its end: it holds every acknowledged value once, in the producer's order.
         """
         partition = self.partition(topic, number)
         where = f"{topic}-{number}"

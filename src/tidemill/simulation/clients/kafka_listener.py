@@ -49,14 +49,14 @@ class SimulatedWriter:
         self._end()
 
     def _end(self) -> None:
-        """Report the end to the side that closed, too, and only once."""
+        """Report the end of the connection to this side, which closed it, too, and only once."""
         if self._socket.lost is not None:
             self._socket.loop.call_soon(self._socket.lost, "closed here")
             self._socket.lost = None
 
 
 def listen(broker: Broker, network: Network, loop: SimulatedLoop, host: str, random: Random) -> None:
-    """Serve clients at port 9092 of `host`."""
+    """Serve Kafka clients on KAFKA_PORT of `host`."""
 
     def accept(socket: Socket) -> None:
         connection = KafkaConnection(broker, LISTENER, SimulatedWriter(socket), FRAME_BYTES_MAX)

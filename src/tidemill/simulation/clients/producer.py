@@ -42,7 +42,7 @@ class Producer:
         acks: int,
         batches_max: int | None = None,
     ) -> None:
-        """The producer stops after `batches_max` batches; None: never."""
+        """The producer stops after `batches_max` batches, or when `is_stopping` is set; None: no limit."""
         self._client = client
         self._batches_max = batches_max
         self._history = history
@@ -59,7 +59,7 @@ class Producer:
         self.is_stopping = False
 
     async def run(self, pause_s: Callable[[], float]) -> None:
-        """Run until `is_stopping` is set and everything that was sent is acknowledged."""
+        """Run until `is_stopping` is set and all sent batches are acknowledged."""
         self._id = await self._producer_id()
         while True:
             # Send one batch at a time until the first is acknowledged: a broker accepts any first sequence number of a
@@ -144,8 +144,8 @@ class Producer:
 
     async def _resend(self) -> None:
         """
-        Send everything unacknowledged once more.  Close the connections, so that late answers to the first try are
-        dropped.
+        Prepare to send all unacknowledged batches again.  Close their connections, so that late answers to the earlier
+        attempt are dropped.
         """
         for waiting in self._waiting:
             if waiting.connection is not None and waiting.connection.is_open:

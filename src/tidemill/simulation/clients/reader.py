@@ -1,5 +1,5 @@
 """
-A reader of one partition from its start, on virtual time.  It checks that what it reads is valid and never changes.
+A reader of one partition from its start, on virtual time.  It checks that records are valid and never change.
 """
 
 from tidemill.batches.batch import spans

@@ -1,1 +1,1 @@
-"""Whole brokers under faults; `cluster` is the entry point."""
+"""A simulation of whole brokers under faults; `cluster` is the entry point."""

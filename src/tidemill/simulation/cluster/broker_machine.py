@@ -1,4 +1,4 @@
-"""One simulated machine with its broker: a disk and a wall clock that last, and processes that start and end.
+"""A simulated machine and its broker: a disk and a wall clock that outlive the processes, which start and end.
 
     start ─▶ open_directory ─▶ make ─▶ ticks, bring_up ─▶ register ─▶ listens ─▶ kill │ power loss │ stop ─▶ start
 
@@ -41,9 +41,9 @@ from tidemill.storage.partition.segment import Segment, SegmentDamaged, walk
 from tidemill.storage.store import Store, StoreOptions
 
 TICK_S: Final = 0.25  # like `app/start.py`
-START_S: Final = 0.3  # between the start of a process and the reading of its directory
-STOP_S: Final = 10.0  # a clean stop that takes longer ends the process
-LINES_KEPT: Final = 200  # of the event log
+START_S: Final = 0.3  # the time between the start of a process and the reading of its directory
+STOP_S: Final = 10.0  # the process is killed if a clean stop takes longer
+LINES_KEPT: Final = 200  # the newest lines of the event log
 # The share of bit flips that hit the start of a batch, which the batch's CRC does not cover.
 UNCOVERED_SHARE: Final = 0.5
 
@@ -64,9 +64,9 @@ class BrokerMachine:
         extra_coordinators: Sequence[AnyRegistration] = (),
     ) -> None:
         """
-        The broker bootstraps a cluster, or joins the one at `join` if that is not empty.  Its clocks run faster or
-        slower than virtual time by a share of up to `clock_rate`.  `machine_types` are shard state machines beside
-        those that ship.
+        The broker bootstraps a cluster or, if `join` is not empty, joins the cluster at these addresses.  Its clocks
+        run faster or slower than virtual time by a share of up to `clock_rate`.  `machine_types` are shard state
+        machines in addition to those that ship.
         """
         self.name = f"broker-{broker_id}"  # the host name
         self.disk = SimulatedDisk()
@@ -74,15 +74,15 @@ class BrokerMachine:
         self.pace = DiskPace()
         self.lines: deque[str] = deque(maxlen=LINES_KEPT)
         self.loop: SimulatedLoop | None = None  # None while no process runs
-        self.broker: Broker | None = None  # None while it is not up
+        self.broker: Broker | None = None  # None until the directory is recovered, and while no process runs
         self.voter: ReplicaKey | None = None  # None until the directory has an identity
         self.starts = 0
         self._rot: tuple[str, int, int] | None = None  # path, position and wrong value of the flipped byte
-        self.rows: Counter[int] = Counter()  # the rows that its journals have synced, by kind
-        self.ends: Counter[str] = Counter()  # unplanned ends of its processes, by cause
+        self.rows: Counter[int] = Counter()  # the number of rows that the machine's journals have synced, by kind
+        self.ends: Counter[str] = Counter()  # the number of unplanned ends of its processes, by cause
         self._durable: dict[ShardId, dict[int, int]] = {}  # log index → term of the entries in the synced journal
-        self._whole: dict[ShardId, int] = {}  # up to this index, entries are durable in files
-        # Former identities, with what their disks held.
+        self._whole: dict[ShardId, int] = {}  # the index up to which entries are durable in segments
+        # Former identities: the key, and the values of `_durable` and `_whole` at the end of its use.
         self._lost: list[tuple[ReplicaKey, dict[ShardId, dict[int, int]], dict[ShardId, int]]] = []
         self.after_turn: Callable[[BrokerMachine], None] = _do_nothing
         self._timeline = timeline
@@ -107,7 +107,7 @@ class BrokerMachine:
 
     @property
     def leads_others(self) -> bool:
-        """Whether this broker leads a shard that has other voters too."""
+        """Whether this broker leads a shard that also has other voters."""
         shards = () if self.broker is None else self.broker.shard_table.shards.values()
         return any(shard.replica.leads and len(shard.replica.voters) > 1 for shard in shards)
 
@@ -154,7 +154,7 @@ class BrokerMachine:
             return
         except (DirectoryProblem, SegmentDamaged, MetadataFormatError) as problem:
             if self.voter is not None:
-                raise  # a bug; but others may refuse a broker without an identity while its former one counts as alive
+                raise  # a bug: only a broker without an identity may be refused, while its former one counts as alive
             failed(problem)
             return
         self.broker = broker
@@ -178,12 +178,12 @@ class BrokerMachine:
         if loop is self.loop:
             self.after_turn(self)
 
-    # What the journal holds, also while no process runs.
+    # The durable entries, known also while no process runs.
 
     def holders(self, shard_id: ShardId, index: int, term: int) -> set[ReplicaKey]:
         """
-        Return those of this machine's identities, former ones included, that hold the entry on disk, as a row or within
-        an installed snapshot.  A former identity counts because it may have acknowledged the entry.
+        Return the current and former identities of this machine that hold the entry on disk, as a row or in an
+        installed snapshot.  A former identity is included because it may have acknowledged the entry.
         """
         known = [*self._lost]
         if self.voter is not None:
@@ -202,7 +202,7 @@ class BrokerMachine:
         }
 
     def _note_synced(self, block: object) -> None:
-        """Note a job of the journal's thread whose result the loop has not received yet."""
+        """Note the rows of a block that the journal's thread has synced; the loop does not have the result yet."""
         if not isinstance(block, Block):
             return  # the job was a write-back to segments
         for shard_id, row in block.rows:
@@ -220,7 +220,7 @@ class BrokerMachine:
     # Stop, crash and damage.
 
     def stop(self) -> None:
-        """Stop cleanly as `app/start.py` does: transfer leadership, and make everything durable."""
+        """Stop cleanly, as `app/start.py` does: transfer leadership, and make all entries durable."""
         loop, broker = self.loop, self.broker
         if loop is not None and broker is not None:
             loop.after(0, lambda: loop.create_task(self._stop(loop, broker)).add_done_callback(_raise_error))
@@ -232,7 +232,7 @@ class BrokerMachine:
         self.kill()
 
     def wipe(self, join: tuple[str, ...]) -> None:
-        """Replace the disk by an empty one.  At the next start the broker joins at `join` under the same broker id."""
+        """Replace the disk by an empty one.  The next start joins at the addresses `join` under the same broker id."""
         if self.loop is not None:
             self.lose_power(ALL_LOST)
         self.disk = SimulatedDisk()
@@ -241,8 +241,8 @@ class BrokerMachine:
 
     def _forget_identity(self, join: tuple[str, ...]) -> None:
         """
-        Forget the identity: the next start makes another.  Keep what the former one held, which it may have
-        acknowledged.
+        Forget the identity, so that the next start creates another one.  Remember the entries that the former identity
+        held, because it may have acknowledged them.
         """
         if self.voter is not None:
             self._lost.append((self.voter, self._durable, self._whole))
@@ -253,9 +253,9 @@ class BrokerMachine:
     def rot_journal(self, join: tuple[str, ...], random: Random) -> str | None:
         """
         Kill the process and flip a bit in a journal block that the next start must read and knows to be synced.  The
-        broker then needs a new identity, and joins at `join`.
+        broker then needs a new identity, and joins at the addresses `join`.
 
-        Return the place of the flipped bit, or None if there is no such block.
+        Return the position of the flipped bit, or None if there is no such block.
         """
         if self.loop is not None:
             self.kill()
@@ -295,7 +295,8 @@ class BrokerMachine:
 
     def rot(self, random: Random) -> str | None:
         """
-        Flip a bit in a segment that other replicas can replace.  Return the place, or None if there is no such segment.
+        Flip a bit in a segment that other replicas can repair.  Return its position, or None if there is no such
+        segment.
         """
         if self.broker is None or self.is_rotten:
             return None
@@ -341,7 +342,7 @@ class BrokerMachine:
 
     def lose_power(self, fate: Fate) -> None:
         """
-        Lose power, with or without a running process.  `fate` decides what survives of unsynced data; no peer is
+        Lose power, with or without a running process.  `fate` decides which unsynced data survives.  No peer is
         notified.
         """
         if self.loop is not None:
@@ -351,7 +352,7 @@ class BrokerMachine:
 
     def crash_within(self, operations: int, fate: Fate | None) -> None:
         """
-        End the process after `operations` more operations of the disk, in the middle of a write or a recovery.  The
+        End the process after `operations` further operations of the disk, in the middle of a write or a recovery.  The
         machine loses power with `fate`; if `fate` is None, only the process dies.
         """
         self.disk.cut_before = self.disk.operations + 1 + operations
@@ -364,7 +365,7 @@ class BrokerMachine:
         return loop
 
     def _failed(self, loop: SimulatedLoop, error: BaseException) -> None:
-        """Handle an uncaught error: a scheduled end of the process, or else a bug of the broker, which ends the run."""
+        """Handle an uncaught error: PowerLost ends the process as scheduled; any other is a bug and ends the run."""
         if not isinstance(error, PowerLost):
             raise error
         if loop is self.loop:

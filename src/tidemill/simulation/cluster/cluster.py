@@ -1,8 +1,8 @@
 """Whole brokers in one process: the production wiring on simulated time, disks, clocks and network, from one seed.
 
-    ClusterRun(seed).run()      faults for a while, then everything heals and every promise is checked; raises Broken
+    ClusterRun(seed).run()   runs with faults, then heals the cluster and checks it; raises InvariantViolation
 
-The seed decides everything: two runs of a seed have the same `digest`, down to the last byte on the network.
+The seed determines everything: two runs of a seed have the same `digest`, which covers every byte on the network.
 """
 
 from bisect import bisect_right
@@ -32,8 +32,8 @@ from tidemill.storage.machine.shard_machine import MachineType
 from tidemill.storage.partition.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 
 TOPIC: Final = "flights"
-HEAL_S: Final = 60  # within which a healed cluster must have acknowledged and served everything
-STEP_S: Final = 0.5  # between checks whether it has
+HEAL_S: Final = 60  # a healed cluster must acknowledge and serve all records within this time
+STEP_S: Final = 0.5  # the time between checks of this
 NO_EPOCH_YET: Final = (1 << 31) - 1
 STATIC: Final = {"offsets.topic.num.partitions": "1"}
 
@@ -47,7 +47,7 @@ class ClusterRun:
         *,
         extra_coordinators: Sequence[AnyRegistration] = (),
     ) -> None:
-        """`machine_types` and `extra_coordinators` are hosted beside those of every broker."""
+        """Every broker hosts `machine_types` and `more_coordinators` in addition to those that ship."""
         self.seed = seed
         self._extra_coordinators = extra_coordinators
         self.random = Random(seed)
@@ -196,7 +196,7 @@ class ClusterRun:
         """Write to the metadata shard and to each shard of the topic."""
         assert self._client is not None, "there was no client"
         await self._client.create_topic("probe", 1, 1)
-        await self._client.delete_topic("probe")  # its only replica may be on the disk that the next fault destroys
+        await self._client.delete_topic("probe")  # a later loss of a disk could destroy its only replica
         for number in range(self.knobs.partitions):
             client = self._new_client(f"probe-{number}")
             producer = Producer(client, self.history, TOPIC, number, in_flight=1, acks=self.knobs.acks, batches_max=1)
@@ -228,10 +228,10 @@ class ClusterRun:
     # Final checks.
 
     def _check_epochs(self) -> None:
-        """Check that each epoch ends where the records say (KIP-320).
+        """Check that the leader's answer for the end of each epoch agrees with the records (KIP-320).
 
-        This includes epochs without records and epochs whose entries were truncated.  An epoch that no leader has had
-        yet has no end.
+        This includes epochs without records and epochs whose entries were truncated.  An epoch above all leaders' terms
+        has no end.
         """
         client = self._client
         assert client is not None, "there was no client"
@@ -253,7 +253,7 @@ class ClusterRun:
 
     async def _check_epoch(self, client: Client, number: int, epoch: int, end_offset: int) -> None:
         """
-        Ask for the end of one epoch.  A leader without that epoch answers with the one before, which has the same end.
+        Check the end of one epoch.  A leader without that epoch answers with the previous one, which has the same end.
         """
         found_epoch, found_end = await client.epoch_end(TOPIC, number, epoch)
         read = self.history.partition(TOPIC, number).read
@@ -267,8 +267,8 @@ class ClusterRun:
 
     def _lose_all_power(self) -> None:
         """
-        Lose the power and the unsynced data of all brokers.  A reader from the start must find everything that was
-        read.
+        Make all brokers lose power and their unsynced data.  A reader from the start must then find all records that
+        were read before.
         """
         for machine in self.machines:
             machine.lose_power(ALL_LOST)

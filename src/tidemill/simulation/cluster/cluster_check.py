@@ -1,5 +1,5 @@
 """
-The invariants inside a simulated cluster, checked after every turn of a broker, and at the end when all has healed.
+The invariants inside a simulated cluster, checked after every turn of a broker, and at the end of the healed run.
 """
 
 from typing import Any, Final
@@ -46,7 +46,7 @@ class ClusterCheck:
         seen = self._seen.setdefault((machine, machine.starts), {})
         for shard_id, shard in machine.broker.shard_table.shards.items():
             replica = shard.replica
-            # No replica has led it yet, and its first voters must not be lost either.
+            # No replica has led the shard yet, but a majority of its first voters must survive, too.
             if shard_id not in self._memberships:
                 self._memberships[shard_id] = {0: shard.log.opening.membership}
             if replica.leads:
@@ -72,7 +72,7 @@ class ClusterCheck:
                 del known[older]
 
     def _check_served(self, shard: Shard) -> None:
-        """A leader that begins to serve may apply everything that was committed before its term."""
+        """Check that a leader that begins to serve may apply all entries that were committed in earlier terms."""
         replica, shard_id = shard.replica, shard.shard_id
         self._served.add((shard_id, replica.term))
         before = [index for term, index in self._newest.get(shard_id, {}).items() if term < replica.term]
@@ -83,7 +83,7 @@ class ClusterCheck:
             )
 
     def _check_commit(self, machine: BrokerMachine, shard: Shard, seen: dict[ShardId, int]) -> None:
-        """A commit index never decreases, and no two replicas commit different entries."""
+        """Check that a commit index never decreases, and that no two replicas commit different entries."""
         index, before = shard.replica.stable_index, seen.get(shard.shard_id, 0)
         if index < before:
             raise InvariantViolation(
@@ -96,7 +96,7 @@ class ClusterCheck:
         for at in range(max(before + 1, log.first_index), index + 1):
             entry = log.entry_at(at)
             if entry.payload is None:
-                continue  # only the segment has it; `agree` compares segments
+                continue  # only the segment has the bytes; `agree` compares segments
             found = (entry.term, crc32c(entry.payload))
             first = self._committed.setdefault((shard.shard_id, at), found)
             if first != found:
@@ -105,7 +105,7 @@ class ClusterCheck:
                 )
 
     def _check_majority(self, shard_id: ShardId, log: ShardLog, replica: Replica) -> None:
-        """An entry that a leader regards as committed is on the disks of a majority of the voters in force."""
+        """Check that the entry at a leader's commit index is on the disks of a majority of the voters in force."""
         index = replica.commit_index
         self._majority_checked[shard_id] = index
         term = log.term_at(index)
@@ -117,9 +117,9 @@ class ClusterCheck:
             )
 
     def may_lose(self, lost: BrokerMachine) -> bool:
-        """Whether every shard keeps a majority without the machine `lost`, whichever of its memberships is in force.
+        """Return whether every shard keeps a majority without the machine `lost`, in any membership possibly in force.
 
-        The machine counts as a voter where it is a learner: a leader that is out of contact may still promote it.
+        If the machine is a learner, it counts as a voter, because an isolated leader may still promote it.
         """
         for machine in self._machines:
             if machine.broker is not None:
@@ -181,7 +181,7 @@ class ClusterCheck:
         return True
 
     def check_deleted(self, history: History) -> None:
-        """Check that each log starts no lower than a deletion was acknowledged, and no higher than one was requested.
+        """Check that each log starts between the acknowledged and the requested deletion.
 
         Call this when the replicas agree.
         """
@@ -197,7 +197,7 @@ class ClusterCheck:
                         )
 
     def _is_placed(self, machine: BrokerMachine) -> bool:
-        """Whether the broker votes in its assigned shards, and serves no deleted topic."""
+        """Return whether the broker's assigned shards have the planned voters, and none is of a deleted topic."""
         broker = machine.broker
         assert broker is not None, f"{machine.name} is ready"
         for shard in broker.image.shards.values():
@@ -250,9 +250,9 @@ class ClusterCheck:
 
 
 def _state(store: Store, partition: Partition) -> tuple[Any, ...]:
-    """Return the state of a replica: first its bounds, then what must be equal if the bounds are equal.
+    """Return a replica's state: its bounds, then the epochs and producers, which must be equal if the bounds are.
 
-    Producers that may be expired are left out, because each replica expires them at its own time.
+    Producers that may have expired are omitted, because each replica drops them at its own time.
     """
     log, shard = partition.log, partition.shard.log
     silent_since = shard.committed_append_time - store.options.producer_expiration_ms

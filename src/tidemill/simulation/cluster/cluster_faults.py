@@ -1,4 +1,4 @@
-"""The faults of a simulated cluster, drawn once a second by the rates of the knobs, and their end."""
+"""The faults of a simulated cluster, drawn once a second with the probabilities of the knobs, and their end."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from tidemill.simulation.machine.links import PEER_PORT
 from tidemill.simulation.machine.machine import seconds
 from tidemill.simulation.machine.network import Network
 
-WRONG_MS_MAX: Final = 50 * 60_000  # of a wall clock; a broker refuses client timestamps an hour ahead of its own clock
-ROOM_BYTES_MAX: Final = 300 << 20  # the free space of a full disk; below this a broker refuses writes, or nearly
+WRONG_MS_MAX: Final = 50 * 60_000  # the largest clock error; brokers refuse client timestamps more than an hour ahead
+ROOM_BYTES_MAX: Final = 300 << 20  # the largest free space of a disk that counts as full; brokers may refuse writes
 
 
 class Fault(StrEnum):
@@ -52,7 +52,7 @@ class ClusterFaults:
         random: Random,
         may_lose: Callable[[BrokerMachine], bool],
     ) -> None:
-        """`may_lose` returns whether the cluster survives the permanent loss of a machine."""
+        """`may_lose` returns whether the cluster can survive the permanent loss of a machine."""
         self._timeline = timeline
         self._network = network
         self._machines = machines
@@ -68,7 +68,7 @@ class ClusterFaults:
         self._timeline.after(self._random.randrange(US), self._strike_all)
 
     def heal_a_quorum(self) -> None:
-        """End the faults for all brokers but one, if the others keep a majority.  That one stays down or isolated."""
+        """End the faults, but keep one broker down or isolated if the others have a majority without it."""
         self._is_over = True
         self._network.heal()
         for machine in self._machines:
@@ -96,7 +96,7 @@ class ClusterFaults:
         self._record(Fault.EXCLUDED, f"{chosen.name}, {'down' if self._excluded else 'isolated'}")
 
     def heal_all(self) -> None:
-        """End the faults for all brokers.  Damaged segments are repaired once a replica has read them."""
+        """End the faults for all brokers.  Damaged segments are repaired when a replica reads them."""
         self._network.heal()
         self._excluded = None
 
@@ -104,7 +104,7 @@ class ClusterFaults:
         return tuple(f"{other.name}:{PEER_PORT}" for other in self._machines if other is not machine)
 
     def _keep_running(self) -> None:
-        """Restart brokers that end: earlier faults may still take effect."""
+        """Restart brokers whose process has ended, every second: earlier faults may still take effect."""
         for machine in self._machines:
             if machine.loop is None and machine is not self._excluded:
                 machine.start()
@@ -188,7 +188,7 @@ class ClusterFaults:
         self._disturb(machine)
 
     def _may_be_destroyed(self, machine: BrokerMachine) -> bool:
-        """Whether a permanent loss is allowed: no other machine may be damaged at the same time."""
+        """Return whether the machine may be lost permanently: only if no other machine has damaged segments."""
         return self._may_lose(machine) and not any(other.is_rotten for other in self._machines if other is not machine)
 
     def _transfer_leadership(self, machine: BrokerMachine) -> None:

@@ -18,18 +18,18 @@ class ClusterKnobs:
     duration_s: int
     producers: int  # per partition
     in_flight: int
-    acks: int  # 1 only for control runs: the cluster may then lose what only the leader has
+    acks: int  # 1 only for control runs, in which the cluster may lose records that only the leader has
     pause_s: float  # mean time between two batches of a producer
     delay_us: int
-    tail: float  # this share of the messages takes a hundred times as long
+    tail: float  # the share of the messages that take a hundred times as long
     sync_us: int
     clock_rate: float  # each clock runs faster or slower by up to this share
     kill: float
     power: float
     power_of_all: float
     crash_midway: float  # the process or the power ends in the middle of a block, a checkpoint or a recovery
-    crash_in_recovery: float  # of each start
-    lasting_pages: float  # this share of the power losses loses nothing
+    crash_in_recovery: float  # per start
+    lasting_pages: float  # the share of the power losses that lose no data
     pause: float
     clock_jump: float
     disk_full: float
@@ -38,15 +38,15 @@ class ClusterKnobs:
     stalled_disk: float
     partition: float  # per second, of the whole cluster
     lost_link: float  # per second, of the whole cluster
-    transfer_leadership: float  # a transfer of leadership; each shard takes part with probability 0.5
+    transfer_leadership: float  # the broker transfers leadership of each shard with probability 0.5
     stop: float  # a clean stop
     wipe: float  # the disk is lost, and the broker returns under the same broker id
     rot: float  # a bit is flipped in a segment or in the journal
     administration_s: float  # mean time between administrative steps (topics, deletions of records, elections); 0: none
     options: StoreOptions
-    leader_isolation: float  # this share of the network partitions isolates a leader
-    client_isolation: float  # a client loses contact to one broker; per second
-    roll_ms: int  # how often a partition begins a segment; 0: never
+    leader_isolation: float  # the share of the network partitions that isolate a leader
+    client_isolation: float  # a client loses contact with one broker; per second, of the whole cluster
+    roll_ms: int  # the interval at which partitions begin a new segment; 0: never
 
     @classmethod
     def draw(cls, random: Random, brokers: int | None = None) -> "ClusterKnobs":
@@ -54,7 +54,7 @@ class ClusterKnobs:
         count = some((1, 2, 3, 3, 3, 5)) if brokers is None else brokers
         partitions, producers = some((1, 2, 4)), some((1, 1, 2))
         journal = some((64, 256, 1024)) << 10
-        beside = copy(random)  # a copy, so that later draws from `random` do not depend on what is drawn here
+        beside = copy(random)  # a copy, so that draws for newer knobs do not change later draws from `random`
         return cls(
             brokers=count,
             partitions=partitions,

@@ -1,10 +1,10 @@
 """The effect of a power loss on everything that was not synced: pages, sizes and names.
 
-The fate of an unsynced page is a mask of its eight sectors: bit k says that sector k (512 B) is new. 255 keeps the
+The fate of an unsynced page is a mask of its eight sectors: bit k says that sector k (512 B) is new.  255 keeps the
 page, 0 loses it, and any other mask is a tear.  A page whose sync failed is clean, so the kernel does not write it
-back.  It is lost under every fate except a mix, which may also decide that the disk had taken it.
+back.  Every fate loses it, except a mix, which may also decide that the disk wrote it in spite of the error.
 
-Changes of names that depend on each other (create, then rename) survive in their order, up to some point.
+Of changes of names that depend on each other (create, then rename), a power loss keeps those up to some point.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ ALL_SECTORS: Final = 0xFF
 class UnsyncedPage:
     path: str
     page: int  # position // 4096
-    file: int  # number of the content; after the crash, its path may refer to another file
+    file: int  # number of the content, because after the crash the path may refer to another file
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Fate(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """Everything unsynced is kept, or everything is lost."""
+    """A fate that keeps everything unsynced, or loses everything."""
 
     kept: bool
 
@@ -104,10 +104,10 @@ ALL_LOST: Final = Everything(kept=False)
 @dataclass(frozen=True, slots=True)
 class Alone:
     """
-    One item differs from all others: a page keeps only the sectors `sectors_kept`, a size or name is undone.  The
-    others are kept.
+    A fate in which one item differs from all others.  A page keeps only the sectors in the mask `sectors_kept`; a
+    change of size or name is undone.  The others are kept.
 
-    With `others_kept=False` the others are lost and the one item is kept; for a page, pass `sectors_kept=255`.
+    With `others_kept=False`, the others are lost and the one item is kept; for a page, pass `sectors_kept=255`.
     """
 
     what: Unsynced
@@ -129,7 +129,7 @@ class Alone:
         if isinstance(self.what, UnsyncedSize) and self.what.file == file:
             return None if self.others_kept else cached
         if isinstance(self.what, UnsyncedPage) and self.what.file == file and self.sectors_kept:
-            return cached  # the page may lie behind the durable end, where it is visible only with the new size
+            return cached  # the page may be after the durable end, where it is visible only with the new size
         return cached if self.others_kept else None
 
     def names_kept(self, changes: tuple[int, ...]) -> int:
@@ -141,7 +141,7 @@ class Alone:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Each page, size and name is decided at random, from a seed."""
+    """A fate that decides on each page, size and name at random, from a seed."""
 
     seed: int
 

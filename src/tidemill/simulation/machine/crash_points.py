@@ -11,10 +11,11 @@ UNIFORM: Final = (ALL_KEPT, ALL_LOST)
 
 
 def lone_fates(disk: SimulatedDisk, *, salt: int, every_tear: bool) -> Iterator[Fate]:
-    """Return the fates in which one unsynced item differs from all others.
+    """Yield the fates in which one unsynced item differs from all others.
 
-    Each page, size and name is undone while the others are kept.  Each page is also torn while the others are kept: at
-    one sector that `salt` selects, or at every sector.  Pages, sizes and names are also kept while the others are lost.
+    Each page, size and name is lost while the others are kept.  Each page is also torn while the others are kept: at
+    one sector that `salt` selects, or with `every_tear` at every sector.  Each size and name, and a quarter of the
+    pages (with `every_tear` each page), is also kept while the others are lost.
     """
     for number, page in enumerate(disk.unsynced_pages()):
         tears = disk.tears(page)

@@ -1,14 +1,14 @@
-"""The simulated disk: the Disk port in memory, which may lose or tear whatever was not synced, as a real disk may.
+"""The simulated disk: the Disk port in memory, which may lose or tear all unsynced data, as a real disk may.
 
 A test runs code on a `SimulatedDisk` and stops at any of its operations.  With `cut_before = n`, every call from
 operation n on raises `PowerLost`.  `before_operation` observes operations without stopping the code.  The test then
 asks for the disk that the next start finds:
 
-    disk.after_power_loss(fate)    only the durable state is left, as `fate` decides
-    (`simulation/machine/crash_fate.py`) disk.after_kill()              the page cache survives, still unsynced
+    disk.after_power_loss(fate)    the durable state, and the unsynced data that `fate` keeps (`crash_fate.py`)
+    disk.after_kill()              the page cache survives, still unsynced
 
-Both leave this disk unchanged and share its bytes until one side writes, which takes microseconds.  Operations are:
-write, truncate, sync, and each creation, rename, removal or sync of a name.  Reads are not counted.
+Both take microseconds: they leave this disk unchanged and share its bytes until one of the disks is written.
+Operations are: write, truncate, sync, and each creation, rename, removal or sync of a name.  Reads are not counted.
 
 A failed sync (`fail_sync_at`) leaves pages clean, visible and not durable.  A failed directory sync changes nothing,
 because file systems keep names in a journal of their own.  Space is counted in pages of file size, and is freed when
@@ -41,7 +41,7 @@ from tidemill.storage.disk_path import path_parts
 class SimulatedDisk(DiskControls):
     def __init__(self) -> None:
         super().__init__()
-        self.opened = 0  # how many handles were opened
+        self.opened = 0  # the number of handles that were opened
         self._tree = DiskTree()
 
     # The Disk port.
@@ -165,7 +165,7 @@ class SimulatedDisk(DiskControls):
                 raise BlockingIOError(errno.EAGAIN, "the data directory is in use by another process")
             self._tree.locked_by = self
 
-    # What the next start finds.
+    # The disk that the next start finds.
 
     def after_power_loss(self, fate: Fate) -> "SimulatedDisk":
         with self.mutex:
@@ -183,7 +183,7 @@ class SimulatedDisk(DiskControls):
         return after
 
     def after_failed_sync(self, operation: Operation) -> "SimulatedDisk":
-        """Return the disk that is left if `operation`, a sync about to be executed, fails and the process stops."""
+        """Return the disk after `operation`, a sync that is about to be executed, fails and the process stops."""
         after = self.after_kill()
         for _, content in after._tree.contents():
             if content.number == operation.file:
@@ -191,7 +191,7 @@ class SimulatedDisk(DiskControls):
         return after
 
     def digest(self) -> bytes:
-        """Return a digest of the visible names and bytes.  Whether they are synced does not matter."""
+        """Return a digest of the visible names and bytes, synced or not."""
         with self.mutex:
             return self._tree.digest()
 
@@ -217,10 +217,10 @@ class SimulatedDisk(DiskControls):
 
     def tears(self, page: UnsyncedPage) -> "Sequence[int]":
         """
-        Return the masks for `Alone(page, mask)` that have different outcomes: the page lost, or only a head or tail
+        Return masks for `Alone(page, mask)` with different outcomes: the page is lost, or only its head or its tail is
         written.
 
-        The result is empty if losing the page changes nothing, because the write repeated the durable bytes.
+        The result is empty if a loss of the page changes nothing, because the write repeated the durable bytes.
         """
         with self.mutex:
             content = next(content for _, content in self._tree.contents() if content.number == page.file)
@@ -234,7 +234,7 @@ class SimulatedDisk(DiskControls):
     # Controls of the test, which do not count as operations.
 
     def beside(self) -> "SimulatedDisk":
-        """Return the same disk as another process sees it, with its own count of operations."""
+        """Return a handle of another process on the same disk, with its own count of operations."""
         other = SimulatedDisk()
         other._tree, other.mutex = self._tree, self.mutex
         return other
@@ -248,7 +248,7 @@ class SimulatedDisk(DiskControls):
             content.flip(position, mask)
 
     def evict(self) -> None:
-        """Drop every clean page from the cache, as the kernel may.  Data of a failed sync is then no longer visible."""
+        """Drop every clean page from the cache, as the kernel may.  This hides data whose sync has failed."""
         with self.mutex:
             for _, content in self._tree.contents():
                 content.evict()

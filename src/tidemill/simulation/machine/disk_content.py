@@ -1,9 +1,9 @@
 """The bytes of one simulated file, in the page cache and on the disk.
 
-A `Content` keeps the cached bytes, and for every page that differs from the disk the bytes of the disk.  A page in
-`_before` is not durable.  If the page is in `_dirty` too, the next sync makes it durable.  If it is not, its sync
-failed, and only a new write and sync can make it durable.  So a write copies at most the pages that it touches, a sync
-drops copies, and a power loss copies one buffer.
+A `Content` keeps the cached bytes and, for every page that differs from the disk, the bytes of the disk (`_before`).  A
+page in `_before` is not durable.  If the page is in `_dirty` too, the next sync makes it durable.  Otherwise its sync
+has failed, and only a new write and sync can make it durable.  So a write copies at most the pages that it touches, a
+sync drops copies, and a power loss copies one buffer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,13 +30,13 @@ class Content:
         self.number = number
         self._buffer = bytearray()
         self._digest: bytes | None = None
-        self._shared = False  # the buffer also belongs to another disk; copy it before the first change
+        self._shared = False  # the buffer also belongs to another disk, and must be copied before a change
         self._durable_size = 0
-        self._lowest_size = 0  # since the last sync; bytes above it read as zeros after the file grows again
-        self._before: dict[int, bytes] = {}  # page → its durable bytes (a shorter value at the durable end)
-        # Page → the bytes of an earlier unsynced write, which may reach the disk instead.
+        self._lowest_size = 0  # the smallest size since the last sync; bytes after it read as zeros once it grows
+        self._before: dict[int, bytes] = {}  # page → its durable bytes (shorter for the last durable page)
+        # Page → the bytes of an earlier unsynced write, which a power loss may leave on the disk.
         self._earlier: dict[int, bytes] = {}
-        self._dirty: set[int] = set()
+        self._dirty: set[int] = set()  # the pages that the next sync makes durable
 
     @property
     def size(self) -> int:
@@ -46,7 +46,7 @@ class Content:
         return bytes(memoryview(self._buffer)[position : position + size])
 
     def digest(self) -> bytes:
-        """Return a digest of the cached bytes.  It is computed once per change."""
+        """Return a digest of the cached bytes, computed only if they have changed since the last call."""
         if self._digest is None:
             self._digest = sha1(self._buffer, usedforsecurity=False).digest()
         return self._digest
@@ -82,7 +82,7 @@ class Content:
         self._durable_size = self._lowest_size = len(self._buffer)
 
     def fail_sync(self) -> None:
-        """Fail as Linux does: the pages become clean and stay in the cache, and the disk does not have them."""
+        """Fail a sync as Linux does: the pages become clean and stay in the cache, but are not on the disk."""
         self._dirty.clear()
 
     def evict(self) -> None:
@@ -102,7 +102,7 @@ class Content:
             self._before[page] = before[:place] + bytes((before[place] ^ mask,)) + before[place + 1 :]
 
     def unsynced_pages(self) -> Iterator[int]:
-        """Return in order the pages that a power loss may leave different from the cache."""
+        """Return the pages that may differ from the cache after a power loss, in ascending order."""
         return (page for page in sorted(self._before) if page * PAGE < len(self._buffer))
 
     def size_is_unsynced(self) -> bool:
@@ -119,14 +119,14 @@ class Content:
         return changed
 
     def copy(self) -> "Content":
-        """Return a copy of cache and disk, as a killed process leaves them."""
+        """Return a copy of cache and disk, for the state after a killed process."""
         copy = self._sharing()
         copy._durable_size, copy._lowest_size = self._durable_size, self._lowest_size
         copy._before, copy._earlier, copy._dirty = self._before.copy(), self._earlier.copy(), self._dirty.copy()
         return copy
 
     def after_power_loss(self, decisions: Decisions) -> "Content":
-        """Return the content that survives a power loss.  Cache and disk are equal in it."""
+        """Return the content that survives a power loss.  Its cache and its disk are equal."""
         cached_size, durable_size = len(self._buffer), self._durable_size
         size, cut = cached_size, durable_size
         if self.size_is_unsynced():

@@ -13,17 +13,17 @@ ENDLESS: Final = 1 << 40
 class DiskControls:
     def __init__(self) -> None:
         self.operations = 0
-        """How many operations were executed."""
+        """The number of operations that were executed."""
         self.log: list[Operation] = []
         self.cut_before: int | None = None
-        """The number of the operation before which the disk loses power."""
+        """The number of the operation before which the disk loses power; None: it keeps its power."""
         self.fail_sync_at: int | None = None
-        """The first sync or directory sync whose number is at least this fails.  Only one fails."""
+        """The first sync of a file or directory with at least this number fails, and only this one; None: none fails."""
         self.before_operation: Callable[[Operation], None] | None = None
         self.free_bytes: int | None = None
-        """None: endless."""
+        """The free space in bytes; None: unlimited."""
         self.full_writes_part = True
-        """Whether a write that does not fit writes the part that fits, as on Linux, or nothing."""
+        """True: a write that does not fit writes the part that fits, as on Linux.  False: it writes nothing."""
         self.reads_cached = True
         """False: `read_cached` always returns None, so that all reads take the slow path."""
         self.power_lost = False
@@ -34,7 +34,10 @@ class DiskControls:
             raise PowerLost
 
     def begin(self, kind: Kind, path: str, position: int = 0, size: int = 0, new_path: str = "", file: int = 0) -> int:
-        """Count and log an operation that is about to be executed, and return its number; or lose power before it."""
+        """
+        Count and log an operation that is about to be executed, and return its number.  Raises PowerLost if the power
+        is cut before this operation.
+        """
         operation = Operation(self.operations + 1, kind, path, position, size, new_path, file)
         if self.before_operation is not None:
             self.before_operation(operation)
@@ -46,14 +49,14 @@ class DiskControls:
         return operation.number
 
     def fails_sync(self, number: int) -> bool:
-        """Whether the sync with this operation number fails."""
+        """Return whether the sync with this operation number fails."""
         if self.fail_sync_at is None or number < self.fail_sync_at:
             return False
         self.fail_sync_at = None
         return True
 
     def take_pages(self, count: int) -> int:
-        """Reserve space for `count` pages, or for as many as there is room for, and return how many."""
+        """Reserve `count` pages, or fewer if the disk has no room, and return the number of reserved pages."""
         if self.free_bytes is None or count <= 0:
             return count
         taken = min(count, self.free_bytes // PAGE)
@@ -68,5 +71,5 @@ class DiskControls:
 
 
 def pages_of(size: int) -> int:
-    """Return how many pages a file of `size` bytes occupies."""
+    """Return the number of pages that a file of `size` bytes occupies."""
     return -(-size // PAGE)

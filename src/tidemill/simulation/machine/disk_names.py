@@ -1,8 +1,8 @@
-"""The names on a simulated disk: the visible ones, the durable ones and the changes between them.
+"""The names on a simulated disk: the visible names, the durable names, and the changes between the two.
 
 A change affects one or two names: a rename removes one and adds the other, atomically.  Changes that share a name
-depend on each other and survive in their order, up to some point.  All other changes survive or not independently, in
-any order.
+depend on each other and form a run, of which a power loss keeps the changes up to some point.  Changes in different
+runs survive or are lost independently of each other.
 """
 
 from collections.abc import Iterable, Sequence

@@ -27,7 +27,7 @@ class Operation(NamedTuple):
     position: int = 0
     size: int = 0
     new_path: str = ""
-    file: int = 0  # number of the content that is written, truncated or synced; its path may have changed since
+    file: int = 0  # number of the content that is written, truncated or synced, because its path may change
 
     def __str__(self) -> str:
         text = f"#{self.number} {self.kind} {self.path!r}"

@@ -1,4 +1,4 @@
-"""The directory tree of a simulated disk, as programs see it and as the next start finds it."""
+"""The directory tree of a simulated disk, as programs see it, and as they find it after a crash."""
 
 import errno
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ class DiskTree:
 
     def __init__(self) -> None:
         self.root = Directory()
-        self.pending: list[NameChange] = []  # not durable yet, in the order they were made
+        self.pending: list[NameChange] = []  # changes that are not durable yet, oldest first
         self.contents_made = 0
         self.changes_made = 0
         self.locked_by: object = None
@@ -62,7 +62,7 @@ class DiskTree:
                     _put(touched.durable, name, node)
         self.pending = [change for change in self.pending if change.number not in durable]
 
-    # What the next start finds.
+    # The state after a crash.
 
     def after_power_loss(self, fate: Fate) -> "DiskTree":
         decisions = fate.decide()
@@ -127,7 +127,7 @@ class DiskTree:
     # Inspection.
 
     def contents(self) -> list[tuple[str, Content]]:
-        """Return every content that a start could find, once, with a path that it has or may have."""
+        """Return once each content that exists now or may exist after a crash, with one of its possible paths."""
         found: dict[int, tuple[str, Content]] = {}
         visited: set[int] = set()
 
@@ -154,7 +154,7 @@ class DiskTree:
         return [*_paths(self.root, "")]
 
     def digest(self) -> bytes:
-        """Return a digest of the visible names and bytes.  Whether they are synced does not matter."""
+        """Return a digest of the visible names and bytes, synced or not."""
         digest = sha1(usedforsecurity=False)
 
         def add(directory: Directory, above: str) -> None:

@@ -1,11 +1,11 @@
 """Virtual time, and an asyncio event loop on it for each simulated process.
 
-    timeline   one per simulation: its events, in the order of time, then of scheduling
+    timeline   one per simulation: its events, ordered by time, then by the order of scheduling
     loop       one per process: its turns and its timers, on its own clock; can be paused, and ends with the process
 
 A loop turns when callbacks are ready, as in asyncio.  Callbacks that are ready when the turn begins run in their order;
-those that become ready meanwhile wait for the next turn.  Each call takes a little virtual time, so that two callbacks
-that schedule each other for ever still advance the clock, and the run ends.
+callbacks that become ready meanwhile wait for the next turn.  Each call takes a little virtual time, so that the clock
+advances, and the run ends, even if two callbacks schedule each other forever.
 
 The loop is strict: threads, sockets, signals and subprocesses raise NotImplementedError, and an uncaught error ends the
 run.  Nothing depends on hashes, addresses or the clock of the machine.
@@ -80,7 +80,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return not self._is_dead
 
     def kill(self) -> None:
-        """End the process: nothing that it has scheduled happens any more."""
+        """End the process: none of its scheduled calls is made any more."""
         self._is_dead = True
         self._ready.clear()
         for task in self._tasks:
@@ -88,7 +88,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def pause(self, duration_us: int) -> None:
         """
-        Stop the process as SIGSTOP does, its threads included.  What falls due meanwhile happens afterwards, in order.
+        Stop the process and its threads, as SIGSTOP does.  Calls that become due meanwhile are made afterwards, in
+        order.
         """
         self._paused_until_us = max(self._paused_until_us, self.timeline.now_us + duration_us)
 
@@ -183,7 +184,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return self._is_dead
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Note an error that asyncio could not deliver.  The next step of the loop ends the run with it."""
+        """Note an error that asyncio could not deliver.  The loop raises it after the current callback."""
         self._failures.append(context.get("exception") or RuntimeError(context["message"]))
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

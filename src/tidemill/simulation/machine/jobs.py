@@ -1,7 +1,7 @@
-"""The simulated jobs: a queue that a test, or the simulated loop, executes step by step.
+"""The Jobs port, simulated: a queue of jobs that a test executes step by step.
 
-Executing a job and reporting its result are two steps, so that a test can stop between them: the disk has the write,
-and the loop does not know it yet.  `PowerLost` is raised to the caller of the step and never reported.
+Executing a job and reporting its result are two steps, so that a test can stop between them, when the disk has the
+write but the event loop does not know it yet.  `PowerLost` is raised to the caller of the step and never reported.
 """
 
 from collections import deque
@@ -53,7 +53,7 @@ class SimulatedJobs:
         return self.execute() and self.report()
 
     def stabilize(self, steps_max: int = 100_000) -> None:
-        """Step until nothing is left, including the jobs that reports submit."""
+        """Step until no job or report is left, including jobs that reports submit."""
         for _ in range(steps_max):
             if not self.step():
                 return

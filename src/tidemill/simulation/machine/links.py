@@ -21,7 +21,7 @@ QUEUED_BYTES_MAX: Final = 64 << 20
 HANDSHAKE_S: Final = 5.0
 BACK_OFF_S_MIN: Final = 0.05
 BACK_OFF_S_MAX: Final = 1.0
-STOOD_S: Final = 1.0  # a link that was established this long does not count as a failure
+STOOD_S: Final = 1.0  # a link that was established for this long does not count as a failure when it ends
 IS_REPLACED: Final = "replaced by another link"
 ANOTHER_STANDS: Final = "another link between the two brokers exists"
 
@@ -32,7 +32,7 @@ class SimulatedLink:
     def __init__(self, links: "SimulatedLinks", socket: Socket, ours: Hello, dial: int | None) -> None:
         self.ours = ours
         self.theirs: Hello | None = None
-        self.dial = dial  # the number of the dial at the dialler, which sends it to the acceptor
+        self.dial = dial  # the dialler's number for this dial; the acceptor learns it from the dialler
         self.is_dialler = dial is not None
         self.is_parked = False
         self._links = links
@@ -62,7 +62,7 @@ class SimulatedLink:
             self._socket.send(encode_hello(self.ours))
 
     def end(self, why: str, *, tell: bool = True) -> None:
-        """End the link.  With `tell`, what was sent may still arrive."""
+        """End the link.  With `tell`, data that was sent may still arrive; otherwise it is dropped."""
         if tell:
             self._socket.close()
         else:
@@ -79,7 +79,7 @@ class SimulatedLink:
             return
         if self.is_dialler:
             self.theirs = decode_hello(data)
-            # The acceptor needs it even if this end refuses the link.
+            # The acceptor needs this Hello even if the dialler refuses the link.
             self._socket.send((self.dial or 0).to_bytes(4) + encode_hello(self.ours))
         else:
             self.dial = int.from_bytes(data[:4])
@@ -235,10 +235,10 @@ class _Dialler:
 
     def __init__(self, links: SimulatedLinks, address: str) -> None:
         self.address = address
-        self.reached: int | None = None  # the incarnation of the broker last reached there
+        self.reached: int | None = None  # the incarnation of the broker that was last reached at the address
         self.is_stopped = False
         self._links = links
-        self._failures = -1  # -1: no dial was tried yet
+        self._failures = -1  # successive failures; -1: no dial has been tried yet
         self._is_busy = False
         self._timer: Any = None
 
@@ -270,12 +270,12 @@ def links_on(network: Network, loop: SimulatedLoop, host: str, random: Random) -
 
 
 def _is_same(one: Hello, other: Hello) -> bool:
-    """Whether two Hellos come from one broker."""
+    """Return whether two Hellos come from one broker."""
     return one.incarnation == other.incarnation or (one.voter is not None and one.voter == other.voter)
 
 
 def _precedence(link: SimulatedLink) -> tuple[bool, int]:
-    """Return the rank of a link: of two links between two brokers, the greater stays.  Both ends compute the same."""
+    """Return the rank of a link: of two links between two brokers, the greater stays.  Both ends agree on the ranks."""
     return link.is_dialler == (_rank(link.ours) > _rank(link.hello)), link.dial or 0
 
 

@@ -1,7 +1,7 @@
-"""The simulated machine that a broker runs on: clocks that differ, seeded randomness, and threads with durations.
+"""The simulated machine on which a broker runs: its clocks, its seeded randomness, and threads whose jobs take time.
 
 A job takes virtual time twice: until its thread has executed it, and until the loop receives the result.  A process
-that dies in between has done the job and does not know it; a journal must survive that.
+that dies in between has executed the job without knowing the result; the journal must survive that.
 """
 
 from collections import deque
@@ -61,7 +61,7 @@ class SeededEntropy:
 
 
 class TimedJobs:
-    """The Jobs port: `threads` threads of a process, whose jobs take as long as the pace of its disk says."""
+    """The Jobs port: `threads` threads of a process, whose jobs take a random time around the pace of its disk."""
 
     def __init__(
         self,
@@ -134,8 +134,8 @@ def simulated_machine(
     executed: Callable[[Any], None],
 ) -> Machine:
     """
-    Return the machine of a process.  `failed` ends the process, `tell` keeps the lines of its event log, and
-    `executed` receives each block that is synced.
+    Return the machine of a process.  `failed` is called with a fatal error, `tell` with each line of the event log, and
+    `executed` with each synced block.
     """
     clock = SimulatedClock(loop, wall)
 

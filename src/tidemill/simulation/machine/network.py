@@ -3,10 +3,10 @@
     dial ─▶ SYN in flight ─▶ accept ─▶ connected │ refused: no listener    │ timed out: blocked, or powered down
     send ─▶ in flight, in order ─▶ received      │ reset: peer process died │ timed out
 
-Data sent on a blocked way is not lost: it is sent again until the way is open or TCP gives up.  So a short network
-partition is a delay, and a long one a lost connection.  A process that dies closes its connections in order, after the
-data that it has sent.  A machine that loses power notifies no peer, so its connections are half-open.  Order holds
-within a connection only.
+Data sent in a blocked direction is not lost: it is sent again until the direction is open or TCP gives up.  So a short
+network partition is a delay, and a long one a lost connection.  When a process dies, its connections close after the
+data that it has sent.  A machine that loses power notifies no peer, so its connections are half-open.  Data is kept in
+order only within a connection.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from typing import Final
 
 from tidemill.simulation.machine.event_loop import US, SimulatedLoop, Timeline
 
-RETRY_US: Final = 50_000  # the first retry on a blocked way; each further one waits twice as long, up to the maximum
+RETRY_US: Final = 50_000  # doubled before each retry in a blocked direction, up to the maximum
 RETRY_US_MAX: Final = 400_000
 GIVE_UP_US: Final = 15 * US
 CONNECT_US: Final = 3 * US
@@ -59,8 +59,8 @@ class Socket:
 
     def abort(self) -> None:
         """
-        Close the connection and drop the data in flight.  The other end receives the end as soon as the network lets
-        it.
+        Close the connection and drop the data in flight.  The other end is notified as soon as the network delivers the
+        notice.
         """
         if self.is_open:
             self._in_flight.clear()
@@ -69,7 +69,7 @@ class Socket:
             self.is_open = False
 
     def vanish(self) -> None:
-        """End as with a power loss: data in flight still arrives, and the other end is not notified."""
+        """End this side as a power loss does: data in flight still arrives, but the other end is not notified."""
         self.is_open = False
 
     def fail(self, why: str) -> None:
@@ -149,7 +149,7 @@ class Network:
         self.timeline = timeline
         self.random = random
         self.delay_mean_us = 500
-        self.tail = 0.0  # this share of the messages takes a hundred times as long
+        self.tail = 0.0  # the share of the messages that take a hundred times as long
         self.blocked: set[Way] = set()
         self.powered_down: set[str] = set()
         self.digest = sha1(usedforsecurity=False)  # of everything that arrived; equal runs have equal digests
@@ -224,7 +224,7 @@ class Network:
         def established() -> None:
             if loop.is_alive:
                 loop.call_soon(connected, here)
-                loop.call_soon(here._drain)  # the acceptor may have sent data already
+                loop.call_soon(here._drain)  # the acceptor may already have sent data
             else:
                 here.abort()
 
@@ -244,7 +244,7 @@ class Network:
                 socket.close()
 
     def power_lost(self, host: str, loop: SimulatedLoop) -> None:
-        """Silence a host: nothing arrives there until `power_back`."""
+        """Silence a host: no data arrives at it until `power_back`."""
         self.stop_listening(loop)
         self.powered_down.add(host)
         for socket in self._sockets:
@@ -256,7 +256,8 @@ class Network:
 
     def lose_connection(self) -> None:
         """
-        Lose a random connection, at both ends or at one.  In the latter case the other end notices when it next sends.
+        Lose a random connection, at both ends or at only one.  In that case the other end notices the loss when it
+        sends.
         """
         open_now = [socket for socket in self._sockets if socket.is_open and socket.loop.is_alive]
         if not open_now:

@@ -1,1 +1,1 @@
-"""The replicas of one shard under faults, without brokers or files; `shard_simulation` is the entry point."""
+"""A simulation of one shard's replicas under faults, without brokers or files.  Entry point: `shard_simulation`."""

@@ -1,4 +1,4 @@
-"""The client requests that one node has accepted since it started: proposals to acknowledge and reads to confirm."""
+"""The client requests that one node has accepted since its start: proposals to acknowledge and reads to confirm."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class _Read:
     round: int  # the read-index round that confirms it
     term: int
     served_index: int
-    acknowledged: int  # the newest entry that was acknowledged when the read began
+    acknowledged: int  # the newest entry that was acknowledged before the read began
 
 
 class ClientRequests:

@@ -1,4 +1,4 @@
-"""An install between two logs without files: `shard/catch_up.py` and `shard/install.py` reduced to tuples.
+"""An install between two model logs: a simple version of `shard/catch_up.py` and `shard/install.py`.
 
 The model has one partition, and an entry's index serves as its offset.
 """
@@ -27,12 +27,12 @@ def term_starts(content: Sequence[Record]) -> list[tuple[int, int]]:
 
 
 class ModelCatchUp:
-    """The leader's side.  All followers get one snapshot, as long as the leader still has the rows that follow it."""
+    """The leader's side.  All followers get the same snapshot while the leader still has the entries after it."""
 
     def __init__(self, replica: Replica, memory: ModelLog, entries_max: Callable[[], int]) -> None:
         self._replica = replica
         self._memory = memory
-        self._entries_max = entries_max  # in one chunk
+        self._entries_max = entries_max  # the number of entries in a chunk
         self._offer: SnapshotOffer | None = None
 
     def offer(self, member: ReplicaKey) -> tuple[ReplicaKey, Message]:
@@ -99,7 +99,7 @@ class ModelInstall:
 
     def offered(self, offer: SnapshotOffer) -> None:
         if self._next_offer is None and self._offer is not None and self._offer.index == offer.index:
-            return  # the same offer again, perhaps from another leader
+            return  # the same snapshot was offered again, perhaps by another leader
         self._next_offer = offer
         if self.is_pulling or not (self._is_syncing or self._row):
             self._sync()
@@ -118,7 +118,7 @@ class ModelInstall:
             self._end()
 
     def _begin(self) -> None:
-        """Truncate the entries that differ from the leader's.  None of them may be committed here."""
+        """Begin the install: drop the entries that differ from the leader's.  None of them may be committed."""
         self._offer, self._next_offer = self._next_offer, None
         offer = self._offer
         assert offer is not None, "nothing was offered"
@@ -146,11 +146,11 @@ class ModelInstall:
             else:
                 self.is_pulling = True
         else:
-            self._offer = None  # the same snapshot may be offered again if the installed one gets damaged
+            self._offer = None  # if the installed snapshot is damaged later, the same one may be offered again
 
     def pull(self) -> Message | None:
         """
-        Return the next message for the leader, which is repeated until it is answered; None if there is nothing to
+        Return the next pull for the leader, which the caller repeats until it is answered; None if there is nothing to
         pull.
         """
         offer = self._offer

@@ -1,7 +1,7 @@
-"""The log of a replica without files, once as the node has it in memory and once as it is on disk.
+"""A model of a replica's log without files.  A node has two: the log in memory and the log on disk.
 
-`state` stands for the segments: it holds the entries before the rows.  `copied` holds what an install has copied and
-not journaled yet.  The disk's `copied` holds what a sync of the files has made durable.
+`state` models the segments: it holds the entries before `entries`.  `copied` holds the entries that an install has
+copied but not journaled yet; in the log on disk, those that a sync of the files has made durable.
 """
 
 from dataclasses import dataclass, field
@@ -14,19 +14,19 @@ Record = tuple[int, int, bytes]  # index, term, payload
 
 
 class InvariantViolation(AssertionError):
-    """A promise was broken.  The message says which one, and when."""
+    """An invariant does not hold.  The message says which one, and when."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A row: only the first `keep` entries of the files can be trusted.  The journal rows are intact."""
+    """A row that marks damage: the files hold only the first `keep` entries.  The journal's rows are intact."""
 
     keep: int
 
 
 @dataclass(frozen=True, slots=True)
 class Installing:
-    """A row: the files hold the first `keep` entries, which agree with the snapshot; the rest of it follows."""
+    """A row that begins an install: the files hold the first `keep` entries of the snapshot; the others follow."""
 
     index: int
     term: int
@@ -58,19 +58,19 @@ def control_rows_first(queued: list[Row]) -> tuple[list[Row], list[Row]]:
         elif isinstance(row, Entry):
             waiting.append(row)
         elif not isinstance(row, Vote):
-            return queued, []  # rows of an install or of damage keep the order of the queue
+            return queued, []  # rows of installs and damage must be written in the order of the queue
     return control_rows, waiting
 
 
 @dataclass(slots=True)
 class ModelLog:
-    """A log; a node has one for its memory and one for its disk."""
+    """A log, in the memory or on the disk of a node."""
 
     first_index: int = 1
     base_term: int = 0
     entries: list[Entry] = field(default_factory=list)
     state: tuple[Record, ...] = ()  # the entries before `entries`, from index 1 on
-    copied: tuple[Record, ...] = ()  # what follows `state`, from an install that is not journaled
+    copied: tuple[Record, ...] = ()  # the entries after `state`, copied by an install and not journaled yet
     installing: tuple[int, int] | None = None
     vote: Vote = field(default_factory=lambda: Vote(0, None))
     memberships: list[tuple[int, Membership]] = field(default_factory=list)
@@ -128,7 +128,7 @@ class ModelLog:
                 self.memberships.append((row.index, Membership.decode(row.payload, 1)))
 
     def _begin_install(self, row: Installing) -> None:
-        """Keep the term of the last row: votes compare it."""
+        """Drop the rows, but keep the last one's index and term, which are compared in elections."""
         content = self.content
         if len(content) < row.keep:
             raise InvariantViolation(f"an install keeps {row.keep} entries of {len(content)} that are on disk")
@@ -164,7 +164,7 @@ class ModelLog:
             del self.memberships[0]
 
     def copy(self) -> "ModelLog":
-        """Return the log as a start finds it, without what was copied and not journaled."""
+        """Return a copy as the next start finds it, without copied entries that are not journaled."""
         return ModelLog(
             self.first_index,
             self.base_term,

@@ -10,18 +10,17 @@ from tidemill.simulation.shard.shard_world import ShardWorld
 
 
 class ShardCheck:
-    """What was acknowledged, committed, voted and led so far, and the checks against it."""
+    """The acknowledged and committed entries, votes and leaders of a run so far, and the checks against them."""
 
     def __init__(self, world: ShardWorld) -> None:
         self.acknowledged: dict[int, tuple[int, bytes]] = {}  # index → (term, payload)
         self.committed: dict[int, tuple[int, bytes]] = {}  # index → (term, payload)
         self.newest: dict[int, int] = {}  # term → the highest committed index of that term
-        self.confirmed: set[int] = set()  # the terms whose leader has served
+        self.confirmed: set[int] = set()  # the terms whose leader was confirmed
         self.leaders: dict[int, ReplicaKey] = {}  # by term
         self.votes: dict[tuple[ReplicaKey, int], ReplicaKey] = {}  # (voter, term) → candidate
-        self.disks: dict[
-            ReplicaKey, Sequence[ModelLog]
-        ] = {}  # each node's disk, and copies of it from before each damage
+        # Each node's disk, and the copies of it that were made before each damage.
+        self.disks: dict[ReplicaKey, Sequence[ModelLog]] = {}
         self._world = world
         self._checked_majority = 0
 
@@ -33,13 +32,13 @@ class ShardCheck:
         self.acknowledged[index] = (term, payload)
 
     def check_leader(self, voter: ReplicaKey, term: int) -> None:
-        """A term has one leader."""
+        """Check that a term has only one leader."""
         first = self.leaders.setdefault(term, voter)
         if first != voter:
             raise InvariantViolation(f"{self._moment()}: {first} and {voter} lead term {term}")
 
     def check_vote(self, voter: ReplicaKey, before: Vote, after: Vote) -> None:
-        """A durable term never decreases, and a voter votes for one candidate in a term."""
+        """Check that a durable term never decreases, and that a voter votes for only one candidate in a term."""
         if after.term < before.term:
             raise InvariantViolation(
                 f"{self._moment()}: the term of {voter} decreased from {before.term} to {after.term}"
@@ -50,7 +49,7 @@ class ShardCheck:
                 raise InvariantViolation(f"{self._moment()}: {voter} voted twice in term {after.term}")
 
     def check_committed(self, voter: ReplicaKey, index: int, term: int, payload: bytes) -> None:
-        """No two replicas commit different entries at the same index."""
+        """Check that no two replicas commit different entries at the same index."""
         entry = (term, payload)
         first = self.committed.setdefault(index, entry)
         self.newest[term] = max(self.newest.get(term, 0), index)
@@ -60,7 +59,7 @@ class ShardCheck:
             )
 
     def check_majority(self, replica: Replica, memory: ModelLog) -> None:
-        """An entry that a leader regards as committed is on the disks of a majority of the voters in force."""
+        """Check that the entry at a leader's commit index is on the disks of a majority of the voters in force."""
         index = replica.commit_index
         if index < memory.first_index or index <= self._checked_majority:
             return
@@ -73,7 +72,7 @@ class ShardCheck:
             )
 
     def check_confirmed(self, voter: ReplicaKey, replica: Replica) -> None:
-        """A leader that serves requests has, and may apply, every entry that was committed before its term."""
+        """Check that a confirmed leader has, and may apply, every entry that was committed in earlier terms."""
         if not replica.is_confirmed or replica.term in self.confirmed:
             return
         self.confirmed.add(replica.term)
@@ -85,14 +84,14 @@ class ShardCheck:
             )
 
     def check_read(self, served_index: int, acknowledged: int) -> None:
-        """A confirmed read sees every entry that was acknowledged before the read began."""
+        """Check that a confirmed read sees every entry that was acknowledged before the read began."""
         if served_index < acknowledged:
             raise InvariantViolation(
                 f"{self._moment()}: a confirmed read at {served_index} misses entry {acknowledged}"
             )
 
     def check_acknowledged(self) -> None:
-        """Every acknowledged entry is committed.  Call this at the end of a run."""
+        """Check that every acknowledged entry is committed.  Call this at the end of a run."""
         for index, entry in self.acknowledged.items():
             if self.committed.get(index) != entry:
                 raise InvariantViolation(

@@ -1,4 +1,4 @@
-"""The faults of a simulated shard, drawn once a second by the rates of the knobs."""
+"""The faults of a simulated shard, drawn once a second with the probabilities of the knobs."""
 
 from collections.abc import Mapping
 from random import Random
@@ -76,10 +76,10 @@ class ShardFaults:
         return next((node for node in self._nodes.values() if node.leads), None)
 
     def _damage(self, node: SimulatedNode) -> None:
-        """Damage the files of `node`, if every membership that may be in force keeps an undamaged majority."""
+        """Damage the files of `node`, if every membership that may come into force keeps an undamaged majority."""
         replica = node.replica
         damaged = [it.voter for it in self._nodes.values() if it.is_damaged or it is node]
-        # A crash forgets truncations that are not durable, so the memberships of the disks may return to force.
+        # A crash undoes truncations that are not durable, so the memberships on the disks may be in force again.
         logs = [log for it in self._nodes.values() for log in (it.memory, it.disk)]
         known = [membership for log in logs for _, membership in log.memberships]
         for membership in known:
@@ -117,8 +117,8 @@ class ShardFaults:
 
     def _change_membership(self, leader: SimulatedNode, replica: Replica) -> None:
         """
-        Add a learner, promote one or remove a voter.  Not while a node is damaged: a change could then leave a
-        membership without an undamaged majority.
+        Add a learner, promote a learner, or remove a voter.  Do nothing while a node is damaged, because the change
+        could lead to a membership without an undamaged majority.
         """
         if any(node.is_damaged for node in self._nodes.values()):
             return

@@ -13,23 +13,23 @@ class ShardKnobs:
     nodes: int  # the voters of the first membership
     spare: int  # further nodes, which may become members
     duration_ms: int  # until the faults end
-    drop: float  # of each message
-    duplicate: float  # of each message
+    drop: float  # per message
+    duplicate: float  # per message
     delay_ms: int  # mean network delay of a message
-    tail: float  # this share of the messages takes fifty times as long
+    tail: float  # the share of the messages that take fifty times as long
     crash: float
     pause: float
     partition: float
-    slow_sync: float  # this share of the syncs takes fifty times as long
-    crash_in_sync: float  # of each sync whose block holds a vote; the node restarts within 400 ms
+    slow_sync: float  # the share of the syncs that take fifty times as long
+    crash_in_sync: float  # per sync of a block that holds a vote; the node restarts within 400 ms
     sync_ms: int  # mean duration of a sync
-    change: float  # a change of the membership
-    transfer: float  # a transfer of leadership
-    forget: float  # the node drops committed entries from memory, also those that a follower still needs
+    change: float  # the leader changes the membership
+    transfer: float  # the leader transfers leadership
+    forget: float  # the node drops committed entries from memory, including entries that a follower still needs
     clock_rate: float  # each clock runs faster or slower by up to this share
     window: Window
-    crash_in_install: float  # of each step of an install
-    damage: float = 0.0  # a node loses entries from its files; a majority always stays undamaged
+    crash_in_install: float  # per step of an install
+    damage: float = 0.0  # a node loses entries from its files; a majority always remains undamaged
     full_ring: float = 0.0  # for a while, the node's journal accepts only votes and truncations
 
     @classmethod

@@ -28,7 +28,8 @@ class ShardNetwork:
 
     def send(self, sender: ReplicaKey, receiver: ReplicaKey, message: Message | None) -> None:
         """
-        Send `message`, or a heartbeat if it is None.  Messages travel encoded, so that nodes share no mutable state.
+        Send `message`, or a heartbeat if it is None.  A message is encoded and decoded, so that nodes share no mutable
+        state.
         """
         world = self._world
         chance, knobs = world.random.random, world.knobs

@@ -1,9 +1,9 @@
 """One shard's replicas on simulated time, network, disks and clocks, from one seed.
 
-Only the pure cores run here: the nodes do in a few lines what brokers, shards and journals do around a replica, so
-that tens of runs fit into a second.  `simulation/cluster/cluster.py` simulates whole brokers.
+Only the Raft core is production code: simple nodes take the place of brokers, shards and journals, so that tens of runs
+fit into a second.  `simulation/cluster/cluster.py` simulates whole brokers.
 
-    GroupRun(seed).run()      faults for a while, then everything heals and all must agree; raises Broken
+    ShardSimulation(seed).run()   runs with faults, then heals all nodes, which must agree; raises InvariantViolation
 """
 
 from dataclasses import replace
@@ -20,14 +20,14 @@ from tidemill.simulation.shard.shard_network import ShardNetwork
 from tidemill.simulation.shard.shard_world import ShardWorld
 from tidemill.simulation.shard.simulated_node import SimulatedNode
 
-CLIENT_MS: Final = 20  # between proposals of the client
-HEAL_MS: Final = 60_000  # within which the healed nodes must agree
+CLIENT_MS: Final = 20  # the time between proposals of the client
+HEAL_MS: Final = 60_000  # the healed nodes must agree within this time
 
 
 class ShardSimulation:
     def __init__(self, seed: int, knobs: ShardKnobs | None = None) -> None:
         random = Random(seed)
-        damage_random = Random(~seed)  # separate, so that it does not shift what `random` draws
+        damage_random = Random(~seed)  # separate, so that its draws do not change those of `random`
         if knobs is None:
             drawn = ShardKnobs.draw(random)
             damage, full_ring = (damage_random.choice((0.0, 0.0, 0.05, 0.2)) for _ in range(2))
@@ -64,17 +64,17 @@ class ShardSimulation:
         self.check.check_acknowledged()
 
     def _request(self) -> None:
-        """Propose an entry to every leader, and sometimes read from it."""
+        """Propose an entry to every node that leads, and sometimes read from it."""
         self.world.after(CLIENT_MS * (10 if self.world.is_healed else 1), self._request)
         leaders = [node for node in self.nodes.values() if node.leads and not node.is_paused]
         for leader in leaders:
             self._proposals += 1
             leader.propose(b"%d" % self._proposals)
-            if self._proposals % 5 == 0 or len(leaders) > 1:  # all but one of several leaders are stale
+            if self._proposals % 5 == 0 or len(leaders) > 1:  # of several leaders, all but one are stale
                 leader.read()
 
     def _agrees(self) -> bool:
-        """Whether a leader serves, and every member has committed its term and every acknowledged entry."""
+        """Return whether a leader is confirmed, and every member has its term start and all acknowledged entries."""
         leader = next(
             (node.replica for node in self.nodes.values() if node.replica and node.replica.is_confirmed), None
         )

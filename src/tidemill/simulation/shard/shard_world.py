@@ -7,7 +7,7 @@ from random import Random
 from tidemill.simulation.shard.model_log import InvariantViolation
 from tidemill.simulation.shard.shard_knobs import ShardKnobs
 
-STORM_EVENTS, STORM_EVENTS_PER_MS = 30_000, 10  # a hundred times the events of an ordinary run
+STORM_EVENTS, STORM_EVENTS_PER_MS = 30_000, 10  # limits of a hundred times the events of an ordinary run
 
 
 class ShardWorld:
@@ -19,7 +19,7 @@ class ShardWorld:
         self.knobs = knobs
         self.now_ms = 0
         self.events = 0
-        self.is_healed = False  # from then on there are no faults, and the network and the disks are fast
+        self.is_healed = False  # once true, there are no more faults, and the network and the disks are fast
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
 
     def after(self, delay_ms: int, call: Callable[[], None]) -> None:

@@ -1,6 +1,6 @@
 """One node of a simulated shard: a Raft replica with its journal, its clock and its view of the other nodes.
 
-The node does in a few lines what the broker, `shard/shard.py` and the journal do around a replica.
+The node is a short model of the broker, of `shard/shard.py` and of the journal: everything around a replica.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from tidemill.simulation.shard.shard_world import ShardWorld
 TICK_MS: Final = 50
 HEARTBEAT_MS: Final = 100
 ALIVE_MS: Final = 500  # without a heartbeat for this long, a node counts as dead
-PULL_MS: Final = 500  # after which an unanswered pull of a snapshot is repeated
+PULL_MS: Final = 500  # an unanswered pull of a snapshot is repeated after this time
 
 
 class SimulatedNode:
@@ -30,28 +30,29 @@ class SimulatedNode:
         self, world: ShardWorld, network: ShardNetwork, check: ShardCheck, voter: ReplicaKey, membership: Membership
     ) -> None:
         self.voter = voter
-        self.disk = ModelLog(memberships=[(0, membership)])  # what is durable
-        self.memory = self.disk.copy()  # what the running process knows; it is ahead of the disk
+        self.disk = ModelLog(memberships=[(0, membership)])  # the durable log
+        self.memory = self.disk.copy()  # the log of the running process, which is ahead of the disk
         self.replica: Replica | None = None  # None while the node is down
         self.paused_until_ms = 0
         self.full_until_ms = 0  # until then, the journal has no room for entries
-        self.has_forgotten = False  # since the last turn: a follower may need an install now
+        self.has_forgotten = False  # entries were forgotten since the last turn, so a follower may need an install
         self.installs = 0
         self._world = world
         self._network = network
         self._check = check
         self._incarnation = 0
         self._clock_rate = 1.0
-        self._heard_ms: dict[ReplicaKey, int] = {}  # when the last heartbeat of each node came, on this node's clock
+        self._heard_ms: dict[ReplicaKey, int] = {}  # arrival of each node's last heartbeat, on this node's clock
         self._alive: dict[ReplicaKey, bool] = {}
         self._queued: list[Row] = []
-        self._block: list[Row] = []  # the rows that a sync writes now
+        self._block: list[Row] = []  # the rows that the running sync writes
         self._is_syncing = False
         self._pulled_ms = 0
         self._requests = ClientRequests(check)
         self._catch_up: ModelCatchUp | None = None
         self._install: ModelInstall | None = None
-        self._disks = [self.disk]  # and copies from before each damage: the node may have acknowledged their entries
+        # The disk, and a copy of it from before each damage, because the node may have acknowledged the lost entries.
+        self._disks = [self.disk]
         check.disks[voter] = self._disks
 
     @property
@@ -107,7 +108,7 @@ class SimulatedNode:
         world.after(0, self._guarded(self._heartbeat))
 
     def crash(self) -> None:
-        """Stop the process.  A block that is being written is found whole by the next start, or not at all."""
+        """Stop the process.  The next start finds a block that is being written completely or not at all."""
         if self._is_syncing and self._world.random.random() < 0.5:
             self._to_disk()
         self.replica = None
@@ -124,7 +125,7 @@ class SimulatedNode:
         self._world.after(self._world.random.randrange(1, 400), restart)
 
     def _guarded(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Return `call`, dropped once this process has ended and delayed while the node is paused."""
+        """Return a wrapper of `call` that does nothing once this process has ended, and waits while it is paused."""
         incarnation = self._incarnation
 
         def guarded() -> None:
@@ -155,14 +156,14 @@ class SimulatedNode:
         self.execute()
 
     def receive(self, sender: ReplicaKey, message: Message | None) -> None:
-        """Take a message, or a heartbeat if it is None."""
+        """Take a message, or a heartbeat if `message` is None."""
         assert self.replica is not None, "a node that is down receives nothing"
         if message is None:
             now = self.clock_ms()
             was_alive = now - self._heard_ms.get(sender, -ALIVE_MS) < ALIVE_MS
             self._heard_ms[sender] = now
             if was_alive and not self.has_forgotten:
-                self._repeat_pull()  # nothing else has changed since the last turn
+                self._repeat_pull()  # otherwise nothing has changed since the last turn
                 return
             if not was_alive:
                 self.replica.peer_reconnected(sender)
@@ -181,7 +182,7 @@ class SimulatedNode:
             self.execute()
 
     def execute(self) -> None:
-        """Do the work that the replica has ready, start a sync, and apply what is committed."""
+        """Execute the replica's ready work, start a sync, and apply committed entries."""
         replica = self.replica
         assert replica is not None, "a node that is down executes nothing"
         self.has_forgotten = False
@@ -229,7 +230,7 @@ class SimulatedNode:
             return
         block, waiting = control_rows_first(self._queued) if self.is_journal_full else (self._queued, [])
         if not block:
-            return  # the next tick tries again
+            return  # the next tick calls this again
         self._is_syncing = True
         self._block, self._queued = block, waiting
         entries = [row for row in self._block if isinstance(row, Entry) and self.memory.holds(row)]
@@ -268,13 +269,13 @@ class SimulatedNode:
         self._check.check_vote(self.voter, before, self.disk.vote)
 
     def forget(self, below: int) -> None:
-        """Drop committed, durable entries below the index `below` from memory.  The files keep them."""
+        """Drop entries below the index `below` from memory.  They are committed and durable; the files keep them."""
         self.memory.forget(below)
         self.disk.forget(below)
         self.has_forgotten = True
 
     def damage(self, keep: int) -> None:
-        """Lose every entry of the files behind the first `keep`.  Not while an install changes the files."""
+        """Lose all entries of the files except the first `keep`.  Do not call this during an install."""
         assert self.replica is not None, "a node that is down finds no damage"
         self._queue(Damage(keep))
         self.replica.mark_damaged()

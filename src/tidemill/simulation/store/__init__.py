@@ -1,1 +1,1 @@
-"""Drives a store on a simulated disk and compares it with a model."""
+"""A driver that runs a store on a simulated disk, and a model with which the store is compared."""

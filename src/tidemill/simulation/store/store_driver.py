@@ -1,7 +1,7 @@
-"""A store with its loop and threads in one thread.  It records every row in the oracle and executes each step on call.
+"""A driver that runs a store, its loop and its jobs in one thread, step by step, and records every row in the oracle.
 
 The driver replaces `broker/shards/ready_loop.py`.  Between the steps of a block it takes steps of background work, so
-that a crash point may find a half-written checkpoint while later blocks are written.
+that a crash point may fall into a half-written checkpoint while later blocks are being written.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from tidemill.storage.journal.shard_log import ShardDescriptor, ShardLog
 from tidemill.storage.partition.partition_log import LogConfig
 from tidemill.storage.store import Store
 
-STEPS_MAX: Final = 10_000  # a store that is not idle after this many steps never will be
+STEPS_MAX: Final = 10_000  # a store that is not idle after this many steps is considered stuck
 
 
 class StoreDriver:
@@ -36,7 +36,7 @@ class StoreDriver:
         self.full_write_backs = 0
         self.in_flight_max = IN_FLIGHT_BLOCKS_MAX
         self.pairs = 0  # blocks that were in flight together with another
-        # With more than 0, several blocks are written back together, and rows change in between.
+        # If above 0, several blocks are written back together, and rows are truncated or trimmed before that.
         self.write_back_bytes_min = 0
         self.runs_background = True  # whether checkpoints, growth and removals run
         self.before_write_back: Callable[[], None] = _nothing
@@ -82,7 +82,7 @@ class StoreDriver:
         self.store.shards[shard_id].commit(index)
 
     def elect(self, shard_id: ShardId, me: ReplicaKey, now_ms: int) -> None:
-        """Elect the shard's only voter."""
+        """Make `me`, the shard's only voter, its leader."""
         log = self.store.shards[shard_id]
         replica = self.replicas[shard_id] = Replica(
             me=me,
@@ -112,9 +112,10 @@ class StoreDriver:
 
     def block(self, *, empty: bool = False) -> bool:
         """
-        Write one block completely, and any full blocks in flight with it.  Return False if there was nothing to write.
+        Write the next block, and the full blocks that are in flight with it.  Return False if there was nothing to
+        write.
 
-        In every other call, all blocks are written before the store receives the first result.
+        In about every other call, all these blocks are written before the store receives the first result.
         """
         store = self.store
         in_flight = self._gather(empty=empty)
@@ -149,7 +150,7 @@ class StoreDriver:
         try:
             block.write(self.store.journal)
         except SyncFailed:
-            # The thread continues until the loop has received the error.
+            # A real journal thread tries to write later blocks until the loop has received the error.
             for behind in in_flight[in_flight.index(block) + 1 :]:
                 with suppress(SyncFailed):
                     behind.write(self.store.journal)

@@ -1,4 +1,4 @@
-"""The oracle of the store: what a broker's disk must hold after each block, computed without the code of the store.
+"""The oracle of the store: the state that the disk must have after each block, computed without the store's code.
 
 A row is recorded when it is submitted, and replayed when its block is gathered.  So every block has one exact state.
 After a crash the store must be in the state of a block between the newest acknowledged and the newest gathered one.
@@ -16,7 +16,7 @@ from tidemill.model.shard import ShardId
 from tidemill.raft.entry import BATCH, Entry
 from tidemill.storage.journal.shard_log import ShardDescriptor
 
-PRODUCER_BATCHES: Final = 5  # KIP-98: the range of batches that a retry may repeat
+PRODUCER_BATCHES: Final = 5  # KIP-98: a retry may repeat one of the newest five batches
 
 
 class ModelEntry(NamedTuple):
@@ -33,7 +33,7 @@ class ModelEntry(NamedTuple):
 
 
 class ProducedBatch(NamedTuple):
-    """What distinguishes a retry of this batch from a new one."""
+    """The properties of a batch by which a retry of it is recognized."""
 
     epoch: int
     first_sequence: int
@@ -141,7 +141,7 @@ class StoreModel:
                 copied.add(shard_id)
                 continue
             if shard_id not in shards:
-                continue  # closed: entries may have been queued before that
+                continue  # the shard is closed; its entries may have been queued before that
             if shard_id not in copied:
                 shards[shard_id] = shards[shard_id].copy()
                 copied.add(shard_id)
@@ -163,9 +163,9 @@ class StoreModel:
 
 
 class StoreHistory:
-    """What was submitted, which block it went into, and which block was acknowledged.
+    """The submitted rows, the block that holds each of them, and the newest acknowledged block.
 
-    Blocks take all other rows before entries, and the entries of a shard in order.  A truncation removes the entries
+    Control rows are gathered before entries, and the entries of a shard in order.  A truncation removes the entries
     that no block holds yet, and becomes a row only if a block holds some of the truncated entries.
     """
 
@@ -176,7 +176,7 @@ class StoreHistory:
         self.committed: dict[ShardId, int] = {}
         self._control_rows: list[Row] = []
         self._entries: list[Row] = []
-        self._removing: list[tuple[int, Row]] = []  # truncations and trimmed offsets, each with the block that holds it
+        self._removing: list[tuple[int, Row]] = []  # (sequence of its block, truncation or trim)
 
     def submit(self, row: Row) -> None:
         if row.entry is not None:
@@ -233,8 +233,8 @@ class StoreHistory:
     ) -> StoreModel | None:
         """Return the state after a block, or None if the block is not known.
 
-        Later truncations and trimmed offsets are applied where the store shows them: `ends` is where each shard's log
-        ends, and `trimmed` the offset up to which each partition is trimmed.
+        Later truncations and trims are included if the store already shows their effect: `ends` has the last index of
+        each shard's log in the store, and `trimmed` the offset up to which each partition is trimmed.
         """
         model = self.models.get(sequence)
         if model is None:
