@@ -44,7 +44,7 @@ class Links(Protocol):
 
     @property
     def last_failure(self) -> str | None:
-        """Why the last attempt to establish a link failed; None while none has failed."""
+        """The reason why the last attempt to establish a link failed; None if none has failed."""
         ...
 
     def reach(self, addresses: Collection[str]) -> None:

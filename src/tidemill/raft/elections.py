@@ -10,7 +10,7 @@ live leader.
 Invariants:
 - `is_vote_durable` is false from the moment the term or the vote changes until the journal has synced it.  `Replica`
   holds back every message meanwhile, so no peer hears of a term or a vote that a crash could make this replica forget.
-- A candidate counts its own vote only once the vote is durable, as other voters answer only then.
+- A candidate counts its own vote only once the vote is durable, just as other voters answer only after a sync.
 - A replica with a live leader grants no vote, whatever the term, unless that leader asked for the election
   (`is_transfer`).  Instead, it asks the leader whether it still leads: the message that it stepped down may be lost.
 """
@@ -171,7 +171,7 @@ class Elections:
         """Adopt the higher term of `message`, unless it is a pre-vote, or a vote request despite a live leader."""
         if isinstance(message, VoteRequest):
             may_ignore = message.is_pre or (self.is_led() and not message.is_transfer)
-        else:  # a granted pre-vote names the term that was asked about
+        else:  # a granted pre-vote names the next term, which has not begun
             may_ignore = isinstance(message, VoteResponse) and message.is_pre and message.is_granted
         if not may_ignore:
             self.follow(message.term, None)

@@ -35,8 +35,8 @@ _NAMES: Final = {int(kind): kind.name for kind in Kind}
 
 class Entry:
     """
-    The leader that appends an entry creates it, and `propose` sets its index and term.  From then on it is read-only,
-    except for its position on this replica.
+    An entry, or a control row.  A leader creates an entry, and `propose` sets its index and term.  From then on it is
+    read-only, except for its position on this replica.
     """
 
     __slots__ = (
@@ -101,7 +101,7 @@ def encode_voters(voters: tuple[ReplicaKey, ...]) -> bytes:
 
 
 def decode_voters(data: Buffer, position: int = 0) -> tuple[tuple[ReplicaKey, ...], int]:
-    """Return the voters, and the position after them."""
+    """Return the voters encoded at `position`, and the position after them."""
     count = int.from_bytes(data[position : position + 2])
     position += 2
     voters = []

@@ -62,7 +62,7 @@ class Follower:
         entries = append.entries
         prev_index = append.prev_index
         base_index = log.first_index - 1
-        if prev_index < base_index:  # entries before the log are committed, so they match
+        if prev_index < base_index:  # entries before `first_index` are committed, so they match
             entries = entries[base_index - prev_index :]
         elif not log.holds(prev_index, append.prev_term):
             self._reject(sender, append)

@@ -1,4 +1,4 @@
-"""How long a replica's journal has had no room for entries, and when the replica yields leadership because of it.
+"""Journal pressure: for how long the journal has had no room for entries, and when the replica yields leadership.
 
 Entries of a leader whose journal is full become durable on other brokers but not on its own disk, so the leader may not
 serve them.  A replica does not campaign while its journal is full.  After FULL_MS a leader asks one voter after another

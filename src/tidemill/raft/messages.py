@@ -28,7 +28,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteResponse:
-    term: int  # the sender's own; for a granted pre-vote, the term that was asked about
+    term: int  # the sender's term; for a granted pre-vote, the term that the request named
     is_granted: bool
     is_pre: bool = False
 
@@ -39,7 +39,7 @@ class AppendEntries:
     prev_index: int
     prev_term: int
     entries: tuple[Entry, ...] = field(repr=False, default=())
-    commit_index: int  # at most `prev_index` + entries: beyond that the logs may differ
+    commit_index: int  # at most the index of the message's last entry: after it, the logs may differ
     serial: int = 0  # the leader's newest read index round; the response repeats it
 
 
@@ -47,7 +47,7 @@ class AppendEntries:
 class AppendEntriesResponse:
     term: int
     serial: int = 0
-    match_index: int = 0  # the log matches the leader's up to here, and is durable
+    match_index: int = 0  # the sender's durable log matches the leader's up to this index
     commit_index: int = 0
     rejected_index: int = 0  # the `prev_index` that did not match; 0: accepted
     hint_index: int = 0  # after a rejection, the last index that may match
@@ -88,7 +88,7 @@ class SnapshotPull:
     """A request for batches of a snapshot.  The member repeats it until it has them, so a lost message does no harm."""
 
     term: int
-    index: int  # the snapshot's
+    index: int  # the snapshot's index
     partition: int
     offset: int
 

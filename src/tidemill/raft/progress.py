@@ -25,12 +25,12 @@ class ProgressState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The limits of what is in flight to one member.  At a limit, the leader waits for a response."""
+    """The limits for messages in flight to one member.  At a limit, the leader waits for a response."""
 
     messages_max: int = 64
     bytes_max: int = 4 << 20
-    entries_max: int = 1_024  # in one message
-    message_bytes_max: int = 1 << 20  # in one message; a single entry may be larger
+    entries_max: int = 1_024  # entries in one message
+    message_bytes_max: int = 1 << 20  # bytes in one message; a single entry may be larger
 
 
 @dataclass(slots=True, kw_only=True)

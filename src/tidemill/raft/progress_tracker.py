@@ -17,7 +17,7 @@ from tidemill.raft.status import MemberStatus
 from tidemill.raft.voters import Membership
 
 RETRY_MS: Final = 500  # a message without a response for this time counts as lost
-ENTRY_OVERHEAD_BYTES: Final = 80  # what an entry costs beside its payload
+ENTRY_OVERHEAD_BYTES: Final = 80  # the size of an entry in a message, without its payload
 
 
 class ProgressTracker:
@@ -25,7 +25,7 @@ class ProgressTracker:
         self._me = me
         self._log = log
         self._window = window
-        self.serial = 0  # of the newest read index round
+        self.serial = 0  # the number of the newest read index round
         self.members: dict[ReplicaKey, Progress] = {}
         self._serials: dict[ReplicaKey, int] = {}  # the newest round that each member has answered
         self.follow(membership)

@@ -64,7 +64,7 @@ DEFAULT_WINDOW: Final = Window()
 
 
 class Replica(ReplicaView):
-    """The five verbs, and the other events that the host reports.  A shard has one replica per member."""
+    """A replica with the five verbs, and methods for other events that the host reports."""
 
     __slots__ = ("_append_time", "_now_ms", "_pressure", "_pulls", "window")
 
@@ -155,7 +155,7 @@ class Replica(ReplicaView):
         tracker.retry(self._now_ms, self.commit_index, is_alive)
 
     def _yield_if_full(self) -> None:
-        """Ask the next live voter to campaign, the most advanced one first."""
+        """If it is time to yield, ask the next live voter to campaign, beginning with the most advanced one."""
         if not self._pressure.is_yield_due(self._now_ms):
             return
         matches = self.matches
@@ -353,7 +353,7 @@ class Replica(ReplicaView):
             return
         log.commit(index)
         if self.me not in self.voters and log.memberships.changed_at <= index:
-            self._elections.follow(self.term, None)  # its own removal is committed
+            self._elections.follow(self.term, None)  # this leader's removal from the voters is committed
 
     # Work for the host.
 

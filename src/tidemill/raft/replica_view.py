@@ -18,7 +18,7 @@ from tidemill.raft.voters import Membership
 
 
 class ReplicaView:
-    """Indexes and terms count from 1; 0 means "before the log"."""
+    """The read-only properties of a replica.  Indexes and terms count from 1; 0 means "before the log"."""
 
     __slots__ = (
         "_elections",
@@ -70,7 +70,7 @@ class ReplicaView:
 
     @property
     def installing(self) -> tuple[int, int] | None:
-        """The index and term of the snapshot that is being installed, from its offer until it is durable."""
+        """The index and term of the snapshot that is being installed; None if there is none."""
         return self._repair.snapshot
 
     @property

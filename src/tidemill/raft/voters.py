@@ -29,7 +29,7 @@ from tidemill.raft.quorum import has_majority
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """`voters` elect and commit; `learners` receive the log and do not count."""
+    """The members of a shard.  `voters` elect and commit; `learners` only receive the log."""
 
     voters: tuple[ReplicaKey, ...]
     learners: tuple[ReplicaKey, ...] = ()

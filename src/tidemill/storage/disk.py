@@ -32,7 +32,7 @@ class File(Protocol):
     """An open file, for reading and writing.  Several threads may use it.  Positions are bytes from its start."""
 
     def write(self, position: int, parts: Sequence[Buffer]) -> None:
-        """Write `parts`, one after the other.  Not durable before `sync`.  Raises DiskFull."""
+        """Write `parts`, one after the other.  They are not durable before `sync`.  Raises DiskFull."""
         ...
 
     def write_around(self, position: int, parts: Sequence[Buffer]) -> None:
@@ -59,7 +59,7 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes, or grow with zeros.  Not durable before `sync`."""
+        """Cut the file to `size` bytes, or extend it with zeros.  The change is not durable before `sync`."""
         ...
 
     def sync(self) -> None:
@@ -67,7 +67,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the file.  Idempotent.  Makes nothing durable."""
+        """Close the file, which makes no data durable.  Closing it again does nothing."""
         ...
 
 
@@ -113,11 +113,11 @@ class Disk(Protocol):
         ...
 
     def free_space(self) -> int:
-        """Return how many bytes an unprivileged process can still write."""
+        """Return the number of bytes that an unprivileged process can still write."""
         ...
 
     def lock(self) -> None:
-        """Lock the data directory for this process until it ends.  Raises BlockingIOError."""
+        """Lock the data directory until this process ends.  Raises BlockingIOError if another process has locked it."""
         ...
 
 

@@ -272,7 +272,7 @@ def _act(replayed: Replayed, found: RecoveryReport) -> None:
         if log.damage is not None:
             found.damaged[log.shard_id] = log.damage
     if disk.exists(paths.JOURNAL_NEXT):
-        disk.remove(paths.JOURNAL_NEXT)  # a journal file being prepared; its zeros may not be on disk
+        disk.remove(paths.JOURNAL_NEXT)  # an unfinished journal file, whose zeros may not be on disk
 
 
 def _check_files(disk: Disk, log: ShardLog) -> set[Segment]:
@@ -331,7 +331,7 @@ def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
                 continue
             segment = segment_at(log, row)
             if segment is None or segment in damaged or row.payload is None:
-                continue  # trimmed by a later row, or damaged
+                continue  # a later row has trimmed the segment, or the segment is damaged
             directories: list[str] = []
             run = Run(segment, row.position, [row.payload], row.position + len(row.payload))
             write_back_run(store.disk, run, directories)
@@ -339,7 +339,7 @@ def _rewrite(store: Store, walked: list[Walked], damaged: set[Segment]) -> None:
             made |= dict.fromkeys(directories)
             if len(opened) >= OPEN_SEGMENTS_MAX:
                 for written in opened:
-                    sync_segment(written)  # before it is closed: the sync of a reopened file could miss a write error
+                    sync_segment(written)  # the sync of a file that was closed and reopened could miss a write error
                     written.close()
                 opened.clear()
     for segment in segments:
@@ -389,4 +389,4 @@ def _fit_files(store: Store, log: ShardLog, directory: str, segments: list[Segme
     for segment in segments[-1:]:
         index = paths.index_file(segment.path)
         if disk.exists(index):
-            disk.remove(index)  # the index dates from a time when this segment was closed, before a truncation
+            disk.remove(index)  # the index dates from a time when another segment followed this one

@@ -219,7 +219,8 @@ class Client:
             code = answer.topics[0].error_code
             if code in (errors.NONE, errors.TOPIC_ALREADY_EXISTS):
                 return
-            if code not in errors.RETRIABLE and code != errors.INVALID_REPLICATION_FACTOR:  # more brokers may join
+            # INVALID_REPLICATION_FACTOR is retried, because more brokers may join.
+            if code not in errors.RETRIABLE and code != errors.INVALID_REPLICATION_FACTOR:
                 raise InvariantViolation(
                     f"topic {name} cannot be created: {errors.name(code)} {answer.topics[0].error_message}"
                 )

@@ -40,7 +40,7 @@ from tidemill.storage.machine.shard_machine import MachineType
 from tidemill.storage.partition.segment import Segment, SegmentDamaged, walk
 from tidemill.storage.store import Store, StoreOptions
 
-TICK_S: Final = 0.25  # like `app/start.py`
+TICK_S: Final = 0.25  # as in `app/start.py`
 START_S: Final = 0.3  # the time between the start of a process and the reading of its directory
 STOP_S: Final = 10.0  # the process is killed if a clean stop takes longer
 LINES_KEPT: Final = 200  # the newest lines of the event log

@@ -161,7 +161,7 @@ class ClusterCheck:
                     except SegmentDamaged as problem:
                         self.rot_found += 1
                         if not partition.shard.damage.suspect(problem):
-                            raise  # no replica repairs it
+                            raise  # no other replica can repair the segment
                         return False
                     state = _state(machine.broker.store, partition)
                     states.setdefault((topic_id, number), []).append((machine.name, state))

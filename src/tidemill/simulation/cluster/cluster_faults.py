@@ -15,7 +15,7 @@ from tidemill.simulation.machine.machine import seconds
 from tidemill.simulation.machine.network import Network
 
 WRONG_MS_MAX: Final = 50 * 60_000  # the largest clock error; brokers refuse client timestamps more than an hour ahead
-ROOM_BYTES_MAX: Final = 300 << 20  # the largest free space of a disk that counts as full; brokers may refuse writes
+ROOM_BYTES_MAX: Final = 300 << 20  # the largest free space of a disk that counts as full
 
 
 class Fault(StrEnum):
@@ -188,7 +188,7 @@ class ClusterFaults:
         self._disturb(machine)
 
     def _may_be_destroyed(self, machine: BrokerMachine) -> bool:
-        """Return whether the machine may be lost permanently: only if no other machine has damaged segments."""
+        """Return whether the machine may be lost permanently, which needs undamaged segments on all others."""
         return self._may_lose(machine) and not any(other.is_rotten for other in self._machines if other is not machine)
 
     def _transfer_leadership(self, machine: BrokerMachine) -> None:

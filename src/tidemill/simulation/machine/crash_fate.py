@@ -67,7 +67,7 @@ class Decisions(Protocol):
         ...
 
     def names_kept(self, changes: tuple[int, ...]) -> int:
-        """Return how many of these changes survive, counted from the first."""
+        """Return the number of these changes that survive, counted from the first."""
         ...
 
 

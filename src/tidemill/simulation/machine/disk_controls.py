@@ -18,7 +18,7 @@ class DiskControls:
         self.cut_before: int | None = None
         """The number of the operation before which the disk loses power; None: it keeps its power."""
         self.fail_sync_at: int | None = None
-        """The first sync of a file or directory with at least this number fails, and only this one; None: none fails."""
+        """Only the first sync of a file or directory with at least this number fails; None: none fails."""
         self.before_operation: Callable[[Operation], None] | None = None
         self.free_bytes: int | None = None
         """The free space in bytes; None: unlimited."""

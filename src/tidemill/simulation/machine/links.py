@@ -1,8 +1,9 @@
 """
 The simulated links between brokers: an implementation of the port of `runtime/peer_transport` on the simulated network.
 
-A link is dialled until one is established, with the back-off of the real transport, and the same order decides which of
-two links stays.  Identities are not proven, because no simulated broker lies.  A frame arrives whole.
+An address is dialled until a link is established, with the back-off of the real transport.  Of two links between two
+brokers, the same one stays as with the real transport.  Identities are not proven, because no simulated broker lies.  A
+frame arrives in one piece.
 
     dialler: connect ─────────────▶ acceptor: its Hello ─▶ dialler: linked, its Hello ─▶ acceptor: linked
 """
@@ -27,7 +28,7 @@ ANOTHER_STANDS: Final = "another link between the two brokers exists"
 
 
 class SimulatedLink:
-    """One end of a link: the port `peer.link.Link`."""
+    """One end of a link: an implementation of the port `peer.link.Link`."""
 
     def __init__(self, links: "SimulatedLinks", socket: Socket, ours: Hello, dial: int | None) -> None:
         self.ours = ours
@@ -90,7 +91,7 @@ class SimulatedLink:
 
 
 class SimulatedLinks:
-    """The links of one process: the port `peer.link.Links`."""
+    """The links of one process: an implementation of the port `peer.link.Links`."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ class Socket:
         self.number = number  # number of the connection, the same at both ends
         self.is_open = True
         self.is_reading = True
-        self.queued_bytes = 0  # sent, and not arrived yet
+        self.queued_bytes = 0  # bytes that were sent and have not arrived yet
         self.received: Callable[[bytes], None] | None = None
         self.lost: Callable[[str], None] | None = None
         self._network = network

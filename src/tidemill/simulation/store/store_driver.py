@@ -35,7 +35,7 @@ class StoreDriver:
         self.checkpoints_failed = 0
         self.full_write_backs = 0
         self.in_flight_max = IN_FLIGHT_BLOCKS_MAX
-        self.pairs = 0  # blocks that were in flight together with another
+        self.pairs = 0  # the number of blocks that were in flight together with an earlier block
         # If above 0, several blocks are written back together, and rows are truncated or trimmed before that.
         self.write_back_bytes_min = 0
         self.runs_background = True  # whether checkpoints, growth and removals run

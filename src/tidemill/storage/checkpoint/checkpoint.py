@@ -23,7 +23,7 @@ from tidemill.storage.partition.partition_state import COUNT, ByteReader, Partit
 from tidemill.storage.partition.tail_cache import TailCache
 
 MAGIC: Final = b"TMCP"
-VERSION: Final = 5  # 1 had no learners, 2 no installs, 3 no damage, 4 no sections of state machines
+VERSION: Final = 5  # version 1 had no learners, 2 no installs, 3 no damage, 4 no sections of state machines
 OPEN: Final = 1
 CLOSED: Final = 2
 INSTALLING: Final = 3
@@ -48,11 +48,11 @@ class ClosedShard:
 @dataclass(slots=True, kw_only=True)
 class Checkpoint:
     number: int
-    sequence: int  # P
-    head: JournalPosition  # where the block after P begins
+    sequence: int  # P, the newest block that the checkpoint covers
+    head: JournalPosition  # the position at which the block after P begins
     shards: dict[ShardId, ShardLog] = field(default_factory=dict)
     closed: dict[ShardId, ClosedShard] = field(default_factory=dict)
-    data: bytes = b""  # the bytes that were read
+    data: bytes = b""  # the encoded checkpoint, as it was read
 
 
 def encode_checkpoint(key: bytes, number: int, sequence: int, head: JournalPosition, sections: list[bytes]) -> bytes:

@@ -34,7 +34,7 @@ class CheckpointCapture:
     def __init__(self) -> None:
         self.sections: list[bytes] = []
         self.sequence: int | None = None  # P; None until the state is captured
-        self.head: JournalPosition | None = None  # where the block after P begins
+        self.head: JournalPosition | None = None  # the position at which the block after P begins
         self.is_running = False
         self.segments: dict[Segment, None] = {}
         self.directories: dict[str, None] = {}
@@ -65,7 +65,7 @@ class Checkpointer:
         self._write_back = write_back
         self._removals = removals
         self._dirty = dirty
-        self.number = 0  # of the newest durable checkpoint
+        self.number = 0  # the number of the newest durable checkpoint
         self.sequence = 0  # P of the newest durable checkpoint
         self.capture: CheckpointCapture | None = None
 

@@ -1,1 +1,1 @@
-"""The broker's one journal and the rows in it; `journal` is the entry point."""
+"""A broker's journal, its blocks and the rows in them; `journal` is the entry point."""

@@ -55,7 +55,7 @@ class Block:
     extents: list[Extent]
     joined: RingFile | None
     parts: list[Buffer]
-    size: int  # on disk
+    size: int  # bytes on disk, including the padding
     control_rows_gathered: int  # the number of control rows gathered so far, including this block's
     stale_files: list[str] = field(default_factory=list)  # truncated segments, to be removed before the write-back
 

@@ -36,7 +36,7 @@ class BlockQueue:
         self._votes_before.append((self.rows.control_rows_queued, shard_id, before))
 
     def drop_files(self, files: list[str]) -> None:
-        """Have `files` removed once all control rows queued so far are durable, before later bytes are written."""
+        """Schedule the removal of `files` after all queued control rows are durable, before later write-backs."""
         number = self.rows.control_rows_queued
         self._stale_files += [(number, path) for path in files]
 
@@ -93,7 +93,7 @@ class BlockQueue:
 
 
 def reports_of(rows: list[tuple[ShardId, Entry]], shards: Mapping[ShardId, ShardLog]) -> list[Report]:
-    """Return a report for each shard that has an entry or a control row of interest in a durable block of `rows`."""
+    """Return a report for each shard that has an entry, a vote or an install row in the durable block of `rows`."""
     newest: dict[ShardId, Entry] = {}
     votes: dict[ShardId, Vote] = {}
     installing: dict[ShardId, None] = {}

@@ -21,7 +21,7 @@ class DirtyFiles:
         self.segments.pop(segment, None)
 
     def take(self) -> tuple[dict[Segment, None], dict[str, None]]:
-        """Return segments and directories, and start empty."""
+        """Return the segments and directories, and clear both."""
         segments, self.segments = self.segments, {}
         directories, self.directories = self.directories, {}
         return segments, directories

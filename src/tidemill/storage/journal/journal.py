@@ -47,7 +47,7 @@ class Journal:
         self.capacity = sum(file.size for file in ring)
         self._slot = next(i for i, file in enumerate(ring) if file.number == head.number)
         self._position = head.position
-        self.sequence = sequence  # of the newest block
+        self.sequence = sequence  # the sequence of the newest block
         self.synced = 0  # the newest sequence known to be synced
         self.written = 0  # the newest sequence that was synced, set by the journal's thread
         self.used = 0
@@ -178,7 +178,7 @@ def prepare_file(disk: Disk, size: int, *, step_bytes: int = ZERO_STEP_BYTES) ->
             file.sync()
             yield None
     except DiskFull:
-        file.truncate(0)  # segments need the room more
+        file.truncate(0)  # free the space for the segments
         file.close()
         raise
     yield file

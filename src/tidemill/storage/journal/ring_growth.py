@@ -8,7 +8,7 @@ from tidemill.storage.journal.journal import Journal, prepare_file
 
 
 class RingGrowth:
-    """Prepares one file at a time.  Sizes are bytes."""
+    """The preparation of new journal files, one at a time.  Sizes are in bytes."""
 
     def __init__(self, disk: Disk, journal: Journal, *, file_bytes: int, bytes_max: int) -> None:
         self._disk = disk

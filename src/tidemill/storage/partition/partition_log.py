@@ -61,7 +61,7 @@ DEFAULT_LOG_CONFIG: Final = LogConfig()
 
 
 class PartitionLog:
-    """`log_start` changes at commit; `end_offset` changes at append and truncation."""
+    """The log of one partition.  `log_start` changes at commit, `end_offset` at append and truncation."""
 
     __slots__ = (
         "_cache",
@@ -218,7 +218,8 @@ class PartitionLog:
     def trim(self, offset: int, first_base: int | None = None) -> list[Segment]:
         """
         Trim the log below `offset`.  Return the segments that held only trimmed records.  In recovery, `first_base` is
-        the base offset of the first segment that the original trim kept: rows of later batches may precede the trim's.
+        the base offset of the first segment that the original trim kept.  It is needed because the trim's row may
+        precede rows of batches that the log held at that time.
         """
         self.trimmed = max(self.trimmed, offset)
         self.log_start = max(self.log_start, offset)

@@ -57,7 +57,7 @@ class Segment:
     ) -> None:
         self.path = paths.segment_file(directory, base_offset)
         self.base_offset = base_offset
-        self.size = size  # of all appended batches
+        self.size = size  # the bytes of all appended batches
         self.max_timestamp = max_timestamp  # of all records, including truncated ones
         self.created_at = created_at  # the largest timestamp of the first batch; `segment.ms` counts from it
         self.written = size  # the file holds the bytes up to this position
