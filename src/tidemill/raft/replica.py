@@ -119,7 +119,7 @@ class Replica(ReplicaView):
 
     def tick(self, now_ms: int, append_time: int, is_alive: Alive, *, is_journal_full: bool = False) -> None:
         """
-        Deliver the time, a few times a second while `needs_tick`.
+        Deliver the time, a few times a second unless the shard is idle (`needs_tick`).
 
         `now_ms` is monotonic, `append_time` is wall-clock time in ms.  `is_alive` tells whether another member's broker
         turns its loop, syncs its journal, and serves this shard.  `is_journal_full`: entries wait on this broker
@@ -167,8 +167,8 @@ class Replica(ReplicaView):
 
     def _may_campaign(self) -> bool:
         """
-        Return whether this replica may campaign.  It may even after an entry that removes it from the voters, until
-        that entry commits: perhaps no other member has the entry.
+        Return whether this replica may campaign.  An entry that removes it from the voters does not prevent this until
+        the entry commits: perhaps no other member has the entry.
         """
         if self._repair.snapshot is not None or self._repair.is_damaged:
             return False
