@@ -1,1 +1,1 @@
-"""State machines of coordinators, free of I/O: they decide, replay and expire."""
+"""State machines of coordinators.  They decide requests, replay records and handle deadlines, without any I/O."""

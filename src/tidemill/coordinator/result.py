@@ -1,9 +1,10 @@
-"""The result of a coordinator's decision: records to append, replies that are due, deadlines to keep.
+"""The result of a coordinator's decision: records to append, replies to send, deadlines to set.
 
-The host appends `records` in order, replays them, and sends `replies` when the log is committed up to the point from
-which they were computed (and, for a read, when leadership was confirmed after the request arrived).  If the append
-fails, this broker is no longer the leader: the host answers `replies` and what the coordinator's `drain` returns with
-an error, drops the coordinator, and rebuilds it by replay.  There is no undo code.
+The host appends `records` in order and replays them.  It sends `replies` when the log is committed up to its end at the
+time of the decision; for a read, leadership must also have been confirmed after the request arrived.  If the append
+fails, this broker is no longer the leader.  The host then sends an error for each request in `replies`, sends the error
+replies that the coordinator's `drain` returns, drops the coordinator, and rebuilds it by replay.  There is no code to
+undo a decision.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ RecordT = TypeVar("RecordT")
 
 
 class LogRecord(NamedTuple):
-    """A record of a coordinator's partition.  Without a value it is a tombstone."""
+    """A record of a coordinator's partition.  A record without a value is a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -26,5 +27,5 @@ class Result(Generic[RecordT]):
     """What the host must do, in the order of the fields."""
 
     records: tuple[RecordT, ...] = ()  # to append to the coordinator's partition; may fill more than one batch
-    replies: tuple[tuple[Waiter, object], ...] = ()  # to this or an earlier request; due once the records commit
-    deadlines: tuple[tuple[Key, int | None], ...] = ()  # the host calls expire(key, moment) then; None cancels
+    replies: tuple[tuple[Waiter, object], ...] = ()  # to this or earlier requests; sent once the records commit
+    deadlines: tuple[tuple[Key, int | None], ...] = ()  # (key, monotonic ms at which to call `expire`; None: cancel)

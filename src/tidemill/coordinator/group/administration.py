@@ -1,4 +1,4 @@
-"""DescribeGroups and ListGroups: a group as tools and administrators see it."""
+"""Answers DescribeGroups and ListGroups, the requests of tools and administrators."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,9 @@ GROUP_TYPE = "Classic"
 
 
 def describe(group_id: str, group: ClassicGroup | None) -> DescribedGroup:
-    """Return the description of a group.  An unknown group has state Dead, and GROUP_ID_NOT_FOUND for v6+
+    """Return the description of a group.
+
+    The description of an unknown group has state Dead and error GROUP_ID_NOT_FOUND, which clients get from v6 on
     (KIP-1043).
     """
     if group is None:

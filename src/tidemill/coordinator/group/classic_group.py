@@ -3,11 +3,11 @@
 A group is EMPTY until a member joins.  A join, a leave or the loss of a member starts a rebalance: while the group is
 PREPARING, every member has to join again.  When all have joined, or the rebalance timeout has passed, a new generation
 starts.  The group is then COMPLETING until the leader, one of its members, has sent the assignments of all members;
-after that it is STABLE.  `membership` has the requests that each state allows, and `rebalance` the course of a
-rebalance; this file has the group's state and the table of its transitions.
+after that it is STABLE.  The modules `joining` and `membership` handle the requests of members, and `rebalance` runs a
+rebalance; this module has the group's state and the table of its transitions.
 
-All of this is soft state: a generation is logged only when it is complete (`state`), and a new coordinator starts from
-there.
+All of this is soft state: only complete generations are logged (module `state`), and a new coordinator starts from the
+last one.
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Member:
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]  # (name, metadata), in order of preference
     assignment: bytes = b""
-    is_new: bool = False  # its first JoinGroup is not answered yet, so it cannot send heartbeats
+    is_new: bool = False  # the member's first JoinGroup is not answered yet, so it cannot send heartbeats
     join_waiter: Waiter | None = None  # only while PREPARING
     sync_waiter: Waiter | None = None  # only while COMPLETING
 
@@ -69,9 +69,9 @@ class Member:
 
     @property
     def is_session_suspended(self) -> bool:
-        """Whether the session is suspended: a member need not send heartbeats while a request of it is parked.
+        """Whether the session cannot expire now: a member sends no heartbeats while one of its requests is parked.
 
-        A new member's session is not: its client may have given up on its first JoinGroup.
+        A new member's session is never suspended, because its client may have given up on the first JoinGroup.
         """
         return not self.is_new and (self.join_waiter is not None or self.sync_waiter is not None)
 
@@ -104,19 +104,19 @@ class ClassicGroup:
         self.previous_state = S.DEAD
         self.state_since_ms = state_since_ms  # -1: unknown (written by Kafka before 2.1)
         self.generation = 0  # never decreases
-        self.protocol_type: str | None = None  # None: no member ever joined; only simple consumers commit offsets
+        self.protocol_type: str | None = None  # None: no member ever joined; only simple consumers committed offsets
         self.protocol_name: str | None = None
-        self.leader: str | None = None  # the id of a member; None while there are none
+        self.leader: str | None = None  # the leader's member id; None while the group has no members
         self.members: dict[str, Member] = {}  # in the order they joined
         self.static_members: dict[str, str] = {}  # instance id → member id
         self.pending_joins: dict[str, None] = {}  # assigned ids whose clients have not joined with them yet (KIP-394)
         self.pending_syncs: dict[str, None] = {}  # members of this generation that have not sent SyncGroup yet
         self.joins_parked = 0  # members with a join waiter
-        self.subscribed_topics: frozenset[str] | None = None  # None: unknown
+        self.subscribed_topics: frozenset[str] | None = None  # topics that any member reads; None: unknown
         self._protocol_counts: dict[str, int] = {}  # protocol → number of members that support it
         self.joined_since_delay = False  # a new member joined during the current initial delay
         self.initial_delay_ms = 0  # > 0 during the initial delay of an empty group's rebalance
-        self.initial_remaining_ms = 0  # how much longer that delay may be extended
+        self.initial_remaining_ms = 0  # by how much the initial delay may still be extended
 
     @classmethod
     def from_log(cls, group_id: str, logged: GroupMetadata) -> "ClassicGroup":
@@ -145,7 +145,7 @@ class ClassicGroup:
         return group
 
     def logged(self) -> GroupMetadata:
-        """Return the group's state as it is logged."""
+        """Return the group's state in the form in which it is logged."""
         return GroupMetadata(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -187,7 +187,7 @@ class ClassicGroup:
         self.state_since_ms = now_ms
 
     def begin_generation(self, now_ms: int) -> None:
-        """Start a generation: wait for the leader's assignment, or become empty when no members are left."""
+        """Start a generation: wait for the leader's assignment, or become EMPTY if the group has no members."""
         self.generation += 1
         self.pending_syncs.clear()
         self.protocol_name = self.select_protocol() if self.members else None
@@ -210,7 +210,10 @@ class ClassicGroup:
         self.joins_parked += member.join_waiter is not None
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member or an assigned id.  The caller must answer the member's parked requests."""
+        """Remove a member, or an assigned id that no client has used yet, and return the member if there was one.
+
+        The caller must answer the member's parked requests.
+        """
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -225,7 +228,7 @@ class ClassicGroup:
         return member
 
     def replace_static(self, old: Member, member_id: str) -> None:
-        """Give a static member a new member id; it keeps its place in the order, its assignment and its leadership."""
+        """Give a static member a new member id; it keeps its assignment and its leadership of the group."""
         assert old.join_waiter is None and old.sync_waiter is None and old.instance_id is not None
         del self.members[old.member_id]
         self.pending_syncs.pop(old.member_id, None)
@@ -253,7 +256,7 @@ class ClassicGroup:
     # Queries.
 
     def member_problem(self, member_id: str, instance_id: str | None) -> int:
-        """Return the error code if (member id, instance id) does not identify a member; NONE if it does."""
+        """Return NONE if (member id, instance id) identifies a member of the group, else the error code."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -271,7 +274,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Return whether a member with these protocols can join: all members must support one of them."""
+        """Return whether a member with these protocols can join: every member must support at least one of them."""
         if self.state is S.EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and any(
@@ -279,7 +282,7 @@ class ClassicGroup:
         )
 
     def select_protocol(self) -> str:
-        """Return the protocol with most votes.
+        """Return the protocol with the most votes.
 
         Each member votes for the first protocol of its list that all members support; a tie goes to the protocol voted
         for first.
@@ -352,5 +355,5 @@ class ClassicGroup:
         try:
             topics = [subscribed_topics(m.metadata(self.protocol_name)) for m in self.members.values()]
         except BadRecord:
-            return None  # Not an error: only the members' own assignor has to understand their metadata.
+            return None  # Not an error: only the members' assignor has to understand their metadata.
         return frozenset().union(*topics)

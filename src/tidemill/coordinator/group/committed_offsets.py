@@ -1,8 +1,8 @@
 """Committed offsets of all groups in one partition of `__consumer_offsets`.
 
-They are stored under the log's own key (group, topic name, partition), so a newer record replaces an older one here as
-it does in the log.  Each offset also belongs to a topic *id* and is returned only for that id: a topic that was deleted
-and created again under the same name does not see the offsets of the old one.
+They are stored under the key that the log uses (group, topic name, partition), so a newer record replaces an older one,
+as in the log.  Each offset also belongs to a topic *id* and is returned only for that id: when a topic is deleted and
+created again under the same name, the offsets of the old topic are not returned for the new one.
 """
 
 from collections.abc import Iterator
@@ -32,10 +32,10 @@ class CommittedOffsets:
                 del self._by_group[key.group_id]
 
     def get(self, group_id: str, topic: str, topic_id: TopicId, partition: int) -> CommittedOffset | None:
-        """Return a committed offset; None when there is none for this topic id.
+        """Return a committed offset; None if none is committed for this topic id.
 
-        `NO_TOPIC_ID` looks up by name alone: the caller found no topic of that name, so there is no newer topic to
-        confuse it with.
+        `NO_TOPIC_ID` selects by name alone: the caller passes it if no topic of that name exists, so the offset cannot
+        be taken for that of a newer topic.
         """
         committed = self._by_group.get(group_id, {}).get((topic, partition))
         if committed is None or topic_id not in (NO_TOPIC_ID, committed.topic_id):

@@ -1,8 +1,7 @@
 """The deadlines of one coordinator, and the changes to them that the host has not received yet.
 
-Each heartbeat moves a session's deadline further into the future.  The host is not informed of such a move: its timer
-fires at the earlier time, and the coordinator then returns the later one.  A heartbeat therefore costs two dict writes
-and no timer.
+Each heartbeat postpones a session's deadline.  The host is not told: its timer fires at the earlier time, and the
+coordinator then sets the timer for the later time.  A heartbeat therefore costs dict operations but no timer.
 """
 
 from tidemill.coordinator.result import Key
@@ -28,8 +27,8 @@ class Deadlines:
             self._changes[key] = None
 
     def fired(self, key: Key, now_ms: int) -> bool:
-        """Return whether the deadline is reached, when the host's timer for it fires.  If it was moved, re-arm the
-        timer.
+        """Handle the host's timer for a deadline.  Return whether the deadline is reached; if it was postponed, set the
+        timer again.
         """
         self._armed.pop(key, None)
         at_ms = self._due.get(key)

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-OFFSETS_PER_EXPIRY_STEP_MAX = 5_000  # per expiry step, which blocks the event loop; the next step continues
-PENDING_MEMBERS_MAX = 10_000  # member ids not used yet; joins beyond get GROUP_MAX_SIZE_REACHED
+OFFSETS_PER_EXPIRY_STEP_MAX = 5_000  # an expiry step blocks the event loop; the next step examines the rest
+PENDING_MEMBERS_MAX = 10_000  # unused member ids per group; further joins get GROUP_MAX_SIZE_REACHED
 NAME_BYTES_MAX = 32_767  # the largest int16 length; longer names are refused
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000  # as in Kafka: a new member cannot send heartbeats while its JoinGroup is parked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """Group configuration; each field has the Kafka key beside it and Kafka's default."""
+    """Group configuration.  Each field has Kafka's default; the comment beside it names Kafka's key."""
 
     session_timeout_ms_min: int = 6_000  # group.min.session.timeout.ms
     session_timeout_ms_max: int = 1_800_000  # group.max.session.timeout.ms

@@ -1,9 +1,9 @@
 """All groups of one partition of `__consumer_offsets`: the entry point of the group coordinator.
 
-The host calls `replay` for every record of the partition, then `loaded`, then `decide` and `expire` while this broker
-leads the partition.  After each Result, and before the next call, the host appends the records and replays them.  It
-sends the replies once the log is committed up to those records.  When an append fails or leadership is lost, it calls
-`drain` and drops the coordinator.
+The host calls `replay` for every record of the partition, then `loaded`, and from then on `decide` and `expire` for as
+long as this broker leads the partition.  Before the next call, the host appends the records of each Result and replays
+them.  It sends the replies once those records are committed.  When an append fails or leadership is lost, the host
+calls `drain` and drops the coordinator.
 
 The host passes the current time as a `Timestamps`.
 """
@@ -61,12 +61,12 @@ class Groups:
     def __init__(self, settings: GroupSettings, entropy: Entropy, topic_id_of: TopicIdOf) -> None:
         """Create a coordinator without state.
 
-        `topic_id_of` returns a topic's current id, for offsets whose record has none because an older version of Kafka
-        wrote it.
+        `topic_id_of` returns a topic's current id.  It is used for offset records without a topic id, which old
+        versions of Kafka wrote.
         """
         self._settings = settings
         self._entropy = entropy
-        self._state = LoggedState(topic_id_of)  # changed by replay only
+        self._state = LoggedState(topic_id_of)  # only `replay` changes it
         self._groups: dict[str, ClassicGroup] = {}  # soft state; includes groups with offsets but no members
         self._deadlines = Deadlines()
         self._is_loaded = False
@@ -77,12 +77,13 @@ class Groups:
     def replay(self, key: bytes, value: bytes | None) -> None:
         """Apply a record of the partition.
 
-        The host calls it in log order while loading, and for each record of a Result once its append is accepted.
+        The host calls this for each record in log order while loading, and later for each record of a Result once its
+        append is accepted.
         """
         self._state.replay(key, value)
 
     def loaded(self, timestamps: Timestamps) -> Result[LogRecord]:
-        """Start after the whole partition was replayed: restore the groups from the log and renew every session."""
+        """Start once the whole partition is replayed: restore the groups from the log and renew every session."""
         assert not self._is_loaded, "a coordinator is loaded once"
         self._is_loaded = True
         decision = self._decision(timestamps)
@@ -91,7 +92,7 @@ class Groups:
             for member in group.members.values():
                 rebalance.renew_session(group, member, decision)
             if len(group.members) > self._settings.size_max:
-                # The limit was lowered; the members that join first keep their place.
+                # The limit was lowered.  In the rebalance, the members that join first stay.
                 rebalance.prepare(group, decision)
         for group_id in self._state.offsets.group_ids():
             if group_id not in self._groups:
@@ -100,20 +101,21 @@ class Groups:
         return decision.result()
 
     def snapshot_chunks(self, records_max: int = CHUNK_RECORDS_MAX) -> SnapshotChunks:
-        """Return an iterator over lists of records to append, each computed on demand; append its `end_record` after
-        them.
+        """Return an iterator over lists of records to append, each computed on demand.
+
+        The host appends the iterator's `end_record` after the last list.
         """
         return SnapshotChunks(self._state, records_max)
 
     @property
     def snapshot_end(self) -> SnapshotEnd | None:
-        """The end record of the newest complete snapshot: the log may start at its `first_offset`."""
+        """The end record of the newest complete snapshot: the log may start at the record's `first_offset`."""
         return self._state.snapshot_end
 
     def topic_ids(self) -> set[TopicId]:
         """Return the topic ids of all committed offsets.
 
-        After a load the host sends ForgetTopics for those that no longer exist.
+        After loading, the host sends ForgetTopics for the topics that no longer exist.
         """
         return self._state.offsets.topic_ids()
 
@@ -154,7 +156,7 @@ class Groups:
         return decision.result()
 
     def expire(self, key: Key, timestamps: Timestamps) -> Result[LogRecord]:
-        """Handle a reached deadline.  Does nothing for a deadline that was moved or cancelled."""
+        """Handle a reached deadline.  A deadline that was postponed or cancelled has no effect."""
         assert self._is_loaded
         decision = self._decision(timestamps)
         if self._deadlines.fired(key, timestamps.now_ms):
@@ -185,7 +187,7 @@ class Groups:
         return tuple(replies)
 
     def check_invariants(self) -> None:
-        """Check the invariants; valid only between decisions, when all decided records are replayed."""
+        """Check the invariants.  They hold only between decisions, when all decided records are replayed."""
         self._deadlines.check_invariants()
         self._state.offsets.check_invariants()
         for group_id, group in self._groups.items():
@@ -225,7 +227,7 @@ class Groups:
             return
         group = ClassicGroup(request.group_id, decision.timestamps.append_time)
         if joining.join(group, request, decision):
-            # Log a new group at once: if this broker cannot write, its members learn so before they wait for long.
+            # Log a new group immediately: if this broker cannot write, the client gets an error without a long wait.
             self._groups[request.group_id] = group
             created = GroupMetadata(
                 protocol_type="",
@@ -317,7 +319,7 @@ class Groups:
                 continue
             examined += 1 + len(self._state.offsets.of_group(group.group_id))
             nothing_left = offsets.delete_expired(group, self._state.offsets, decision)
-            # Keep a group with unused member ids: their clients are about to join.  (Kafka deletes the group.)
+            # Keep a group that has assigned member ids to clients: they are about to join.  (Kafka deletes the group.)
             if nothing_left and group.state is GroupState.EMPTY and not group.pending_joins:
                 self._remove_group(group, decision)
         interval_ms = 1 if self._expiry_queue else self._settings.offsets_retention_check_interval_ms

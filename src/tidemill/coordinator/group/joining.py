@@ -1,4 +1,4 @@
-"""JoinGroup: admits members, readmits known ones, and starts a rebalance when one is needed."""
+"""Handles JoinGroup: admits new members, lets known members join again, and starts a rebalance if needed."""
 
 from tidemill.coordinator.group import rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Member
@@ -20,7 +20,7 @@ def problem(request: Join, decision: DecisionBuilder) -> int:
     if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
         return errors.INVALID_SESSION_TIMEOUT
     names = (request.client_host, request.protocol_type, *(name for name, _ in request.protocols))
-    # 64 bytes more: a member id is the client id or instance id followed by a UUID.
+    # Check the name with 64 more bytes: a member id is the client id or instance id followed by a UUID.
     longest = max(request.client_id, request.instance_id or "", key=len)
     if not name_fits(longest + " " * 64) or not all(map(name_fits, names)):
         return errors.INVALID_REQUEST
@@ -53,9 +53,9 @@ def join(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> bool:
 
 
 def _fits_group_size(group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> bool:
-    """Return whether group.max.size admits the member.
+    """Return whether the member may join under group.max.size.
 
-    While a rebalance is being prepared, only members that have joined again count, so the last ones to join are
+    While a rebalance is being prepared, only members that have joined again count, so the last members to join are
     rejected.
     """
     member = group.members.get(member_id)
@@ -69,9 +69,9 @@ def _fits_group_size(group: ClassicGroup, member_id: str, decision: DecisionBuil
 
 
 def _assign_member_id(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> bool:
-    """Answer a new dynamic member with an id to join with (KIP-394).
+    """Answer a new dynamic member with a member id, with which it has to join again (KIP-394).
 
-    A client that gives up between its two requests then leaves an unused id behind instead of a member.
+    A client that gives up between its two requests thus leaves an unused id instead of a member.
     """
     if len(group.pending_joins) >= PENDING_MEMBERS_MAX:
         decision.reply(request.waiter, Joined(error_code=errors.GROUP_MAX_SIZE_REACHED))
@@ -84,7 +84,7 @@ def _assign_member_id(group: ClassicGroup, request: Join, decision: DecisionBuil
 
 
 def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> None:
-    """Handle a join of an instance without a member id: it is new, or was restarted."""
+    """Handle a join of an instance without a member id: a new instance, or one whose client was restarted."""
     assert request.instance_id is not None
     new_member_id = _new_member_id(request, decision)
     current = group.static_members.get(request.instance_id)
@@ -94,7 +94,7 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
     member = group.members[current]
     old_leader = group.leader or ""
     fenced = Joined(error_code=errors.FENCED_INSTANCE_ID, member_id=current)
-    # Of two processes with the same instance id, the later one wins.
+    # Of two processes with the same instance id, the one that joins later wins, and the other one is fenced.
     rebalance.answer_join(group, member, decision, fenced)
     rebalance.answer_sync(member, decision, Synced(error_code=errors.FENCED_INSTANCE_ID))
     decision.deadlines.cancel(group.session_key(current))
@@ -104,7 +104,7 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
     rebalance.renew_session(group, member, decision)
 
     if group.state is not S.STABLE:
-        # COMPLETING: the leader may be assigning to the old member id, and that assignment would reach no member.
+        # In COMPLETING, the leader may be about to send an assignment for the old member id, which no member has now.
         group.park_join(member, request.waiter)
         rebalance.prepare_or_complete(group, decision)
         return
@@ -125,7 +125,8 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
             generation=group.generation,
             protocol_type=group.protocol_type,
             protocol_name=group.protocol_name,
-            # Before v9 the response cannot tell a leader to skip its assignment: the old id makes it act as a follower.
+            # Before v9, the response cannot tell a leader to skip the assignment.  A leader that finds its old id here
+            # acts as a follower.
             leader=(group.leader or "") if request.can_skip_assignment else old_leader,
             skip_assignment=skip,
             members=group.joined_members() if skip else (),
@@ -134,7 +135,7 @@ def _join_static(group: ClassicGroup, request: Join, decision: DecisionBuilder) 
 
 
 def _join_known(group: ClassicGroup, request: Join, decision: DecisionBuilder) -> None:
-    """Handle a join with a member id: a member that joins again, or the first use of an assigned id."""
+    """Handle a join with a member id: a member joins again, or a client uses an assigned id for the first time."""
     member_id = request.member_id
     if member_id in group.pending_joins and request.instance_id is None:
         _add(group, request, member_id, decision)
@@ -147,7 +148,7 @@ def _join_known(group: ClassicGroup, request: Join, decision: DecisionBuilder) -
     leads = group.leader == member_id
     unchanged = member.protocols == request.protocols
     if unchanged and (group.state is S.COMPLETING_REBALANCE or (group.state is S.STABLE and not leads)):
-        # The member missed the response to its last JoinGroup; it is still part of this generation.
+        # The member did not receive the response to its last JoinGroup.  It is still part of this generation.
         decision.reply(
             request.waiter,
             Joined(
@@ -184,8 +185,9 @@ def _add(group: ClassicGroup, request: Join, member_id: str, decision: DecisionB
 
 
 def _park(group: ClassicGroup, member: Member, request: Join, decision: DecisionBuilder) -> None:
-    """Park the request.  An earlier JoinGroup of the same member is answered at once: its connection is most likely
-    closed.
+    """Park the request.
+
+    An earlier parked JoinGroup of the same member is answered with an error: its connection is most likely closed.
     """
     rebalance.answer_join(group, member, decision, Joined(error_code=errors.REBALANCE_IN_PROGRESS))
     _update(group, member, request)

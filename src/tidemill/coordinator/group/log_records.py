@@ -1,9 +1,9 @@
-"""The encoding of `__consumer_offsets`: Kafka's keys and values, and one record of our own that closes a snapshot.
+"""The encoding of `__consumer_offsets`: Kafka's keys and values, and a record of Tidemill's own that closes a snapshot.
 
-Every key and value begins with an int16 version; the version of a key tells its kind.  All of Kafka's value versions
-can be read.  Written are the versions of Kafka 4.3: offset value 4 and group value 3.  When the client requested a
-retention, offset value 4 has an additional tag of our own, where Kafka writes value 1 without a topic id.  Keys of
-Kafka's other group types are ignored.  A key without a value is a tombstone.  The format is specified in
+Every key and value begins with an int16 version; the version of a key tells the kind of the record.  Tidemill reads all
+of Kafka's value versions, and it writes those of Kafka 4.3: offset value 4 and group value 3.  If the client requested
+a retention, Kafka writes offset value 1, which has no topic id; Tidemill adds a tag of its own to value 4 instead.
+Keys of Kafka's other group types are ignored.  A key without a value is a tombstone.  The format is specified in
 `docs/formats/consumer_offsets.md`.
 """
 
@@ -27,7 +27,7 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _TOPIC_ID_TAG = 0
-_EXPIRY_TAG = 10_000  # our own: in Kafka only version 1 has an expiry, and it lacks leader epoch and topic id
+_EXPIRY_TAG = 10_000  # Tidemill's own; in Kafka only version 1 has an expiry, but no leader epoch and no topic id
 
 
 class BadRecord(ValueError):
@@ -85,7 +85,7 @@ class SnapshotEndKey:
 
 @dataclass(slots=True, kw_only=True)
 class SnapshotEnd:
-    first_offset: int  # of the snapshot's first record: the log may start there once this record is committed
+    first_offset: int  # offset of the snapshot's first record; the log may start at it once this record is committed
     record_count: int
     written_at_ms: int
 
@@ -155,7 +155,7 @@ def snapshot_end(value: SnapshotEnd) -> LogRecord:
 
 
 def read_key(data: bytes) -> RecordKey | None:
-    """Decode a key; None for a kind of record that is ignored."""
+    """Decode a key.  Return None for a kind of record that Tidemill ignores."""
     reader = _Reader(data)
     version = reader.int16()
     if version in OFFSET_KEY_VERSIONS:
@@ -261,14 +261,14 @@ def _unsigned_varint(value: int) -> bytes:
 
 
 class _Reader:
-    """Reads one key or value field by field; every length is checked against the bytes that are left."""
+    """Reads one key or value field by field, and checks every length against the number of remaining bytes."""
 
     __slots__ = ("_at", "_data", "flexible")
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
-        self.flexible = False  # versions with compact lengths and tagged fields
+        self.flexible = False  # whether this version has compact lengths and tagged fields
 
     def take(self, size: int) -> bytes:
         end = self._at + size
@@ -327,7 +327,7 @@ class _Reader:
         return count
 
     def tags(self) -> dict[int, bytes]:
-        """Read the tagged fields by number; empty for a version that has none."""
+        """Read the tagged fields and return them by tag number; a version without tagged fields gives an empty dict."""
         if not self.flexible:
             return {}
         found: dict[int, bytes] = {}

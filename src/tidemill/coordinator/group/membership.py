@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup, and the removal of members by session timeout or for never sending SyncGroup."""
+"""Handles SyncGroup, Heartbeat and LeaveGroup, and removes members whose session or SyncGroup deadline has passed."""
 
 from tidemill.coordinator.group import rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Signal
@@ -23,7 +23,7 @@ def sync(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> None:
     if group.state is S.STABLE:
         decision.reply(request.waiter, _synced(group, member.assignment))
         return
-    # An earlier SyncGroup of the same member is answered at once: its connection is most likely closed.
+    # Answer an earlier parked SyncGroup of the same member: its connection is most likely closed.
     rebalance.answer_sync(member, decision, Synced(error_code=errors.REBALANCE_IN_PROGRESS))
     member.sync_waiter = request.waiter
     if group.leader == member.member_id:
@@ -54,7 +54,7 @@ def _assign(group: ClassicGroup, request: Sync, decision: DecisionBuilder) -> No
     group.state_since_ms = decision.timestamps.append_time
     record = group_metadata(group.group_id, group.logged())
     if len(record.value or b"") > decision.settings.group_metadata_bytes_max:
-        # The record would not fit the log.  Kafka finds that out when it appends, and answers the same.
+        # The record would not fit the log.  Kafka notices this when it appends the record, and answers the same error.
         group.state_since_ms = previous
         rebalance.reject_syncs(group, decision, errors.UNKNOWN_SERVER_ERROR)
         rebalance.prepare(group, decision)
@@ -115,7 +115,7 @@ def _leave(group: ClassicGroup, leaving: LeavingMember, decision: DecisionBuilde
 
 
 def expire_session(group: ClassicGroup, member_id: str, decision: DecisionBuilder) -> None:
-    """Handle the end of a session: nothing was received of a member, or an assigned id was not used."""
+    """Handle the end of a session: a member sent no heartbeat in time, or no client used an assigned member id."""
     if member_id in group.pending_joins:
         group.remove(member_id)
         rebalance.complete_if_all_joined(group, decision)
@@ -131,9 +131,7 @@ def expire_session(group: ClassicGroup, member_id: str, decision: DecisionBuilde
 
 
 def expire_sync(group: ClassicGroup, decision: DecisionBuilder) -> None:
-    """Remove the members that have not sent SyncGroup in time, since the partitions assigned to them are not
-    consumed.
-    """
+    """Remove the members that have not sent SyncGroup in time: they do not consume their assigned partitions."""
     for member_id in tuple(group.pending_syncs):
         rebalance.remove_member(group, group.members[member_id], decision)
     rebalance.prepare(group, decision)

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete, and the expiry of committed offsets."""
+"""Handles OffsetCommit, OffsetFetch and OffsetDelete, and deletes expired offsets."""
 
 from tidemill.coordinator.group import rebalance
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState
@@ -19,7 +19,7 @@ S = GroupState
 
 
 def commit(group: ClassicGroup, request: CommitOffsets, decision: DecisionBuilder) -> bool:
-    """Handle an OffsetCommit.  Return whether any offset is committed; otherwise the caller drops a new group."""
+    """Handle an OffsetCommit.  Return whether an offset is committed; if not, the caller drops a new group."""
     error_code = _commit_problem(group, request)
     if error_code != errors.NONE:
         reject_commit(request, error_code, decision)
@@ -51,7 +51,7 @@ def _commit_problem(group: ClassicGroup, request: CommitOffsets) -> int:
 
 
 def _commit_one(request: CommitOffsets, offset: OffsetToCommit, decision: DecisionBuilder) -> int:
-    # As in Kafka, this limit is compared with characters, although its name says bytes.
+    # As in Kafka, the limit applies to the number of characters, although the key's name says bytes.
     if len(offset.metadata) > decision.settings.offset_metadata_bytes_max or not name_fits(offset.metadata):
         return errors.OFFSET_METADATA_TOO_LARGE
     committed = CommittedOffset(
@@ -99,8 +99,8 @@ def _fetched(topic: str, partition: int, committed: CommittedOffset) -> FetchedO
 def delete(group: ClassicGroup, offsets: CommittedOffsets, request: DeleteOffsets, decision: DecisionBuilder) -> None:
     """Handle an OffsetDelete.
 
-    A consumer group in use keeps the offsets of the topics it is subscribed to.  A group in use of any other protocol
-    type keeps all of its offsets, since its subscriptions are unknown.
+    A consumer group with members keeps the offsets of the topics that it is subscribed to.  A group of another protocol
+    type keeps all of its offsets while it has members, since its subscriptions are unknown.
     """
     if group.state is not S.EMPTY and not group.is_consumer:
         decision.reply(request.waiter, OffsetsDeleted(error_code=errors.NON_EMPTY_GROUP))
@@ -125,9 +125,9 @@ def delete_all(group_id: str, offsets: CommittedOffsets, decision: DecisionBuild
 def delete_expired(group: ClassicGroup, offsets: CommittedOffsets, decision: DecisionBuilder) -> bool:
     """Delete the group's expired offsets (KIP-211).  Return whether no offsets are left.
 
-    The retention of an empty group's offsets starts when the group became empty, and that of a simple consumer's at the
-    commit.  A stable group loses only offsets of topics it is no longer subscribed to, counted from the commit.  A
-    rebalancing group loses none.
+    The retention of an empty group's offsets starts when the group becomes empty, and that of a simple consumer's
+    offsets at the commit.  A stable group loses only offsets of topics that it is no longer subscribed to; their
+    retention starts at the commit.  A rebalancing group loses no offsets.
     """
     committed_offsets = offsets.of_group(group.group_id)
     if not committed_offsets:

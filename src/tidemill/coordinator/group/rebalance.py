@@ -1,9 +1,9 @@
-"""The course of a rebalance: prepare it, wait until the members have joined, start a generation.
+"""Runs a rebalance: prepares it, waits until the members have joined, and starts a generation.
 
-The first rebalance of an empty group is delayed by group.initial.rebalance.delay.ms, and again whenever a new member
-joins, so that clients that start together are assigned once.  Every later rebalance waits until all members have joined
-again, at most for the longest rebalance timeout among them.  Dynamic members that have not joined by then are removed;
-static members stay until their session ends (KIP-345).
+The first rebalance of an empty group is delayed by group.initial.rebalance.delay.ms, and delayed again if a new member
+joins meanwhile, so that clients that start together need only one assignment.  Every later rebalance waits until all
+members have joined again, but not longer than the longest rebalance timeout among them.  Dynamic members that have not
+joined by that deadline are removed; static members stay until their session ends (KIP-345).
 """
 
 from tidemill.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Signal
@@ -45,8 +45,9 @@ def prepare_or_complete(group: ClassicGroup, decision: DecisionBuilder) -> None:
 
 
 def complete_if_all_joined(group: ClassicGroup, decision: DecisionBuilder) -> None:
-    """Complete the joining phase if no member is missing.  The initial delay is never cut short: others may be
-    starting.
+    """Complete the joining phase if all members have joined.
+
+    The initial delay of an empty group always runs to its end, because other clients may be starting.
     """
     if group.state is S.PREPARING_REBALANCE and group.previous_state is not S.EMPTY and group.all_joined:
         complete_join(group, decision)
@@ -72,7 +73,7 @@ def complete_join(group: ClassicGroup, decision: DecisionBuilder) -> None:
         group.remove(member_id)
         decision.deadlines.cancel(group.session_key(member_id))
     if group.members and not _leader_has_joined(group):
-        # Only static members are left, and none has joined: wait until they join or their sessions end.
+        # Only static members remain, and none of them has joined: wait until they join or their sessions end.
         decision.wake_after(group.join_key, group.rebalance_timeout_ms)
         return
     group.begin_generation(decision.timestamps.append_time)
@@ -106,7 +107,7 @@ def cancel_sync_deadline_if_done(group: ClassicGroup, decision: DecisionBuilder)
 
 
 def reject_syncs(group: ClassicGroup, decision: DecisionBuilder, error_code: int) -> None:
-    """Abandon the assignment of this generation: answer parked SyncGroups with an error and drop all assignments."""
+    """Abandon this generation's assignment: answer the parked SyncGroups with an error and drop all assignments."""
     for member in group.members.values():
         member.assignment = b""
         if answer_sync(member, decision, Synced(error_code=error_code)):
@@ -140,7 +141,10 @@ def answer_sync(member: Member, decision: DecisionBuilder, response: Synced) -> 
 
 
 def _leader_has_joined(group: ClassicGroup) -> bool:
-    """Return whether the leader has joined; if not, make the first member that has joined the leader."""
+    """Return whether the group's leader has joined.
+
+    If it has not, the first member that has joined becomes the leader.  Return False only if no member has joined.
+    """
     assert group.leader is not None
     if group.members[group.leader].join_waiter is not None:
         return True

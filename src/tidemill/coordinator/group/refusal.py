@@ -1,4 +1,4 @@
-"""Error responses for requests that no group handles: the coordinator is elsewhere, still loading, or cannot write."""
+"""Error responses for requests that reach no group, because the coordinator is elsewhere, loading, or cannot write."""
 
 from typing import assert_never
 
@@ -32,7 +32,7 @@ from tidemill.coordinator.group.responses import (
 
 
 def refused(request: GroupRequest, error_code: int) -> object:
-    """Return the response of the request's own type with `error_code`; None for a request without a reply."""
+    """Return the response to `request` that carries `error_code`; None for a request that gets no reply."""
     match request:
         case Heartbeat():
             return HeartbeatTaken(error_code=error_code)

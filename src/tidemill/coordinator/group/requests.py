@@ -1,7 +1,7 @@
 """Requests to the group coordinator: values that handlers build from wire requests, independent of the wire version.
 
-`waiter` is the host's handle of the request and is returned with the reply.  Behaviour that depends on the request's
-version is a flag here, and the comment beside it names the version.
+`waiter` is the host's handle of the request and is returned with the reply.  Where behaviour depends on the version of
+the wire request, the request has a flag, and the comment beside it names the version.
 """
 
 from dataclasses import dataclass, field
@@ -62,8 +62,9 @@ class Leave:
 
 @dataclass(slots=True, kw_only=True)
 class TopicPartitionId:
-    """A partition with both the name and the id of its topic; the handler resolves the one that the client did not
-    send.
+    """A partition with both the name and the id of its topic.
+
+    Clients send only one of the two; the handler looks up the other.
     """
 
     topic: str
@@ -96,7 +97,7 @@ class FetchOffsets:
 
     waiter: Waiter
     group_id: str
-    partitions: tuple[TopicPartitionId, ...] | None  # None: all committed offsets of the group
+    partitions: tuple[TopicPartitionId, ...] | None  # None: every partition with a committed offset
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,20 +110,20 @@ class DeleteOffsets:
 @dataclass(slots=True, kw_only=True)
 class DescribeGroups:
     waiter: Waiter
-    group_ids: tuple[str, ...]  # only groups that this partition holds
+    group_ids: tuple[str, ...]  # only groups that hash to this partition of the internal topic
 
 
 @dataclass(slots=True, kw_only=True)
 class ListGroups:
     waiter: Waiter
     states: tuple[str, ...] = ()  # v4+: list groups in any of these states, case-insensitive; empty: all
-    types: tuple[str, ...] = ()  # v5+: likewise for the group type
+    types: tuple[str, ...] = ()  # v5+: list groups of any of these types, case-insensitive; empty: all
 
 
 @dataclass(slots=True, kw_only=True)
 class DeleteGroups:
     waiter: Waiter
-    group_ids: tuple[str, ...]  # only groups that this partition holds
+    group_ids: tuple[str, ...]  # only groups that hash to this partition of the internal topic
 
 
 @dataclass(slots=True, kw_only=True)

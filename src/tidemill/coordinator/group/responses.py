@@ -19,7 +19,7 @@ class Joined:
     member_id: str = ""
     generation: int = -1
     protocol_type: str | None = None
-    protocol_name: str | None = None  # null does not exist on the wire before v7: the handler writes ""
+    protocol_name: str | None = None  # before v7 the field is not nullable, and the handler writes ""
     leader: str = ""
     skip_assignment: bool = False
     members: tuple[JoinedMember, ...] = ()  # only in the leader's response
@@ -47,14 +47,15 @@ class LeftMember:
 
 @dataclass(slots=True, kw_only=True)
 class Left:
-    error_code: int = errors.NONE  # before v3 the handler copies the single member's error here
+    error_code: int = errors.NONE  # before v3, the handler fills it with the error of the single member
     members: tuple[LeftMember, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class OffsetsCommitted:
-    """One error code per offset of the request, in its order.  A request rejected as a whole has the same code in
-    all.
+    """One error code per offset of the request, in the same order.
+
+    If the whole request is rejected, all codes are equal.
     """
 
     error_codes: tuple[int, ...]
@@ -65,7 +66,7 @@ class FetchedOffset:
     topic: str
     topic_id: TopicId = NO_TOPIC_ID
     partition: int
-    offset: int = -1  # -1 without an error when no offset is committed
+    offset: int = -1  # -1: no offset is committed, which is not an error
     leader_epoch: int = -1
     metadata: str = ""
 
@@ -78,7 +79,7 @@ class OffsetsFetched:
 
 @dataclass(slots=True, kw_only=True)
 class OffsetsDeleted:
-    """One error code per partition of the request, in its order; empty when the whole request was rejected."""
+    """One error code per partition of the request, in the same order; none if the whole request was rejected."""
 
     error_code: int = errors.NONE
     error_codes: tuple[int, ...] = ()
@@ -97,7 +98,7 @@ class DescribedMember:
 @dataclass(slots=True, kw_only=True)
 class DescribedGroup:
     group_id: str
-    error_code: int = errors.NONE  # GROUP_ID_NOT_FOUND for v6+; the handler writes NONE before v6
+    error_code: int = errors.NONE  # before v6, the handler writes NONE instead of GROUP_ID_NOT_FOUND
     error_message: str | None = None
     state: str = "Dead"
     protocol_type: str = ""
@@ -126,6 +127,6 @@ class GroupsListed:
 
 @dataclass(slots=True, kw_only=True)
 class GroupsDeleted:
-    """One error code per group of the request, in its order."""
+    """One error code per group of the request, in the same order."""
 
     error_codes: tuple[int, ...]

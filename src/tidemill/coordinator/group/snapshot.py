@@ -1,10 +1,10 @@
 """Snapshots of a partition of `__consumer_offsets`: the state, written again at the end of the partition's own log.
 
-Each chunk is computed on demand, and the host appends it before anything else.  Its records are therefore current at
-their position in the log, and later changes follow them.  Groups and offsets created after the snapshot began need not
-be in it, since the log has their records after the snapshot's start.  After the last chunk the host appends the end
-record; once that is committed, the log may start at the snapshot's first record.  If the leader changes before that,
-the incomplete snapshot is harmless, and the next leader begins a new one.
+Each chunk is computed on demand, and the host appends the chunk before any other record.  Its records are therefore
+current at their position in the log, and later changes follow them.  Groups and offsets created after the snapshot
+began need not be in it, since the log has their records after the snapshot's start.  After the last chunk the host
+appends the end record; once that is committed, the log may start at the snapshot's first record.  If the leader changes
+earlier, the incomplete snapshot is harmless, and the next leader begins a new one.
 """
 
 from tidemill.coordinator.group.log_records import (
@@ -18,7 +18,7 @@ from tidemill.coordinator.group.state import LoggedState
 from tidemill.coordinator.result import LogRecord
 
 CHUNK_RECORDS_MAX = 1_000  # usually about 100 kB of offsets: one append, well below the maximum batch size
-CHUNK_BYTES_MAX = 512 * 1024  # the record that reaches it is the chunk's last; a group's record may have 1 MB
+CHUNK_BYTES_MAX = 512 * 1024  # the record that reaches the limit ends the chunk; a group's record may have 1 MB
 
 
 class SnapshotChunks:
@@ -51,8 +51,9 @@ class SnapshotChunks:
         return chunk
 
     def end_record(self, first_offset: int, now_ms: int) -> LogRecord:
-        """Return the record to append after the last chunk; `first_offset` is the offset of the first chunk's first
-        record.
+        """Return the record to append after the last chunk.
+
+        `first_offset` is the offset of the snapshot's first record.
         """
         return snapshot_end(
             SnapshotEnd(first_offset=first_offset, record_count=self.record_count, written_at_ms=now_ms)
@@ -61,7 +62,8 @@ class SnapshotChunks:
     def _next_record(self) -> LogRecord | None:
         """Return the next record of the state, or None at the end.
 
-        Groups and offsets deleted since the snapshot began are left out: the log has their tombstones after its start.
+        Groups and offsets deleted since the snapshot began are left out: the log has their tombstones after the
+        snapshot's start.
         """
         while True:
             while self._keys:

@@ -15,7 +15,7 @@ from tidemill.coordinator.group.log_records import (
 )
 from tidemill.model.topic import NO_TOPIC_ID, TopicId
 
-TopicIdOf = Callable[[str], TopicId | None]  # the current id of a topic name; None: no such topic
+TopicIdOf = Callable[[str], TopicId | None]  # topic name → the topic's current id; None: no such topic
 
 
 class LoggedState:
@@ -28,16 +28,14 @@ class LoggedState:
         self.snapshot_end: SnapshotEnd | None = None  # the end record of the newest complete snapshot
 
     def replay(self, key: bytes, value: bytes | None) -> None:
-        """Apply one record; records must be replayed in the order of the log.  Raises BadRecord when it is
-        malformed.
-        """
+        """Apply one record.  Records must be replayed in log order.  Raises BadRecord for a malformed record."""
         named = read_key(key)
         if isinstance(named, OffsetKey):
             if value is None:
                 self.offsets.remove(named)
                 return
             committed = read_offset(value)
-            if committed.topic_id == NO_TOPIC_ID:  # a value written by Kafka before version 4
+            if committed.topic_id == NO_TOPIC_ID:  # Kafka's value versions before 4 have no topic id
                 committed.topic_id = self._topic_id_of(named.topic) or NO_TOPIC_ID
             self.offsets.put(named, committed)
         elif isinstance(named, GroupKey):

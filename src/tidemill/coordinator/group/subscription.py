@@ -1,4 +1,4 @@
-"""Reads the subscribed topics from a consumer's member metadata; they come first in every version of its format."""
+"""Reads the subscribed topics from a consumer's member metadata; every version of the format begins with them."""
 
 from tidemill.coordinator.group.log_records import BadRecord
 
@@ -6,8 +6,9 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """Return the subscribed topics.  The format is an int16 version, then an array of names; raises BadRecord if
-    malformed.
+    """Return the subscribed topics.  Raises BadRecord for malformed metadata.
+
+    The metadata begins with an int16 version and an array of topic names.
     """
     at = 6
     if len(metadata) < at:
